@@ -1,0 +1,88 @@
+//! Getting bundles.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::ensure;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use crate::backoff::Backoff;
+use crate::cache::{Cache, Temporary};
+use crate::client::Core;
+use crate::digest::Digest;
+use crate::index::Index;
+use crate::unpack::unpack;
+
+/// How many bundles are fetched at a time.
+const AT_ONCE: usize = 4;
+/// A bundle that is bad for good is fetched again this often at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Gets bundles out of the cache, or from the control plane into it.
+#[derive(Clone)]
+pub struct Fetcher {
+    /// Where bundles are kept.
+    pub cache: Arc<Cache>,
+    core: Core,
+    slots: Arc<Semaphore>,
+}
+
+impl Fetcher {
+    /// A fetcher from `core` into `cache`.
+    pub fn new(core: Core, cache: Arc<Cache>) -> Self {
+        Self {
+            cache,
+            core,
+            slots: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// The index of a bundle of `size` bytes, as soon as there is one. Tries for ever.
+    pub async fn obtain(self, bundle: Digest, size: u64) -> (Digest, Index) {
+        let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+        loop {
+            match self.attempt(bundle, size).await {
+                Ok(index) => return (bundle, index),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(%bundle, error, "a bundle is not to be had; what it would replace stays");
+                }
+            }
+            sleep(backoff.pause()).await;
+        }
+    }
+
+    async fn attempt(&self, bundle: Digest, size: u64) -> anyhow::Result<Index> {
+        let cache = Arc::clone(&self.cache);
+        if let Some(index) = spawn_blocking(move || cache.index(bundle)).await?? {
+            return Ok(index);
+        }
+        let _slot = self.slots.acquire().await?;
+        let archive = self.download(bundle, size).await?;
+        let cache = Arc::clone(&self.cache);
+        spawn_blocking(move || unpack(&cache, bundle, &archive.file)).await?
+    }
+
+    /// The archive, verified.
+    async fn download(&self, bundle: Digest, size: u64) -> anyhow::Result<Temporary> {
+        let mut response = self.core.bundle(bundle).await?;
+        let archive = self.cache.temporary()?;
+        let mut file = tokio::fs::File::from_std(archive.file.try_clone()?);
+        let mut context = Digest::start();
+        let mut left = size;
+        while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
+            let length = chunk.len() as u64;
+            ensure!(length <= left, "more than {size} bytes came");
+            left -= length;
+            context.update(&chunk);
+            file.write_all(&chunk).await?;
+        }
+        file.flush().await?;
+        let came = Digest::finish(context);
+        ensure!(came == bundle, "{came} came instead");
+        Ok(archive)
+    }
+}

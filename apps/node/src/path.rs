@@ -1,0 +1,78 @@
+//! The path of a request.
+
+/// Decodes `%xx` exactly once. `None` for what no asset is called and only probes send: escapes that are none, bytes
+/// that are not UTF-8, NUL, backslashes, `.` and `..`, a slash that is escaped or follows another. (The last would make
+/// the redirect to a directory lead to another host.)
+pub fn decode(raw: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut rest = raw.bytes();
+    while let Some(byte) = rest.next() {
+        let escaped = match byte {
+            b'%' => Some(nibble(rest.next()?)? << 4 | nibble(rest.next()?)?),
+            _ => None,
+        };
+        if escaped == Some(b'/') {
+            return None;
+        }
+        decoded.push(escaped.unwrap_or(byte));
+    }
+    let path = String::from_utf8(decoded).ok()?;
+    let is_plain = path.starts_with('/')
+        && !path.contains("//")
+        && !path.contains(['\0', '\\'])
+        && !path.split('/').any(|segment| matches!(segment, "." | ".."));
+    is_plain.then_some(path)
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    u8::try_from(char::from(digit).to_digit(16)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_decoded_once() {
+        for (raw, path) in [
+            ("/", "/"),
+            ("/a/b.css", "/a/b.css"),
+            ("/a%20b", "/a b"),
+            ("/%C3%BC", "/ü"),
+            ("/%2561", "/%61"),
+            ("/..a/b..", "/..a/b.."),
+            ("/docs/", "/docs/"),
+        ] {
+            assert_eq!(decode(raw).as_deref(), Some(path), "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_only_probes_send_is_refused() {
+        for raw in [
+            "",
+            "*",
+            "a",
+            "/%",
+            "/%2",
+            "/%zz",
+            "/%+1",
+            "/%ff",
+            "/%00",
+            "/a\\b",
+            "/%5c",
+            "/..",
+            "/../x",
+            "/a/%2e%2e/x",
+            "/%2E/x",
+            "/.",
+            "/a%2fb",
+            "/%2F%2Fhost",
+            "//host",
+            "/a//b",
+            "/a/..",
+        ] {
+            assert_eq!(decode(raw), None, "{raw}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The program as it is started and stopped.
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::control_plane::{ControlPlane, TOKEN};
+use crate::running::{Dir, environment, until};
+use crate::visitor::Visitor;
+
+fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_svc-node"));
+    program.env_clear();
+    program
+}
+
+#[test]
+fn a_wrong_setting_stops_the_start_with_one_line() {
+    for (environment, line) in [
+        (&[][..], "svc-node: SVC_NODE_TOKEN is missing\n"),
+        (
+            &[
+                ("SVC_NODE_TOKEN", "hush"),
+                ("SVC_NODE_DIR", "/d"),
+                ("SVC_EDGE_LISTEN", "here"),
+            ],
+            "svc-node: SVC_EDGE_LISTEN is malformed: invalid socket address syntax\n",
+        ),
+        (
+            &[("SVC_NODE_TOKN", "hush")],
+            "svc-node: SVC_NODE_TOKN is unknown: this process has no such setting\n",
+        ),
+    ] {
+        let output = program().envs(environment.iter().copied()).output().unwrap();
+        assert!(!output.status.success());
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), line);
+    }
+}
+
+#[test]
+fn settings_and_help_are_printed() {
+    let printed = |argument: &str| {
+        let output = program().arg(argument).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (succeeded, settings) = printed("--settings");
+    assert!(
+        succeeded && settings.contains("| `SVC_NODE_DIR` | required |"),
+        "{settings}"
+    );
+    let (succeeded, help) = printed("--help");
+    assert!(succeeded && help.contains("--settings"), "{help}");
+    assert!(!printed("--halp").0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_stops_it_and_its_log_holds_no_credential() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    core.deploy("shop", &[("assets/index.html", b"home")]);
+    let front = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut node = program()
+        .envs(environment(&core, &dir))
+        .env("SVC_EDGE_LISTEN", front.to_string())
+        .env("SVC_NODE_LOG", "trace")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the front", || std::net::TcpStream::connect(front).is_ok()).await;
+    Visitor::new(front).sees("shop.localhost", "/", 200, "home").await;
+
+    kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
+    let mut log = String::new();
+    node.stdout.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(node.wait().unwrap().success());
+    assert!(
+        log.lines().all(|line| line.starts_with('{')) && log.contains("\"live\"") && log.contains("stopping"),
+        "{log}"
+    );
+    assert!(!log.contains(TOKEN), "{log}");
+}

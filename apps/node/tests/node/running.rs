@@ -1,0 +1,93 @@
+//! A node in this process, and its directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, process};
+
+use node::Node;
+use node::config::{CLAIM, Config, TABLE};
+use settings::Settings;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::control_plane::{ControlPlane, TOKEN};
+use crate::visitor::Visitor;
+
+/// A directory of one test, gone with it.
+pub struct Dir(PathBuf);
+
+impl Dir {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("svc-node-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a node of that control plane and directory is started with.
+pub fn environment(core: &ControlPlane, dir: &Dir) -> [(String, String); 4] {
+    [
+        ("SVC_EDGE_LISTEN", "127.0.0.1:0"),
+        ("SVC_NODE_CORE_URL", &core.url()),
+        ("SVC_NODE_TOKEN", TOKEN),
+        ("SVC_NODE_DIR", dir.path().to_str().unwrap()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+pub fn config(core: &ControlPlane, dir: &Dir) -> Config {
+    let settings = Settings::read(TABLE, &CLAIM, environment(core, dir)).unwrap();
+    Config::new(&settings).unwrap()
+}
+
+/// Waits until something is so.
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{what} is awaited");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub struct Running {
+    pub visitor: Visitor,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    pub async fn start(core: &ControlPlane, dir: &Dir) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        // The node before lets go of the directory when the last of its threads has ended.
+        let mut started = None;
+        until("the directory", || {
+            started = Node::start(&config(core, dir)).ok();
+            started.is_some()
+        })
+        .await;
+        let node = started.unwrap();
+        let visitor = Visitor::new(node.address());
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(node.run_until(async { drop(stopped.await) }));
+        Self { visitor, stop, task }
+    }
+
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,200 @@
+//! How a site looks to its visitors.
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::control_plane::{ControlPlane, sha256};
+use crate::running::{Dir, Running};
+use crate::visitor::{Seen, Visitor};
+
+const HOST: &str = "shop.localhost";
+const FILES: &[(&str, &[u8])] = &[
+    ("assets/index.html", b"home"),
+    ("assets/404.html", b"nowhere"),
+    ("assets/style.css", b"body {}"),
+    ("assets/docs/index.html", b"docs"),
+    ("assets/a b/ü.txt", b"umlaut"),
+    ("worker/index.js", b"secret code"),
+];
+
+/// A node that serves [`FILES`] at [`HOST`].
+async fn shop() -> (ControlPlane, Dir, Running) {
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    core.deploy("shop", FILES);
+    let node = Running::start(&core, &dir).await;
+    node.visitor.sees(HOST, "/", 200, "home").await;
+    (core, dir, node)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn assets_are_served_with_their_headers() {
+    let (_core, _dir, node) = shop().await;
+    let seen = node.visitor.get(HOST, "/style.css").await;
+    assert_eq!((seen.status, seen.body.as_str()), (200, "body {}"));
+    assert_eq!(seen.header("content-type"), "text/css; charset=utf-8");
+    assert_eq!(seen.header("content-length"), "7");
+    assert_eq!(seen.header("cache-control"), "public, max-age=0, must-revalidate");
+    assert_eq!(seen.header("x-content-type-options"), "nosniff");
+    assert_eq!(seen.header("etag"), format!("\"{}\"", sha256(b"body {}")));
+    assert_eq!(node.visitor.get(HOST, "/a%20b/%C3%BC.txt?x=y").await.body, "umlaut");
+    assert_eq!(node.visitor.get(HOST, "/index.html").await.body, "home");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_is_found_in_any_spelling() {
+    let (_core, _dir, node) = shop().await;
+    for host in [
+        "shop.localhost:8088",
+        "SHOP.localhost",
+        "shop.localhost.",
+        "Shop.Localhost.:80",
+    ] {
+        assert_eq!(node.visitor.get(host, "/").await.status, 200, "{host}");
+    }
+    let absolute = "GET http://shop.localhost:1/ HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n";
+    assert!(node.visitor.raw_answer(absolute).await.ends_with("home"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_hosts_get_the_envelope() {
+    let (_core, _dir, node) = shop().await;
+    let seen = node.visitor.get("other.localhost", "/style.css").await;
+    assert_eq!((seen.status, seen.header("content-type")), (404, "application/json"));
+    let envelope: Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!(envelope["code"], "unknown_hostname");
+    assert_eq!(envelope["details"], Value::Null);
+    assert!(envelope["message"].as_str().is_some_and(|message| !message.is_empty()));
+    assert_eq!(envelope["requestId"], seen.header("x-request-id"));
+    assert_eq!(seen.header("x-request-id").len(), 36);
+    let hostless = node.visitor.raw_answer("GET / HTTP/1.0\r\n\r\n").await;
+    assert!(
+        hostless.contains(" 404 ") && hostless.contains("unknown_hostname"),
+        "{hostless}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_the_content_gets_none() {
+    let (_core, _dir, node) = shop().await;
+    let etag = node.visitor.get(HOST, "/").await.header("etag").to_owned();
+    let with = async |condition: String| -> Seen {
+        Visitor::send(
+            node.visitor
+                .request(Method::GET, HOST, "/")
+                .header("if-none-match", condition),
+        )
+        .await
+    };
+    for condition in [etag.clone(), format!("\"x\", W/{etag}"), "*".to_owned()] {
+        let seen = with(condition).await;
+        assert_eq!(
+            (seen.status, seen.body.as_str(), seen.header("etag")),
+            (304, "", etag.as_str())
+        );
+        assert_eq!(seen.header("cache-control"), "public, max-age=0, must-revalidate");
+    }
+    assert_eq!(with("\"x\"".to_owned()).await.status, 200);
+    let missing = node
+        .visitor
+        .request(Method::GET, HOST, "/missing")
+        .header("if-none-match", "*");
+    assert_eq!(Visitor::send(missing).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn head_is_get_without_the_content() {
+    let (_core, _dir, node) = shop().await;
+    for path in ["/", "/style.css", "/docs", "/missing"] {
+        let got = node.visitor.get(HOST, path).await;
+        let head = Visitor::send(node.visitor.request(Method::HEAD, HOST, path)).await;
+        assert_eq!((head.status, head.body.as_str()), (got.status, ""), "{path}");
+        for name in ["etag", "content-type", "content-length", "location", "cache-control"] {
+            assert_eq!(head.header(name), got.header(name), "{name} of {path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_have_one_address() {
+    let (_core, _dir, node) = shop().await;
+    assert_eq!(node.visitor.get(HOST, "/docs/").await.body, "docs");
+    let seen = node.visitor.get(HOST, "/docs?a=b%20c").await;
+    assert_eq!((seen.status, seen.header("location")), (308, "/docs/?a=b%20c"));
+    assert_eq!(node.visitor.get(HOST, "/docs").await.header("location"), "/docs/");
+    assert_eq!(node.visitor.get(HOST, "/style.css/").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_told_in_the_sites_words_or_ours() {
+    let (core, _dir, node) = shop().await;
+    let seen = node.visitor.get(HOST, "/missing").await;
+    assert_eq!((seen.status, seen.body.as_str()), (404, "nowhere"));
+    assert_eq!(seen.header("content-type"), "text/html; charset=utf-8");
+    assert_eq!(node.visitor.get(HOST, "/worker/index.js").await.status, 404);
+    assert_eq!(node.visitor.get(HOST, "/svc.json").await.status, 404);
+    core.deploy("bare", &[("assets/a.txt", b"a")]);
+    node.visitor.sees("bare.localhost", "/a.txt", 200, "a").await;
+    let seen = node.visitor.get("bare.localhost", "/").await;
+    assert!(
+        seen.status == 404 && seen.body.contains("nothing at this address"),
+        "{seen:?}"
+    );
+    assert_eq!(seen.header("x-content-type-options"), "nosniff");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_get_and_head_are_answered() {
+    let (_core, _dir, node) = shop().await;
+    for method in [
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::PATCH,
+    ] {
+        let seen = Visitor::send(node.visitor.request(method, HOST, "/").body("x")).await;
+        assert_eq!((seen.status, seen.header("allow")), (405, "GET, HEAD"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_outside_the_assets_is_reached() {
+    let (_core, _dir, node) = shop().await;
+    for path in [
+        "/../worker/index.js",
+        "/docs/../../worker/index.js",
+        "/%2e%2e/worker/index.js",
+        "/..%2fworker/index.js",
+        "/..%5cworker%5cindex.js",
+        "/../../desired.json",
+        "//etc/passwd",
+        "/%2f%2fevil.test/..",
+        "/style.css%00.html",
+        "/%ff",
+        "/%zz",
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+        let answer = node.visitor.raw_answer(&request).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 400 ") && !answer.contains("secret"),
+            "{path}: {answer}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_code_alone_is_not_run_yet() {
+    let (core, _dir, node) = shop().await;
+    core.deploy("api", &[("worker/index.js", b"secret code")]);
+    let seen = node.visitor.sees("api.localhost", "/", 503, "does not run").await;
+    assert_eq!(seen.header("cache-control"), "no-store");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_answered_on_any_host() {
+    let (_core, _dir, node) = shop().await;
+    for host in ["127.0.0.1:8088", HOST] {
+        let seen = node.visitor.get(host, "/__svc/node/health").await;
+        assert_eq!((seen.status, seen.body.as_str()), (200, "ok"));
+    }
+}

@@ -1,0 +1,15 @@
+//! The control plane's process: the contexts wired together, behind the public and the internal listener.
+
+pub mod config;
+mod logging;
+mod ports;
+mod print;
+mod serve;
+mod telemetry;
+mod wiring;
+
+pub use config::Config;
+pub use logging::start as start_logging;
+pub use print::print;
+pub use serve::Server;
+pub use telemetry::Telemetry;

@@ -1,0 +1,16 @@
+//! The pages of `docs/` that follow from the code.
+
+use crate::config::TABLE;
+
+/// The page of this name: `openapi`, `errors`, `routes` or `settings`.
+#[must_use]
+pub fn print(page: &str) -> Option<String> {
+    let routes = gateway::api::routes(true);
+    match page {
+        "openapi" => Some(format!("{:#}\n", gateway::document(&routes))),
+        "errors" => Some(gateway::errors_markdown(&routes)),
+        "routes" => Some(gateway::routes_markdown(&routes, &gateway::internal_routes())),
+        "settings" => Some(settings::markdown("The control plane", TABLE)),
+        _ => None,
+    }
+}

@@ -1,0 +1,60 @@
+//! Measurements for Prometheus, and traces over OTLP when a collector is configured.
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{Protocol, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use prometheus::Registry;
+
+/// What observes this process.
+pub struct Telemetry {
+    registry: Registry,
+    traces: Option<SdkTracerProvider>,
+}
+
+impl Telemetry {
+    /// Makes this process's measurements and traces global.
+    ///
+    /// # Errors
+    /// When the collector's address cannot be used.
+    pub fn start(otlp_url: Option<&str>) -> anyhow::Result<Self> {
+        let registry = Registry::new();
+        let exporter = opentelemetry_prometheus::exporter().with_registry(registry.clone()).build()?;
+        let service = Resource::builder().with_service_name("svc-server").build();
+        let meters = SdkMeterProvider::builder().with_reader(exporter).with_resource(service.clone()).build();
+        opentelemetry::global::set_meter_provider(meters);
+        opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+        let traces = otlp_url.map(|url| {
+            let exporter = opentelemetry_otlp::SpanExporter::builder()
+                .with_http()
+                .with_protocol(Protocol::HttpBinary)
+                .with_endpoint(format!("{url}/v1/traces"))
+                .build()?;
+            let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(service).build();
+            anyhow::Ok(provider)
+        });
+        Ok(Self { registry, traces: traces.transpose()? })
+    }
+
+    /// What `/metrics` shows.
+    #[must_use]
+    pub fn registry(&self) -> Registry {
+        self.registry.clone()
+    }
+
+    /// What spans are recorded with, where a collector is configured.
+    pub(crate) fn tracer(&self) -> Option<SdkTracer> {
+        self.traces.as_ref().map(|traces| traces.tracer("svc"))
+    }
+
+    /// Sends what is still to be sent.
+    pub async fn stop(self) {
+        let Some(traces) = self.traces else { return };
+        let stopped = tokio::task::spawn_blocking(move || traces.shutdown()).await;
+        if let Ok(Err(error)) = stopped {
+            tracing::warn!(%error, "the last traces were not sent");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Uploads, their list, and going back.
+
+use std::path::Path;
+
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::kit::{App, Caller, bundle, site};
+
+const PROJECT: &str = "/v1/orgs/ada/projects/site";
+const DEPLOYMENTS: &str = "/v1/orgs/ada/projects/site/deployments";
+const ROLLBACK: &str = "/v1/orgs/ada/projects/site/rollback";
+
+async fn project(app: &App) -> Caller {
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    ada
+}
+
+/// Files below a folder.
+fn files(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let below = entries.flat_map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files(&path) } else { vec![path.display().to_string()] }
+    });
+    below.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_is_live_at_once_and_rollback_goes_back() {
+    let app = App::start().await;
+    let ada = project(&app).await;
+    let upload = |page: &str| {
+        let (ada, page) = (ada.clone(), site(page));
+        async move { ada.upload(DEPLOYMENTS, page).await.expect(201).clone() }
+    };
+    let one = upload("one").await;
+    assert_eq!((&one["version"], &one["live"], &one["assetCount"]), (&json!(1), &json!(true), &json!(1)));
+    assert_eq!((&one["hasWorker"], &one["createdBy"]["subject"]), (&json!(false), &json!("ada")));
+    assert_eq!(one["git"], json!({ "commit": null, "message": null, "branch": null, "dirty": null }));
+    let two = upload("two").await;
+    let three = upload("one").await;
+    assert_eq!(three["version"], 3);
+    assert_eq!(three["digest"], one["digest"]);
+    assert_ne!(two["digest"], one["digest"]);
+
+    let back = ada.post(ROLLBACK, json!({ "version": 2 })).await.expect(200).clone();
+    assert_eq!((&back["id"], &back["live"]), (&two["id"], &json!(true)));
+    ada.post(ROLLBACK, json!({ "version": 2 })).await.expect(200);
+    ada.post(ROLLBACK, json!({ "version": 9 })).await.refused(404, "not_found");
+    let list = ada.get(DEPLOYMENTS).await.expect(200).clone();
+    let shown: Vec<(i64, bool)> = list["items"].as_array().unwrap().iter().map(version_and_live).collect();
+    assert_eq!(shown, [(3, false), (2, true), (1, false)]);
+    let detail = ada.get(PROJECT).await.expect(200).clone();
+    assert_eq!((&detail["live"]["version"], &detail["placement"]["state"]), (&json!(2), &json!("pending")));
+    let events = app.db_audit("ada").await;
+    assert_eq!(events[1..], ["deployment.create", "deployment.create", "deployment.create", "deployment.rollback"]);
+    // Two bundles, and nothing on its way.
+    assert_eq!(files(&app.bundles).len(), 2);
+}
+
+fn version_and_live(deployment: &Value) -> (i64, bool) {
+    (deployment["version"].as_i64().unwrap(), deployment["live"].as_bool().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifest_and_the_provenance_are_shown() {
+    let app = App::start().await;
+    let ada = project(&app).await;
+    let body = bundle(&[("svc.json", r#"{"auth":true,"database":true,"custom":1}"#), ("worker/index.js", "export default {}")]);
+    let answer = ada
+        .send(Method::POST, DEPLOYMENTS, |request| {
+            request
+                .header("content-type", "application/gzip")
+                .header("x-svc-git-commit", "0123ABC")
+                .header("x-svc-git-message", "Gr%C3%BC%C3%9Fe%0Asecond line")
+                .header("x-svc-git-branch", "%ff")
+                .header("x-svc-git-dirty", "true")
+                .body(body)
+        })
+        .await;
+    let shown = answer.expect(201);
+    assert_eq!(shown["git"], json!({ "commit": "0123abc", "message": "Grüße", "branch": null, "dirty": true }));
+    assert_eq!((&shown["declares"]["auth"], &shown["declares"]["email"]), (&json!(true), &json!(false)));
+    assert_eq!((&shown["hasWorker"], &shown["assetCount"]), (&json!(true), &json!(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_bundle_leaves_nothing_behind() {
+    let app = App::start().await;
+    let ada = project(&app).await;
+    let truncated = { let mut whole = site("page"); whole.truncate(40); whole };
+    for (body, reason) in [
+        (b"hello".to_vec(), None),
+        (truncated, None),
+        (bundle(&[("assets/index.html", "hi")]), Some("missing_manifest")),
+        (bundle(&[("svc.json", "{}"), ("etc/passwd", "x")]), None),
+        (bundle(&[("svc.json", "{}")]), None),
+    ] {
+        let answer = ada.upload(DEPLOYMENTS, body).await;
+        let details = &answer.refused(400, "invalid_bundle")["details"];
+        assert!(details["reason"].is_string(), "{details}");
+        assert!(reason.is_none_or(|reason| details["reason"] == reason), "{details}");
+    }
+    let wrong_type = ada.send(Method::POST, DEPLOYMENTS, |request| request.body("x")).await;
+    wrong_type.refused(415, "unsupported_media_type");
+    assert_eq!(files(&app.bundles), Vec::<String>::new());
+    assert_eq!(ada.get(DEPLOYMENTS).await.expect(200)["items"], json!([]));
+    assert_eq!(app.db_audit("ada").await, ["project.create"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_over_the_plan_is_too_large() {
+    let app = App::with(|config| config.limits.free.bundle.compressed = 1000).await;
+    let ada = project(&app).await;
+    let noise: String = (0..4000u32).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 24) as u8 % 26)).collect();
+    let answer = ada.upload(DEPLOYMENTS, site(&noise)).await;
+    assert_eq!(answer.refused(413, "payload_too_large")["details"]["limit"], 1000);
+    assert_eq!(files(&app.bundles), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_breaks_off_leaves_nothing_behind() {
+    let app = App::start().await;
+    let ada = project(&app).await;
+    let whole = site(&"page ".repeat(1000));
+    let half = whole[..whole.len() / 2].to_vec();
+    let body = futures_util::stream::iter([Ok(half), Err(std::io::Error::other("the line went dead"))]);
+    let sent = crate::kit::client()
+        .post(format!("{}{DEPLOYMENTS}", app.base))
+        .bearer_auth(ada.token.clone().unwrap())
+        .header("content-type", "application/gzip")
+        .header("content-length", whole.len())
+        .body(reqwest::Body::wrap_stream(body))
+        .send()
+        .await;
+    assert!(sent.is_err());
+    for _ in 0..50 {
+        if files(&app.bundles).is_empty() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(files(&app.bundles), Vec::<String>::new());
+    assert_eq!(ada.get(DEPLOYMENTS).await.expect(200)["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_uploads_at_once_are_numbered_without_gaps() {
+    let app = App::start().await;
+    let ada = project(&app).await;
+    let answers = join_all((0..20).map(|n| {
+        let (ada, body) = (ada.clone(), site(&format!("page {n}")));
+        async move { ada.upload(DEPLOYMENTS, body).await.expect(201)["version"].as_i64().unwrap() }
+    }))
+    .await;
+    let mut versions = answers;
+    versions.sort_unstable();
+    assert_eq!(versions, (1..=20).collect::<Vec<_>>());
+    let list = ada.get(DEPLOYMENTS).await.expect(200).clone();
+    let live: Vec<_> = list["items"].as_array().unwrap().iter().map(version_and_live).filter(|(_, live)| *live).collect();
+    assert_eq!(live, [(20, true)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_against_an_upload_leaves_one_of_the_two_live() {
+    let app = App::start().await;
+    let ada = project(&app).await;
+    ada.upload(DEPLOYMENTS, site("first")).await.expect(201);
+    for round in 2..22 {
+        let (upload, back) = tokio::join!(
+            ada.upload(DEPLOYMENTS, site(&format!("page {round}"))),
+            ada.post(ROLLBACK, json!({ "version": 1 }))
+        );
+        let version = upload.expect(201)["version"].clone();
+        back.expect(200);
+        let live = ada.get(PROJECT).await.expect(200)["live"]["version"].clone();
+        assert!(live == version || live == 1, "{live}");
+    }
+}

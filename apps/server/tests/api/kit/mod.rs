@@ -1,0 +1,207 @@
+//! A running server for each test, and callers of each kind.
+
+mod answer;
+mod bundle;
+mod clock;
+mod openapi;
+mod proxy;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kernel::{Limits, Secret, World};
+use prometheus::Registry;
+use reqwest::Method;
+use serde_json::{Value, json};
+use server::{Config, Server};
+use store::testing::TestDatabase;
+use tokio::sync::oneshot;
+
+pub use answer::Answer;
+pub use bundle::{bundle, site};
+pub use clock::TestClock;
+pub use openapi::Document;
+pub use proxy::Proxy;
+
+/// A server of its own: database, bundle store, listeners and clock.
+pub struct App {
+    pub base: String,
+    pub internal: String,
+    pub clock: TestClock,
+    pub bundles: PathBuf,
+    pub document: Arc<Document>,
+    pub database: TestDatabase,
+    client: reqwest::Client,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+/// Somebody who calls the API.
+#[derive(Clone)]
+pub struct Caller {
+    base: String,
+    client: reqwest::Client,
+    document: Arc<Document>,
+    pub token: Option<String>,
+    pub user_id: String,
+}
+
+impl App {
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A server whose configuration `change` has changed.
+    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let database = TestDatabase::create().await;
+        let bundles = std::env::temp_dir().join(format!("svc-test-{}", World::system().id::<uuid::Uuid>()));
+        let mut config = config(&database.url(), &bundles);
+        change(&mut config);
+        let clock = TestClock::default();
+        let server = Server::bind(&config, World::new(clock.clone(), clock.clone()), Registry::new()).unwrap();
+        let (base, internal) = (format!("http://{}", server.public), format!("http://{}", server.internal));
+        let (stop, stopping) = oneshot::channel();
+        tokio::spawn(server.run_until(async {
+            let _ = stopping.await;
+        }));
+        let client = client();
+        let document = client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().json::<Value>().await.unwrap();
+        let stop = Some(stop);
+        Self { base, internal, clock, bundles, document: Arc::new(Document::new(document)), database, client, stop }
+    }
+
+    /// Nobody in particular.
+    pub fn anyone(&self) -> Caller {
+        let (base, client, document) = (self.base.clone(), self.client.clone(), self.document.clone());
+        Caller { base, client, document, token: None, user_id: String::new() }
+    }
+
+    /// Whoever sends this as their token.
+    pub fn with_token(&self, token: &str) -> Caller {
+        Caller { token: Some(token.to_owned()), ..self.anyone() }
+    }
+
+    pub async fn sign_in(&self, subject: &str) -> Caller {
+        let answer = self.anyone().post("/v1/auth/dev/login", json!({ "subject": subject })).await;
+        let session = answer.expect(200);
+        let text = |name: &str| session[name].as_str().unwrap().to_owned();
+        Caller { token: Some(text("token")), user_id: text("userId"), ..self.anyone() }
+    }
+
+    /// Somebody new with this role in an organization.
+    pub async fn joined(&self, admin: &Caller, org: &str, subject: &str, role: &str) -> Caller {
+        let caller = self.sign_in(subject).await;
+        let body = json!({ "provider": "dev", "subject": subject, "role": role });
+        admin.post(&format!("/v1/orgs/{org}/members"), body).await.expect(201);
+        caller
+    }
+
+    /// The rows of a statement, each as one JSON object: a look behind the API.
+    pub async fn db_rows(&self, statement: &str) -> Vec<Value> {
+        use diesel::prelude::*;
+        use diesel_async::{AsyncConnection as _, RunQueryDsl};
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = diesel::sql_types::Jsonb)]
+            row: Value,
+        }
+        let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
+        let rows = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
+        rows.load::<Row>(&mut connection).await.unwrap().into_iter().map(|row| row.row).collect()
+    }
+
+    /// Runs a statement: a change behind the API.
+    pub async fn db_execute(&self, statement: &str) -> Result<(), diesel::result::Error> {
+        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+        let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
+        connection.batch_execute(statement).await
+    }
+
+    /// The audit events of one organization, oldest first, as `event target`.
+    pub async fn db_audit(&self, org: &str) -> Vec<String> {
+        let statement = format!(
+            "SELECT a.event FROM store.audit a JOIN orgs.orgs o ON o.id = a.org_id WHERE o.slug = '{org}' ORDER BY a.id"
+        );
+        self.db_rows(&statement).await.iter().map(|row| row["event"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = std::fs::remove_dir_all(&self.bundles);
+    }
+}
+
+impl Caller {
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, |request| request).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, |request| request).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, |request| request.json(&body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PUT, path, |request| request.json(&body)).await
+    }
+
+    pub async fn upload(&self, path: &str, bundle: Vec<u8>) -> Answer {
+        self.send(Method::POST, path, |request| request.header("content-type", "application/gzip").body(bundle)).await
+    }
+
+    /// Sends a request; the answer is held against the OpenAPI document, whatever it is.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        build: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> Answer {
+        let mut request = self.client.request(method.clone(), format!("{}{path}", self.base));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let response = build(request).send().await.unwrap();
+        let answer = Answer::read(&method, path, response).await;
+        self.document.admits(&method, path, &answer);
+        answer
+    }
+}
+
+fn config(database: &str, bundles: &std::path::Path) -> Config {
+    let loopback = "127.0.0.1:0".parse().unwrap();
+    Config {
+        database: store::Config::new(Secret::new(database.to_owned()), "test"),
+        listen: loopback,
+        internal_listen: loopback,
+        bundle_store: server::config::BundleStore::Folder(bundles.to_owned()),
+        limits: Limits::default(),
+        gateway: gateway::Config {
+            site: gateway::Site {
+                name: "test".into(),
+                public_url: "http://127.0.0.1".into(),
+                dashboard_url: "http://localhost:3000".into(),
+                platform_domain: "localhost".into(),
+                mail_domain: None,
+                nameservers: Vec::new(),
+                fallback_origin: "fallback.localhost".into(),
+                git_url: None,
+                ssh_host: None,
+                version: "0".into(),
+            },
+            dev_auth: true,
+            trusted_proxies: Vec::new(),
+            rate_limits: gateway::RateLimits { sign_in: 100_000, credential: 100_000 },
+            in_flight: 512,
+        },
+        otlp_url: None,
+    }
+}
+
+pub fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap()
+}

@@ -1,0 +1,92 @@
+//! Postgres goes away and comes back.
+
+use std::time::{Duration, Instant};
+
+use kernel::Secret;
+use serde_json::json;
+
+use crate::kit::{App, Proxy};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_postgres_is_away_everything_is_503_and_afterwards_well() {
+    let database = store::testing::TestDatabase::create().await;
+    let proxy = Proxy::before(&database.url()).await;
+    let url = Secret::new(proxy.url.clone());
+    let app = App::with(move |config| config.database = store::Config::new(url, "test")).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
+
+    proxy.cut();
+    for _ in 0..5 {
+        let answer = ada.get("/v1/me").await;
+        answer.refused(503, "unavailable");
+        assert!(!answer.header("retry-after").is_empty());
+        ada.post("/v1/orgs", json!({ "slug": "other" })).await.refused(503, "unavailable");
+        app.anyone().get("/readyz").await.refused(503, "unavailable");
+        app.anyone().get("/healthz").await.expect(200);
+    }
+
+    proxy.restore();
+    let since = Instant::now();
+    while ada.get("/v1/me").await.status != 200 {
+        assert!(since.elapsed() < Duration::from_secs(10), "it does not recover");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for _ in 0..20 {
+        ada.get("/v1/orgs").await.expect(200);
+    }
+    ada.post("/v1/orgs", json!({ "slug": "other" })).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_given_up_in_mid_transaction_holds_no_lock() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    // Somebody else holds the organization's row, so that the create waits in mid transaction.
+    let locked = app.database.url();
+    let holder = tokio::spawn(async move {
+        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+        let mut connection = store::Connection::establish(&locked).await.unwrap();
+        let hold = "BEGIN; SELECT id FROM orgs.orgs FOR UPDATE; SELECT pg_sleep(1.2); COMMIT";
+        connection.batch_execute(hold).await.unwrap();
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut stream = tokio::net::TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
+    let body = r#"{"name":"site"}"#;
+    let request = format!(
+        "POST /v1/orgs/ada/projects HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        ada.token.as_deref().unwrap(),
+        body.len()
+    );
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // A reset, not a polite end: the handler is dropped where it waits.
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    holder.await.unwrap();
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await;
+    let idle = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()";
+    assert_eq!(app.db_rows(idle).await, [json!({ "count": 0 })]);
+    ada.get("/v1/orgs/ada/projects/site").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_organization_makes_nobody_else_wait() {
+    let app = App::start().await;
+    let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
+    let locked = app.database.url();
+    let holder = tokio::spawn(async move {
+        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+        let mut connection = store::Connection::establish(&locked).await.unwrap();
+        let hold = "BEGIN; SELECT id FROM orgs.orgs WHERE slug = 'ada' FOR UPDATE; SELECT pg_sleep(4); COMMIT";
+        connection.batch_execute(hold).await.unwrap();
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let blocked = ada.post("/v1/orgs/ada/projects", json!({ "name": "site" }));
+    let (blocked, free) = tokio::join!(blocked, bob.post("/v1/orgs/bob/projects", json!({ "name": "site" })));
+    blocked.refused(503, "unavailable");
+    free.expect(201);
+    holder.await.unwrap();
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+}

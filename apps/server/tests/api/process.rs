@@ -1,0 +1,174 @@
+//! The server as the process that operators run: `svc-server` with its settings.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use store::testing::TestDatabase;
+
+use crate::kit::{client, site};
+
+struct Process {
+    child: Child,
+    base: String,
+    internal: String,
+    folder: PathBuf,
+    _database: TestDatabase,
+}
+
+/// A port that was free a moment ago.
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn settings(database: &TestDatabase, folder: &std::path::Path, public: u16, internal: u16) -> Vec<(&'static str, String)> {
+    vec![
+        ("SVC_DATABASE_URL", database.url()),
+        ("SVC_LISTEN", format!("127.0.0.1:{public}")),
+        ("SVC_INTERNAL_LISTEN", format!("127.0.0.1:{internal}")),
+        ("SVC_PUBLIC_URL", format!("http://127.0.0.1:{public}")),
+        ("SVC_DASHBOARD_URL", "http://localhost:3000".into()),
+        ("SVC_ENABLE_DEV_AUTH", "on".into()),
+        ("SVC_SEALING_KEYS", "test:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".into()),
+        ("SVC_PLATFORM_DOMAIN", "localhost".into()),
+        ("SVC_FALLBACK_ORIGIN", "fallback.localhost".into()),
+        ("SVC_BUNDLE_STORE", format!("file://{}", folder.display())),
+    ]
+}
+
+fn command(settings: &[(&str, String)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc-server"));
+    command.env_clear().envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+impl Process {
+    async fn start() -> Self {
+        let database = TestDatabase::create().await;
+        let (public, internal) = (port(), port());
+        let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
+        let child = command(&settings(&database, &folder, public, internal)).spawn().unwrap();
+        let (base, internal) = (format!("http://127.0.0.1:{public}"), format!("http://127.0.0.1:{internal}"));
+        let process = Self { child, base, internal, folder, _database: database };
+        for _ in 0..200 {
+            if let Ok(answer) = client().get(format!("{}/readyz", process.base)).send().await
+                && answer.status() == 200
+            {
+                return process;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the server does not become ready");
+    }
+
+    async fn json(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Value {
+        let mut request = client().request(method.parse().unwrap(), format!("{}{path}", self.base)).bearer_auth(token);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = request.send().await.unwrap();
+        assert!(answer.status().is_success(), "{method} {path}: {}", answer.status());
+        answer.json().await.unwrap()
+    }
+
+    async fn sign_in(&self) -> String {
+        let session = self.json("", "POST", "/v1/auth/dev/login", Some(json!({ "subject": "ada" }))).await;
+        session["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Statements sent to Postgres so far, as the process itself measures.
+    async fn statements(&self) -> u64 {
+        let metrics = client().get(format!("{}/metrics", self.internal)).send().await.unwrap().text().await.unwrap();
+        let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
+        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_on_a_session_cost_at_most_two_statements() {
+    let process = Process::start().await;
+    let token = process.sign_in().await;
+    process.json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;
+    let upload = client()
+        .post(format!("{}/v1/orgs/ada/projects/site/deployments", process.base))
+        .bearer_auth(&token)
+        .header("content-type", "application/gzip")
+        .body(site("page"));
+    assert_eq!(upload.send().await.unwrap().status(), 201);
+    for path in ["/v1/me", "/v1/orgs", "/v1/orgs/ada/members", "/v1/orgs/ada/projects", "/v1/orgs/ada/projects/site"] {
+        let before = process.statements().await;
+        for _ in 0..10 {
+            process.json(&token, "GET", path, None).await;
+        }
+        let statements = process.statements().await - before;
+        assert!((1..=20).contains(&statements), "10 requests of {path} cost {statements} statements");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_lets_an_upload_finish() {
+    let mut process = Process::start().await;
+    let token = process.sign_in().await;
+    process.json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;
+    let whole = site(&"page ".repeat(5000));
+    let (first, second) = (whole[..50].to_vec(), whole[50..].to_vec());
+    let slow = futures_util::stream::unfold(vec![second, first], |mut rest| async {
+        let part = rest.pop()?;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        Some((Ok::<_, std::io::Error>(part), rest))
+    });
+    let upload = client()
+        .post(format!("{}/v1/orgs/ada/projects/site/deployments", process.base))
+        .bearer_auth(&token)
+        .header("content-type", "application/gzip")
+        .body(reqwest::Body::wrap_stream(slow))
+        .send();
+    let id = rustix::process::Pid::from_raw(process.child.id().try_into().unwrap()).unwrap();
+    let (upload, ()) = tokio::join!(upload, async {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    });
+    assert_eq!(upload.unwrap().status(), 201);
+    let status = tokio::task::spawn_blocking(move || process.child.wait().map(|status| (status, process))).await;
+    assert!(status.unwrap().unwrap().0.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
+    let database = TestDatabase::create().await;
+    let folder = std::env::temp_dir();
+    for (name, value) in [
+        ("SVC_DATABASE_URL", None),
+        ("SVC_DATABASE_URL", Some("mysql://user:hunter2@host/db")),
+        ("SVC_DATABASE_URL", Some("postgres://user:hunter2@host/db?sslmode=prefer")),
+        ("SVC_LISTEN", Some("nowhere")),
+        ("SVC_UNHEARD_OF", Some("1")),
+        ("SVC_SEALING_KEYS", Some("hunter2")),
+        ("SVC_SEALING_KEYS", Some("")),
+        ("SVC_DASHBOARD_URL", Some("*")),
+        ("SVC_PUBLIC_URL", Some("https://api.example")),
+        ("SVC_LIMITS", Some("/nowhere.toml")),
+        ("SVC_BUNDLE_STORE", Some("ftp://host")),
+    ] {
+        let mut given = settings(&database, &folder, port(), port());
+        given.retain(|(known, _)| *known != name);
+        given.extend(value.map(|value| (name, value.to_owned())));
+        let output = command(&given).output().unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{name}: {line}");
+        let named = if name == "SVC_PUBLIC_URL" { "SVC_ENABLE_DEV_AUTH" } else { name };
+        assert!(line.contains(named) && line.trim().lines().count() == 1, "{name}: {line}");
+        assert!(!line.contains("hunter2"), "{line}");
+    }
+}

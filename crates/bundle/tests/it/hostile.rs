@@ -1,0 +1,276 @@
+//! Archives that are no bundles, each with the reason and the entry that the sender is told.
+
+use bundle::NAME_MAX_BYTES;
+use bundle::Reason::{self, *};
+
+use crate::build::{Tar, gzip, header, odd_header, refused};
+
+/// A bundle as it is sent, the reason, and the entry blamed.
+pub type Case = (Vec<u8>, Reason, Option<&'static str>);
+
+pub fn check(cases: impl IntoIterator<Item = Case>) {
+    for (at, (bundle, reason, entry)) in cases.into_iter().enumerate() {
+        assert_eq!(refused(&bundle), (reason, entry.map(str::to_owned)), "case {at}");
+    }
+}
+
+/// A good bundle with more entries behind.
+pub fn and(more: impl FnOnce(Tar) -> Tar) -> Vec<u8> {
+    more(Tar::valid()).gzip()
+}
+
+#[test]
+fn names() {
+    let file = |name: &[u8], reason, entry| (and(|tar| tar.entry(name, b'0', b"x")), reason, Some(entry));
+    let directory = |name: &[u8], reason, entry| (and(|tar| tar.entry(name, b'5', b"")), reason, Some(entry));
+    check([
+        file(b"/assets/a", AbsolutePath, "/assets/a"),
+        file(b".//assets/a", AbsolutePath, "/assets/a"),
+        file(b"../assets/a", DotSegment, "../assets/a"),
+        file(b"assets/../../a", DotSegment, "assets/../../a"),
+        file(b"assets/..", DotSegment, "assets/.."),
+        file(b"assets/./a", DotSegment, "assets/./a"),
+        file(b"././assets/a", DotSegment, "./assets/a"),
+        file(b".", DotSegment, "."),
+        file(b"assets//a", EmptySegment, "assets//a"),
+        file(b"assets/a/", EmptySegment, "assets/a/"),
+        file(b"", EmptySegment, ""),
+        directory(b"", EmptySegment, ""),
+        directory(b"assets//", EmptySegment, "assets//"),
+        directory(b"assets/../", DotSegment, "assets/../"),
+        directory(b"/", EmptySegment, "/"),
+        file(b"assets\\a", Backslash, "assets\\a"),
+        file(b"assets/a\nb", ControlCharacter, "assets/a\u{fffd}b"),
+        file(b"assets/a\x7f", ControlCharacter, "assets/a\u{fffd}"),
+        file(b"assets/\xc2\x85", ControlCharacter, "assets/\u{fffd}"),
+        file(b"assets/\xff", NameNotUtf8, "assets/\u{fffd}"),
+        file(b"README.md", UnexpectedPath, "README.md"),
+        file(b"Assets/a", UnexpectedPath, "Assets/a"),
+        file(b"SVC.JSON", UnexpectedPath, "SVC.JSON"),
+        file(b"assets", UnexpectedPath, "assets"),
+        file(b"assets-old/a", UnexpectedPath, "assets-old/a"),
+        file(b"C:/assets/a", UnexpectedPath, "C:/assets/a"),
+        directory(b"svc.json/", UnexpectedPath, "svc.json/"),
+        directory(b"node_modules/", UnexpectedPath, "node_modules/"),
+        file(b"svc.json/a", UnexpectedPath, "svc.json/a"),
+    ]);
+}
+
+#[test]
+fn names_that_do_not_get_along() {
+    let files = |names: &[&str]| and(|tar| names.iter().fold(tar, |tar, name| tar.file(name, "")));
+    check([
+        (files(&["svc.json"]), Duplicate, Some("svc.json")),
+        (files(&["assets/a", "./assets/a"]), Duplicate, Some("assets/a")),
+        (
+            and(|tar| tar.directory("assets/").directory("assets")),
+            Duplicate,
+            Some("assets"),
+        ),
+        (
+            files(&["assets/a", "assets/b", "assets/A"]),
+            CaseCollision,
+            Some("assets/A"),
+        ),
+        (files(&["assets/É", "assets/é"]), CaseCollision, Some("assets/é")),
+        (
+            files(&["assets/Maße", "assets/MASSE"]),
+            CaseCollision,
+            Some("assets/MASSE"),
+        ),
+        (
+            files(&["assets/ΟΔΟΣ", "assets/οδος"]),
+            CaseCollision,
+            Some("assets/οδος"),
+        ),
+        (files(&["assets/d/x", "assets/D/y"]), CaseCollision, Some("assets/D/y")),
+        (
+            files(&["assets/d/e/x", "assets/z", "assets/d/E/y"]),
+            CaseCollision,
+            Some("assets/d/E/y"),
+        ),
+        (files(&["assets/a", "assets/a/b"]), FileAndDirectory, Some("assets/a/b")),
+        (files(&["assets/a/b/c", "assets/a"]), FileAndDirectory, Some("assets/a")),
+        (
+            files(&["assets/a", "assets/a b", "assets/a-b", "assets/a/c/d"]),
+            FileAndDirectory,
+            Some("assets/a/c/d"),
+        ),
+        (
+            and(|tar| tar.file("assets/a", "").directory("assets/a/")),
+            FileAndDirectory,
+            Some("assets/a/"),
+        ),
+        (
+            and(|tar| tar.directory("assets/a/").file("assets/a", "")),
+            FileAndDirectory,
+            Some("assets/a"),
+        ),
+        (
+            and(|tar| tar.file("assets/a", "").directory("assets/a/b/")),
+            FileAndDirectory,
+            Some("assets/a/b/"),
+        ),
+        (
+            and(|tar| tar.file("assets/a", "").file("assets/A/b", "")),
+            CaseCollision,
+            Some("assets/A/b"),
+        ),
+    ]);
+}
+
+#[test]
+fn types() {
+    let typed = |kind| and(|tar| tar.entry(b"assets/a", kind, b""));
+    let refusals = [
+        (b'1', HardLink),
+        (b'2', SymbolicLink),
+        (b'3', CharacterDevice),
+        (b'4', BlockDevice),
+        (b'6', Fifo),
+        (b'7', ContiguousFile),
+        (b'S', SparseFile),
+        (b'K', LinkTarget),
+        (b'D', UnknownType),
+        (b'V', UnknownType),
+        (b'X', UnknownType),
+        (b' ', UnknownType),
+    ];
+    check(refusals.map(|(kind, reason)| (typed(kind), reason, Some("assets/a"))));
+    check([
+        (
+            and(|tar| tar.entry(b"assets/d/", b'5', b"content")),
+            DirectoryWithContent,
+            Some("assets/d/"),
+        ),
+        (
+            and(|tar| tar.long_name("assets/long").entry(b"short", b'2', b"")),
+            SymbolicLink,
+            Some("assets/long"),
+        ),
+    ]);
+}
+
+#[test]
+fn headers() {
+    let odd = |spoil: fn(&mut tar::Header)| and(|tar| tar.header(&odd_header("assets/a", spoil)));
+    let size = |field: &[u8; 12]| {
+        let header = odd_header("assets/a", |header| header.as_old_mut().size = *field);
+        (and(|tar| tar.header(&header)), SizeInvalid, Some("assets/a"))
+    };
+    let mut unsummed = header(b"assets/a", b'0', 0);
+    unsummed.set_mode(0o755);
+    check([
+        (and(|tar| tar.header(&unsummed)), ChecksumMismatch, None),
+        (and(|tar| tar.bytes(&[b'x'; 512])), ChecksumMismatch, None),
+        (
+            odd(|header| header.as_mut_bytes()[257..263].copy_from_slice(b"vstar\0")),
+            HeaderInvalid,
+            Some("assets/a"),
+        ),
+        (
+            odd(|header| header.as_mut_bytes()[263..265].copy_from_slice(b"01")),
+            HeaderInvalid,
+            Some("assets/a"),
+        ),
+        size(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+        size(b"\x80\0\0\x01\0\0\0\0\0\0\0\0"),
+        size(b"\x81\0\0\0\0\0\0\0\0\0\0\0"),
+        size(b"\xc0\0\0\0\0\0\0\0\0\0\0\0"),
+        size(b"\0\0\0\0\0\0\0\0\0\0\0\0"),
+        size(b"            "),
+        size(b"+0000000000\0"),
+        size(b"-0000000001\0"),
+        size(b"00000000008\0"),
+        size(b"0x000000001\0"),
+        size(b"0000\x000000007"),
+    ]);
+}
+
+#[test]
+fn ends() {
+    let good = Tar::valid().gzip();
+    let bare = Tar::valid().0;
+    let zeros = |count| vec![0; count];
+    let with = |tail: &[u8]| gzip(&[&*bare, tail].concat());
+    let wrong_crc = |from_end: usize| {
+        let mut bundle = good.clone();
+        let at = bundle.len() - from_end;
+        bundle[at] ^= 1;
+        bundle
+    };
+    let halves = bare.split_at(512);
+    check([
+        (vec![], Truncated, None),
+        (good[..5].to_vec(), Truncated, None),
+        (good[..good.len() - 1].to_vec(), Truncated, None),
+        (with(b""), Truncated, None),
+        (with(&zeros(512)), Truncated, None),
+        (with(&zeros(1023)), Truncated, None),
+        (gzip(&bare[..100]), Truncated, None),
+        (gzip(&bare[..512 + 1]), Truncated, Some("svc.json")),
+        (gzip(&bare[..1024 + 512 + 3]), Truncated, Some("worker/index.js")),
+        (with(&[zeros(512), vec![b'x'; 512]].concat()), DataAfterEnd, None),
+        (
+            with(&[zeros(512), bare.clone(), zeros(1024)].concat()),
+            DataAfterEnd,
+            None,
+        ),
+        (
+            with(&[zeros(1024), bare.clone(), zeros(1024)].concat()),
+            DataAfterEnd,
+            None,
+        ),
+        (with(&[zeros(4096), vec![1]].concat()), DataAfterEnd, None),
+        ([&*good, b"\0"].concat(), TrailingBytes, None),
+        ([&*good, &*good].concat(), TrailingBytes, None),
+        ([&*good, &*gzip(b"")].concat(), TrailingBytes, None),
+        ([gzip(&bare), gzip(&zeros(1024))].concat(), TrailingBytes, None),
+        (
+            [gzip(halves.0), gzip(halves.1)].concat(),
+            TrailingBytes,
+            Some("svc.json"),
+        ),
+        (wrong_crc(8), GzipCorrupt, None),
+        (wrong_crc(1), GzipCorrupt, None),
+        (Tar::valid().bytes(&zeros(1024)).0, NotGzip, None),
+        (b"PK\x03\x04 and so on".to_vec(), NotGzip, None),
+        (b"\x1f\x8b\x08\xe0\0\0\0\0\0\0".to_vec(), NotGzip, None),
+        (
+            b"\x1f\x8b\x08\0\0\0\0\0\0\xff\xff\xff\xff\xff".to_vec(),
+            GzipCorrupt,
+            None,
+        ),
+        (gzip(&zeros(1024)), ManifestMissing, Some("svc.json")),
+    ]);
+}
+
+#[test]
+fn a_name_of_one_byte_too_many() {
+    let name = format!("assets/{}", "x".repeat(NAME_MAX_BYTES + 1 - "assets/".len()));
+    let (reason, _) = refused(&and(|tar| tar.long_name(&name).file("cut", "")));
+    assert_eq!(reason, NameTooLong);
+}
+
+#[test]
+fn a_name_of_any_length_is_shown_cut() {
+    let name = format!("assets/{}", "é".repeat(1000));
+    let cut = format!("{}…", name.chars().take(256).collect::<String>());
+    assert_eq!(
+        refused(&and(|tar| tar.long_name(&name).file("x", ""))),
+        (NameTooLong, Some(cut))
+    );
+}
+
+#[test]
+fn reasons_are_told_apart() {
+    let mut ids: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+    assert!(
+        ids.iter()
+            .all(|id| id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_')))
+    );
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), Reason::ALL.len());
+    assert!(Reason::ALL.iter().all(|reason| reason.to_string().ends_with('.')));
+}

@@ -1,0 +1,171 @@
+//! What holds of every input.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+
+use bundle::{Fault, Reason};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use crate::build::{PLENTY, Tar, accepted, collect, gzip};
+
+/// Directories and files of distinct alphabets, so that no two names of a tree are at odds.
+fn path() -> impl Strategy<Value = String> {
+    let directory = "[ab]{1,2}(é| |~[c-f]{70})?";
+    let file = "[0-9]{1,3}(\\.js|日本|\\.\\.|-[m-z]{130})?";
+    (select(vec!["worker", "assets"]), vec(directory, 0..4), file).prop_map(|(top, directories, file)| {
+        let mut segments = vec![top.to_owned()];
+        segments.extend(directories);
+        segments.push(file);
+        segments.join("/")
+    })
+}
+
+fn tree() -> impl Strategy<Value = BTreeMap<String, Vec<u8>>> {
+    let content = prop_oneof![
+        vec(any::<u8>(), 0..40),
+        vec(any::<u8>(), 510..515),
+        Just(vec![9; 40_000])
+    ];
+    btree_map(path(), content, 0..12).prop_map(|mut files| {
+        files.insert("svc.json".to_owned(), b"{\"ai\":true}".to_vec());
+        files.insert("worker/index.js".to_owned(), b"export default {}".to_vec());
+        files
+    })
+}
+
+fn pack(files: &BTreeMap<String, Vec<u8>>, order: &[Index], style: &[u8]) -> Tar {
+    let mut left: Vec<_> = files.iter().collect();
+    let mut tar = Tar::default();
+    for (at, style) in order.iter().zip(style.iter().cycle()) {
+        if left.is_empty() {
+            break;
+        }
+        let (path, content) = left.remove(at.index(left.len()));
+        tar = match style % 3 {
+            0 if path.len() <= 98 => tar.file(&format!("./{path}"), content),
+            1 => tar.long_name(path).file("cut", content),
+            _ => tar
+                .pax(&[("mtime", b"1.5"), ("path", path.as_bytes())])
+                .file("cut", content),
+        };
+    }
+    left.into_iter()
+        .fold(tar, |tar, (path, content)| tar.long_name(path).file("cut", content))
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..3000)) {
+        let _ = collect(&*bytes, &PLENTY);
+        let _ = collect(&*gzip(&bytes), &PLENTY);
+        let _ = collect(&*Tar::valid().pax(&[("comment", &bytes)]).bytes(&bytes).gzip(), &PLENTY);
+        let _ = collect(&*Tar::valid().entry(b"x", b'x', &bytes).gzip(), &PLENTY);
+        let _ = bundle::Manifest::parse(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_headers_do_no_harm(edits in vec((0..500_usize, any::<u8>()), 1..12), which in 0..3_usize) {
+        let mut bytes = Tar::valid().pax(&[("path", b"assets/a")]).file("a", "abc").bytes(&[0; 1024]).0;
+        let header = &mut bytes[[0, 1024, 2048][which]..][..512];
+        for (at, byte) in edits {
+            header[at] = byte;
+        }
+        let mut summed = tar::Header::new_old();
+        summed.as_mut_bytes().copy_from_slice(header);
+        summed.set_cksum();
+        header.copy_from_slice(summed.as_bytes());
+        if let Ok((_, files)) = collect(&*gzip(&bytes), &PLENTY) {
+            let allowed = |path: &str| path == "svc.json" || path.starts_with("worker/") || path.starts_with("assets/");
+            prop_assert!(files.keys().all(|path| allowed(path) && !path.contains("..")));
+        }
+    }
+
+    #[test]
+    fn a_tree_comes_out_as_it_went_in(
+        files in tree(),
+        order in vec(any::<Index>(), 14),
+        style in vec(any::<u8>(), 1..5),
+    ) {
+        let (contents, visited) = accepted(&pack(&files, &order, &style).gzip());
+        prop_assert_eq!(&visited, &files);
+        prop_assert_eq!(contents.entry_count as usize, files.len());
+        prop_assert_eq!(contents.unpacked_bytes as usize, files.values().map(Vec::len).sum::<usize>());
+        prop_assert_eq!(contents.asset_count as usize, files.keys().filter(|path| path.starts_with("assets")).count());
+    }
+
+    #[test]
+    fn a_damaged_bundle_is_refused_or_the_same(files in tree(), at in any::<Index>(), bit in 0..8_u8) {
+        let bundle = pack(&files, &[], &[0]).gzip();
+        let mut flipped = bundle.clone();
+        flipped[at.index(bundle.len())] ^= 1 << bit;
+        if let Ok((_, visited)) = collect(&*flipped, &PLENTY) {
+            prop_assert_eq!(&visited, &files);
+        }
+        prop_assert!(collect(&bundle[..at.index(bundle.len())], &PLENTY).is_err());
+    }
+
+    #[test]
+    fn names_are_judged_as_by_comparing_all_of_them(
+        names in btree_set(("[aAbß]{1,2}(/([aAb]|ss|-)){0,2}", any::<bool>()), 1..6),
+        order in vec(any::<Index>(), 6),
+    ) {
+        let mut left: Vec<_> = names.into_iter().collect();
+        let mut tar = Tar::valid();
+        let mut names = BTreeSet::new();
+        for at in order.iter().take(left.len()) {
+            let (name, directory) = left.remove(at.index(left.len()));
+            let path = format!("assets/{name}");
+            tar = if directory { tar.directory(&path) } else { tar.file(&path, "") };
+            names.insert((path, directory));
+        }
+        match collect(&*tar.gzip(), &PLENTY) {
+            Ok(_) => prop_assert!(get_along(&names), "{:?}", names),
+            Err(Fault::Invalid { reason: Reason::Duplicate | Reason::CaseCollision | Reason::FileAndDirectory, .. }) => {
+                prop_assert!(!get_along(&names), "{:?}", names);
+            }
+            other => prop_assert!(false, "{:?}", other),
+        }
+    }
+}
+
+/// The rule itself: laid out where case is ignored, every path has one spelling and is either a file or a directory.
+fn get_along(names: &BTreeSet<(String, bool)>) -> bool {
+    let mut places: BTreeMap<String, (String, bool)> = BTreeMap::new();
+    names.iter().all(|(path, directory)| {
+        let ends = path
+            .match_indices('/')
+            .map(|(end, _)| (&path[..end], true))
+            .chain([(&**path, *directory)]);
+        ends.into_iter().all(|(place, directory)| {
+            let known = places
+                .entry(place.to_uppercase())
+                .or_insert_with(|| (place.to_owned(), directory));
+            *known == (place.to_owned(), directory)
+        })
+    })
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut() {
+    let tar = Tar::valid()
+        .pax(&[("path", b"assets/a")])
+        .file("cut", "some content, some of it repeated");
+    let bundle = tar.gzip();
+    let expected = accepted(&bundle);
+    for at in 0..bundle.len() * 8 {
+        let mut flipped = bundle.clone();
+        flipped[at / 8] ^= 1 << (at % 8);
+        // The gzip header's time and system are under no checksum, and one distance back to a zero is as good as another.
+        if let Ok(read) = collect(&*flipped, &PLENTY) {
+            assert!(read == expected, "bit {at}");
+        }
+    }
+    for length in 0..bundle.len() {
+        assert!(
+            collect(bundle.as_slice().take(length as u64), &PLENTY).is_err(),
+            "cut to {length}"
+        );
+    }
+}

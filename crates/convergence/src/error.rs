@@ -1,0 +1,37 @@
+//! What can go wrong between the control plane and its nodes.
+
+use kernel::{Code, Failure, Kind};
+
+use crate::model::NodeName;
+
+/// A refused request, or a database that is away.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvergenceError {
+    #[error("there is a node named {0} already")]
+    NodeNameTaken(NodeName),
+    #[error("the node's credential is not valid")]
+    UnknownNode,
+    #[error("no placement of this node uses the bundle")]
+    NotPlacedHere,
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+impl ConvergenceError {
+    /// 409: add a node under a name in use.
+    pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has the name.");
+    /// 401: no live node has this credential.
+    pub const UNAUTHENTICATED: Code =
+        Code::new("unauthenticated", Kind::Unauthenticated, "The credential is missing, unknown or no longer valid.");
+}
+
+impl Failure for ConvergenceError {
+    fn code(&self) -> &'static Code {
+        match self {
+            Self::NodeNameTaken(_) => &Self::NODE_NAME_TAKEN,
+            Self::UnknownNode => &Self::UNAUTHENTICATED,
+            Self::NotPlacedHere => &Code::NOT_FOUND,
+            Self::Store(error) => error.code(),
+        }
+    }
+}

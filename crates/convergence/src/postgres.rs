@@ -1,0 +1,160 @@
+//! The repository on Postgres.
+
+use diesel::prelude::*;
+use diesel::query_builder::AsQuery as _;
+use diesel_async::RunQueryDsl;
+use kernel::{Digest, NodeId, ProjectId, Time, TokenHash};
+use store::{Cached, Connection, Error, Result};
+
+use crate::model::{Desired, Node, NodeName, Placed, PlacementState, Site};
+use crate::repository::{ConvergenceRepository, Placement};
+use crate::schema::{nodes, placements};
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = nodes)]
+struct NodeRow {
+    id: NodeId,
+    name: NodeName,
+    created_at: Time,
+}
+
+#[derive(Insertable, AsChangeset)]
+#[diesel(table_name = placements, treat_none_as_null = true)]
+struct PlacementRow {
+    project_id: ProjectId,
+    node_id: Option<NodeId>,
+    state: PlacementState,
+    epoch: i64,
+    revision: i64,
+    desired: Option<serde_json::Value>,
+    created_at: Time,
+    updated_at: Time,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = placements)]
+struct PlacedRow {
+    project_id: ProjectId,
+    revision: i64,
+    desired: Option<serde_json::Value>,
+}
+
+impl ConvergenceRepository for Connection {
+    async fn node_insert(&mut self, node: &Node, token_hash: TokenHash) -> Result<bool> {
+        let row = (
+            nodes::id.eq(node.id),
+            nodes::name.eq(&node.name),
+            nodes::token_hash.eq(token_hash),
+            nodes::created_at.eq(node.created_at),
+        );
+        let insert = diesel::insert_into(nodes::table).values(row).on_conflict(nodes::name).do_nothing();
+        Ok(insert.execute(self).await? == 1)
+    }
+
+    async fn node_set_token(&mut self, name: &str, token_hash: TokenHash) -> Result<Option<Node>> {
+        let update = diesel::update(nodes::table.filter(nodes::name.eq(name)))
+            .set(nodes::token_hash.eq(token_hash))
+            .returning(NodeRow::as_returning());
+        Ok(update.get_result::<NodeRow>(self).await.optional()?.map(Node::from))
+    }
+
+    async fn node_by_token(&mut self, token_hash: TokenHash) -> Result<Option<NodeId>> {
+        let query = nodes::table.filter(nodes::token_hash.eq(token_hash)).select(nodes::id);
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn node_least_loaded(&mut self) -> Result<Option<NodeId>> {
+        let query = nodes::table
+            .left_join(placements::table)
+            .group_by(nodes::id)
+            .order((diesel::dsl::count(placements::project_id.nullable()), nodes::id))
+            .select(nodes::id);
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn node_next_revision(&mut self, node: NodeId) -> Result<i64> {
+        let update = diesel::update(nodes::table.find(node)).set(nodes::revision.eq(nodes::revision + 1));
+        Ok(Cached(update.returning(nodes::revision).as_query()).get_result(self).await?)
+    }
+
+    async fn placement_home(&mut self, project: ProjectId) -> Result<Option<Option<NodeId>>> {
+        let query = placements::table.find(project).select(placements::node_id).for_update();
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn placement_upsert(&mut self, placement: &Placement) -> Result<()> {
+        let Placement { project, home, state, desired, at } = placement;
+        let desired = desired.as_ref().map(serde_json::to_value).transpose().map_err(Error::inconsistent)?;
+        let row = PlacementRow {
+            project_id: *project,
+            node_id: home.map(|(node, _)| node),
+            state: *state,
+            epoch: 1,
+            revision: home.map_or(0, |(_, revision)| revision),
+            desired,
+            created_at: *at,
+            updated_at: *at,
+        };
+        let change = (
+            placements::node_id.eq(row.node_id),
+            placements::state.eq(row.state),
+            placements::revision.eq(row.revision),
+            placements::desired.eq(row.desired.clone()),
+            placements::updated_at.eq(row.updated_at),
+        );
+        let upsert =
+            diesel::insert_into(placements::table).values(row).on_conflict(placements::project_id).do_update().set(change);
+        Cached(upsert).execute(self).await?;
+        Ok(())
+    }
+
+    async fn placement_waiting(&mut self) -> Result<Vec<ProjectId>> {
+        let query = placements::table.filter(placements::node_id.is_null()).select(placements::project_id);
+        Ok(query.order(placements::project_id).for_update().load(self).await?)
+    }
+
+    async fn placement_adopt(&mut self, project: ProjectId, node: NodeId, revision: i64) -> Result<()> {
+        let home = (
+            placements::node_id.eq(node),
+            placements::revision.eq(revision),
+            placements::state.eq(PlacementState::Active),
+        );
+        diesel::update(placements::table.find(project)).set(home).execute(self).await?;
+        Ok(())
+    }
+
+    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Desired>> {
+        let rows = nodes::table
+            .left_join(placements::table.on(placements::node_id.eq(nodes::id.nullable()).and(placements::revision.gt(since))))
+            .filter(nodes::id.eq(node))
+            .order(placements::revision)
+            .select((nodes::revision, Option::<PlacedRow>::as_select()))
+            .load::<(i64, Option<PlacedRow>)>(self)
+            .await?;
+        let &[(revision, _), ..] = rows.as_slice() else { return Ok(None) };
+        let sites = rows.into_iter().filter_map(|(_, row)| row).map(Placed::try_from).collect::<Result<_>>()?;
+        Ok(Some(Desired { schema: Desired::SCHEMA, revision, full: since == 0, sites }))
+    }
+
+    async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool> {
+        let named = placements::desired.retrieve_as_text("bundle").eq(bundle.to_string());
+        let query = placements::table.filter(placements::node_id.eq(node)).filter(named);
+        Ok(diesel::select(diesel::dsl::exists(query)).get_result(self).await?)
+    }
+}
+
+impl From<NodeRow> for Node {
+    fn from(row: NodeRow) -> Self {
+        let NodeRow { id, name, created_at } = row;
+        Self { id, name, created_at }
+    }
+}
+
+impl TryFrom<PlacedRow> for Placed {
+    type Error = Error;
+
+    fn try_from(row: PlacedRow) -> Result<Self> {
+        let site = row.desired.map(serde_json::from_value::<Site>).transpose().map_err(Error::inconsistent)?;
+        Ok(Self { project: row.project_id, revision: row.revision, site })
+    }
+}

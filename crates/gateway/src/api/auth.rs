@@ -1,0 +1,29 @@
+//! Signing in and out.
+
+use actix_web::web::Data;
+use identity::{DevLogin, Identity, Session};
+
+use crate::authority::{self, SignIn};
+use crate::http::{Body, Header, Json, NoContent, Routes};
+use crate::problem::Problem;
+
+pub(super) fn routes(routes: &mut Routes, dev_auth: bool) {
+    if dev_auth {
+        routes.post("/v1/auth/dev/login", dev_login).summary("Sign in on a development deployment");
+    }
+    routes.post("/v1/auth/logout", logout).summary("End the session that the request is made with");
+}
+
+async fn dev_login(
+    by: SignIn,
+    identity: Data<Identity>,
+    header: Header,
+    Body(login): Body<DevLogin>,
+) -> Result<Json<Session>, Problem> {
+    Ok(Json(identity.dev_login(&by.actor, login, header.get("user-agent")).await?))
+}
+
+async fn logout(by: authority::Session, identity: Data<Identity>) -> Result<NoContent, Problem> {
+    identity.logout(&by.actor, by.session).await?;
+    Ok(NoContent)
+}

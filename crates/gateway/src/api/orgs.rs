@@ -1,0 +1,71 @@
+//! Organizations and their members.
+
+use actix_web::web::Data;
+use kernel::{OrgId, Page, UserId};
+use orgs::{Member, NewMember, NewOrg, Org, OrgError, Orgs, RoleChange};
+
+use crate::authority::role::{Admin, Member as AtLeastMember, Viewer};
+use crate::authority::scope::{OrgRead, OrgWrite};
+use crate::authority::{InOrg, SignedIn};
+use crate::http::{Body, Created, Json, NoContent, Pages, Path, Routes};
+use crate::problem::Problem;
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.get("/v1/orgs", list).summary("The organizations that the caller belongs to");
+    routes.post("/v1/orgs", create).summary("Create an organization").codes(&[&OrgError::SLUG_TAKEN]);
+    routes.get("/v1/orgs/{orgSlug}/members", members).summary("The members");
+    routes
+        .post("/v1/orgs/{orgSlug}/members", member_add)
+        .summary("Add somebody who has signed in before")
+        .codes(&[&OrgError::USER_NOT_FOUND, &OrgError::ALREADY_MEMBER]);
+    routes
+        .put("/v1/orgs/{orgSlug}/members/{userId}", member_set_role)
+        .summary("Change a member's role")
+        .codes(&[&OrgError::LAST_ADMIN]);
+    routes
+        .delete("/v1/orgs/{orgSlug}/members/{userId}", member_remove)
+        .summary("Remove a member (admin), or leave (anyone)")
+        .codes(&[&OrgError::LAST_ADMIN]);
+}
+
+async fn list(by: SignedIn<OrgRead>, orgs: Data<Orgs>, Pages(pages): Pages<OrgId>) -> Result<Json<Page<Org>>, Problem> {
+    Ok(Json(orgs.list(by.user.id, &pages).await?))
+}
+
+async fn create(by: SignedIn<OrgWrite>, orgs: Data<Orgs>, Body(new): Body<NewOrg>) -> Result<Created<Org>, Problem> {
+    Ok(Created(orgs.create(&by.actor, by.user.id, new).await?))
+}
+
+async fn members(
+    at: InOrg<AtLeastMember, OrgRead>,
+    orgs: Data<Orgs>,
+    Pages(pages): Pages<UserId>,
+) -> Result<Json<Page<Member>>, Problem> {
+    Ok(Json(orgs.members(at.org.id, &pages).await?))
+}
+
+async fn member_add(
+    at: InOrg<Admin, OrgWrite>,
+    orgs: Data<Orgs>,
+    Body(new): Body<NewMember>,
+) -> Result<Created<Member>, Problem> {
+    Ok(Created(orgs.member_add(&at.actor, at.org.id, new).await?))
+}
+
+async fn member_set_role(
+    at: InOrg<Admin, OrgWrite>,
+    Path(user): Path<UserId>,
+    orgs: Data<Orgs>,
+    Body(change): Body<RoleChange>,
+) -> Result<Json<Member>, Problem> {
+    Ok(Json(orgs.member_set_role(&at.actor, at.org.id, user, change).await?))
+}
+
+async fn member_remove(
+    at: InOrg<Viewer, OrgWrite>,
+    Path(user): Path<UserId>,
+    orgs: Data<Orgs>,
+) -> Result<NoContent, Problem> {
+    orgs.member_remove(&at.actor, at.org.role, at.org.id, user).await?;
+    Ok(NoContent)
+}

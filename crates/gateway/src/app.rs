@@ -1,0 +1,147 @@
+//! The two applications: what stands in front of the routes, and what the routes are given.
+
+use std::sync::Arc;
+
+use actix_cors::Cors;
+use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, RETRY_AFTER};
+use actix_web::body::BoxBody;
+use actix_web::middleware::from_fn;
+use actix_web::web::Data;
+use actix_web::{App, Error};
+use convergence::Convergence;
+use identity::Identity;
+use kernel::World;
+use orgs::Orgs;
+use projects::Projects;
+use prometheus::Registry;
+use store::Store;
+use tokio::sync::Semaphore;
+
+use crate::config::Config;
+use crate::http::{Room, Routes, guard, observe};
+use crate::limits::Limiters;
+use crate::openapi::{Schemas, document};
+use crate::{api, internal};
+
+/// An application that is ready to be served.
+pub trait Served:
+    ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<BoxBody>, Error = Error, InitError = ()>
+{
+}
+
+impl<T> Served for T where
+    T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<BoxBody>, Error = Error, InitError = ()>
+{
+}
+
+/// What the routes are composed of. Made once for a process; every part is cheap to clone.
+#[derive(Clone)]
+pub struct Services {
+    public: Routes,
+    internal: Routes,
+    config: Data<Config>,
+    world: Data<World>,
+    store: Data<Store>,
+    identity: Data<Identity>,
+    orgs: Data<Orgs>,
+    projects: Data<Projects>,
+    convergence: Data<Convergence>,
+    limiters: Data<Limiters>,
+    room: Data<Room>,
+    schemas: Data<Schemas>,
+    reference: Data<Reference>,
+    registry: Data<Registry>,
+}
+
+/// The API's description of itself.
+pub(crate) struct Reference {
+    pub(crate) document: String,
+    pub(crate) swagger: Arc<utoipa_swagger_ui::Config<'static>>,
+}
+
+impl Services {
+    /// Composes the contexts.
+    #[must_use]
+    pub fn new(
+        config: Config,
+        store: Store,
+        identity: Identity,
+        orgs: Orgs,
+        projects: Projects,
+        convergence: Convergence,
+        registry: Registry,
+    ) -> Self {
+        let public = api::routes(config.dev_auth);
+        let document = format!("{:#}", document(&public));
+        let swagger = utoipa_swagger_ui::Config::from("/v1/openapi.json");
+        Self {
+            schemas: Data::new(Schemas::of(&public)),
+            reference: Data::new(Reference { document, swagger: Arc::new(swagger) }),
+            public,
+            internal: internal::routes(),
+            limiters: Data::new(Limiters::new(config.rate_limits)),
+            room: Data::new(Room(Arc::new(Semaphore::new(config.in_flight)))),
+            config: Data::new(config),
+            world: Data::new(store.world().clone()),
+            store: Data::new(store),
+            identity: Data::new(identity),
+            orgs: Data::new(orgs),
+            projects: Data::new(projects),
+            convergence: Data::new(convergence),
+            registry: Data::new(registry),
+        }
+    }
+
+    /// The rate limits, for the pass that forgets idle callers.
+    #[must_use]
+    pub fn limiters(&self) -> Arc<Limiters> {
+        self.limiters.clone().into_inner()
+    }
+}
+
+/// The application of the public listener.
+pub fn public_app(services: &Services) -> App<impl Served + use<>> {
+    App::new()
+        .app_data(services.config.clone())
+        .app_data(services.world.clone())
+        .app_data(services.store.clone())
+        .app_data(services.identity.clone())
+        .app_data(services.orgs.clone())
+        .app_data(services.projects.clone())
+        .app_data(services.limiters.clone())
+        .app_data(services.room.clone())
+        .app_data(services.schemas.clone())
+        .app_data(services.reference.clone())
+        .configure(|app| services.public.configure(app))
+        .wrap(from_fn(guard))
+        .wrap(cors(&services.config))
+        .wrap(from_fn(observe))
+}
+
+/// The application of the internal listener.
+pub fn internal_app(services: &Services) -> App<impl Served + use<>> {
+    App::new()
+        .app_data(services.config.clone())
+        .app_data(services.world.clone())
+        .app_data(services.projects.clone())
+        .app_data(services.convergence.clone())
+        .app_data(services.registry.clone())
+        .configure(|app| services.internal.configure(app))
+        .wrap(from_fn(guard))
+        .wrap(from_fn(observe))
+}
+
+/// The dashboard's origin and no other (security rules, "HTTP").
+fn cors(config: &Config) -> Cors {
+    Cors::default()
+        .allowed_origin(&config.dashboard_origin())
+        .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+        .allowed_headers([AUTHORIZATION, CONTENT_TYPE, IF_MATCH])
+        .allowed_headers(["idempotency-key", "x-request-id", "x-svc-git-commit", "x-svc-git-message"])
+        .allowed_headers(["x-svc-git-branch", "x-svc-git-dirty"])
+        .expose_headers([ETAG, RETRY_AFTER])
+        .expose_headers(["x-request-id", "ratelimit", "ratelimit-policy", "idempotent-replayed"])
+        .max_age(600)
+}

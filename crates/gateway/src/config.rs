@@ -1,0 +1,68 @@
+//! What the gateway is told at start.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// What this deployment is called and where its parts are: the answer of `GET /v1/config`.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Config)]
+pub struct Site {
+    pub name: String,
+    /// Base address of this API.
+    pub public_url: String,
+    pub dashboard_url: String,
+    /// Default hostnames lie under it.
+    pub platform_domain: String,
+    #[schema(required)]
+    pub mail_domain: Option<String>,
+    pub nameservers: Vec<String>,
+    /// What the CNAME of a custom hostname points at.
+    pub fallback_origin: String,
+    #[schema(required)]
+    pub git_url: Option<String>,
+    #[schema(required)]
+    pub ssh_host: Option<String>,
+    pub version: String,
+}
+
+/// How the gateway behaves.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What it tells about the deployment.
+    pub site: Site,
+    /// Whether the development login exists.
+    pub dev_auth: bool,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// How often one caller may come.
+    pub rate_limits: RateLimits,
+    /// Requests worked on at once; more are told to come back.
+    pub in_flight: usize,
+}
+
+/// Requests per minute (contract section 1, "Plan limits").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RateLimits {
+    /// Of each address, on the endpoints that sign in.
+    pub sign_in: u32,
+    /// Of each credential, on everything else; without one, of each address.
+    pub credential: u32,
+}
+
+impl Default for RateLimits {
+    fn default() -> Self {
+        Self { sign_in: 30, credential: 600 }
+    }
+}
+
+impl Config {
+    /// The address of the dashboard as browsers name it in `Origin`.
+    pub(crate) fn dashboard_origin(&self) -> String {
+        let url = &self.site.dashboard_url;
+        let authority = url.find("://").map_or(0, |at| at + 3);
+        let end = url.get(authority..).and_then(|rest| rest.find('/')).map_or(url.len(), |at| authority + at);
+        url.get(..end).unwrap_or(url).to_owned()
+    }
+}

@@ -1,0 +1,50 @@
+//! The tables of `docs/` that follow from the routes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::http::Routes;
+use crate::openapi::place;
+use crate::protocol;
+
+/// `docs/routes.md`: every route with its place, role and scope.
+#[must_use]
+pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
+    let mut text = String::from("# Routes\n\nWritten by `cargo xtask codegen` from the types of the handlers.\n");
+    for (title, routes) in [("Public listener", public), ("Internal listener", internal)] {
+        let _ = write!(text, "\n## {title}\n\n| route | does | place | least role | scope |\n|---|---|---|---|---|\n");
+        for operation in routes.operations() {
+            let role = operation.role.map_or("–", |role| role.as_str());
+            let scope = match operation.scope {
+                Some(scope) => scope.as_str(),
+                None if operation.session_only => "login session only",
+                None => "–",
+            };
+            let (method, path, summary) = (&operation.method, operation.path, operation.summary);
+            let _ = writeln!(text, "| `{method} {path}` | {summary} | {} | {role} | {scope} |", place(operation.place));
+        }
+    }
+    text
+}
+
+/// `docs/errors.md`: every code with its status and meaning.
+#[must_use]
+pub fn errors_markdown(public: &Routes) -> String {
+    let mut codes = BTreeMap::new();
+    let of_http = [
+        &protocol::METHOD_NOT_ALLOWED,
+        &protocol::URI_TOO_LONG,
+        &protocol::HEADERS_TOO_LARGE,
+    ];
+    for code in public.operations().flat_map(|operation| operation.codes.iter().copied()).chain(of_http) {
+        codes.insert(code.name, code);
+    }
+    let mut text = String::from(
+        "# Errors\n\nWritten by `cargo xtask codegen`. Read `code`, never the message; quote `requestId` when you ask \
+         for help.\n\n| code | status | when |\n|---|---|---|\n",
+    );
+    for (name, code) in codes {
+        let _ = writeln!(text, "| `{name}` | {} | {} |", protocol::status(code).as_u16(), code.meaning);
+    }
+    text
+}

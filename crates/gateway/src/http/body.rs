@@ -1,0 +1,168 @@
+//! What a handler takes from the body.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use actix_web::dev::Payload;
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use actix_web::web::Bytes;
+use actix_web::{HttpRequest, web};
+use futures_util::{Stream, StreamExt as _};
+use kernel::Code;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use utoipa::ToSchema;
+use validator::{Validate, ValidationErrors, ValidationErrorsKind};
+
+use super::{Describe, Extract, Operation, json as strict};
+use crate::openapi::Schemas;
+use crate::problem::Problem;
+use crate::protocol;
+use crate::shape::{self, Fault};
+
+/// The largest JSON body, in bytes.
+const LARGEST: usize = 64 * 1024;
+
+/// How long an upload may stand still.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A JSON body. Every fault is named: the shape against the published schema, the values by their own rules.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<T: ToSchema> Describe for Body<T> {
+    fn describe(operation: &mut Operation) {
+        let schema = operation.schema::<T>();
+        operation.body = Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
+        operation.codes(&[&Code::BAD_REQUEST, &protocol::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
+    }
+}
+
+impl<T: DeserializeOwned + Validate + ToSchema> Extract for Body<T> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        expect_content_type(request, "application/json")?;
+        let value = strict::parse(&read(payload).await?)
+            .map_err(|error| Problem::faults(&[fault(String::new(), format!("is not valid JSON: {error}"))]))?;
+        let schemas = web::Data::<Schemas>::extract(request, payload).await?;
+        let faults = shape::check(schemas.get(&T::name()), schemas.all(), &value);
+        if !faults.is_empty() {
+            return Err(Problem::faults(&faults));
+        }
+        let value: T = serde_path_to_error::deserialize(value)
+            .map_err(|error| Problem::faults(&[fault(error.path().to_string(), error.inner().to_string())]))?;
+        value.validate().map_err(|errors| Problem::faults(&rule_faults("", &errors)))?;
+        Ok(Self(value))
+    }
+}
+
+/// A body of one content type, handed on as it comes.
+pub struct Upload(Payload);
+
+impl Describe for Upload {
+    fn describe(operation: &mut Operation) {
+        let schema = json!({ "type": "string", "format": "binary" });
+        operation.body = Some(json!({ "required": true, "content": { "application/gzip": { "schema": schema } } }));
+        operation.long = true;
+        operation.codes(&[&Code::BAD_REQUEST, &protocol::UNSUPPORTED_MEDIA_TYPE]);
+    }
+}
+
+impl Extract for Upload {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        expect_content_type(request, "application/gzip")?;
+        Ok(Self(payload.take()))
+    }
+}
+
+impl Upload {
+    /// The bytes. A body that stands still for too long breaks off.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Unpin {
+        Patient { body: self.0, alarm: Box::pin(tokio::time::sleep(PATIENCE)) }
+    }
+}
+
+struct Patient {
+    body: Payload,
+    alarm: Pin<Box<tokio::time::Sleep>>,
+}
+
+impl Stream for Patient {
+    type Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Poll::Ready(chunk) = self.body.poll_next_unpin(context) {
+            self.alarm.as_mut().reset(tokio::time::Instant::now() + PATIENCE);
+            return Poll::Ready(chunk.map(|chunk| chunk.map_err(|error| error.to_string().into())));
+        }
+        std::task::ready!(self.alarm.as_mut().poll(context));
+        Poll::Ready(Some(Err(format!("nothing came for {} s", PATIENCE.as_secs()).into())))
+    }
+}
+
+fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Problem> {
+    let encoded = request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if encoded || !essence.eq_ignore_ascii_case(expected) {
+        let message = format!("send the body as Content-Type: {expected}, without a Content-Encoding");
+        return Err(Problem::new(&protocol::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    Ok(())
+}
+
+async fn read(payload: &mut Payload) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body broke off: {error}")))?;
+        if bytes.len() + chunk.len() > LARGEST {
+            return Err(Problem::too_large(LARGEST as u64));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// The faults that a type's own rules found. The offending values stay out: one may be a password.
+fn rule_faults(path: &str, errors: &ValidationErrors) -> Vec<Fault> {
+    let within = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    let mut faults = Vec::new();
+    for (name, kind) in errors.errors() {
+        let name = within(&camel_case(name));
+        match kind {
+            ValidationErrorsKind::Struct(inner) => faults.extend(rule_faults(&name, inner)),
+            ValidationErrorsKind::List(items) => {
+                faults.extend(items.iter().flat_map(|(at, inner)| rule_faults(&format!("{name}[{at}]"), inner)));
+            }
+            ValidationErrorsKind::Field(broken) => faults.extend(broken.iter().map(|rule| {
+                let message = rule.message.as_ref().map_or_else(|| format!("breaks the rule {}", rule.code), ToString::to_string);
+                fault(name.clone(), message)
+            })),
+        }
+    }
+    faults
+}
+
+fn camel_case(name: &str) -> String {
+    let mut upper = false;
+    let mut camel = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '_' => upper = true,
+            c if std::mem::take(&mut upper) => camel.extend(c.to_uppercase()),
+            c => camel.push(c),
+        }
+    }
+    camel
+}
+
+fn fault(path: String, message: String) -> Fault {
+    let path = if path == "." { String::new() } else { path };
+    Fault { path, message }
+}
+
+impl std::fmt::Debug for Upload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Upload(…)")
+    }
+}

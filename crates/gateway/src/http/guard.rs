@@ -1,0 +1,75 @@
+//! What is refused before anything is looked up: too much, too long, or spelled in a way that has no single reading.
+
+use std::sync::Arc;
+
+use actix_web::body::{BoxBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::middleware::Next;
+use actix_web::{Error, web};
+use kernel::Code;
+use tokio::sync::Semaphore;
+
+use crate::problem::Problem;
+use crate::protocol;
+
+const HEADERS: usize = 64;
+const HEADER_BYTES: usize = 16 * 1024;
+const URI_BYTES: usize = 8 * 1024;
+
+/// Room for the requests that are worked on at once.
+#[derive(Debug, Clone)]
+pub(crate) struct Room(pub(crate) Arc<Semaphore>);
+
+/// Refuses what must not reach a route. Past the server's capacity that is everything: 503 at once, never a queue.
+///
+/// # Errors
+/// Never by itself; what the inner layers answer.
+pub async fn guard(request: ServiceRequest, next: Next<impl MessageBody + 'static>) -> Result<ServiceResponse<BoxBody>, Error> {
+    if let Err(problem) = acceptable(&request) {
+        let answer = problem.respond(request.request());
+        return Ok(request.into_response(answer));
+    }
+    let room = request.app_data::<web::Data<Room>>().map(|room| room.0.clone());
+    let Ok(place) = room.map(Semaphore::try_acquire_owned).transpose() else {
+        let busy = Problem::new(&Code::UNAVAILABLE, "the server is at its capacity; try again in a moment");
+        let answer = busy.respond(request.request());
+        return Ok(request.into_response(answer));
+    };
+    let response = next.call(request).await?.map_into_boxed_body();
+    drop(place);
+    Ok(response)
+}
+
+fn acceptable(request: &ServiceRequest) -> Result<(), Problem> {
+    if request.uri().path_and_query().map_or(0, |uri| uri.as_str().len()) > URI_BYTES {
+        return Err(Problem::new(&protocol::URI_TOO_LONG, "the address is longer than 8 KiB"));
+    }
+    let headers = request.headers();
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if headers.len() > HEADERS || bytes > HEADER_BYTES {
+        let message = "send at most 64 headers of 16 KiB together";
+        return Err(Problem::new(&protocol::HEADERS_TOO_LARGE, message));
+    }
+    match percent_decoded(request.uri().path()) {
+        Some(path) if !path.chars().any(char::is_control) => Ok(()),
+        _ => Err(Problem::bad_request("the path is not UTF-8 text in valid percent encoding")),
+    }
+}
+
+/// The text, percent encoding undone once; none when an escape is broken or what comes out is not UTF-8.
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let byte = match byte {
+            b'%' => {
+                let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
+                let (high, low) = (digit()?, digit()?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,23 @@
+//! What a route is made of: what it takes, what it answers, and how it is found.
+
+mod body;
+mod endpoint;
+mod guard;
+mod json;
+mod observe;
+mod operation;
+mod path;
+mod query;
+mod reply;
+mod routes;
+
+pub use body::{Body, Upload};
+pub use endpoint::{Describe, Endpoint, Extract, Policy, Reply};
+pub(crate) use guard::{Room, percent_decoded};
+pub use guard::guard;
+pub use observe::{RequestId, observe};
+pub use operation::{Operation, Place};
+pub use path::{Header, Path};
+pub use query::Pages;
+pub use reply::{Bytes, Created, Json, NoContent};
+pub use routes::Routes;

@@ -1,0 +1,137 @@
+//! The outermost layer: the request's id, its span, its measurement, and the headers that every answer carries.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use actix_web::body::{BoxBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpMessage as _, web};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Histogram;
+use opentelemetry::propagation::Extractor;
+use tracing::Instrument as _;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+use crate::config::Config;
+use crate::limits::Standing;
+use crate::problem::Problem;
+
+static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
+    opentelemetry::global::meter("svc")
+        .f64_histogram("svc.http.request.duration")
+        .with_unit("s")
+        .with_description("Requests answered")
+        .with_boundaries(vec![0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0])
+        .build()
+});
+
+/// A request's id: the caller's own when it is sane, else a fresh one.
+#[derive(Debug, Clone)]
+pub struct RequestId(String);
+
+impl RequestId {
+    /// The id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn of(request: &ServiceRequest, world: &kernel::World) -> Self {
+        let sane = |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(sane);
+        Self(sent.map_or_else(|| world.id::<uuid::Uuid>().to_string(), str::to_owned))
+    }
+}
+
+/// Observes a request from its arrival to its answer.
+///
+/// # Errors
+/// Never by itself; what the inner layers answer.
+pub async fn observe(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let since = Instant::now();
+    let world = request.app_data::<web::Data<kernel::World>>().cloned();
+    let world = world.unwrap_or_else(|| web::Data::new(kernel::World::system()));
+    let id = RequestId::of(&request, &world);
+    let https = request.app_data::<web::Data<Config>>().is_some_and(|config| config.site.public_url.starts_with("https:"));
+    request.extensions_mut().insert(id.clone());
+    let method = request.method().clone();
+    let span = tracing::info_span!("request", otel.kind = "server", request_id = id.as_str(), %method);
+    let parent = opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&Headers(request.headers())));
+    if let Err(error) = span.set_parent(parent) {
+        tracing::trace!(%error, "no tracer takes the caller's trace");
+    }
+
+    let response = next.call(request).instrument(span.clone()).await?;
+    let route = response.request().match_pattern().unwrap_or_else(|| "-".to_owned());
+    let status = response.status();
+    let mut response = enveloped(response);
+    dress(&mut response, &id, https);
+    let seconds = since.elapsed().as_secs_f64();
+    let labels = [
+        KeyValue::new("method", method.to_string()),
+        KeyValue::new("route", route.clone()),
+        KeyValue::new("status", i64::from(status.as_u16())),
+    ];
+    DURATION.record(seconds, &labels);
+    span.in_scope(|| tracing::info!(route, status = status.as_u16(), ms = (seconds * 1e3).round(), "answered"));
+    Ok(response)
+}
+
+/// Whatever a layer below refused in words of its own gets the envelope as well.
+fn enveloped(response: ServiceResponse<impl MessageBody + 'static>) -> ServiceResponse<BoxBody> {
+    let status = response.status();
+    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if (status.is_client_error() || status.is_server_error()) && !is_json {
+        let problem = if status.is_client_error() {
+            Problem::bad_request(status.canonical_reason().unwrap_or("the request was refused"))
+        } else {
+            Problem::internal(format!("answered {status} without an envelope"))
+        };
+        let answer = problem.respond(response.request());
+        return response.into_response(answer);
+    }
+    response.map_into_boxed_body()
+}
+
+/// The headers that every answer carries, unless it has its own.
+fn dress(response: &mut ServiceResponse<BoxBody>, id: &RequestId, https: bool) {
+    let standing = response.request().extensions().get::<Standing>().cloned();
+    let headers = response.headers_mut();
+    let mut default = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value)
+            && !headers.contains_key(&name)
+        {
+            headers.insert(name, value);
+        }
+    };
+    default(HeaderName::from_static("x-request-id"), id.as_str());
+    default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    default(header::REFERRER_POLICY, "no-referrer");
+    default(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'");
+    default(header::CACHE_CONTROL, "no-store");
+    if https {
+        default(header::STRICT_TRANSPORT_SECURITY, "max-age=31536000; includeSubDomains");
+    }
+    if let Some(Standing { policy, state }) = standing {
+        default(HeaderName::from_static("ratelimit-policy"), &policy);
+        default(HeaderName::from_static("ratelimit"), &state);
+    }
+}
+
+/// The caller's trace context. actix has another version of the header types than OpenTelemetry.
+struct Headers<'a>(&'a HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).and_then(|value| value.to_str().ok())
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(HeaderName::as_str).collect()
+    }
+}

@@ -1,0 +1,135 @@
+//! What the types of a route say about it.
+
+use std::collections::BTreeMap;
+
+use actix_web::http::Method;
+use kernel::{Code, Role, Scope};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::protocol;
+
+/// Where a route takes place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere; nobody needs to be signed in.
+    Open,
+    /// The caller's own account.
+    Account,
+    /// An organization.
+    Org,
+    /// A project.
+    Project,
+    /// The internal listener.
+    Node,
+}
+
+/// A route, as its types and its registration describe it.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    /// `area.verb_noun`, from the handler's own name.
+    pub(crate) id: String,
+    pub(crate) summary: &'static str,
+    pub(crate) place: Place,
+    pub(crate) role: Option<Role>,
+    pub(crate) scope: Option<Scope>,
+    pub(crate) session_only: bool,
+    pub(crate) parameters: Vec<Value>,
+    pub(crate) body: Option<Value>,
+    pub(crate) success: Option<(u16, &'static str, Option<Value>)>,
+    pub(crate) codes: Vec<&'static Code>,
+    pub(crate) schemas: BTreeMap<String, Value>,
+    /// May take longer than any other request: it carries a file.
+    pub(crate) long: bool,
+    unclaimed: Vec<&'static str>,
+}
+
+impl Operation {
+    pub(crate) fn new(method: Method, path: &'static str, handler: &str) -> Self {
+        let mut segments = handler.rsplit("::");
+        let (verb, area) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
+        let parameters = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        Self {
+            method,
+            path,
+            id: format!("{area}.{verb}"),
+            summary: "",
+            place: Place::Open,
+            role: None,
+            scope: None,
+            session_only: false,
+            parameters: Vec::new(),
+            body: None,
+            success: None,
+            codes: vec![&Code::INTERNAL, &Code::UNAVAILABLE],
+            schemas: BTreeMap::new(),
+            long: false,
+            unclaimed: parameters.collect(),
+        }
+    }
+
+    /// What the route does, in a sentence.
+    pub fn summary(&mut self, summary: &'static str) -> &mut Self {
+        self.summary = summary;
+        self
+    }
+
+    /// Codes that the route may answer beyond those its types imply.
+    pub fn codes(&mut self, codes: &[&'static Code]) -> &mut Self {
+        for code in codes {
+            self.code(code);
+        }
+        self
+    }
+
+    pub(crate) fn code(&mut self, code: &'static Code) {
+        if !self.codes.contains(&code) {
+            self.codes.push(code);
+        }
+    }
+
+    /// The schema of a type, by reference; the type and all it refers to become components of the document.
+    pub(crate) fn schema<T: ToSchema>(&mut self) -> Value {
+        let mut schemas = vec![(T::name().into_owned(), T::schema())];
+        T::schemas(&mut schemas);
+        for (name, schema) in schemas {
+            self.schemas.insert(name, serde_json::to_value(schema).unwrap_or_default());
+        }
+        json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
+    }
+
+    /// The next parameter of the path that nobody has claimed, in the order of the handler's arguments.
+    pub(crate) fn claim_parameter(&mut self, schema: Value) {
+        if self.unclaimed.is_empty() {
+            return;
+        }
+        let name = self.unclaimed.remove(0);
+        self.parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
+        self.code(&Code::NOT_FOUND);
+    }
+
+    pub(crate) fn parameter(&mut self, place: &str, name: &str, description: &str, schema: &Value) {
+        self.parameters
+            .push(json!({ "name": name, "in": place, "required": false, "description": description, "schema": schema }));
+    }
+
+    /// Somebody must be signed in.
+    pub(crate) fn signed_in(&mut self, place: Place, role: Option<Role>, scope: Option<Scope>) {
+        (self.place, self.role, self.scope) = (place, role, scope);
+        self.code(&protocol::UNAUTHENTICATED);
+        self.code(&protocol::RATE_LIMITED);
+        match scope {
+            Some(_) => self.code(&protocol::INSUFFICIENT_SCOPE),
+            None => {
+                self.session_only = true;
+                self.code(&protocol::SESSION_REQUIRED);
+            }
+        }
+        if role.is_some() {
+            self.code(&protocol::FORBIDDEN);
+            self.code(&Code::NOT_FOUND);
+        }
+    }
+}

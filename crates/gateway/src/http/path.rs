@@ -1,0 +1,57 @@
+//! What a handler takes from the path and the headers.
+
+use std::str::FromStr;
+
+use actix_web::dev::Payload;
+use actix_web::{HttpMessage as _, HttpRequest};
+use utoipa::PartialSchema;
+
+use super::{Describe, Extract, Operation, RequestId};
+use crate::problem::Problem;
+
+/// The last parameter of the path. A text that is not of its type names nothing: 404.
+#[derive(Debug)]
+pub struct Path<T>(pub T);
+
+impl<T: PartialSchema> Describe for Path<T> {
+    fn describe(operation: &mut Operation) {
+        operation.claim_parameter(serde_json::to_value(T::schema()).unwrap_or_default());
+    }
+}
+
+impl<T: FromStr + PartialSchema> Extract for Path<T> {
+    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        let last = request.match_info().iter().last();
+        last.and_then(|(_, text)| text.parse().ok()).map(Self).ok_or_else(Problem::not_found)
+    }
+}
+
+/// Headers that a handler reads by itself.
+#[derive(Debug)]
+pub struct Header(HttpRequest);
+
+impl Header {
+    /// A header's text, when it is there once and holds printable ASCII.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let mut values = self.0.headers().get_all(name);
+        let value = values.next()?;
+        values.next().is_none().then(|| value.to_str().ok())?
+    }
+
+    /// The request's id.
+    #[must_use]
+    pub fn request_id(&self) -> String {
+        self.0.extensions().get::<RequestId>().map_or_else(String::new, |id| id.as_str().to_owned())
+    }
+}
+
+impl Describe for Header {
+    fn describe(_: &mut Operation) {}
+}
+
+impl Extract for Header {
+    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        Ok(Self(request.clone()))
+    }
+}

@@ -1,0 +1,106 @@
+//! What handlers answer.
+
+use actix_web::HttpResponse;
+use actix_web::http::header;
+use futures_util::{Stream, StreamExt as _};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Describe, Operation, Reply};
+
+/// 200 with a body.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+/// 201 with a body.
+#[derive(Debug)]
+pub struct Created<T>(pub T);
+
+/// 204.
+#[derive(Debug)]
+pub struct NoContent;
+
+/// 200 with bytes of a content type.
+pub struct Bytes {
+    response: HttpResponse,
+}
+
+impl<T: ToSchema> Describe for Json<T> {
+    fn describe(operation: &mut Operation) {
+        let schema = operation.schema::<T>();
+        operation.success = Some((200, "application/json", Some(schema)));
+    }
+}
+
+impl<T: ToSchema + Serialize> Reply for Json<T> {
+    fn respond(self) -> HttpResponse {
+        HttpResponse::Ok().json(self.0)
+    }
+}
+
+impl<T: ToSchema> Describe for Created<T> {
+    fn describe(operation: &mut Operation) {
+        let schema = operation.schema::<T>();
+        operation.success = Some((201, "application/json", Some(schema)));
+    }
+}
+
+impl<T: ToSchema + Serialize> Reply for Created<T> {
+    fn respond(self) -> HttpResponse {
+        HttpResponse::Created().json(self.0)
+    }
+}
+
+impl Describe for NoContent {
+    fn describe(operation: &mut Operation) {
+        operation.success = Some((204, "", None));
+    }
+}
+
+impl Reply for NoContent {
+    fn respond(self) -> HttpResponse {
+        HttpResponse::NoContent().finish()
+    }
+}
+
+impl Bytes {
+    /// All of them, at once.
+    pub fn whole(content_type: &str, bytes: impl Into<actix_web::web::Bytes>) -> Self {
+        let response = HttpResponse::Ok().insert_header((header::CONTENT_TYPE, content_type)).body(bytes.into());
+        Self { response }
+    }
+
+    /// As they come; `length` of them.
+    pub fn streamed<E: Into<Box<dyn std::error::Error>> + 'static>(
+        content_type: &str,
+        length: u64,
+        bytes: impl Stream<Item = Result<actix_web::web::Bytes, E>> + 'static,
+    ) -> Self {
+        let body = actix_web::body::SizedStream::new(length, bytes.map(|chunk| chunk.map_err(Into::into)).boxed_local());
+        Self { response: HttpResponse::Ok().insert_header((header::CONTENT_TYPE, content_type)).body(body) }
+    }
+
+    /// 307 to another place of this API.
+    pub fn moved(to: &str) -> Self {
+        Self { response: HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, to)).finish() }
+    }
+
+    /// With a header of its own.
+    #[must_use]
+    pub fn with_header(mut self, name: header::HeaderName, value: header::HeaderValue) -> Self {
+        self.response.headers_mut().insert(name, value);
+        self
+    }
+}
+
+impl Describe for Bytes {
+    fn describe(operation: &mut Operation) {
+        operation.success = Some((200, "*/*", None));
+    }
+}
+
+impl Reply for Bytes {
+    fn respond(self) -> HttpResponse {
+        self.response
+    }
+}

@@ -1,0 +1,27 @@
+//! The HTTP face: the only crate that knows requests and statuses.
+//!
+//! A route is an async function. Its first argument states who may call it ([`authority`]), the others what they
+//! bring, its result what they get; [`http::Routes`] reads all of that off the types, for serving and for the OpenAPI
+//! document alike. A function whose first argument is no policy does not compile as a route.
+
+pub mod api;
+mod app;
+pub mod authority;
+mod config;
+mod docs;
+pub mod http;
+mod internal;
+mod limits;
+mod openapi;
+mod problem;
+mod protocol;
+mod shape;
+
+pub use app::{Services, internal_app, public_app};
+pub use config::{Config, RateLimits, Site};
+pub use docs::{errors_markdown, routes_markdown};
+pub use internal::routes as internal_routes;
+pub use limits::Limiters;
+pub use openapi::document;
+pub use problem::Problem;
+pub use shape::{Fault, check};

@@ -1,0 +1,131 @@
+//! The OpenAPI 3.1 document, from the table of routes.
+
+use std::collections::BTreeMap;
+
+use kernel::Code;
+use serde_json::{Map, Value, json};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::http::{Operation, Place, Routes};
+use crate::problem::Envelope;
+use crate::protocol;
+use crate::shape::Fault;
+
+/// The schemas that requests are checked against.
+#[derive(Debug)]
+pub struct Schemas(Map<String, Value>);
+
+impl Schemas {
+    pub(crate) fn of(routes: &Routes) -> Self {
+        let mut all = Map::new();
+        for operation in routes.operations() {
+            all.extend(operation.schemas.iter().map(|(name, schema)| (name.clone(), schema.clone())));
+        }
+        all.insert(Envelope::name().into_owned(), to_value(&Envelope::schema()));
+        all.insert(Fault::name().into_owned(), to_value(&Fault::schema()));
+        Self(all)
+    }
+
+    pub(crate) fn all(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    pub(crate) fn get(&self, name: &str) -> &Value {
+        self.0.get(name).unwrap_or(&Value::Null)
+    }
+}
+
+/// The document: every route with its role and scope, every status with its codes.
+#[must_use]
+pub fn document(routes: &Routes) -> Value {
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for operation in routes.operations() {
+        let method = operation.method.as_str().to_ascii_lowercase();
+        paths.entry(operation.path).or_default().insert(method, describe(operation));
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Hosting platform control API",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
+            "description": "Failures have one shape; read `code`, not the message. `x-role` is the least role in the \
+                organization, `x-scope` the scope that a token needs. Whatever fails before a route is found (a path \
+                that is not UTF-8, a method that the path does not take, headers too large, a server at its capacity) \
+                is answered in the same shape.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": Schemas::of(routes).0,
+            "securitySchemes": {
+                "session": { "type": "http", "scheme": "bearer", "description": "A login session: svc_ses_…" },
+            },
+        },
+    })
+}
+
+fn describe(operation: &Operation) -> Value {
+    let mut described = json!({
+        "operationId": operation.id,
+        "tags": [operation.id.split('.').next().unwrap_or_default()],
+        "summary": operation.summary,
+        "parameters": operation.parameters,
+        "responses": responses(operation),
+        "x-place": place(operation.place),
+        "x-role": operation.role,
+        "x-scope": operation.scope,
+        "x-session-only": operation.session_only,
+        "security": if operation.place == Place::Open { json!([]) } else { json!([{ "session": [] }]) },
+    });
+    if let (Some(body), Some(object)) = (&operation.body, described.as_object_mut()) {
+        object.insert("requestBody".to_owned(), body.clone());
+    }
+    described
+}
+
+fn responses(operation: &Operation) -> Value {
+    let mut responses = Map::new();
+    if let Some((status, content_type, schema)) = &operation.success {
+        let mut answer = json!({ "description": "Done." });
+        if *status != 204 {
+            let schema = schema.clone().unwrap_or_else(|| json!({}));
+            answer = json!({ "description": "Done.", "content": { *content_type: { "schema": schema } } });
+        }
+        responses.insert(status.to_string(), answer);
+    }
+    let mut by_status: BTreeMap<u16, Vec<&Code>> = BTreeMap::new();
+    for code in &operation.codes {
+        by_status.entry(protocol::status(code).as_u16()).or_default().push(code);
+    }
+    for (status, codes) in by_status {
+        responses.insert(status.to_string(), failure(&codes));
+    }
+    responses.insert("default".to_owned(), failure(&[]));
+    Value::Object(responses)
+}
+
+fn failure(codes: &[&Code]) -> Value {
+    let envelope = json!({ "$ref": "#/components/schemas/Error" });
+    if codes.is_empty() {
+        let content = json!({ "application/json": { "schema": envelope } });
+        return json!({ "description": "A failure before the route was reached.", "content": content });
+    }
+    let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
+    let names: Vec<&str> = codes.iter().map(|code| code.name).collect();
+    let schema = json!({ "allOf": [envelope, { "type": "object", "properties": { "code": { "enum": names } } }] });
+    json!({ "description": meanings.join("\n\n"), "content": { "application/json": { "schema": schema } } })
+}
+
+pub(crate) fn place(place: Place) -> &'static str {
+    match place {
+        Place::Open => "open",
+        Place::Account => "account",
+        Place::Org => "org",
+        Place::Project => "project",
+        Place::Node => "node",
+    }
+}
+
+fn to_value(schema: &utoipa::openapi::RefOr<utoipa::openapi::Schema>) -> Value {
+    serde_json::to_value(schema).unwrap_or_default()
+}

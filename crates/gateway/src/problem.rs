@@ -1,0 +1,123 @@
+//! A failure on its way to a client: the envelope, and what stays behind in the log.
+
+use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
+use kernel::{Code, Failure, Kind};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::http::RequestId;
+use crate::protocol;
+use crate::shape::Fault;
+
+/// What every failure looks like (contract section 1, "Error envelope").
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Error)]
+pub(crate) struct Envelope<'a> {
+    /// What clients read.
+    code: &'a str,
+    /// For people.
+    message: &'a str,
+    /// What a program needs to know beyond the code.
+    #[schema(required, value_type = Option<Object>)]
+    details: &'a Option<Value>,
+    /// Also in the `X-Request-Id` header.
+    request_id: &'a str,
+}
+
+/// A failure, ready to be answered.
+#[derive(Debug)]
+pub struct Problem {
+    code: &'static Code,
+    message: String,
+    details: Option<Value>,
+    headers: Vec<(actix_web::http::header::HeaderName, String)>,
+    cause: Option<String>,
+}
+
+impl<F: Failure> From<F> for Problem {
+    fn from(failure: F) -> Self {
+        let causes = std::iter::successors(std::error::Error::source(&failure), |cause| cause.source());
+        let causes: Vec<String> = causes.map(ToString::to_string).collect();
+        let problem = Self::new(failure.code(), failure.to_string()).with_details(failure.details());
+        Self { cause: (!causes.is_empty()).then(|| causes.join(": ")), ..problem }
+    }
+}
+
+impl Problem {
+    /// A failure with its message for people.
+    #[must_use]
+    pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
+        let problem = Self { code, message: message.into(), details: None, headers: Vec::new(), cause: None };
+        match code.kind {
+            Kind::Unavailable => problem.with_header(RETRY_AFTER, "1"),
+            _ => problem,
+        }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(&Code::BAD_REQUEST, message)
+    }
+
+    /// 400 that names every fault.
+    pub(crate) fn faults(faults: &[Fault]) -> Self {
+        let named = faults.iter().map(|fault| match fault.path.as_str() {
+            "" => fault.message.clone(),
+            path => format!("{path}: {}", fault.message),
+        });
+        let message = format!("the request is malformed: {}", named.collect::<Vec<_>>().join("; "));
+        Self::bad_request(message).with_details(Some(json!({ "fields": faults })))
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::new(&Code::NOT_FOUND, "there is nothing here under this address")
+    }
+
+    /// 401; `sent` is whether a credential came with the request (RFC 6750 section 3.1).
+    pub(crate) fn unauthenticated(code: &'static Code, message: &str, sent: bool) -> Self {
+        let challenge = if sent { "Bearer error=\"invalid_token\"" } else { "Bearer" };
+        Self::new(code, message).with_header(WWW_AUTHENTICATE, challenge)
+    }
+
+    pub(crate) fn method_not_allowed(allowed: &str) -> Self {
+        let message = format!("this address takes {allowed}");
+        Self::new(&protocol::METHOD_NOT_ALLOWED, message).with_header(ALLOW, allowed)
+    }
+
+    pub(crate) fn too_large(limit: u64) -> Self {
+        let message = format!("the body is larger than {limit} bytes");
+        Self::new(&protocol::PAYLOAD_TOO_LARGE, message).with_details(Some(json!({ "limit": limit })))
+    }
+
+    pub(crate) fn internal(cause: impl Into<String>) -> Self {
+        Self { cause: Some(cause.into()), ..Self::new(&Code::INTERNAL, "something went wrong on our side") }
+    }
+
+    pub(crate) fn with_details(self, details: Option<Value>) -> Self {
+        Self { details, ..self }
+    }
+
+    pub(crate) fn with_header(mut self, name: actix_web::http::header::HeaderName, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The answer. Causes go to the log under the request id.
+    pub(crate) fn respond(&self, request: &HttpRequest) -> HttpResponse {
+        let status = protocol::status(self.code);
+        if status.is_server_error() {
+            let cause = self.cause.as_deref().unwrap_or_default();
+            tracing::error!(code = self.code.name, cause, "the request failed");
+        } else if let Some(cause) = &self.cause {
+            tracing::info!(code = self.code.name, cause, "the request was refused");
+        }
+        let extensions = request.extensions();
+        let request_id = extensions.get::<RequestId>().map_or("", RequestId::as_str);
+        let mut response = HttpResponse::build(status);
+        for (name, value) in &self.headers {
+            response.insert_header((name.clone(), value.as_str()));
+        }
+        response.json(Envelope { code: self.code.name, message: &self.message, details: &self.details, request_id })
+    }
+}

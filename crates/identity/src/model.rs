@@ -1,0 +1,56 @@
+//! The types as the wire shows them (contract section 2).
+
+use kernel::{Provider, Time, Token, UserId};
+use serde::{Deserialize, Serialize};
+use validator::Validate;
+
+kernel::text! {
+    /// Whom the development login signs in: the same subject is always the same user.
+    pub struct Subject matches "^[a-z0-9-]{1,64}$" means "1 to 64 characters of a-z, 0-9 and -"
+}
+
+/// A fresh login session: the one answer that holds its token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// What to send as `Authorization: Bearer …`.
+    pub token: Token,
+    pub expires_at: Time,
+    pub user_id: UserId,
+    pub subject: String,
+}
+
+/// A user, without the organizations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Profile {
+    pub id: UserId,
+    pub provider: Provider,
+    pub subject: String,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub name: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub email: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub avatar_url: Option<String>,
+    pub created_at: Time,
+}
+
+/// Who wants to sign in, on a deployment with the development login.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DevLogin {
+    pub subject: Subject,
+    /// Replaces the user's address when given.
+    #[serde(default)]
+    #[validate(email(message = "must be an e-mail address"))]
+    #[cfg_attr(feature = "openapi", schema(format = Email, max_length = 254))]
+    pub email: Option<String>,
+    /// Replaces the user's name when given.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
+    pub name: Option<String>,
+}

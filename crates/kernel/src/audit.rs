@@ -1,0 +1,58 @@
+//! The audit event: what is written, in the same commit, for every operation that changed something.
+
+use serde_json::Value;
+
+use crate::{OrgId, SessionId, UserId};
+
+/// Who did it, under which request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// The user; none for a node, a webhook or the service itself.
+    pub user: Option<UserId>,
+    /// With what.
+    pub credential: Credential,
+    /// The request id, as in the answer and in the log.
+    pub request_id: String,
+}
+
+/// With what an actor acted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// A login session.
+    Session(SessionId),
+    /// Nothing: an open endpoint.
+    None,
+    /// The operator's shell.
+    Operator,
+}
+
+impl std::fmt::Display for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Session(id) => write!(f, "{id}"),
+            Self::None => f.write_str("none"),
+            Self::Operator => f.write_str("operator"),
+        }
+    }
+}
+
+/// What happened. Never holds a secret, a code or a contact (specification, general conventions 5).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The event's name, such as `member.add` (specification, "Audit events").
+    pub name: &'static str,
+    /// The organization in whose log it is shown; none for what concerns an account alone.
+    pub org: Option<OrgId>,
+    /// What it was done to: an id or a name.
+    pub target: String,
+    /// What a reader of the log wants to know beyond that: an object.
+    pub data: Value,
+}
+
+impl Actor {
+    /// The operator at the machine itself, outside any request.
+    #[must_use]
+    pub fn operator(command: &str) -> Self {
+        Self { user: None, credential: Credential::Operator, request_id: command.to_owned() }
+    }
+}

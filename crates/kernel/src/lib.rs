@@ -1,0 +1,40 @@
+//! What every context shares and nothing else.
+//!
+//! Ids, time, paging, roles and scopes, plans, error kinds, secrets and the audit event. No I/O: the clock and the
+//! source of randomness are values ([`World`]) that a process hands in, so that expiry and token tests are exact.
+
+pub mod audit;
+mod digest;
+mod failure;
+mod id;
+mod page;
+mod plan;
+mod provider;
+mod role;
+mod scope;
+pub mod seal;
+mod secret;
+mod text;
+mod time;
+mod world;
+
+pub use digest::{Digest, Digester, InvalidDigest};
+pub use failure::{Code, Failure, Kind};
+pub use id::{AuditId, DeploymentId, InvalidId, NodeId, OrgId, ProjectId, SessionId, UserId};
+pub use page::{Page, Paging};
+pub use plan::{BundleLimits, Limits, Plan, PlanLimits};
+pub use provider::Provider;
+pub use role::Role;
+pub use scope::Scope;
+pub use secret::{Secret, Token, TokenHash, TokenKind};
+pub use text::InvalidText;
+pub use time::Time;
+pub use world::{Clock, Random, World};
+
+/// What the macros of this crate expand to; not for use by hand.
+#[doc(hidden)]
+pub mod macro_support {
+    pub use {diesel, regex_lite, serde};
+    #[cfg(feature = "openapi")]
+    pub use utoipa;
+}

@@ -1,0 +1,161 @@
+//! Text with a rule: newtypes over `String` and enums with a fixed set of words.
+//!
+//! The rule is stated once. Parsing, the database column and the OpenAPI schema all follow from it.
+
+/// Why a text was refused: the rule it breaks, in words for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be {0}")]
+pub struct InvalidText(pub &'static str);
+
+/// Declares a checked text: `text! { /// docs  pub struct Slug matches "^…$" means "2 to 40 …" }`.
+///
+/// `matches` is a regular expression in the common subset of Rust and ECMA-262, `means` completes the sentence
+/// "must be …".
+#[macro_export]
+macro_rules! text {
+    ($(#[$meta:meta])* pub struct $name:ident matches $pattern:literal means $rule:literal) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive($crate::macro_support::diesel::AsExpression, $crate::macro_support::diesel::FromSqlRow)]
+        #[diesel(sql_type = $crate::macro_support::diesel::sql_types::Text)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text itself.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::InvalidText;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                static RULE: std::sync::LazyLock<Option<$crate::macro_support::regex_lite::Regex>> =
+                    std::sync::LazyLock::new(|| $crate::macro_support::regex_lite::Regex::new($pattern).ok());
+                match &*RULE {
+                    Some(rule) if rule.is_match(text) => Ok(Self(text.to_owned())),
+                    _ => Err($crate::InvalidText($rule)),
+                }
+            }
+        }
+
+        $crate::string_like!($name);
+        $crate::string_schema!($name, |schema| schema.pattern(Some($pattern)).description(Some($rule)));
+    };
+}
+
+/// Declares an enum whose values are words: `words! { /// docs  pub enum Plan { Free = "free", Pro = "pro" } }`.
+#[macro_export]
+macro_rules! words {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive($crate::macro_support::diesel::AsExpression, $crate::macro_support::diesel::FromSqlRow)]
+        #[diesel(sql_type = $crate::macro_support::diesel::sql_types::Text)]
+        pub enum $name { $($(#[$doc])* $variant),+ }
+
+        impl $name {
+            /// Every value, in ascending order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word that stands for the value on the wire and in the database.
+            #[must_use]
+            pub const fn as_str(&self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::InvalidText;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err($crate::InvalidText(concat!("one of:", $(" ", $word),+))),
+                }
+            }
+        }
+
+        $crate::string_like!($name);
+        $crate::string_schema!($name, |schema| schema.enum_values(Some([$($word),+])));
+    };
+}
+
+/// Serde, display and column type of anything with `as_str` and `FromStr`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! string_like {
+    ($name:ident) => {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl $crate::macro_support::serde::Serialize for $name {
+            fn serialize<S: $crate::macro_support::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> $crate::macro_support::serde::Deserialize<'de> for $name {
+            fn deserialize<D: $crate::macro_support::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+                text.parse().map_err($crate::macro_support::serde::de::Error::custom)
+            }
+        }
+
+        const _: () = {
+            use $crate::macro_support::diesel::{deserialize, pg, serialize, sql_types::Text};
+
+            impl serialize::ToSql<Text, pg::Pg> for $name {
+                fn to_sql<'b>(&'b self, out: &mut serialize::Output<'b, '_, pg::Pg>) -> serialize::Result {
+                    serialize::ToSql::<Text, pg::Pg>::to_sql(self.as_str(), out)
+                }
+            }
+
+            impl deserialize::FromSql<Text, pg::Pg> for $name {
+                fn from_sql(bytes: pg::PgValue<'_>) -> deserialize::Result<Self> {
+                    let text = <String as deserialize::FromSql<Text, pg::Pg>>::from_sql(bytes)?;
+                    text.parse().map_err(|rule| format!("stored {} {text:?} {rule}", stringify!($name)).into())
+                }
+            }
+        };
+    };
+}
+
+/// The OpenAPI schema of a text: a string, refined by the closure.
+#[doc(hidden)]
+#[cfg(feature = "openapi")]
+#[macro_export]
+macro_rules! string_schema {
+    ($name:ident, $refine:expr) => {
+        const _: () = {
+            use $crate::macro_support::utoipa::{self, openapi};
+
+            impl utoipa::PartialSchema for $name {
+                fn schema() -> openapi::RefOr<openapi::Schema> {
+                    let schema = openapi::ObjectBuilder::new().schema_type(openapi::schema::Type::String);
+                    let refine: fn(openapi::ObjectBuilder) -> openapi::ObjectBuilder = $refine;
+                    refine(schema).into()
+                }
+            }
+
+            impl utoipa::ToSchema for $name {
+                fn name() -> std::borrow::Cow<'static, str> {
+                    stringify!($name).into()
+                }
+            }
+        };
+    };
+}
+
+/// Without the OpenAPI document there is no schema.
+#[doc(hidden)]
+#[cfg(not(feature = "openapi"))]
+#[macro_export]
+macro_rules! string_schema {
+    ($name:ident, $refine:expr) => {};
+}

@@ -1,0 +1,79 @@
+//! Points in time, to the millisecond, in UTC.
+
+use chrono::{DateTime, SecondsFormat, SubsecRound, TimeDelta, Utc};
+use diesel::deserialize::{self, FromSql};
+use diesel::pg::{Pg, PgValue};
+use diesel::serialize::{self, Output, ToSql};
+use diesel::sql_types::Timestamptz;
+
+/// A point in time. On the wire RFC 3339 in UTC with `Z` and milliseconds (contract section 1); what is stored is
+/// what is shown, so nothing finer than a millisecond is ever kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, diesel::AsExpression, diesel::FromSqlRow)]
+#[diesel(sql_type = Timestamptz)]
+pub struct Time(DateTime<Utc>);
+
+impl Time {
+    /// The point in time, cut to its millisecond.
+    #[must_use]
+    pub fn new(at: DateTime<Utc>) -> Self {
+        Self(at.trunc_subsecs(3))
+    }
+
+    /// The point `seconds` later.
+    #[must_use]
+    pub fn plus_seconds(self, seconds: i64) -> Self {
+        Self(self.0 + TimeDelta::seconds(seconds))
+    }
+
+    /// Milliseconds since the Unix epoch; negative before it.
+    #[must_use]
+    pub fn unix_millis(self) -> i64 {
+        self.0.timestamp_millis()
+    }
+}
+
+impl std::fmt::Display for Time {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&self.0.to_rfc3339_opts(SecondsFormat::Millis, true))
+    }
+}
+
+impl serde::Serialize for Time {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Time {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        DateTime::<Utc>::deserialize(from).map(Self::new)
+    }
+}
+
+impl ToSql<Timestamptz, Pg> for Time {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        ToSql::<Timestamptz, Pg>::to_sql(&self.0, out)
+    }
+}
+
+impl FromSql<Timestamptz, Pg> for Time {
+    fn from_sql(bytes: PgValue<'_>) -> deserialize::Result<Self> {
+        <DateTime<Utc> as FromSql<Timestamptz, Pg>>::from_sql(bytes).map(Self::new)
+    }
+}
+
+crate::string_schema!(Time, |schema| schema
+    .format(Some(openapi::SchemaFormat::KnownFormat(openapi::KnownFormat::DateTime)))
+    .description(Some("a point in time: RFC 3339, UTC, milliseconds")));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wire_shows_utc_with_three_decimals() {
+        let time: Time = serde_json::from_str("\"2026-11-21T10:00:00.123987+02:00\"").expect("a time");
+        assert_eq!(serde_json::to_string(&time).expect("text"), "\"2026-11-21T08:00:00.123Z\"");
+        assert_eq!(time.plus_seconds(-1).to_string(), "2026-11-21T07:59:59.123Z");
+    }
+}

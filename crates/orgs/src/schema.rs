@@ -1,0 +1,34 @@
+//! The Postgres schema `orgs`, written by `cargo xtask codegen` from `migrations/`: change it there.
+
+diesel::table! {
+    orgs.members (org_id, user_id) {
+        org_id -> Uuid,
+        user_id -> Uuid,
+        role -> Text,
+        joined_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    orgs.orgs (id) {
+        id -> Uuid,
+        slug -> Text,
+        name -> Text,
+        plan -> Text,
+        personal -> Bool,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    orgs.people (id) {
+        id -> Uuid,
+        provider -> Text,
+        subject -> Text,
+        name -> Nullable<Text>,
+        avatar_url -> Nullable<Text>,
+    }
+}
+
+diesel::joinable!(members -> orgs (org_id));
+diesel::allow_tables_to_appear_in_same_query!(members, orgs, people);

@@ -1,0 +1,221 @@
+//! The use cases of organizations and members.
+
+use kernel::audit::{Actor, Event};
+use kernel::{Limits, OrgId, Page, Paging, Plan, Role, UserId};
+use serde_json::json;
+use store::{Connection, Outcome, Store};
+
+use crate::error::OrgError;
+use crate::model::{Member, NewMember, NewOrg, Org, OrgMembership, RoleChange, Slug};
+use crate::repository::{OrgRecord, OrgRepository as _, Person};
+
+/// Organizations and their members. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Orgs {
+    store: Store,
+    limits: Limits,
+}
+
+type Result<T> = std::result::Result<T, OrgError>;
+
+impl Orgs {
+    /// The service on this database, under these limits.
+    #[must_use]
+    pub fn new(store: Store, limits: Limits) -> Self {
+        Self { store, limits }
+    }
+
+    /// The organizations that a user belongs to, by id.
+    ///
+    /// # Errors
+    /// [`OrgError::Store`].
+    pub async fn list(&self, user: UserId, paging: &Paging<OrgId>) -> Result<Page<Org>> {
+        let rows = self.store.connection().await?.org_list(user, Some(paging)).await?;
+        let orgs = rows.into_iter().map(|(org, role)| self.show(org, role)).collect();
+        Ok(Page::cut(orgs, paging, |org: &Org| org.id))
+    }
+
+    /// Every organization that a user belongs to, for the user's own page.
+    ///
+    /// # Errors
+    /// [`OrgError::Store`].
+    pub async fn memberships(&self, user: UserId) -> Result<Vec<OrgMembership>> {
+        let rows = self.store.connection().await?.org_list(user, None).await?;
+        Ok(rows.into_iter().map(|(org, role)| self.show(org, role).into()).collect())
+    }
+
+    /// Creates an organization whose first admin is `user`.
+    ///
+    /// # Errors
+    /// [`OrgError::SlugTaken`].
+    pub async fn create(&self, actor: &Actor, user: UserId, new: NewOrg) -> Result<Org> {
+        let NewOrg { slug, name } = new;
+        let name = name.map_or_else(|| slug.to_string(), |name| name.to_string());
+        let org = self.record(slug, name, false);
+        self.store
+            .transaction(actor, async |tx| {
+                if !self.found(tx, &org, user).await? {
+                    return Err(OrgError::SlugTaken(org.slug.to_string()));
+                }
+                let event = Event {
+                    name: "org.create",
+                    org: Some(org.id),
+                    target: org.id.to_string(),
+                    data: json!({ "slug": org.slug, "name": org.name }),
+                };
+                Ok(Outcome::Changed(self.show(org, Role::Admin), event))
+            })
+            .await
+    }
+
+    /// Creates the personal organization of a user who signs in for the first time, inside the transaction that
+    /// creates the user. Its slug is made from `wish`; a free suffix is added when that is taken or reserved.
+    ///
+    /// # Errors
+    /// [`OrgError::Store`].
+    pub async fn create_personal(&self, tx: &mut Connection, user: UserId, wish: &str) -> Result<OrgId> {
+        let stem = slug_stem(wish);
+        let numbered = (1..=20).map(|n| if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
+        let random = std::iter::repeat_with(|| format!("{stem}-{:08x}", u32::from_be_bytes(self.store.world().bytes())));
+        for candidate in numbered.chain(random) {
+            let Ok(slug) = candidate.parse::<Slug>() else { continue };
+            let org = self.record(slug, wish.to_owned(), true);
+            if !org.slug.is_reserved() && self.found(tx, &org, user).await? {
+                return Ok(org.id);
+            }
+        }
+        unreachable!("the candidates do not end")
+    }
+
+    /// The members, by user id.
+    ///
+    /// # Errors
+    /// [`OrgError::Store`].
+    pub async fn members(&self, org: OrgId, paging: &Paging<UserId>) -> Result<Page<Member>> {
+        let members = self.store.connection().await?.member_list(org, paging).await?;
+        Ok(Page::cut(members, paging, |member| member.user_id))
+    }
+
+    /// Adds somebody who has signed in at least once.
+    ///
+    /// # Errors
+    /// [`OrgError::UserNotFound`], [`OrgError::AlreadyMember`].
+    pub async fn member_add(&self, actor: &Actor, org: OrgId, new: NewMember) -> Result<Member> {
+        let NewMember { provider, subject, role } = new;
+        self.store
+            .transaction(actor, async |tx| {
+                tx.org_lock(org).await?;
+                let person = tx.person_find(provider, &subject).await?.ok_or(OrgError::UserNotFound(subject))?;
+                let joined_at = self.store.world().now();
+                if !tx.member_insert(org, person.id, role, joined_at).await? {
+                    return Err(OrgError::AlreadyMember);
+                }
+                let event = member_event("member.add", org, person.id, json!({ "role": role }));
+                Ok(Outcome::Changed(Member::new(person, role, joined_at), event))
+            })
+            .await
+    }
+
+    /// Gives a member another role. The same role again changes nothing.
+    ///
+    /// # Errors
+    /// [`OrgError::MemberNotFound`], [`OrgError::LastAdmin`].
+    pub async fn member_set_role(&self, actor: &Actor, org: OrgId, user: UserId, change: RoleChange) -> Result<Member> {
+        let RoleChange { role } = change;
+        self.store
+            .transaction(actor, async |tx| {
+                let mut member = locked_member(tx, org, user).await?;
+                if member.role == role {
+                    return Ok(Outcome::Unchanged(member));
+                }
+                keep_an_admin(tx, org, &member).await?;
+                tx.member_set_role(org, user, role).await?;
+                let event = member_event("member.role", org, user, json!({ "from": member.role, "to": role }));
+                member.role = role;
+                Ok(Outcome::Changed(member, event))
+            })
+            .await
+    }
+
+    /// Removes a member. Anyone may remove themselves, an admin anyone; `role` is the caller's.
+    ///
+    /// # Errors
+    /// [`OrgError::AdminOnly`], [`OrgError::MemberNotFound`], [`OrgError::LastAdmin`].
+    pub async fn member_remove(&self, actor: &Actor, role: Role, org: OrgId, user: UserId) -> Result<()> {
+        let leaving = actor.user == Some(user);
+        if !leaving && role < Role::Admin {
+            return Err(OrgError::AdminOnly);
+        }
+        self.store
+            .transaction(actor, async |tx| {
+                let member = locked_member(tx, org, user).await?;
+                keep_an_admin(tx, org, &member).await?;
+                tx.member_delete(org, user).await?;
+                let name = if leaving { "member.leave" } else { "member.remove" };
+                Ok(Outcome::Changed((), member_event(name, org, user, json!({ "role": member.role }))))
+            })
+            .await
+    }
+
+    /// Writes the organization and its first admin; false when the slug is taken.
+    async fn found(&self, tx: &mut Connection, org: &OrgRecord, admin: UserId) -> Result<bool> {
+        Ok(tx.org_insert(org).await? && tx.member_insert(org.id, admin, Role::Admin, org.created_at).await?)
+    }
+
+    fn record(&self, slug: Slug, name: String, personal: bool) -> OrgRecord {
+        let world = self.store.world();
+        OrgRecord { id: world.id(), slug, name, plan: Plan::Free, personal, created_at: world.now() }
+    }
+
+    fn show(&self, org: OrgRecord, role: Role) -> Org {
+        let OrgRecord { id, slug, name, plan, personal, created_at } = org;
+        Org { id, slug, name, plan, personal, role, project_limit: self.limits.of(plan).projects, created_at }
+    }
+}
+
+/// The member, under the organization's lock: two admins who demote each other come one after the other.
+async fn locked_member(tx: &mut Connection, org: OrgId, user: UserId) -> Result<Member> {
+    tx.org_lock(org).await?;
+    tx.member_find(org, user).await?.ok_or(OrgError::MemberNotFound)
+}
+
+/// Refuses what would take the last admin away.
+async fn keep_an_admin(tx: &mut Connection, org: OrgId, member: &Member) -> Result<()> {
+    if member.role == Role::Admin && tx.member_other_admins(org, member.user_id).await? == 0 {
+        return Err(OrgError::LastAdmin);
+    }
+    Ok(())
+}
+
+fn member_event(name: &'static str, org: OrgId, user: UserId, data: serde_json::Value) -> Event {
+    Event { name, org: Some(org), target: user.to_string(), data }
+}
+
+/// The longest beginning of `wish` that can start a slug and leaves room for a suffix.
+fn slug_stem(wish: &str) -> String {
+    let kept: String = wish
+        .chars()
+        .map(|c| c.to_ascii_lowercase())
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
+        .skip_while(|c| *c == '-')
+        .take(31)
+        .collect();
+    match kept.trim_end_matches('-') {
+        "" => "user".to_owned(),
+        stem => stem.to_owned(),
+    }
+}
+
+impl Member {
+    pub(crate) fn new(person: Person, role: Role, joined_at: kernel::Time) -> Self {
+        let Person { id, provider, subject, name, avatar_url } = person;
+        Self { user_id: id, provider, subject, name, avatar_url, role, joined_at }
+    }
+}
+
+impl From<Org> for OrgMembership {
+    fn from(org: Org) -> Self {
+        let Org { id, slug, name, plan, personal, role, project_limit, .. } = org;
+        Self { id, slug, name, role, plan, personal, project_limit }
+    }
+}

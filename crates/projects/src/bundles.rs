@@ -1,0 +1,160 @@
+//! The store of bundles: one object for each digest, written whole or not at all.
+//!
+//! An upload passes in one stream through SHA-256, the validating reader and a temporary object. Memory does not grow
+//! with its size: at most [`IN_FLIGHT`] chunks wait for each of the two.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use bytes::{Buf as _, Bytes};
+use futures_util::{Stream, StreamExt as _};
+use kernel::{BundleLimits, Digest, Digester};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _, WriteMultipart};
+use tokio::sync::mpsc;
+
+use crate::error::ProjectError;
+
+/// Chunks of the body that may wait for the reader, and parts that may wait for the store.
+const IN_FLIGHT: usize = 4;
+
+/// Bytes of one part on its way into the store: what S3 asks of all parts but the last.
+const PART: usize = 5 * 1024 * 1024;
+
+/// The store of bundles. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Bundles(Arc<dyn ObjectStore>);
+
+/// A bundle that is valid and stored.
+#[derive(Debug, Clone)]
+pub struct Received {
+    pub digest: Digest,
+    /// Bytes of the upload.
+    pub size_bytes: u64,
+    /// What the validating reader found.
+    pub contents: bundle::Contents,
+}
+
+type Result<T> = std::result::Result<T, ProjectError>;
+
+impl Bundles {
+    /// The bundles kept in this object store.
+    #[must_use]
+    pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
+        Self(objects)
+    }
+
+    /// Takes an upload in. What is refused or breaks off leaves no object behind.
+    ///
+    /// # Errors
+    /// [`ProjectError::Bundle`] for what is no bundle or too large, [`ProjectError::UploadBroken`] when the body ends
+    /// early, [`ProjectError::BundleStore`].
+    pub async fn receive<E>(
+        &self,
+        name: &str,
+        limits: BundleLimits,
+        mut body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
+    ) -> Result<Received>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let temporary = Path::from_iter(["incoming", name]);
+        let upload = self.0.put_multipart(&temporary).await.map_err(unreachable_store)?;
+        let mut writing = WriteMultipart::new_with_chunk_size(upload, PART);
+        match pour(&mut body, limits, &mut writing).await {
+            Ok(received) => {
+                writing.finish().await.map_err(unreachable_store)?;
+                self.0.rename(&temporary, &location(received.digest)).await.map_err(unreachable_store)?;
+                Ok(received)
+            }
+            Err(error) => {
+                if let Err(error) = writing.abort().await {
+                    tracing::warn!(%error, "a refused upload could not be taken back");
+                }
+                drain(&mut body, limits.compressed).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The bytes of a bundle.
+    ///
+    /// # Errors
+    /// [`ProjectError::BundleNotFound`], [`ProjectError::BundleStore`].
+    pub async fn open(&self, digest: Digest) -> Result<(u64, impl Stream<Item = object_store::Result<Bytes>> + 'static)> {
+        match self.0.get(&location(digest)).await {
+            Ok(object) => Ok((object.meta.size, object.into_stream())),
+            Err(object_store::Error::NotFound { .. }) => Err(ProjectError::BundleNotFound),
+            Err(error) => Err(unreachable_store(error)),
+        }
+    }
+}
+
+/// Pours the body into the digest, the reader and the store at once.
+async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin),
+    limits: BundleLimits,
+    writing: &mut WriteMultipart,
+) -> Result<Received> {
+    let (chunks, waiting) = mpsc::channel(IN_FLIGHT);
+    let BundleLimits { compressed, unpacked, entries } = limits;
+    let reader = tokio::task::spawn_blocking(move || {
+        let limits = bundle::Limits { compressed, unpacked, entries };
+        bundle::read(Chunks { waiting, current: Bytes::new() }, &limits, |_| Ok(()))
+    });
+    let mut digester = Digester::default();
+    let mut size_bytes = 0;
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk.map_err(|error| ProjectError::UploadBroken(error.into()))?;
+        digester.update(&chunk);
+        size_bytes += chunk.len() as u64;
+        writing.wait_for_capacity(IN_FLIGHT).await.map_err(unreachable_store)?;
+        writing.put(chunk.clone());
+        if chunks.send(chunk).await.is_err() {
+            // The reader has seen enough to refuse the rest.
+            break;
+        }
+    }
+    drop(chunks);
+    let contents = reader.await.map_err(|error| ProjectError::BundleStore(error.into()))?.map_err(ProjectError::Bundle)?;
+    Ok(Received { digest: digester.finish(), size_bytes, contents })
+}
+
+/// Reads on for a while, so that a client that is still sending gets to see the answer.
+async fn drain<E>(body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin), most: u64) {
+    let mut drained = 0;
+    while let Some(Ok(chunk)) = body.next().await {
+        drained += chunk.len() as u64;
+        if drained > most {
+            return;
+        }
+    }
+}
+
+fn location(digest: Digest) -> Path {
+    Path::from_iter(["bundles", &digest.hex()])
+}
+
+fn unreachable_store(error: object_store::Error) -> ProjectError {
+    ProjectError::BundleStore(error.into())
+}
+
+/// Chunks from a channel, for a reader on a thread of its own.
+struct Chunks {
+    waiting: mpsc::Receiver<Bytes>,
+    current: Bytes,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() {
+            match self.waiting.blocking_recv() {
+                Some(chunk) => self.current = chunk,
+                None => return Ok(0),
+            }
+        }
+        let taken = buffer.len().min(self.current.len());
+        self.current.copy_to_slice(buffer.get_mut(..taken).unwrap_or_default());
+        Ok(taken)
+    }
+}

@@ -1,0 +1,274 @@
+//! The types as the wire shows them (contract section 5).
+
+use kernel::{DeploymentId, Digest, ProjectId, Time, UserId};
+use serde::{Deserialize, Serialize};
+use validator::Validate;
+
+kernel::text! {
+    /// A project's name: a DNS label, unique within its organization.
+    pub struct ProjectName matches "^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
+        means "1 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit"
+}
+
+kernel::words! {
+    /// Who may see a project's deployments.
+    pub enum AccessMode {
+        /// Everybody.
+        Public = "public",
+        /// Members of the organization, from `member` upward.
+        Org = "org",
+        /// Whoever knows the password.
+        Password = "password",
+    }
+}
+
+kernel::words! {
+    /// An optional resource of a project.
+    pub enum Resource {
+        Auth = "auth",
+        Database = "database",
+        Email = "email",
+        Ai = "ai",
+        Storage = "storage",
+    }
+}
+
+kernel::words! {
+    /// Whether a hostname came with the project.
+    pub enum HostnameKind {
+        Default = "default",
+        Custom = "custom",
+    }
+}
+
+kernel::words! {
+    /// Whether a hostname is served.
+    pub enum HostnameState {
+        /// Reserved until its ownership is proved.
+        PendingDns = "pending_dns",
+        Active = "active",
+    }
+}
+
+kernel::words! {
+    /// How the ownership of a hostname is proved.
+    pub enum Proof {
+        /// It lies in a zone that the organization hosts here.
+        Zone = "zone",
+        /// A TXT record.
+        Txt = "txt",
+        /// A CNAME to the fallback origin.
+        Cname = "cname",
+    }
+}
+
+kernel::words! {
+    /// The record types that guide a user to a proof.
+    pub enum VerifyRecordType {
+        Txt = "TXT",
+        Cname = "CNAME",
+    }
+}
+
+/// A project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Project {
+    pub id: ProjectId,
+    pub name: ProjectName,
+    /// The organization's slug.
+    pub org: String,
+    /// The hostname that came with it.
+    pub hostname: String,
+    pub created_at: Time,
+}
+
+/// One project, with what it serves and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectDetail {
+    #[serde(flatten)]
+    pub project: Project,
+    /// Null before the first deployment.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub live: Option<Deployment>,
+    pub hostnames: Vec<Hostname>,
+    pub access: Access,
+    /// Which of the optional resources are granted.
+    pub resources: Resources,
+    /// Null before the first deployment.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub placement: Option<Placement>,
+}
+
+/// Who may see a project, in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Access {
+    pub mode: AccessMode,
+}
+
+/// Where a project is served from, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Placement {
+    pub state: String,
+    /// Raised whenever the project's data moves or is restored.
+    pub epoch: i64,
+}
+
+/// One yes or no for each optional resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Resources {
+    pub auth: bool,
+    pub database: bool,
+    pub email: bool,
+    pub ai: bool,
+    pub storage: bool,
+}
+
+/// A version of a project. Immutable, and never deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Deployment {
+    pub id: DeploymentId,
+    /// 1, 2, 3 … without gaps within the project.
+    pub version: i32,
+    /// Of the upload.
+    pub digest: Digest,
+    /// Bytes of the upload.
+    pub size_bytes: i64,
+    /// Whether it is the one being served.
+    pub live: bool,
+    /// Where the bundle was made from; for display only.
+    pub git: Git,
+    /// What the manifest declares.
+    pub declares: Resources,
+    pub has_worker: bool,
+    pub asset_count: i32,
+    pub created_by: Author,
+    pub created_at: Time,
+}
+
+/// Who uploaded a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Author {
+    pub user_id: UserId,
+    pub subject: String,
+}
+
+/// Where a bundle was made from, as the uploader says. Never used to decide anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Git {
+    /// 7 to 64 hex digits.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub commit: Option<String>,
+    /// The first line of the commit's message, at most 200 characters.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub message: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub branch: Option<String>,
+    /// Whether there were changes that no commit holds.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub dirty: Option<bool>,
+}
+
+/// A name under which a project is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Hostname {
+    /// Lowercase punycode.
+    pub name: String,
+    pub kind: HostnameKind,
+    pub state: HostnameState,
+    /// Records that would prove the ownership; empty once it is proved.
+    pub verify: Vec<VerifyRecord>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub verification_token: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub last_error: Option<String>,
+    /// What was looked up last, and seen; empty once the ownership is proved.
+    pub checks: Vec<Check>,
+    pub created_at: Time,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub verified_at: Option<Time>,
+}
+
+/// A record to publish.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct VerifyRecord {
+    #[serde(rename = "type")]
+    pub kind: VerifyRecordType,
+    pub name: String,
+    pub value: String,
+}
+
+/// One look for a proof.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Check {
+    pub proof: Proof,
+    pub expected: String,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub observed: Option<Vec<String>>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub error: Option<String>,
+    pub at: Time,
+}
+
+/// The project to create.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewProject {
+    pub name: ProjectName,
+}
+
+/// The deployment to go back to.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rollback {
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    pub version: i32,
+}
+
+impl Resources {
+    /// Yes for those that `has` says.
+    #[must_use]
+    pub fn which(has: impl Fn(Resource) -> bool) -> Self {
+        Self {
+            auth: has(Resource::Auth),
+            database: has(Resource::Database),
+            email: has(Resource::Email),
+            ai: has(Resource::Ai),
+            storage: has(Resource::Storage),
+        }
+    }
+}
+
+impl Git {
+    /// The provenance that the upload's headers state (specification, "Projects and deployments", rule 3), percent
+    /// encoding undone by the caller. What is malformed is left out; the deployment stands.
+    #[must_use]
+    pub fn stated(commit: Option<&str>, message: Option<&str>, branch: Option<&str>, dirty: Option<&str>) -> Self {
+        let is_commit = |text: &&str| (7..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let printable = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+        let first_line = |text: &str| text.lines().next().unwrap_or_default().chars().take(200).collect::<String>();
+        Self {
+            commit: commit.filter(is_commit).map(str::to_ascii_lowercase),
+            message: message.map(first_line).filter(|line| printable(line)),
+            branch: branch.filter(|name| printable(name) && name.len() <= 255).map(str::to_owned),
+            dirty: dirty.and_then(|word| word.parse().ok()),
+        }
+    }
+}

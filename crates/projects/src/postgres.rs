@@ -1,0 +1,272 @@
+//! The repository on Postgres.
+
+use diesel::prelude::*;
+use diesel::query_builder::AsQuery as _;
+use diesel_async::RunQueryDsl;
+use kernel::{DeploymentId, Digest, OrgId, Paging, ProjectId, Time, UserId};
+use store::{Cached, Connection, Error, Result};
+
+use crate::model::{
+    Access, AccessMode, Author, Deployment, Git, Hostname, HostnameKind, HostnameState, Placement, Project,
+    ProjectDetail, ProjectName, Resources,
+};
+use crate::ports::Live;
+use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository};
+use crate::schema::{deployments, hostnames, placements, projects};
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = projects)]
+struct ProjectRow {
+    id: ProjectId,
+    name: ProjectName,
+    access_mode: AccessMode,
+    granted: Vec<String>,
+    live_version: Option<i32>,
+    created_at: Time,
+}
+
+#[derive(Queryable, Selectable, Insertable)]
+#[diesel(table_name = deployments)]
+struct DeploymentRow {
+    id: DeploymentId,
+    project_id: ProjectId,
+    version: i32,
+    digest: Digest,
+    size_bytes: i64,
+    manifest: serde_json::Value,
+    has_worker: bool,
+    asset_count: i32,
+    git_commit: Option<String>,
+    git_message: Option<String>,
+    git_branch: Option<String>,
+    git_dirty: Option<bool>,
+    created_by: UserId,
+    created_by_subject: String,
+    created_at: Time,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = hostnames)]
+struct HostnameRow {
+    name: String,
+    kind: HostnameKind,
+    state: HostnameState,
+    verification_token: Option<String>,
+    last_error: Option<String>,
+    created_at: Time,
+    verified_at: Option<Time>,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = placements)]
+struct PlacementRow {
+    state: String,
+    epoch: i64,
+}
+
+type DetailRow = (HostnameRow, ProjectRow, Option<DeploymentRow>, Option<PlacementRow>);
+
+impl ProjectRepository for Connection {
+    async fn project_count(&mut self, org: OrgId) -> Result<i64> {
+        Ok(projects::table.filter(projects::org_id.eq(org)).count().get_result(self).await?)
+    }
+
+    async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool> {
+        let row = (
+            projects::id.eq(project.id),
+            projects::org_id.eq(project.org),
+            projects::name.eq(&project.name),
+            projects::access_mode.eq(AccessMode::Public),
+            projects::granted.eq(Vec::<String>::new()),
+            projects::last_version.eq(0),
+            projects::created_at.eq(project.created_at),
+        );
+        let insert = diesel::insert_into(projects::table).values(row).on_conflict_do_nothing();
+        Ok(Cached(insert).execute(self).await? == 1)
+    }
+
+    async fn project_list(&mut self, org: OrgId, slug: &str, paging: &Paging<ProjectId>) -> Result<Vec<Project>> {
+        let mut query = projects::table
+            .inner_join(hostnames::table)
+            .filter(projects::org_id.eq(org).and(hostnames::kind.eq(HostnameKind::Default)))
+            .order(projects::id)
+            .limit(paging.fetch())
+            .select((projects::id, projects::name, hostnames::name, projects::created_at))
+            .into_boxed();
+        if let Some(after) = paging.after {
+            query = query.filter(projects::id.gt(after));
+        }
+        let rows = query.load::<(ProjectId, ProjectName, String, Time)>(self).await?;
+        let org = slug.to_owned();
+        let show = |(id, name, hostname, created_at)| Project { id, name, org: org.clone(), hostname, created_at };
+        Ok(rows.into_iter().map(show).collect())
+    }
+
+    async fn project_detail(&mut self, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>> {
+        let live = deployments::project_id.eq(projects::id).and(deployments::version.nullable().eq(projects::live_version));
+        let rows = hostnames::table
+            .inner_join(projects::table)
+            .left_join(deployments::table.on(live))
+            .left_join(placements::table.on(placements::project_id.eq(projects::id)))
+            .filter(projects::id.eq(project))
+            .order((hostnames::kind.desc(), hostnames::name))
+            .select((
+                HostnameRow::as_select(),
+                ProjectRow::as_select(),
+                Option::<DeploymentRow>::as_select(),
+                Option::<PlacementRow>::as_select(),
+            ))
+            .load::<DetailRow>(self)
+            .await?;
+        detail(rows, slug)
+    }
+
+    async fn project_next_version(&mut self, project: ProjectId) -> Result<Option<i32>> {
+        let update = diesel::update(projects::table.find(project)).set(projects::last_version.eq(projects::last_version + 1));
+        Ok(Cached(update.returning(projects::last_version).as_query()).get_result(self).await.optional()?)
+    }
+
+    async fn project_lock(&mut self, project: ProjectId) -> Result<Option<Option<i32>>> {
+        let query = projects::table.find(project).select(projects::live_version).for_update();
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn project_set_live(&mut self, project: ProjectId, version: i32) -> Result<()> {
+        let update = diesel::update(projects::table.find(project)).set(projects::live_version.eq(version));
+        Cached(update).execute(self).await?;
+        Ok(())
+    }
+
+    async fn project_live(&mut self, project: ProjectId) -> Result<Option<Live>> {
+        let live = deployments::project_id.eq(projects::id).and(deployments::version.nullable().eq(projects::live_version));
+        let rows = hostnames::table
+            .inner_join(projects::table)
+            .inner_join(deployments::table.on(live))
+            .filter(projects::id.eq(project).and(hostnames::state.eq(HostnameState::Active)))
+            .order(hostnames::name)
+            .select((hostnames::name, deployments::digest, deployments::size_bytes, deployments::version))
+            .load::<(String, Digest, i64, i32)>(self)
+            .await?;
+        let &[(_, bundle, size_bytes, version), ..] = rows.as_slice() else { return Ok(None) };
+        let hostnames = rows.into_iter().map(|(name, ..)| name).collect();
+        Ok(Some(Live { hostnames, bundle, size_bytes, version }))
+    }
+
+    async fn hostname_insert_default(&mut self, project: &ProjectRecord) -> Result<bool> {
+        let row = (
+            hostnames::name.eq(&project.hostname),
+            hostnames::project_id.eq(project.id),
+            hostnames::kind.eq(HostnameKind::Default),
+            hostnames::state.eq(HostnameState::Active),
+            hostnames::created_at.eq(project.created_at),
+            hostnames::verified_at.eq(project.created_at),
+        );
+        let insert = diesel::insert_into(hostnames::table).values(row).on_conflict(hostnames::name).do_nothing();
+        Ok(Cached(insert).execute(self).await? == 1)
+    }
+
+    async fn deployment_insert(&mut self, deployment: &DeploymentRecord) -> Result<()> {
+        let row = DeploymentRow::from(deployment.clone());
+        diesel::insert_into(deployments::table).values(row).execute(self).await?;
+        Ok(())
+    }
+
+    async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>> {
+        let mut query = deployments::table
+            .inner_join(projects::table)
+            .filter(deployments::project_id.eq(project))
+            .order(deployments::version.desc())
+            .limit(paging.fetch())
+            .select((DeploymentRow::as_select(), projects::live_version))
+            .into_boxed();
+        if let Some(after) = paging.after {
+            query = query.filter(deployments::version.lt(after));
+        }
+        let rows = query.load::<(DeploymentRow, Option<i32>)>(self).await?;
+        Ok(rows.into_iter().map(|(row, live)| row.show(live)).collect())
+    }
+
+    async fn deployment_find(&mut self, project: ProjectId, version: i32) -> Result<Option<Deployment>> {
+        let found = deployments::table
+            .inner_join(projects::table)
+            .filter(deployments::project_id.eq(project).and(deployments::version.eq(version)))
+            .select((DeploymentRow::as_select(), projects::live_version))
+            .first::<(DeploymentRow, Option<i32>)>(self)
+            .await
+            .optional()?;
+        Ok(found.map(|(row, live)| row.show(live)))
+    }
+}
+
+/// Puts the detail together: one row for each hostname, and everything else repeated in each.
+fn detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
+    let mut shared = None;
+    let mut hostnames = Vec::with_capacity(rows.len());
+    for (hostname, project, live, placement) in rows {
+        hostnames.push(Hostname::from(hostname));
+        shared = Some((project, live, placement));
+    }
+    let Some((project, live, placement)) = shared else { return Ok(None) };
+    let default = hostnames.iter().find(|hostname| hostname.kind == HostnameKind::Default);
+    let hostname = default.ok_or_else(|| Error::inconsistent(format!("{} has no default hostname", project.id)))?.name.clone();
+    let ProjectRow { id, name, access_mode, granted, live_version, created_at } = project;
+    Ok(Some(ProjectDetail {
+        project: Project { id, name, org: slug.to_owned(), hostname, created_at },
+        live: live.map(|row| row.show(live_version)),
+        hostnames,
+        access: Access { mode: access_mode },
+        resources: Resources::which(|resource| granted.iter().any(|word| word == resource.as_str())),
+        placement: placement.map(|PlacementRow { state, epoch }| Placement { state, epoch }),
+    }))
+}
+
+impl DeploymentRow {
+    fn show(self, live: Option<i32>) -> Deployment {
+        Deployment {
+            id: self.id,
+            version: self.version,
+            digest: self.digest,
+            size_bytes: self.size_bytes,
+            live: live == Some(self.version),
+            git: Git { commit: self.git_commit, message: self.git_message, branch: self.git_branch, dirty: self.git_dirty },
+            declares: Resources::which(|resource| {
+                self.manifest.get(resource.as_str()).and_then(serde_json::Value::as_bool).unwrap_or(false)
+            }),
+            has_worker: self.has_worker,
+            asset_count: self.asset_count,
+            created_by: Author { user_id: self.created_by, subject: self.created_by_subject },
+            created_at: self.created_at,
+        }
+    }
+}
+
+impl From<DeploymentRecord> for DeploymentRow {
+    fn from(record: DeploymentRecord) -> Self {
+        let Git { commit, message, branch, dirty } = record.git;
+        Self {
+            id: record.id,
+            project_id: record.project,
+            version: record.version,
+            digest: record.digest,
+            size_bytes: record.size_bytes,
+            manifest: record.manifest,
+            has_worker: record.has_worker,
+            asset_count: record.asset_count,
+            git_commit: commit,
+            git_message: message,
+            git_branch: branch,
+            git_dirty: dirty,
+            created_by: record.created_by.user_id,
+            created_by_subject: record.created_by.subject,
+            created_at: record.created_at,
+        }
+    }
+}
+
+impl From<HostnameRow> for Hostname {
+    fn from(row: HostnameRow) -> Self {
+        let HostnameRow { name, kind, state, verification_token, last_error, created_at, verified_at } = row;
+        let (verify, checks) = (Vec::new(), Vec::new());
+        Self { name, kind, state, verify, verification_token, last_error, checks, created_at, verified_at }
+    }
+}

@@ -1,0 +1,69 @@
+//! What settings are parsed to.
+
+use std::fmt::{self, Debug, Display};
+use std::str::FromStr;
+
+/// What a setting can be parsed to: everything that parses from a text, and [`Secret`].
+pub trait Value: Sized {
+    /// Whether the value is a credential.
+    const SECRET: bool = false;
+
+    /// The value, or why the text is none.
+    ///
+    /// # Errors
+    /// A message that becomes part of the line that stops the start.
+    fn parse(text: &str) -> Result<Self, String>;
+}
+
+impl<T> Value for T
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: T::Err| error.to_string())
+    }
+}
+
+/// A credential. Shown by nothing but [`Secret::reveal`]. It parses from every text, so that no parser's message can
+/// quote it; what reads more into it reports its own error with [`Setting::malformed`](crate::Setting::malformed).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The plaintext.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Value for Secret {
+    const SECRET: bool = true;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// On or off, in the spellings that people use; `bool` knows two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag(pub bool);
+
+impl FromStr for Flag {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "1" | "true" | "on" => Ok(Self(true)),
+            "0" | "false" | "off" => Ok(Self(false)),
+            _ => Err("neither on, true, 1 nor off, false, 0"),
+        }
+    }
+}

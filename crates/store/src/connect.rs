@@ -1,0 +1,82 @@
+//! Opening one connection: TLS where asked for, session settings from the first packet on, statements observed.
+
+use std::sync::Arc;
+
+use diesel::{ConnectionError, ConnectionResult};
+use diesel_async::AsyncConnection as _;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tokio_postgres::{CancelToken, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::Connection;
+use crate::config::{InvalidUrl, Target, Tls};
+use crate::instrument::Statements;
+
+/// Opens connections to one database; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    postgres: tokio_postgres::Config,
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Connector {
+    pub(crate) fn new(target: Target) -> Result<Self, InvalidUrl> {
+        let tls = match target.tls {
+            Tls::Off => None,
+            Tls::Verified { extra_root } => Some(MakeRustlsConnect::new(client_config(extra_root)?)),
+        };
+        Ok(Self { postgres: target.postgres, tls })
+    }
+
+    pub(crate) async fn connect(&self) -> ConnectionResult<Connection> {
+        let failed = |error: tokio_postgres::Error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            ConnectionError::BadConnection(format!("{error}{cause}"))
+        };
+        let mut connection = match &self.tls {
+            None => {
+                let (client, driver) = self.postgres.connect(NoTls).await.map_err(failed)?;
+                Connection::try_from_client_and_connection(client, driver).await?
+            }
+            Some(tls) => {
+                let (client, driver) = self.postgres.connect(tls.clone()).await.map_err(failed)?;
+                Connection::try_from_client_and_connection(client, driver).await?
+            }
+        };
+        connection.set_instrumentation(Statements::default());
+        Ok(connection)
+    }
+
+    /// Asks the server to give up what a connection is doing. Best effort: the server's own timeouts are the backstop.
+    pub(crate) async fn cancel(&self, token: CancelToken) {
+        let asked = match &self.tls {
+            None => token.cancel_query(NoTls).await,
+            Some(tls) => token.cancel_query(tls.clone()).await,
+        };
+        if let Err(error) = asked {
+            tracing::debug!(%error, "an abandoned statement could not be cancelled");
+        }
+    }
+}
+
+fn client_config(extra_root: Option<std::path::PathBuf>) -> Result<rustls::ClientConfig, InvalidUrl> {
+    let mut roots = rustls::RootCertStore::empty();
+    match extra_root {
+        Some(path) => {
+            let unreadable = |error| InvalidUrl(format!("sslrootcert {}: {error}", path.display()));
+            for certificate in CertificateDer::pem_file_iter(&path).map_err(unreadable)? {
+                let certificate = certificate.map_err(unreadable)?;
+                roots.add(certificate).map_err(|error| InvalidUrl(format!("sslrootcert {}: {error}", path.display())))?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| InvalidUrl(error.to_string()))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}

@@ -1,0 +1,29 @@
+//! Postgres, as every context uses it: the pool, the transaction with its audit row, notifications and migrations.
+//!
+//! A context's repository is a trait implemented for [`Connection`]; a service begins the unit of work with
+//! [`Store::transaction`] or borrows a connection for reading with [`Store::connection`], and the repository's verbs
+//! are at hand on what it is given.
+
+mod audit;
+mod cached;
+mod config;
+mod connect;
+mod error;
+mod instrument;
+mod listen;
+pub mod migrations;
+mod pool;
+pub mod schema;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod transaction;
+
+pub use cached::Cached;
+pub use config::{Config, InvalidUrl};
+pub use error::{Error, Result};
+pub use listen::{Listener, notify};
+pub use pool::{Lease, PoolStatus, Store};
+pub use transaction::Outcome;
+
+/// The connection that repositories are implemented for.
+pub type Connection = diesel_async::AsyncPgConnection;

@@ -1,0 +1,135 @@
+//! The pool, and the lease that never hands back a connection in the middle of a transaction.
+
+use std::time::Duration;
+
+use deadpool::Runtime;
+use diesel_async::pooled_connection::deadpool::{Object, Pool};
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
+use diesel_async::{AsyncConnection, TransactionManager as _};
+use kernel::World;
+
+use crate::config::InvalidUrl;
+use crate::connect::Connector;
+use crate::{Config, Connection, Error, Result};
+
+/// How long a request waits for a connection before it is told to come back.
+const WAIT: Duration = Duration::from_millis(500);
+
+/// The database of this process: its pool, and the [`World`] that ids and times of rows come from. Cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    pool: Pool<Connection>,
+    connector: Connector,
+    world: World,
+}
+
+/// How busy the pool is.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolStatus {
+    /// Connections that are open.
+    pub open: usize,
+    /// Those of them that nobody uses.
+    pub idle: usize,
+    /// Requests that wait for one.
+    pub waiting: usize,
+}
+
+impl Store {
+    /// Prepares the pool; connections are opened when they are first needed.
+    ///
+    /// # Errors
+    /// When the address cannot be used.
+    pub fn new(config: &Config, world: World) -> std::result::Result<Self, InvalidUrl> {
+        let connector = Connector::new(config.target()?)?;
+        let mut manager = ManagerConfig::default();
+        // Whether a connection is still open is known without asking Postgres.
+        manager.recycling_method = RecyclingMethod::Fast;
+        let opens = connector.clone();
+        manager.custom_setup = Box::new(move |_| {
+            let connector = opens.clone();
+            Box::pin(async move { connector.connect().await })
+        });
+        let pool = Pool::builder(AsyncDieselConnectionManager::new_with_config("", manager))
+            .max_size(config.connections)
+            .wait_timeout(Some(WAIT))
+            .create_timeout(Some(Duration::from_secs(2)))
+            .recycle_timeout(Some(Duration::from_secs(1)))
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| InvalidUrl(error.to_string()))?;
+        Ok(Self { pool, connector, world })
+    }
+
+    /// Where ids and times come from.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// A connection for reading. What changes anything goes through [`Store::transaction`].
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when none is free or Postgres is away.
+    pub async fn connection(&self) -> Result<Lease> {
+        let object = self.pool.get().await.map_err(|error| Error::Unavailable(error.into()))?;
+        Ok(Lease { object: Some(object), connector: self.connector.clone() })
+    }
+
+    /// How busy the pool is.
+    #[must_use]
+    pub fn status(&self) -> PoolStatus {
+        let status = self.pool.status();
+        PoolStatus { open: status.size, idle: status.available, waiting: status.waiting }
+    }
+
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("pool", &self.status()).finish_non_exhaustive()
+    }
+}
+
+/// A connection on loan from the pool.
+///
+/// A request may be given up at any await. deadpool would take the connection back with its transaction open and its
+/// row locks held until somebody draws it again; the lease closes such a connection at once instead.
+pub struct Lease {
+    object: Option<Object<Connection>>,
+    connector: Connector,
+}
+
+impl std::ops::Deref for Lease {
+    type Target = Connection;
+
+    #[expect(clippy::expect_used, reason = "the object is taken in drop alone")]
+    fn deref(&self) -> &Connection {
+        self.object.as_ref().expect("held until dropped")
+    }
+}
+
+impl std::ops::DerefMut for Lease {
+    #[expect(clippy::expect_used, reason = "the object is taken in drop alone")]
+    fn deref_mut(&mut self) -> &mut Connection {
+        self.object.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(mut object) = self.object.take() else { return };
+        if !<Connection as AsyncConnection>::TransactionManager::is_broken_transaction_manager(&mut *object) {
+            return;
+        }
+        let connection = Object::take(object);
+        let token = connection.cancel_token();
+        drop(connection);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let connector = self.connector.clone();
+            runtime.spawn(async move { connector.cancel(token).await });
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The unit of work: domain rows and the audit row in one commit.
+
+use diesel_async::{AsyncConnection, TransactionManager};
+use kernel::audit::{Actor, Event};
+
+use crate::{Connection, Error, Store, audit};
+
+type Manager = <Connection as AsyncConnection>::TransactionManager;
+
+/// How a unit of work ended. There is no way to commit a change without saying what the audit log is to tell of it.
+#[derive(Debug)]
+pub enum Outcome<T> {
+    /// Something changed: its one audit event.
+    Changed(T, Event),
+    /// Everything already was as asked for.
+    Unchanged(T),
+}
+
+impl Store {
+    /// Runs `work` in one transaction and commits what it did together with its audit row; an error rolls all of it
+    /// back. `work` may borrow, and may be abandoned at any await.
+    ///
+    /// # Errors
+    /// Whatever `work` answers, or [`Error`] when Postgres does not take the transaction.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that begins transactions")]
+    pub async fn transaction<T, E: From<Error>>(
+        &self,
+        actor: &Actor,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
+    ) -> Result<T, E> {
+        let mut lease = self.connection().await?;
+        let connection: &mut Connection = &mut lease;
+        Manager::begin_transaction(connection).await.map_err(Error::from)?;
+        match self.perform(connection, actor, work).await {
+            Ok(value) => {
+                Manager::commit_transaction(connection).await.map_err(Error::from)?;
+                Ok(value)
+            }
+            Err(failure) => {
+                if let Err(error) = Manager::rollback_transaction(connection).await {
+                    // The lease closes the connection, which rolls back as well.
+                    tracing::debug!(%error, "a rollback could not be sent");
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    async fn perform<T, E: From<Error>>(
+        &self,
+        connection: &mut Connection,
+        actor: &Actor,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
+    ) -> Result<T, E> {
+        match work(connection).await? {
+            Outcome::Unchanged(value) => Ok(value),
+            Outcome::Changed(value, event) => {
+                audit::append(connection, self.world(), actor, &event).await?;
+                Ok(value)
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The schema's history and the databases of tests, on a real Postgres.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod migrations;
+mod schema;
+mod testing;

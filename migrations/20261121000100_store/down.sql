@@ -1,0 +1,3 @@
+DROP TABLE store.audit;
+DROP FUNCTION store.refuse_change();
+DROP SCHEMA store;

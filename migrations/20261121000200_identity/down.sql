@@ -1,0 +1,3 @@
+DROP TABLE identity.sessions;
+DROP TABLE identity.users;
+DROP SCHEMA identity;

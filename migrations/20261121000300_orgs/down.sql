@@ -1,0 +1,4 @@
+DROP VIEW orgs.people;
+DROP TABLE orgs.members;
+DROP TABLE orgs.orgs;
+DROP SCHEMA orgs;

@@ -1,0 +1,3 @@
+DROP TABLE convergence.placements;
+DROP TABLE convergence.nodes;
+DROP SCHEMA convergence;

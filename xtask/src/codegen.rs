@@ -1,0 +1,104 @@
+//! Files that are derived, so that nobody edits what would drift: the schemas as diesel sees them, and the reference
+//! as the programs know it.
+//!
+//! The schemas come first and are written before anything is built: the programs compile against them.
+
+mod catalog;
+mod schema;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail, ensure};
+use kernel::Secret;
+use store::migrations::{self, Migrator};
+
+use crate::postgres::Cluster;
+use crate::process::Signals;
+use crate::workspace;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Write nothing; fail when a file differs from what would be written
+    #[arg(long)]
+    check: bool,
+}
+
+/// A path in the checkout, and the text it should hold.
+type File = (String, String);
+
+pub async fn run(args: Args) -> Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let root = workspace::root()?;
+    let mut differing = settle(&root, schemas(&root).await?, args.check)?;
+    let build = workspace::cargo(&["build", "--quiet", "-p", "server", "-p", "node"])?;
+    ensure!(signals.run(build).await?.success(), "the programs do not build");
+    differing.extend(settle(&root, reference(&workspace::binaries(false)?)?, args.check)?);
+    if args.check && !differing.is_empty() {
+        bail!(
+            "not as `cargo xtask codegen` would write them: {}",
+            differing.join(", ")
+        );
+    }
+    for path in differing {
+        println!("{path}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn schemas(root: &Path) -> Result<Vec<File>> {
+    let cluster = Cluster::test()?;
+    let mut conn = migrations::connect(Secret::new(cluster.url("postgres"))).await?;
+    Migrator::default().up(&mut conn).await?;
+    schema::files(&mut conn, root).await
+}
+
+fn reference(programs: &Path) -> Result<Vec<File>> {
+    let (server, node) = (programs.join("svc-server"), programs.join("svc-node"));
+    let settings = format!(
+        "{}\n{}",
+        output(&server, &["--print", "settings"])?,
+        output(&node, &["--settings"])?
+    );
+    Ok(vec![
+        (
+            "docs/openapi.json".to_owned(),
+            output(&server, &["--print", "openapi"])?,
+        ),
+        ("docs/errors.md".to_owned(), output(&server, &["--print", "errors"])?),
+        ("docs/routes.md".to_owned(), output(&server, &["--print", "routes"])?),
+        ("docs/settings.md".to_owned(), settings),
+    ])
+}
+
+fn output(program: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .with_context(|| format!("{}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{} {}: {}",
+        program.display(),
+        arguments.join(" "),
+        said.trim_end()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Writes what differs, unless it is only to be told. Answers the paths.
+fn settle(root: &Path, files: Vec<File>, check: bool) -> Result<Vec<String>> {
+    let mut differing = Vec::new();
+    for (path, text) in files {
+        let file = root.join(&path);
+        if std::fs::read_to_string(&file).is_ok_and(|found| found == text) {
+            continue;
+        }
+        if !check {
+            std::fs::write(&file, text).with_context(|| path.clone())?;
+        }
+        differing.push(path);
+    }
+    Ok(differing)
+}

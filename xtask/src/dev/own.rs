@@ -1,0 +1,173 @@
+//! The settings that a laptop needs. One that is given, by the environment or by the file of `SVC_CONFIG`, wins.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kernel::World;
+use settings::Secret;
+
+use crate::setting::given;
+
+/// What the programs are given.
+pub struct Own {
+    /// Where the public API answers.
+    pub api: SocketAddr,
+    /// Where the node answers for deployed projects.
+    pub edge: SocketAddr,
+    internal: SocketAddr,
+    /// The database, when somebody else looks after it.
+    pub database_url: Option<Secret>,
+    /// The node's credential, when somebody else looks after it.
+    pub node_token: Option<Secret>,
+    values: BTreeMap<&'static str, String>,
+}
+
+/// Who is given what: the node never sees the database or the keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    Server,
+    Node,
+}
+
+impl Own {
+    /// Reads what is given and adds what is not. What has to be kept is kept in `folder`.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let api = address("SVC_LISTEN", 8080)?;
+        let internal = address("SVC_INTERNAL_LISTEN", 8081)?;
+        let edge = address("SVC_EDGE_LISTEN", 8088)?;
+        let kept = folder.display();
+        let mut values = BTreeMap::new();
+        for (name, own) in [
+            ("SVC_LISTEN", api.to_string()),
+            ("SVC_INTERNAL_LISTEN", internal.to_string()),
+            ("SVC_EDGE_LISTEN", edge.to_string()),
+            ("SVC_PUBLIC_URL", base(api)),
+            ("SVC_DASHBOARD_URL", "http://localhost:3000".to_owned()),
+            ("SVC_ENABLE_DEV_AUTH", "true".to_owned()),
+            ("SVC_PLATFORM_DOMAIN", "localhost".to_owned()),
+            ("SVC_FALLBACK_ORIGIN", "fallback.localhost".to_owned()),
+            ("SVC_BUNDLE_STORE", format!("file://{kept}/bundles")),
+            ("SVC_NODE_CORE_URL", base(internal)),
+            ("SVC_NODE_DIR", format!("{kept}/node")),
+        ] {
+            values.insert(name, given::<String>(name)?.unwrap_or(own));
+        }
+        if given::<Secret>("SVC_SEALING_KEYS")?.is_none() {
+            let keys = folder.join("sealing.keys");
+            values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
+            keep_secret(&keys, || {
+                format!("dev1:{}", STANDARD.encode(World::system().bytes::<32>()))
+            })?;
+        }
+        let (database_url, node_token) = (given("SVC_DATABASE_URL")?, given("SVC_NODE_TOKEN")?);
+        Ok(Self {
+            api,
+            edge,
+            internal,
+            database_url,
+            node_token,
+            values,
+        })
+    }
+
+    /// Adds a setting that only became known meanwhile.
+    pub fn set(&mut self, name: &'static str, value: impl Display) {
+        self.values.insert(name, value.to_string());
+    }
+
+    /// Hands a program its settings.
+    pub fn hand_to(&self, program: Program, command: &mut Command) {
+        let node = |name: &str| name.starts_with("SVC_NODE_") || name.starts_with("SVC_EDGE_");
+        command.envs(
+            self.values
+                .iter()
+                .filter(|(name, _)| node(name) == (program == Program::Node)),
+        );
+    }
+
+    /// Fails when somebody else listens where the programs are to. The programs of a run that was killed just now may
+    /// still be on their way out.
+    pub async fn check_ports(&self) -> Result<()> {
+        const ON_THEIR_WAY: Duration = Duration::from_secs(5);
+        for (name, listen) in [
+            ("SVC_LISTEN", self.api),
+            ("SVC_INTERNAL_LISTEN", self.internal),
+            ("SVC_EDGE_LISTEN", self.edge),
+        ] {
+            let start = Instant::now();
+            while let Err(error) = TcpListener::bind(listen) {
+                let wait = error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < ON_THEIR_WAY;
+                ensure!(
+                    wait,
+                    "{listen}: {error}; stop what listens there, or set {name} to another address"
+                );
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let api = base(self.api);
+        writeln!(f, "  API       {api}  (reference: {api}/docs)")?;
+        writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
+        writeln!(f, "  Internal  {}  (metrics: /metrics)", base(self.internal))?;
+        if let Some(url) = self.values.get("SVC_DATABASE_URL") {
+            writeln!(f, "  Database  psql '{url}'")?;
+        }
+        writeln!(f, "\n  Ctrl-C stops everything. Next, in another terminal, log in:\n")?;
+        writeln!(f, "    curl {api}/v1/auth/dev/login --json '{{\"subject\":\"ada\"}}'")
+    }
+}
+
+fn address(name: &'static str, port: u16) -> Result<SocketAddr> {
+    Ok(given(name)?.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
+}
+
+/// The base address at which this machine reaches what listens there.
+fn base(listen: SocketAddr) -> String {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, listen.port()))
+}
+
+/// Writes a secret that only its owner can read, unless there is one already. Under another name first: a file with the
+/// name is complete.
+pub fn keep_secret(path: &Path, make: impl FnOnce() -> String) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    write_secret(path, &make())
+}
+
+/// Replaces a file that only its owner can read.
+pub fn write_secret(path: &Path, secret: &str) -> Result<()> {
+    let unfinished = path.with_extension("new");
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&unfinished)?;
+        writeln!(file, "{secret}")?;
+        fs::rename(&unfinished, path)
+    };
+    write().with_context(|| format!("{}", path.display()))
+}

@@ -1,0 +1,27 @@
+//! Whether a program answers. One request of HTTP/1.1 needs no client library.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+/// Waits until a `GET` is answered with 200.
+pub async fn until_ok(address: SocketAddr, path: &str) -> Result<()> {
+    const AT_MOST: Duration = Duration::from_secs(2);
+    while !matches!(timeout(AT_MOST, is_ok(address, path)).await, Ok(Ok(true))) {
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+async fn is_ok(address: SocketAddr, path: &str) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await?;
+    Ok(status.as_slice() == b"HTTP/1.1 200")
+}

@@ -1,0 +1,77 @@
+//! What holds for the whole workspace and no compiler checks (`docs/architecture.md`).
+
+mod graph;
+mod sources;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+
+use crate::workspace;
+use graph::Graph;
+
+/// Each owns a part of the product, a Postgres schema and nothing of the others.
+const CONTEXTS: &[&str] = &["identity", "orgs", "projects", "convergence"];
+/// Programs and the one crate that speaks HTTP.
+const MAY_SERVE_HTTP: &[&str] = &["gateway", "server", "node"];
+const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
+/// C libraries for what Rust ones do here.
+const BANNED: &[&str] = &["pq-sys", "openssl-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
+
+pub fn run() -> Result<ExitCode> {
+    let root = workspace::root()?;
+    let graph = Graph::read(&workspace::metadata(&[])?)?;
+    let mut broken = dependencies(&graph);
+    broken.extend(sources::check(&root, &graph)?);
+    for line in &broken {
+        eprintln!("{line}");
+    }
+    ensure!(broken.is_empty(), "invariants broken: {}", broken.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn dependencies(graph: &Graph) -> Vec<String> {
+    let mut broken = Vec::new();
+    let members: Vec<&str> = graph.members().collect();
+    let mut forbid = |from: &str, to: &str, rule: &str| {
+        broken.extend(graph.path(from, to).map(|path| format!("{}: {rule}", path.join(" → "))));
+    };
+    for &member in &members {
+        for &other in members.iter().filter(|other| **other != member) {
+            match member {
+                "kernel" => forbid(member, other, "kernel depends on no other crate of the workspace"),
+                "store" if other != "kernel" => forbid(member, other, "store depends on kernel alone"),
+                context if CONTEXTS.contains(&context) => {
+                    if CONTEXTS.contains(&other) {
+                        forbid(
+                            context,
+                            other,
+                            "no context depends on another; what it needs is a port of its own",
+                        );
+                    } else if ["providers", "gateway"].contains(&other) {
+                        forbid(
+                            context,
+                            other,
+                            "no context depends on the outside world's adapters or on HTTP",
+                        );
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !MAY_SERVE_HTTP.contains(&member) {
+            for server in HTTP_SERVERS {
+                forbid(member, server, "only gateway and the programs know an HTTP server");
+            }
+        }
+        for library in BANNED {
+            forbid(member, library, "this library is banned; see deny.toml");
+        }
+    }
+    for &context in CONTEXTS {
+        if graph.depends_directly(context, "hyper") {
+            broken.push(format!("{context} → hyper: a context knows no HTTP server"));
+        }
+    }
+    broken
+}

@@ -1,0 +1,101 @@
+//! `migrate`: for operators too, so it needs neither cargo nor a checkout, only the address of the database.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use kernel::Secret;
+use store::migrations::{self, Migration, Migrator, Status};
+
+use crate::setting;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// Print the SQL that would be run, and change nothing
+    #[arg(long, global = true)]
+    dry_run: bool,
+    /// The database [default: SVC_DATABASE_URL, or what the file SVC_DATABASE_URL_FILE holds]
+    #[arg(long, global = true, value_name = "URL")]
+    database_url: Option<String>,
+    /// How long a statement waits for a table that others use before its migration gives up
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 5)]
+    lock_timeout: u64,
+}
+
+#[derive(Subcommand, Clone, Copy)]
+enum Command {
+    /// Apply what is pending
+    Up,
+    /// Revert the newest
+    Down {
+        /// How many
+        #[arg(default_value_t = 1)]
+        count: usize,
+    },
+    /// List every migration and whether it is applied
+    Status,
+    /// Fail when the database is not exactly where this program expects it
+    Check,
+}
+
+pub async fn run(args: Args) -> Result<ExitCode> {
+    let mut conn = migrations::connect(database_url(args.database_url)?).await?;
+    let lock_timeout = Duration::from_secs(args.lock_timeout);
+    let migrator = Migrator {
+        lock_timeout,
+        dry_run: args.dry_run,
+        ..Migrator::default()
+    };
+    match args.command {
+        Command::Up => report("applied", migrator.up(&mut conn).await?, args.dry_run, |it| {
+            ("up.sql", it.up)
+        }),
+        Command::Down { count } => {
+            report("reverted", migrator.down(&mut conn, count).await?, args.dry_run, |it| {
+                ("down.sql", it.down)
+            });
+        }
+        Command::Check => migrator.check(&mut conn).await?,
+        Command::Status => {
+            for line in migrator.status(&mut conn).await? {
+                match line {
+                    Status::Applied(name) => println!("applied  {name}"),
+                    Status::Pending(name) => println!("pending  {name}"),
+                    Status::Unknown(version) => println!("unknown  {version}"),
+                }
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(
+    done: &str,
+    moved: Vec<&Migration>,
+    dry_run: bool,
+    file: impl Fn(&Migration) -> (&'static str, &'static str),
+) {
+    if moved.is_empty() {
+        println!("nothing to do");
+    }
+    for migration in moved {
+        let (name, sql) = file(migration);
+        if dry_run {
+            println!("-- migrations/{}/{name}\n{sql}", migration.name);
+        } else {
+            println!("{done} {}", migration.name);
+        }
+    }
+}
+
+fn database_url(given: Option<String>) -> Result<Secret> {
+    if let Some(url) = given {
+        return Ok(Secret::new(url));
+    }
+    let url = setting::given::<settings::Secret>("SVC_DATABASE_URL")?;
+    let url = url.context("which database? Pass --database-url or set SVC_DATABASE_URL")?;
+    Ok(Secret::new(url.reveal().to_owned()))
+}

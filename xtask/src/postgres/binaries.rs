@@ -1,0 +1,108 @@
+//! Which Postgres: the one that is named, the one that is installed, or the one that can be installed.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The folder that holds `initdb` and `postgres`.
+pub fn find() -> Result<PathBuf> {
+    if let Some(named) = env::var_os("PG_BIN") {
+        let named = PathBuf::from(named);
+        ensure!(
+            is_server(&named),
+            "PG_BIN is {}, which holds no initdb and postgres",
+            named.display()
+        );
+        return Ok(named);
+    }
+    if let Some(found) = installed() {
+        return Ok(found);
+    }
+    if rustix::process::geteuid().is_root() && Path::new("/usr/bin/apt-get").exists() {
+        install()?;
+        return installed().context("the package postgresql is installed, but holds no initdb and postgres");
+    }
+    bail!("no Postgres server found: install one (Debian: `apt install postgresql`), or set PG_BIN to its bin folder")
+}
+
+/// The major version of the server in a folder.
+pub fn major(bin: &Path) -> Result<String> {
+    let output = Command::new(bin.join("postgres")).arg("--version").output()?;
+    // "postgres (PostgreSQL) 15.18 (Debian …)", "postgres (PostgreSQL) 18beta1"
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text
+        .split_whitespace()
+        .nth(2)
+        .context("postgres --version names no version")?;
+    Ok(version.chars().take_while(char::is_ascii_digit).collect())
+}
+
+fn installed() -> Option<PathBuf> {
+    // pg_config may belong to the client library alone.
+    let configured = Command::new("pg_config").arg("--bindir").output().ok();
+    let configured = configured.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
+    let path = env::var_os("PATH").unwrap_or_default();
+    configured
+        .into_iter()
+        .chain(env::split_paths(&path))
+        .chain(packaged())
+        .find(|folder| is_server(folder))
+}
+
+/// Where packages put servers of several major versions, the highest first.
+fn packaged() -> Vec<PathBuf> {
+    let parents = ["/usr/lib/postgresql", "/usr/local/opt", "/opt/homebrew/opt", "/usr"];
+    let folders = parents
+        .iter()
+        .filter_map(|parent| std::fs::read_dir(parent).ok())
+        .flatten()
+        .flatten();
+    let mut versions: Vec<(u32, PathBuf)> = folders
+        .filter_map(|folder| {
+            let name = folder.file_name().into_string().ok()?;
+            let digits = name.trim_start_matches("postgresql@").trim_start_matches("pgsql-");
+            Some((digits.parse().ok()?, folder.path().join("bin")))
+        })
+        .collect();
+    versions.sort();
+    versions.into_iter().rev().map(|(_, folder)| folder).collect()
+}
+
+fn is_server(folder: &Path) -> bool {
+    folder.join("initdb").is_file() && folder.join("postgres").is_file()
+}
+
+/// Installs the distribution's Postgres without the cluster that the package would create and start: that is decided
+/// in a file of `postgresql-common`, which therefore comes first, and the file is put back as it was.
+fn install() -> Result<()> {
+    println!("  Postgres  none found, installing the package postgresql");
+    const CONF: &str = "/etc/postgresql-common/createcluster.conf";
+    run(Command::new("apt-get").arg("update"))?;
+    run(&mut apt_install("postgresql-common"))?;
+    let before = std::fs::read(CONF)?;
+    run(Command::new("pg_conftool").args([CONF, "set", "create_main_cluster", "false"]))?;
+    let installed = run(&mut apt_install("postgresql"));
+    std::fs::write(CONF, before)?;
+    installed
+}
+
+fn apt_install(package: &str) -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(["install", "-y", "--no-install-recommends", package]);
+    command
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{command:?} failed ({}):\n{}",
+        output.status,
+        said.trim_end()
+    );
+    Ok(())
+}
