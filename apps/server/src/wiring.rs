@@ -15,12 +15,12 @@ use projects::{Bundles, Projects};
 use prometheus::Registry;
 use store::Store;
 
-use crate::config::{BundleStore, Config};
+use crate::config::{BundleStore, Config, DATABASE_URL};
 use crate::ports::{ConvergencePort, OrgsPort};
 
 /// Everything that the listeners serve. Needs a tokio runtime.
 pub(crate) fn services(config: &Config, world: World, registry: Registry) -> anyhow::Result<Services> {
-    let store = Store::new(&config.database, world)?;
+    let store = Store::new(&config.database, world).map_err(|error| DATABASE_URL.malformed(error))?;
     let orgs = Orgs::new(store.clone(), config.limits);
     let convergence = Convergence::new(store.clone()).listening();
     let identity = Identity::new(store.clone(), Arc::new(OrgsPort(orgs.clone())));

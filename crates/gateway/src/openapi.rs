@@ -87,7 +87,7 @@ fn responses(operation: &Operation) -> Value {
     let mut responses = Map::new();
     if let Some((status, content_type, schema)) = &operation.success {
         let mut answer = json!({ "description": "Done." });
-        if *status != 204 {
+        if !content_type.is_empty() {
             let schema = schema.clone().unwrap_or_else(|| json!({}));
             answer = json!({ "description": "Done.", "content": { *content_type: { "schema": schema } } });
         }

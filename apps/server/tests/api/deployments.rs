@@ -95,7 +95,7 @@ async fn what_is_no_bundle_leaves_nothing_behind() {
     for (body, reason) in [
         (b"hello".to_vec(), None),
         (truncated, None),
-        (bundle(&[("assets/index.html", "hi")]), Some("missing_manifest")),
+        (bundle(&[("assets/index.html", "hi")]), Some("manifest_missing")),
         (bundle(&[("svc.json", "{}"), ("etc/passwd", "x")]), None),
         (bundle(&[("svc.json", "{}")]), None),
     ] {

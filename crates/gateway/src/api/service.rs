@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::app::Reference;
 use crate::authority::Open;
 use crate::config::{Config, Site};
-use crate::http::{Bytes, Json, Path, Routes};
+use crate::http::{Bytes, Json, Moved, Path, Routes};
 use crate::problem::Problem;
 
 /// The reference runs its own scripts and styles, and asks nobody but this API.
@@ -40,8 +40,8 @@ async fn openapi(_: Open, reference: Data<Reference>) -> Result<Bytes, Problem> 
     Ok(document.with_header(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60")))
 }
 
-async fn docs_index(_: Open) -> Result<Bytes, Problem> {
-    Ok(Bytes::moved("/docs/index.html"))
+async fn docs_index(_: Open) -> Result<Moved, Problem> {
+    Ok(Moved("/docs/index.html"))
 }
 
 async fn docs(_: Open, Path(file): Path<String>, reference: Data<Reference>) -> Result<Bytes, Problem> {

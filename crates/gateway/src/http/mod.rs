@@ -19,5 +19,5 @@ pub use observe::{RequestId, observe};
 pub use operation::{Operation, Place};
 pub use path::{Header, Path};
 pub use query::Pages;
-pub use reply::{Bytes, Created, Json, NoContent};
+pub use reply::{Bytes, Created, Json, Moved, NoContent};
 pub use routes::Routes;

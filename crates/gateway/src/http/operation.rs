@@ -94,9 +94,9 @@ impl Operation {
     pub(crate) fn schema<T: ToSchema>(&mut self) -> Value {
         let mut schemas = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut schemas);
-        for (name, schema) in schemas {
-            self.schemas.insert(name, serde_json::to_value(schema).unwrap_or_default());
-        }
+        let schemas = schemas.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap_or_default()));
+        let schemas: BTreeMap<String, Value> = schemas.collect();
+        self.schemas.extend(schemas.iter().map(|(name, schema)| (name.clone(), flattened(schema, &schemas))));
         json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
     }
 
@@ -132,4 +132,27 @@ impl Operation {
             self.code(&Code::NOT_FOUND);
         }
     }
+}
+
+/// A struct with another one flattened into it, as one object: what a reader expects, and what a client may hold to be
+/// all there is.
+fn flattened(schema: &Value, schemas: &BTreeMap<String, Value>) -> Value {
+    let Some(parts) = schema.get("allOf").and_then(Value::as_array) else { return schema.clone() };
+    let mut whole = schema.clone();
+    let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
+    for part in parts {
+        let name = part.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next());
+        let part = name.and_then(|name| schemas.get(name)).unwrap_or(part);
+        properties.extend(part.get("properties").and_then(Value::as_object).cloned().unwrap_or_default());
+        required.extend(part.get("required").and_then(Value::as_array).cloned().unwrap_or_default());
+    }
+    if let Some(object) = whole.as_object_mut() {
+        object.remove("allOf");
+        object.extend([
+            ("type".to_owned(), json!("object")),
+            ("properties".to_owned(), Value::Object(properties)),
+            ("required".to_owned(), Value::Array(required)),
+        ]);
+    }
+    whole
 }

@@ -20,6 +20,10 @@ pub struct Created<T>(pub T);
 #[derive(Debug)]
 pub struct NoContent;
 
+/// 307 to another place of this API.
+#[derive(Debug)]
+pub struct Moved(pub &'static str);
+
 /// 200 with bytes of a content type.
 pub struct Bytes {
     response: HttpResponse,
@@ -63,6 +67,18 @@ impl Reply for NoContent {
     }
 }
 
+impl Describe for Moved {
+    fn describe(operation: &mut Operation) {
+        operation.success = Some((307, "", None));
+    }
+}
+
+impl Reply for Moved {
+    fn respond(self) -> HttpResponse {
+        HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, self.0)).finish()
+    }
+}
+
 impl Bytes {
     /// All of them, at once.
     pub fn whole(content_type: &str, bytes: impl Into<actix_web::web::Bytes>) -> Self {
@@ -78,11 +94,6 @@ impl Bytes {
     ) -> Self {
         let body = actix_web::body::SizedStream::new(length, bytes.map(|chunk| chunk.map_err(Into::into)).boxed_local());
         Self { response: HttpResponse::Ok().insert_header((header::CONTENT_TYPE, content_type)).body(body) }
-    }
-
-    /// 307 to another place of this API.
-    pub fn moved(to: &str) -> Self {
-        Self { response: HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, to)).finish() }
     }
 
     /// With a header of its own.

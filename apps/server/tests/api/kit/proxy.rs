@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
+use tokio_postgres::config::Host;
 
 pub struct Proxy {
     /// The database's address through the proxy.
@@ -18,24 +19,17 @@ pub struct Proxy {
 impl Proxy {
     /// In front of the database at this address of a unix socket.
     pub async fn before(url: &str) -> Self {
-        let (address, query) = url.split_once('?').unwrap();
-        let database = address.rsplit_once('/').unwrap().1;
-        let parameter = |name: &str| {
-            let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-            value.map(|value| value.replace("%2F", "/"))
-        };
-        let folder = parameter("host").expect("a unix socket");
-        let socket = PathBuf::from(folder).join(format!(".s.PGSQL.{}", parameter("port").unwrap_or("5432".into())));
-        let user = parameter("user").or_else(|| {
-            let authority = address.strip_prefix("postgres://")?.split('/').next()?;
-            authority.split_once('@').map(|(user, _)| user.to_owned())
-        });
+        let database: tokio_postgres::Config = url.parse().unwrap();
+        let [Host::Unix(folder)] = database.get_hosts() else { panic!("not one unix socket: {url}") };
+        let port = database.get_ports().first().copied().unwrap_or(5432);
+        let socket = folder.join(format!(".s.PGSQL.{port}"));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (cut, cuts) = watch::channel(0);
         let refusing = Arc::new(AtomicBool::new(false));
         tokio::spawn(serve(listener, socket, cuts, refusing.clone()));
-        let url = format!("postgres://{}@127.0.0.1:{port}/{database}", user.expect("a user"));
+        let (user, name) = (database.get_user().unwrap(), database.get_dbname().unwrap());
+        let url = format!("postgres://{user}@127.0.0.1:{port}/{name}");
         Self { url, cut, refusing }
     }
 
