@@ -54,7 +54,10 @@ settings::table! {
 }
 
 /// The control plane answers for every name of the product but the node's.
-pub const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_NODE_", "SVC_EDGE_"] };
+pub const CLAIM: Claim = Claim {
+    prefixes: &["SVC_"],
+    except: &["SVC_NODE_", "SVC_EDGE_"],
+};
 
 /// What the control plane needs to know, checked.
 #[derive(Debug, Clone)]
@@ -104,7 +107,11 @@ impl Config {
         }
         seal::Keys::parse(settings.get(&SEALING_KEYS)?.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?;
         let LimitsFile { plans, rates } = limits(settings)?;
-        let words = |list: Option<String>| list.map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect());
+        let words = |list: Option<String>| {
+            list.map_or_else(Vec::new, |list| {
+                list.split(',').map(|word| word.trim().to_owned()).collect()
+            })
+        };
         let site = Site {
             name: settings.get(&SITE_NAME)?,
             public_url,
@@ -118,7 +125,10 @@ impl Config {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
-        let database = store::Config { connections: settings.get(&DATABASE_CONNECTIONS)?, ..store::Config::new(url, "svc-server") };
+        let database = store::Config {
+            connections: settings.get(&DATABASE_CONNECTIONS)?,
+            ..store::Config::new(url, "svc-server")
+        };
         Ok(Self {
             database,
             listen: settings.get(&LISTEN)?,
@@ -128,7 +138,10 @@ impl Config {
             gateway: gateway::Config {
                 site,
                 dev_auth,
-                trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.map(|Networks(networks)| networks).unwrap_or_default(),
+                trusted_proxies: settings
+                    .opt(&TRUSTED_PROXIES)?
+                    .map(|Networks(networks)| networks)
+                    .unwrap_or_default(),
                 rate_limits: rates,
                 in_flight: settings.get(&IN_FLIGHT)?,
             },
@@ -138,7 +151,9 @@ impl Config {
 }
 
 fn limits(settings: &Settings) -> Result<LimitsFile, Error> {
-    let Some(path) = settings.opt(&LIMITS)? else { return Ok(LimitsFile::default()) };
+    let Some(path) = settings.opt(&LIMITS)? else {
+        return Ok(LimitsFile::default());
+    };
     let text = fs::read_to_string(&path).map_err(|error| LIMITS.malformed(format!("{}: {error}", path.display())))?;
     toml::from_str(&text).map_err(|error| LIMITS.malformed(format!("{}: {error}", path.display())))
 }
@@ -172,6 +187,9 @@ impl FromStr for Networks {
     type Err = ipnet::AddrParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.split(',').map(|network| network.trim().parse()).collect::<Result<_, _>>().map(Self)
+        text.split(',')
+            .map(|network| network.trim().parse())
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }

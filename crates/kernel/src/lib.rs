@@ -34,7 +34,7 @@ pub use world::{Clock, Random, World};
 /// What the macros of this crate expand to; not for use by hand.
 #[doc(hidden)]
 pub mod macro_support {
-    pub use {diesel, regex_lite, serde};
     #[cfg(feature = "openapi")]
     pub use utoipa;
+    pub use {diesel, regex_lite, serde};
 }

@@ -29,7 +29,10 @@ pub struct World {
 impl World {
     /// A world with this clock and this source.
     pub fn new(clock: impl Clock + 'static, random: impl Random + 'static) -> Self {
-        Self { clock: Arc::new(clock), random: Arc::new(random) }
+        Self {
+            clock: Arc::new(clock),
+            random: Arc::new(random),
+        }
     }
 
     /// The system's clock and its secure random generator.
@@ -56,7 +59,9 @@ impl World {
     #[must_use]
     pub fn id<T: From<Uuid>>(&self) -> T {
         let millis = u64::try_from(self.now().unix_millis()).unwrap_or(0);
-        Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid().into()
+        Builder::from_unix_timestamp_millis(millis, &self.bytes())
+            .into_uuid()
+            .into()
     }
 }
 
@@ -76,8 +81,14 @@ impl Clock for System {
 }
 
 impl Random for System {
-    #[expect(clippy::disallowed_methods, clippy::expect_used, reason = "the injected source; without it nothing may go on")]
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::expect_used,
+        reason = "the injected source; without it nothing may go on"
+    )]
     fn fill(&self, bytes: &mut [u8]) {
-        ring::rand::SystemRandom::new().fill(bytes).expect("the system's random generator answers");
+        ring::rand::SystemRandom::new()
+            .fill(bytes)
+            .expect("the system's random generator answers");
     }
 }

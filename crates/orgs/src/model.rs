@@ -17,7 +17,19 @@ kernel::text! {
 
 /// Slugs that are, or may become, names of the platform's own.
 const RESERVED: &[&str] = &[
-    "www", "api", "app", "admin", "dashboard", "docs", "mail", "auth", "login", "static", "status", "support", "svc",
+    "www",
+    "api",
+    "app",
+    "admin",
+    "dashboard",
+    "docs",
+    "mail",
+    "auth",
+    "login",
+    "static",
+    "status",
+    "support",
+    "svc",
 ];
 
 impl Slug {
@@ -110,7 +122,9 @@ pub struct RoleChange {
 
 fn not_reserved(slug: &Slug) -> Result<(), ValidationError> {
     if slug.is_reserved() {
-        return Err(ValidationError::new("reserved").with_message("is reserved for the platform; choose another".into()));
+        return Err(
+            ValidationError::new("reserved").with_message("is reserved for the platform; choose another".into())
+        );
     }
     Ok(())
 }

@@ -40,12 +40,21 @@ struct MemberRow {
 impl OrgRepository for Connection {
     async fn org_insert(&mut self, org: &OrgRecord) -> Result<bool> {
         let row = OrgRow::from(org.clone());
-        let insert = diesel::insert_into(orgs::table).values(row).on_conflict(orgs::slug).do_nothing();
+        let insert = diesel::insert_into(orgs::table)
+            .values(row)
+            .on_conflict(orgs::slug)
+            .do_nothing();
         Ok(Cached(insert).execute(self).await? == 1)
     }
 
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>> {
-        Ok(orgs::table.find(org).select(orgs::plan).for_update().first(self).await.optional()?)
+        Ok(orgs::table
+            .find(org)
+            .select(orgs::plan)
+            .for_update()
+            .first(self)
+            .await
+            .optional()?)
     }
 
     async fn org_list(&mut self, user: UserId, paging: Option<&Paging<OrgId>>) -> Result<Vec<(OrgRecord, Role)>> {
@@ -76,7 +85,12 @@ impl OrgRepository for Connection {
         if let Some(after) = paging.after {
             query = query.filter(members::user_id.gt(after));
         }
-        Ok(query.load::<(PersonRow, MemberRow)>(self).await?.into_iter().map(Member::from).collect())
+        Ok(query
+            .load::<(PersonRow, MemberRow)>(self)
+            .await?
+            .into_iter()
+            .map(Member::from)
+            .collect())
     }
 
     async fn member_find(&mut self, org: OrgId, user: UserId) -> Result<Option<Member>> {
@@ -91,7 +105,12 @@ impl OrgRepository for Connection {
     }
 
     async fn member_insert(&mut self, org: OrgId, user: UserId, role: Role, at: Time) -> Result<bool> {
-        let row = (members::org_id.eq(org), members::user_id.eq(user), members::role.eq(role), members::joined_at.eq(at));
+        let row = (
+            members::org_id.eq(org),
+            members::user_id.eq(user),
+            members::role.eq(role),
+            members::joined_at.eq(at),
+        );
         let insert = diesel::insert_into(members::table).values(row).on_conflict_do_nothing();
         Ok(Cached(insert).execute(self).await? == 1)
     }
@@ -109,7 +128,12 @@ impl OrgRepository for Connection {
 
     async fn member_other_admins(&mut self, org: OrgId, user: UserId) -> Result<i64> {
         let others = members::table
-            .filter(members::org_id.eq(org).and(members::role.eq(Role::Admin)).and(members::user_id.ne(user)))
+            .filter(
+                members::org_id
+                    .eq(org)
+                    .and(members::role.eq(Role::Admin))
+                    .and(members::user_id.ne(user)),
+            )
             .count();
         Ok(others.get_result(self).await?)
     }
@@ -127,22 +151,62 @@ impl OrgRepository for Connection {
 
 impl From<OrgRow> for OrgRecord {
     fn from(row: OrgRow) -> Self {
-        let OrgRow { id, slug, name, plan, personal, created_at } = row;
-        Self { id, slug, name, plan, personal, created_at }
+        let OrgRow {
+            id,
+            slug,
+            name,
+            plan,
+            personal,
+            created_at,
+        } = row;
+        Self {
+            id,
+            slug,
+            name,
+            plan,
+            personal,
+            created_at,
+        }
     }
 }
 
 impl From<OrgRecord> for OrgRow {
     fn from(org: OrgRecord) -> Self {
-        let OrgRecord { id, slug, name, plan, personal, created_at } = org;
-        Self { id, slug, name, plan, personal, created_at }
+        let OrgRecord {
+            id,
+            slug,
+            name,
+            plan,
+            personal,
+            created_at,
+        } = org;
+        Self {
+            id,
+            slug,
+            name,
+            plan,
+            personal,
+            created_at,
+        }
     }
 }
 
 impl From<PersonRow> for Person {
     fn from(row: PersonRow) -> Self {
-        let PersonRow { id, provider, subject, name, avatar_url } = row;
-        Self { id, provider, subject, name, avatar_url }
+        let PersonRow {
+            id,
+            provider,
+            subject,
+            name,
+            avatar_url,
+        } = row;
+        Self {
+            id,
+            provider,
+            subject,
+            name,
+            avatar_url,
+        }
     }
 }
 

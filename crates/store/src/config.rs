@@ -46,7 +46,11 @@ impl Config {
     /// A pool of the size that suits two cores.
     #[must_use]
     pub fn new(url: Secret, application_name: &str) -> Self {
-        Self { url, application_name: application_name.to_owned(), connections: 16 }
+        Self {
+            url,
+            application_name: application_name.to_owned(),
+            connections: 16,
+        }
     }
 
     /// Reads the address.
@@ -55,10 +59,18 @@ impl Config {
     /// When it is no Postgres address, or asks for a TLS mode that would not verify the server.
     pub(crate) fn target(&self) -> Result<Target, InvalidUrl> {
         let (url, tls) = split_tls(self.url.reveal())?;
-        let mut postgres: tokio_postgres::Config =
-            url.parse().map_err(|error: tokio_postgres::Error| InvalidUrl(error.to_string()))?;
-        postgres.application_name(&self.application_name).options(SESSION).connect_timeout(CONNECT);
-        let mode = if tls == Tls::Off { tokio_postgres::config::SslMode::Disable } else { tokio_postgres::config::SslMode::Require };
+        let mut postgres: tokio_postgres::Config = url
+            .parse()
+            .map_err(|error: tokio_postgres::Error| InvalidUrl(error.to_string()))?;
+        postgres
+            .application_name(&self.application_name)
+            .options(SESSION)
+            .connect_timeout(CONNECT);
+        let mode = if tls == Tls::Off {
+            tokio_postgres::config::SslMode::Disable
+        } else {
+            tokio_postgres::config::SslMode::Require
+        };
         postgres.ssl_mode(mode);
         Ok(Target { postgres, tls })
     }
@@ -66,7 +78,9 @@ impl Config {
 
 /// Takes `sslmode` and `sslrootcert` out of the address: tokio-postgres knows neither `verify-full` nor roots.
 fn split_tls(url: &str) -> Result<(String, Tls), InvalidUrl> {
-    let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), Tls::Off)) };
+    let Some((base, query)) = url.split_once('?') else {
+        return Ok((url.to_owned(), Tls::Off));
+    };
     let mut kept = Vec::new();
     let (mut mode, mut extra_root) = ("disable", None);
     for pair in query.split('&') {
@@ -100,17 +114,25 @@ mod tests {
         let tls = |url| target(url).map(|target| target.tls).ok();
         assert_eq!(tls("postgres://a@localhost/db"), Some(Tls::Off));
         assert_eq!(tls("postgres:///db?host=/run/pg&user=a"), Some(Tls::Off));
-        assert_eq!(tls("postgres://a@h/db?sslmode=verify-full"), Some(Tls::Verified { extra_root: None }));
+        assert_eq!(
+            tls("postgres://a@h/db?sslmode=verify-full"),
+            Some(Tls::Verified { extra_root: None })
+        );
         assert_eq!(
             tls("postgres://a@h/db?sslmode=require&sslrootcert=/ca.pem"),
-            Some(Tls::Verified { extra_root: Some("/ca.pem".into()) })
+            Some(Tls::Verified {
+                extra_root: Some("/ca.pem".into())
+            })
         );
         assert_eq!(tls("postgres://a@h/db?sslmode=prefer"), None);
     }
 
     #[test]
     fn a_refused_address_is_not_repeated() {
-        let error = target("mysql://user:hunter2@host/db").err().expect("refused").to_string();
+        let error = target("mysql://user:hunter2@host/db")
+            .err()
+            .expect("refused")
+            .to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }
 }

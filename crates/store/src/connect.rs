@@ -26,12 +26,17 @@ impl Connector {
             Tls::Off => None,
             Tls::Verified { extra_root } => Some(MakeRustlsConnect::new(client_config(extra_root)?)),
         };
-        Ok(Self { postgres: target.postgres, tls })
+        Ok(Self {
+            postgres: target.postgres,
+            tls,
+        })
     }
 
     pub(crate) async fn connect(&self) -> ConnectionResult<Connection> {
         let failed = |error: tokio_postgres::Error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            let cause = std::error::Error::source(&error)
+                .map(|cause| format!(": {cause}"))
+                .unwrap_or_default();
             ConnectionError::BadConnection(format!("{error}{cause}"))
         };
         let mut connection = match &self.tls {
@@ -67,7 +72,9 @@ fn client_config(extra_root: Option<std::path::PathBuf>) -> Result<rustls::Clien
             let unreadable = |error| InvalidUrl(format!("sslrootcert {}: {error}", path.display()));
             for certificate in CertificateDer::pem_file_iter(&path).map_err(unreadable)? {
                 let certificate = certificate.map_err(unreadable)?;
-                roots.add(certificate).map_err(|error| InvalidUrl(format!("sslrootcert {}: {error}", path.display())))?;
+                roots
+                    .add(certificate)
+                    .map_err(|error| InvalidUrl(format!("sslrootcert {}: {error}", path.display())))?;
             }
         }
         None => {

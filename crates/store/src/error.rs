@@ -51,7 +51,11 @@ impl From<Diesel> for Error {
             Diesel::BrokenTransactionManager | Diesel::RollbackErrorOnCommit { .. } => true,
             _ => false,
         };
-        if passing { Self::Unavailable(error.into()) } else { Self::Statement(error) }
+        if passing {
+            Self::Unavailable(error.into())
+        } else {
+            Self::Statement(error)
+        }
     }
 }
 

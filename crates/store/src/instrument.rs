@@ -26,8 +26,15 @@ impl Instrumentation for Statements {
         match event {
             InstrumentationEvent::StartQuery { query, .. } => {
                 let text = query.to_string();
-                let statement = text.split_once(" -- binds: ").map_or(text.as_str(), |(statement, _)| statement);
-                let span = tracing::debug_span!("statement", otel.kind = "client", db.system = "postgresql", db.statement = statement);
+                let statement = text
+                    .split_once(" -- binds: ")
+                    .map_or(text.as_str(), |(statement, _)| statement);
+                let span = tracing::debug_span!(
+                    "statement",
+                    otel.kind = "client",
+                    db.system = "postgresql",
+                    db.statement = statement
+                );
                 self.running = Some((Instant::now(), span));
             }
             InstrumentationEvent::FinishQuery { error, .. } => {

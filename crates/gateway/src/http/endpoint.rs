@@ -46,7 +46,12 @@ pub trait Endpoint<Arguments>: Clone + Send + Sync + 'static {
 }
 
 /// Runs a handler so that a panic, a hang and an error all become an envelope.
-pub(crate) async fn run<A, E: Endpoint<A>>(endpoint: E, long: bool, request: HttpRequest, payload: Payload) -> HttpResponse {
+pub(crate) async fn run<A, E: Endpoint<A>>(
+    endpoint: E,
+    long: bool,
+    request: HttpRequest,
+    payload: Payload,
+) -> HttpResponse {
     let longest = if long { Duration::MAX } else { LONGEST };
     let answer = AssertUnwindSafe(endpoint.answer(&request, payload)).catch_unwind();
     let problem = match tokio::time::timeout(longest, answer).await {
@@ -60,7 +65,8 @@ pub(crate) async fn run<A, E: Endpoint<A>>(endpoint: E, long: bool, request: Htt
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a message")
 }
 
 impl<T: 'static> Describe for web::Data<T> {

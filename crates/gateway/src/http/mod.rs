@@ -13,8 +13,8 @@ mod routes;
 
 pub use body::{Body, Upload};
 pub use endpoint::{Describe, Endpoint, Extract, Policy, Reply};
-pub(crate) use guard::{Room, percent_decoded};
 pub use guard::guard;
+pub(crate) use guard::{Room, percent_decoded};
 pub use observe::{RequestId, observe};
 pub use operation::{Operation, Place};
 pub use path::{Header, Path};
