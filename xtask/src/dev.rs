@@ -6,6 +6,7 @@
 mod node;
 mod own;
 mod probe;
+mod services;
 
 use std::fs;
 use std::path::Path;
@@ -17,9 +18,10 @@ use kernel::Secret;
 use store::migrations::{self, Migrator};
 
 use crate::postgres::Cluster;
-use crate::process::{Service, Services, Signals};
+use crate::process::Signals;
 use crate::workspace::{self, step};
 use own::{Own, Program};
+use services::Services;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -32,7 +34,6 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let mut signals = Signals::listen()?;
     let folder = workspace::root()?.join(".svc/dev");
     fs::create_dir_all(&folder)?;
     let lock = workspace::try_lock(&folder.with_extension("lock"))?;
@@ -42,42 +43,49 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         fs::remove_dir_all(&folder)?;
         fs::create_dir(&folder)?;
     }
-    let mut own = Own::read(&folder)?;
+    let mut services = Services::new(Signals::listen()?);
+    let ended = bring_up(&mut services, &folder, args.release).await;
+    services.stop().await;
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Starts one thing after the other and waits until something ends it.
+async fn bring_up(services: &mut Services, folder: &Path, release: bool) -> Result<()> {
+    let mut own = Own::read(folder)?;
     own.check_ports().await?;
-    // Stopped when it is dropped: after everything that uses it.
-    let _cluster;
-    let database_url = match own.database_url.take() {
-        Some(given) => Secret::new(given.reveal().to_owned()),
-        None => {
-            let cluster = postgres()?;
-            let url = cluster.url("postgres");
-            _cluster = cluster;
-            own.set("SVC_DATABASE_URL", &url);
-            Secret::new(url)
-        }
-    };
-    build(args.release, &mut signals).await?;
+    let database_url = database(services, &mut own)?;
+    build(services, release).await?;
     migrate(database_url.clone()).await?;
     if own.node_token.is_none() {
         let token = folder.join("node.token");
         node::ensure_node(database_url, &token).await?;
         own.set("SVC_NODE_TOKEN_FILE", token.display());
     }
-    let mut services = Services::default();
-    let ran = serve(
-        &mut services,
-        &mut signals,
-        &own,
-        &folder,
-        &workspace::binaries(args.release)?,
-    )
-    .await;
-    services.stop(&mut signals).await;
-    ran?;
-    Ok(ExitCode::SUCCESS)
+    let programs = workspace::binaries(release)?;
+
+    let start = Instant::now();
+    services.start("server", &programs.join("svc-server"), folder, |it| {
+        own.hand_to(Program::Server, it)
+    })?;
+    services.during(probe::until_ok(own.api, "/readyz")).await?;
+    step("Server", "ready", start);
+
+    let start = Instant::now();
+    services.start("node", &programs.join("svc-node"), folder, |it| {
+        own.hand_to(Program::Node, it)
+    })?;
+    services.during(probe::until_ok(own.edge, "/__svc/node/health")).await?;
+    step("Node", "ready", start);
+
+    println!("\n{own}\n");
+    services.during(std::future::pending()).await
 }
 
-fn postgres() -> Result<Cluster> {
+/// The address of the database: the one that is given, or that of a Postgres of this checkout's own.
+fn database(services: &mut Services, own: &mut Own) -> Result<Secret> {
+    if let Some(given) = &own.database_url {
+        return Ok(Secret::new(given.reveal().to_owned()));
+    }
     let start = Instant::now();
     let cluster = Cluster::dev()?;
     step(
@@ -85,16 +93,22 @@ fn postgres() -> Result<Cluster> {
         if cluster.is_adopted() { "found running" } else { "ready" },
         start,
     );
-    Ok(cluster)
+    let url = cluster.url("postgres");
+    services.postgres = Some(cluster);
+    own.set("SVC_DATABASE_URL", &url);
+    Ok(Secret::new(url))
 }
 
-async fn build(release: bool, signals: &mut Signals) -> Result<()> {
+async fn build(services: &mut Services, release: bool) -> Result<()> {
     let start = Instant::now();
     let mut cargo = workspace::cargo(&["build", "-p", "server", "-p", "node"])?;
     if release {
         cargo.arg("--release");
     }
-    ensure!(signals.run(cargo).await?.success(), "the programs do not build");
+    ensure!(
+        services.signals.run(cargo).await?.success(),
+        "the programs do not build"
+    );
     step("Programs", "built", start);
     Ok(())
 }
@@ -108,40 +122,4 @@ async fn migrate(url: Secret) -> Result<()> {
         start,
     );
     Ok(())
-}
-
-/// Starts the programs, tells where they are, and waits until something ends it.
-async fn serve(
-    services: &mut Services,
-    signals: &mut Signals,
-    own: &Own,
-    folder: &Path,
-    programs: &Path,
-) -> Result<()> {
-    let start = Instant::now();
-    let server = programs.join("svc-server");
-    services.add(Service::start(
-        "server",
-        &server,
-        |it| own.hand_to(Program::Server, it),
-        folder.join("server.log"),
-    )?);
-    services.during(signals, probe::until_ok(own.api, "/readyz")).await?;
-    step("Server", "ready", start);
-
-    let start = Instant::now();
-    let node = programs.join("svc-node");
-    services.add(Service::start(
-        "node",
-        &node,
-        |it| own.hand_to(Program::Node, it),
-        folder.join("node.log"),
-    )?);
-    services
-        .during(signals, probe::until_ok(own.edge, "/__svc/node/health"))
-        .await?;
-    step("Node", "ready", start);
-
-    println!("\n{own}\n");
-    services.during(signals, std::future::pending()).await
 }

@@ -6,20 +6,21 @@
 
 pub mod binaries;
 mod place;
+mod server;
 
 use std::fs::{self, File};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
 
 use crate::workspace;
 use place::Account;
+use server::Server;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -35,14 +36,9 @@ pub struct Cluster {
     /// Holds `data`, `log` and `lock`.
     home: PathBuf,
     sockets: PathBuf,
-    process: Option<Process>,
+    server: Option<Server>,
     /// Tells a test cluster in use from one that a killed run left behind.
     _lock: Option<File>,
-}
-
-enum Process {
-    Child(Child),
-    Adopted(Pid),
 }
 
 /// How long a cluster may take to become ready, crash recovery included.
@@ -53,7 +49,7 @@ impl Cluster {
     /// one caller at a time.
     pub fn dev() -> Result<Self> {
         let account = Account::find()?;
-        let home = place::state(account)?.join("dev/pg");
+        let home = place::state("dev", account)?.join("pg");
         place::private_folder(&home, account)?;
         Self::start(Kind::Dev, account, home, None)
     }
@@ -61,8 +57,7 @@ impl Cluster {
     /// Starts an empty cluster for tests, in memory where there is room.
     pub fn test() -> Result<Self> {
         let account = Account::find()?;
-        let state = place::state(account)?.join("test");
-        fs::create_dir_all(&state)?;
+        let state = place::state("test", account)?;
         // Two that start at once would sweep each other before either has its lock.
         let turn = File::create(state.join("lock"))?;
         turn.lock()?;
@@ -82,7 +77,7 @@ impl Cluster {
     /// Ends the cluster for development and removes it with all it holds.
     pub fn remove_dev() -> Result<()> {
         let account = Account::find()?;
-        let home = place::state(account)?.join("dev/pg");
+        let home = place::state("dev", account)?.join("pg");
         if home.exists() {
             end_leftover(&home, account)?;
             fs::remove_dir_all(&home)?;
@@ -92,7 +87,17 @@ impl Cluster {
 
     /// Whether it ran before this process began.
     pub fn is_adopted(&self) -> bool {
-        matches!(self.process, Some(Process::Adopted(_)))
+        self.server.as_ref().is_some_and(Server::is_adopted)
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.server.as_mut().is_some_and(Server::is_running)
+    }
+
+    /// Where it writes what happens.
+    pub fn log(&self) -> PathBuf {
+        self.home.join("log")
     }
 
     /// The programs it runs from.
@@ -112,25 +117,25 @@ impl Cluster {
 
     fn start(kind: Kind, account: Option<Account>, home: PathBuf, lock: Option<File>) -> Result<Self> {
         let bin = binaries::find()?;
-        let sockets = socket_folder(&home, account)?;
+        let sockets = place::socket_folder(&home, account)?;
         let mut cluster = Self {
             kind,
             bin,
             account,
             home,
             sockets,
-            process: None,
+            server: None,
             _lock: lock,
         };
         cluster.initialise()?;
         let start = Instant::now();
-        while cluster.process.is_none() {
+        while cluster.server.is_none() {
             ensure!(
                 start.elapsed() < PATIENCE,
                 "Postgres was not ready in time:\n{}",
                 cluster.log_end()
             );
-            cluster.process = cluster.attempt(start)?;
+            cluster.server = cluster.attempt(start)?;
         }
         Ok(cluster)
     }
@@ -162,7 +167,7 @@ impl Cluster {
         if self.kind == Kind::Test {
             initdb.arg("--no-sync");
         }
-        let output = initdb.output().context("initdb")?;
+        let output = initdb.output().with_context(|| format!("{}", self.bin.display()))?;
         ensure!(
             output.status.success(),
             "initdb failed:\n{}",
@@ -173,50 +178,43 @@ impl Cluster {
     }
 
     /// One try at having a server. `None`: worth another.
-    fn attempt(&self, start: Instant) -> Result<Option<Process>> {
-        if let Some(pid) = self.answering() {
-            return Ok(Some(Process::Adopted(pid)));
+    fn attempt(&self, start: Instant) -> Result<Option<Server>> {
+        let find = || Server::find(&self.data(), &self.sockets);
+        if let Some(running) = find() {
+            return Ok(Some(running));
         }
-        let mut child = self.spawn()?;
-        let own = Pid::from_child(&child);
-        while start.elapsed() < PATIENCE {
-            if self.answering() == Some(own) {
-                return Ok(Some(Process::Child(child)));
+        let mut server = Server::child(self.spawn()?, &self.data());
+        while server.is_running() {
+            if find().is_some_and(|ready| ready.is_same(&server)) {
+                return Ok(Some(server));
             }
-            if let Some(status) = child.try_wait()? {
-                // What a killed server leaves behind goes away once its last process is gone.
-                let log = self.log_end();
-                let leftovers = log.contains("postmaster.pid") || log.contains("shared memory");
-                ensure!(leftovers, "Postgres did not start ({status}):\n{log}");
-                sleep(Duration::from_millis(200));
+            if start.elapsed() > PATIENCE {
+                server.stop(Signal::QUIT);
                 return Ok(None);
             }
             sleep(Duration::from_millis(10));
         }
-        stop(&mut Process::Child(child), Signal::QUIT);
+        // What a killed server leaves behind goes away once its last process is gone.
+        let log = self.log_end();
+        let leftovers = log.contains("postmaster.pid") || log.contains("shared memory");
+        ensure!(leftovers, "Postgres did not start:\n{log}");
+        sleep(Duration::from_millis(200));
         Ok(None)
     }
 
     fn spawn(&self) -> Result<Child> {
-        let log = File::create(self.home.join("log"))?;
+        let log = File::create(self.log())?;
         let mut postgres = place::command(&self.bin.join("postgres"), self.account);
-        postgres
-            .arg("-D")
-            .arg(self.data())
-            .arg("-k")
-            .arg(&self.sockets)
-            .args(["-p", PORT]);
-        postgres.args(["-c", "listen_addresses=", "-c", "unix_socket_permissions=0700"]);
+        postgres.arg("-D").arg(self.data()).arg("-k").arg(&self.sockets);
+        postgres.args([
+            "-p",
+            place::PORT,
+            "--listen_addresses=",
+            "--unix_socket_permissions=0700",
+        ]);
         if self.kind == Kind::Test {
-            postgres.args([
-                "-c",
-                "fsync=off",
-                "-c",
-                "full_page_writes=off",
-                "-c",
-                "synchronous_commit=off",
-            ]);
-            postgres.args(["-c", "max_connections=400"]);
+            postgres.args(["--fsync=off", "--full_page_writes=off", "--synchronous_commit=off"]);
+            postgres.arg("--max_connections=400");
         }
         // A group of its own, so that Ctrl-C reaches xtask alone and Postgres is stopped last.
         postgres
@@ -224,16 +222,11 @@ impl Cluster {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        postgres.spawn().context("postgres")
-    }
-
-    /// The server's process, once it says it is ready and answers.
-    fn answering(&self) -> Option<Pid> {
-        answering(&self.data(), &self.sockets)
+        postgres.spawn().with_context(|| format!("{}", self.bin.display()))
     }
 
     fn log_end(&self) -> String {
-        let log = fs::read_to_string(self.home.join("log")).unwrap_or_default();
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines
             .get(lines.len().saturating_sub(8)..)
@@ -250,57 +243,12 @@ impl Drop for Cluster {
         } else {
             Signal::INT
         };
-        if let Some(mut process) = self.process.take() {
-            stop(&mut process, signal);
+        if let Some(server) = &mut self.server {
+            server.stop(signal);
         }
         if self.kind == Kind::Test {
             let _ = fs::remove_dir_all(&self.home);
         }
-    }
-}
-
-const PORT: &str = "5432";
-
-/// The folder itself, unless the socket's path in it would be longer than the 107 bytes that an address holds.
-fn socket_folder(home: &Path, account: Option<Account>) -> Result<PathBuf> {
-    if socket(home).as_os_str().len() <= 107 {
-        return Ok(home.to_owned());
-    }
-    let short = std::env::temp_dir().join(format!("svc-{}", workspace::fingerprint(home)));
-    place::private_folder(&short, account)?;
-    Ok(short)
-}
-
-fn socket(folder: &Path) -> PathBuf {
-    folder.join(format!(".s.PGSQL.{PORT}"))
-}
-
-/// A process id in a file may be anybody's by now: it counts only while somebody answers at the socket.
-fn answering(data: &Path, sockets: &Path) -> Option<Pid> {
-    let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
-    let mut lines = file.lines();
-    let pid = Pid::from_raw(lines.next()?.trim().parse().ok()?)?;
-    let ready = lines.nth(6)?.trim() == "ready";
-    (ready && UnixStream::connect(socket(sockets)).is_ok()).then_some(pid)
-}
-
-/// Asks a server to end and waits until it has.
-fn stop(process: &mut Process, signal: Signal) {
-    let pid = match process {
-        Process::Child(child) => Pid::from_child(child),
-        Process::Adopted(pid) => *pid,
-    };
-    let _ = kill_process(pid, signal);
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        let ended = match process {
-            Process::Child(child) => !matches!(child.try_wait(), Ok(None)),
-            Process::Adopted(pid) => rustix::process::test_kill_process(*pid).is_err(),
-        };
-        if ended {
-            return;
-        }
-        sleep(Duration::from_millis(10));
     }
 }
 
@@ -325,8 +273,8 @@ fn sweep(parent: &Path, prefix: &str, account: Option<Account>) -> Result<()> {
 
 /// Ends a server whose data nobody wants any more.
 fn end_leftover(home: &Path, account: Option<Account>) -> Result<()> {
-    if let Some(pid) = answering(&home.join("data"), &socket_folder(home, account)?) {
-        stop(&mut Process::Adopted(pid), Signal::QUIT);
+    if let Some(mut server) = Server::find(&home.join("data"), &place::socket_folder(home, account)?) {
+        server.stop(Signal::QUIT);
     }
     Ok(())
 }

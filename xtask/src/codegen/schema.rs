@@ -31,7 +31,7 @@ pub async fn files(conn: &mut AsyncPgConnection, root: &Path) -> Result<Vec<supe
             root.join(&folder).is_dir(),
             "the schema {name} has no crate: {folder} does not exist"
         );
-        files.push((format!("{folder}/schema.rs"), rustfmt(&text(conn, &name).await?)?));
+        files.push((format!("{folder}/schema.rs"), rustfmt(&text(conn, &name).await?, root)?));
     }
     Ok(files)
 }
@@ -99,9 +99,9 @@ fn rust_type(column: &Column) -> Result<String> {
     })
 }
 
-fn rustfmt(text: &str) -> Result<String> {
+fn rustfmt(text: &str, root: &Path) -> Result<String> {
     let mut command = Command::new("rustfmt");
-    command.args(["--edition", "2024", "--config", "max_width=120"]);
+    command.current_dir(root).args(["--edition", "2024"]);
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

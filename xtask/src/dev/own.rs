@@ -98,7 +98,7 @@ impl Own {
     /// Fails when somebody else listens where the programs are to. The programs of a run that was killed just now may
     /// still be on their way out.
     pub async fn check_ports(&self) -> Result<()> {
-        const ON_THEIR_WAY: Duration = Duration::from_secs(5);
+        const ON_THEIR_WAY: Duration = Duration::from_secs(3);
         for (name, listen) in [
             ("SVC_LISTEN", self.api),
             ("SVC_INTERNAL_LISTEN", self.internal),

@@ -3,8 +3,8 @@
 //! Postgres refuses to run as root. Started by root it runs as an unprivileged account, which then must be able to
 //! reach the cluster's folder: a checkout under a home folder is out of its reach.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,23 +63,29 @@ pub fn command(program: &Path, account: Option<Account>) -> Command {
     command
 }
 
-/// The folder for clusters of this checkout: `.svc` in it, or one that the account can reach.
-pub fn state(account: Option<Account>) -> Result<PathBuf> {
+/// The folder for one kind of cluster of this checkout: in its `.svc`, or else in one that the account can reach.
+pub fn state(kind: &str, account: Option<Account>) -> Result<PathBuf> {
     let root = workspace::root()?;
-    Ok(match account {
-        Some(account) if !root.ancestors().all(|folder| account.passes(folder)) => {
-            Path::new("/var/lib/svc-xtask").join(workspace::fingerprint(&root))
-        }
-        _ => root.join(".svc"),
-    })
+    let own = root.join(".svc").join(kind);
+    fs::create_dir_all(&own)?;
+    let Some(account) = account else { return Ok(own) };
+    if own.ancestors().all(|folder| account.passes(folder)) {
+        return Ok(own);
+    }
+    let mut state = PathBuf::from("/var/lib/svc-xtask");
+    for part in ["", &workspace::fingerprint(&root), kind] {
+        state.push(part);
+        fs::create_dir_all(&state)?;
+        // Whatever the mask of root's shell is.
+        fs::set_permissions(&state, Permissions::from_mode(0o755))?;
+    }
+    Ok(state)
 }
 
-/// Makes a folder that only the account, or else the caller, may enter, and its parents; takes one that is there only
-/// when it already is that, since some of these lie in folders where anybody may create.
+/// Makes a folder that only the account, or else the caller, may enter; takes one that is there only when it already is
+/// that, since some of these lie where anybody may create.
 pub fn private_folder(path: &Path, account: Option<Account>) -> Result<()> {
     let owner = account.map_or_else(|| geteuid().as_raw(), |account| account.uid);
-    let parent = path.parent().context("a cluster has no place in the root folder")?;
-    fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;
     if DirBuilder::new().mode(0o700).create(path).is_ok()
         && let Some(account) = account
     {
@@ -93,4 +99,21 @@ pub fn private_folder(path: &Path, account: Option<Account>) -> Result<()> {
         path.display()
     );
     Ok(())
+}
+
+pub const PORT: &str = "5432";
+
+/// Where the socket of a cluster goes: its own folder, unless the path would be longer than the 107 bytes that an
+/// address holds.
+pub fn socket_folder(home: &Path, account: Option<Account>) -> Result<PathBuf> {
+    if socket(home).as_os_str().len() <= 107 {
+        return Ok(home.to_owned());
+    }
+    let short = std::env::temp_dir().join(format!("svc-{}", workspace::fingerprint(home)));
+    private_folder(&short, account)?;
+    Ok(short)
+}
+
+pub fn socket(folder: &Path) -> PathBuf {
+    folder.join(format!(".s.PGSQL.{PORT}"))
 }

@@ -3,8 +3,10 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use actix_web::web;
 use serde_json::{Value, json};
 use store::testing::TestDatabase;
 
@@ -57,12 +59,16 @@ fn command(settings: &[(&str, String)]) -> Command {
 
 impl Process {
     async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// A process with these settings beside the usual ones.
+    async fn with(more: &[(&'static str, String)]) -> Self {
         let database = TestDatabase::create().await;
         let (public, internal) = (port(), port());
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
-        let child = command(&settings(&database, &folder, public, internal))
-            .spawn()
-            .unwrap();
+        let given = [settings(&database, &folder, public, internal), more.to_vec()].concat();
+        let child = command(&given).spawn().unwrap();
         let (base, internal) = (
             format!("http://127.0.0.1:{public}"),
             format!("http://127.0.0.1:{internal}"),
@@ -102,6 +108,21 @@ impl Process {
             .json("", "POST", "/v1/auth/dev/login", Some(json!({ "subject": "ada" })))
             .await;
         session["token"].as_str().unwrap().to_owned()
+    }
+
+    fn terminate(&self) {
+        let id = rustix::process::Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// How the process ended, once it has.
+    async fn ended(&mut self) -> std::process::ExitStatus {
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Statements sent to Postgres so far, as the process itself measures.
@@ -183,14 +204,12 @@ async fn sigterm_lets_an_upload_finish() {
         .header("content-type", "application/gzip")
         .body(reqwest::Body::wrap_stream(slow))
         .send();
-    let id = rustix::process::Pid::from_raw(process.child.id().try_into().unwrap()).unwrap();
     let (upload, ()) = tokio::join!(upload, async {
         tokio::time::sleep(Duration::from_millis(600)).await;
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        process.terminate();
     });
     assert_eq!(upload.unwrap().status(), 201);
-    let status = tokio::task::spawn_blocking(move || process.child.wait().map(|status| (status, process))).await;
-    assert!(status.unwrap().unwrap().0.success());
+    assert!(process.ended().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,4 +249,39 @@ async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         );
         assert!(!line.contains("hunter2"), "{line}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_gets_the_caller_s_trace_with_a_span_for_each_statement() {
+    let collected = Arc::new(Mutex::new(Vec::new()));
+    let bodies = collected.clone();
+    let collector = actix_web::HttpServer::new(move || {
+        let bodies = bodies.clone();
+        let take = move |body: web::Bytes| {
+            bodies.lock().unwrap().extend_from_slice(&body);
+            async { actix_web::HttpResponse::Ok() }
+        };
+        actix_web::App::new().route("/v1/traces", web::post().to(take))
+    });
+    let collector = collector.workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", collector.addrs()[0]);
+    let collector = tokio::spawn(collector.run());
+
+    let mut process = Process::with(&[("SVC_OTLP_URL", address)]).await;
+    let token = process.sign_in().await;
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let request = client().get(format!("{}/v1/me", process.base)).bearer_auth(&token);
+    let answer = request.header("traceparent", format!("00-{trace}-b7ad6b7169203331-01")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    process.terminate();
+    assert!(process.ended().await.success());
+    collector.abort();
+
+    let sent = collected.lock().unwrap();
+    let holds = |bytes: &[u8]| sent.windows(bytes.len()).filter(|window| *window == bytes).count();
+    let id: Vec<u8> = (0..32).step_by(2).map(|at| u8::from_str_radix(&trace[at..at + 2], 16).unwrap()).collect();
+    // The request and its two statements.
+    assert!(holds(&id) >= 3, "{} spans of the trace", holds(&id));
+    assert!(holds(b"identity.sessions") >= 1 && holds(b"request_id") >= 1);
+    assert_eq!(holds(token.as_bytes()), 0);
 }

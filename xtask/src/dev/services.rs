@@ -1,0 +1,155 @@
+//! What `dev` keeps running: Postgres, the server, the node.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result, anyhow};
+use rustix::process::{Signal, kill_process};
+use tokio::process::Child;
+use tokio::task::JoinHandle;
+use tokio::time::{interval, sleep, timeout};
+
+use crate::postgres::Cluster;
+use crate::process::{ExecChild, Signals, pid};
+
+/// How often what runs is looked at.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Everything that runs, and the signals that end it.
+pub struct Services {
+    pub signals: Signals,
+    /// Unless somebody else looks after the database.
+    pub postgres: Option<Cluster>,
+    /// In the order of their start.
+    programs: Vec<Program>,
+}
+
+struct Program {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+    follower: JoinHandle<()>,
+}
+
+impl Services {
+    pub fn new(signals: Signals) -> Self {
+        Self {
+            signals,
+            postgres: None,
+            programs: Vec::new(),
+        }
+    }
+
+    /// Starts a program with its output in a file, from where it is shown: a pipe would break, and the program with it,
+    /// when xtask is killed.
+    pub fn start(
+        &mut self,
+        name: &'static str,
+        path: &Path,
+        folder: &Path,
+        give: impl FnOnce(&mut Command),
+    ) -> Result<()> {
+        let log = folder.join(format!("{name}.log"));
+        let output = File::create(&log).with_context(|| format!("{}", log.display()))?;
+        let follower = tokio::spawn(follow(name, File::open(&log)?));
+        let mut command = ExecChild::wrap(path)?;
+        give(&mut command);
+        // A group of its own, so that Ctrl-C reaches xtask alone and things stop in their order.
+        command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        let child = tokio::process::Command::from(command).spawn()?;
+        self.programs.push(Program {
+            name,
+            child,
+            log,
+            follower,
+        });
+        Ok(())
+    }
+
+    /// Waits for `work`, a signal, or the end of something that is to run, whichever comes first.
+    pub async fn during<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            stopped = self.signals.next() => Err(stopped.into()),
+            error = ended(&mut self.postgres, &mut self.programs) => Err(error),
+            done = work => done,
+        }
+    }
+
+    /// Stops everything, in the opposite order of its start.
+    pub async fn stop(mut self) {
+        for program in self.programs.into_iter().rev() {
+            program.stop(&mut self.signals).await;
+        }
+        drop(self.postgres);
+    }
+}
+
+/// Waits until something has ended by itself.
+async fn ended(postgres: &mut Option<Cluster>, programs: &mut [Program]) -> Error {
+    let mut glance = interval(GLANCE);
+    loop {
+        glance.tick().await;
+        if let Some(cluster) = postgres
+            && !cluster.is_running()
+        {
+            return anyhow!("Postgres ended by itself; its log is {}", cluster.log().display());
+        }
+        for program in programs.iter_mut() {
+            if let Ok(Some(status)) = program.child.try_wait() {
+                return anyhow!(
+                    "the {} ended by itself ({status}); its log is {}",
+                    program.name,
+                    program.log.display()
+                );
+            }
+        }
+    }
+}
+
+impl Program {
+    /// Asks it to end and gives it the time in which it promises to; a signal meanwhile means now.
+    async fn stop(mut self, signals: &mut Signals) {
+        const PROMISED: Duration = Duration::from_secs(30);
+        if let Some(pid) = pid(&self.child) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        tokio::select! {
+            _ = timeout(PROMISED, self.child.wait()) => {}
+            _ = signals.next() => {}
+        }
+        let _ = self.child.kill().await;
+        // Its last words are in the file by now.
+        sleep(GLANCE * 2).await;
+        self.follower.abort();
+    }
+}
+
+/// Shows what is written to a log, line by line, under the name of who wrote it.
+async fn follow(name: &'static str, mut log: File) {
+    let mut unfinished = Vec::new();
+    let mut glance = interval(GLANCE);
+    loop {
+        glance.tick().await;
+        if log.read_to_end(&mut unfinished).is_err() {
+            return;
+        }
+        let Some(end) = unfinished.iter().rposition(|byte| *byte == b'\n') else {
+            continue;
+        };
+        let rest = unfinished.split_off(end + 1);
+        let mut out = std::io::stdout().lock();
+        for line in String::from_utf8_lossy(&unfinished).lines() {
+            // Nobody may be reading any more; the log has it.
+            let _ = writeln!(out, "{name:>6} | {line}");
+        }
+        unfinished = rest;
+    }
+}
