@@ -6,8 +6,8 @@ CREATE TABLE convergence.nodes (
     name text NOT NULL CONSTRAINT nodes_name_key UNIQUE,
     -- SHA-256 of the node's credential.
     token_hash bytea NOT NULL CONSTRAINT nodes_token_hash_key UNIQUE,
-    -- Raised by the transaction that changes anything the node is to serve.
-    revision bigint NOT NULL DEFAULT 0,
+    -- Raised by the transaction that changes anything the node is to serve. 0 is what a node knows that knows nothing.
+    revision bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL
 );
 

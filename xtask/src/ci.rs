@@ -30,11 +30,7 @@ pub async fn run() -> Result<ExitCode> {
     if !has_deny() {
         println!("  deny         NOT RUN: cargo-deny is not installed (`cargo install --locked cargo-deny`)");
     }
-    Ok(if failed.is_none() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if failed.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What needs no build first, then what type-checks, then what builds.
@@ -44,22 +40,11 @@ fn steps() -> Result<Vec<(&'static str, Command)>> {
     doc.env("RUSTDOCFLAGS", "-Dwarnings");
     let mut codegen = xtask("codegen")?;
     codegen.arg("--check");
-    let mut steps = vec![
-        ("fmt", cargo(&["fmt", "--all", "--check"])?),
-        ("invariants", xtask("invariants")?),
-    ];
+    let mut steps = vec![("fmt", cargo(&["fmt", "--all", "--check"])?), ("invariants", xtask("invariants")?)];
     if has_deny() {
         steps.push(("deny", cargo(&["deny", "check", "bans", "licenses", "sources"])?));
     }
-    let clippy = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     steps.push(("clippy", cargo(&clippy)?));
     steps.push(("doc", doc));
     steps.push(("test", xtask("test")?));
@@ -68,10 +53,6 @@ fn steps() -> Result<Vec<(&'static str, Command)>> {
 }
 
 fn has_deny() -> bool {
-    let version = Command::new("cargo-deny")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let version = Command::new("cargo-deny").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     version.is_ok_and(|status| status.success())
 }

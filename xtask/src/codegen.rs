@@ -35,10 +35,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     ensure!(signals.run(build).await?.success(), "the programs do not build");
     differing.extend(settle(&root, reference(&workspace::binaries(false)?)?, args.check)?);
     if args.check && !differing.is_empty() {
-        bail!(
-            "not as `cargo xtask codegen` would write them: {}",
-            differing.join(", ")
-        );
+        bail!("not as `cargo xtask codegen` would write them: {}", differing.join(", "));
     }
     for path in differing {
         println!("{path}");
@@ -55,16 +52,11 @@ async fn schemas(root: &Path) -> Result<Vec<File>> {
 
 fn reference(programs: &Path) -> Result<Vec<File>> {
     let (server, node) = (programs.join("svc-server"), programs.join("svc-node"));
-    let settings = format!(
-        "{}\n{}",
-        output(&server, &["--print", "settings"])?,
-        output(&node, &["--settings"])?
-    );
+    let settings = [output(&server, &["--print", "settings"])?, output(&node, &["--settings"])?].join("\n");
+    let settings =
+        format!("# Settings\n\nWritten by `cargo xtask codegen` from the programs' own tables.\n\n{settings}");
     Ok(vec![
-        (
-            "docs/openapi.json".to_owned(),
-            output(&server, &["--print", "openapi"])?,
-        ),
+        ("docs/openapi.json".to_owned(), output(&server, &["--print", "openapi"])?),
         ("docs/errors.md".to_owned(), output(&server, &["--print", "errors"])?),
         ("docs/routes.md".to_owned(), output(&server, &["--print", "routes"])?),
         ("docs/settings.md".to_owned(), settings),
@@ -72,18 +64,9 @@ fn reference(programs: &Path) -> Result<Vec<File>> {
 }
 
 fn output(program: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .output()
-        .with_context(|| format!("{}", program.display()))?;
+    let output = Command::new(program).args(arguments).output().with_context(|| format!("{}", program.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "{} {}: {}",
-        program.display(),
-        arguments.join(" "),
-        said.trim_end()
-    );
+    ensure!(output.status.success(), "{} {}: {}", program.display(), arguments.join(" "), said.trim_end());
     Ok(String::from_utf8(output.stdout)?)
 }
 

@@ -3,6 +3,7 @@
 //! Nothing is left running when it ends, however it ends: the server and the node go with it even when it is killed,
 //! and a Postgres that was left alone is taken over by the next start.
 
+mod log;
 mod node;
 mod own;
 mod probe;
@@ -64,16 +65,12 @@ async fn bring_up(services: &mut Services, folder: &Path, release: bool) -> Resu
     let programs = workspace::binaries(release)?;
 
     let start = Instant::now();
-    services.start("server", &programs.join("svc-server"), folder, |it| {
-        own.hand_to(Program::Server, it)
-    })?;
+    services.start("server", &programs.join("svc-server"), folder, |it| own.hand_to(Program::Server, it))?;
     services.during(probe::until_ok(own.api, "/readyz")).await?;
     step("Server", "ready", start);
 
     let start = Instant::now();
-    services.start("node", &programs.join("svc-node"), folder, |it| {
-        own.hand_to(Program::Node, it)
-    })?;
+    services.start("node", &programs.join("svc-node"), folder, |it| own.hand_to(Program::Node, it))?;
     services.during(probe::until_ok(own.edge, "/__svc/node/health")).await?;
     step("Node", "ready", start);
 
@@ -88,11 +85,7 @@ fn database(services: &mut Services, own: &mut Own) -> Result<Secret> {
     }
     let start = Instant::now();
     let cluster = Cluster::dev()?;
-    step(
-        "Postgres",
-        if cluster.is_adopted() { "found running" } else { "ready" },
-        start,
-    );
+    step("Postgres", if cluster.is_adopted() { "found running" } else { "ready" }, start);
     let url = cluster.url("postgres");
     services.postgres = Some(cluster);
     own.set("SVC_DATABASE_URL", &url);
@@ -105,10 +98,7 @@ async fn build(services: &mut Services, release: bool) -> Result<()> {
     if release {
         cargo.arg("--release");
     }
-    ensure!(
-        services.signals.run(cargo).await?.success(),
-        "the programs do not build"
-    );
+    ensure!(services.signals.run(cargo).await?.success(), "the programs do not build");
     step("Programs", "built", start);
     Ok(())
 }
@@ -116,10 +106,6 @@ async fn build(services: &mut Services, release: bool) -> Result<()> {
 async fn migrate(url: Secret) -> Result<()> {
     let start = Instant::now();
     let applied = Migrator::default().up(&mut migrations::connect(url).await?).await?;
-    step(
-        "Schema",
-        format_args!("current, {} migrations applied", applied.len()),
-        start,
-    );
+    step("Schema", format_args!("current, {} migrations applied", applied.len()), start);
     Ok(())
 }

@@ -43,17 +43,9 @@ fn dependencies(graph: &Graph) -> Vec<String> {
                 "store" if other != "kernel" => forbid(member, other, "store depends on kernel alone"),
                 context if CONTEXTS.contains(&context) => {
                     if CONTEXTS.contains(&other) {
-                        forbid(
-                            context,
-                            other,
-                            "no context depends on another; what it needs is a port of its own",
-                        );
+                        forbid(context, other, "no context depends on another; what it needs is a port of its own");
                     } else if ["providers", "gateway"].contains(&other) {
-                        forbid(
-                            context,
-                            other,
-                            "no context depends on the outside world's adapters or on HTTP",
-                        );
+                        forbid(context, other, "no context depends on the outside world's adapters or on HTTP");
                     }
                 }
                 _ => {}

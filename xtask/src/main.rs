@@ -17,11 +17,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(
-    name = "xtask",
-    about = "Developer and operator tooling",
-    disable_help_subcommand = true
-)]
+#[command(name = "xtask", about = "Developer and operator tooling", disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use kernel::Secret;
-use store::migrations::{self, Migration, Migrator, Status};
+use store::migrations::{self, Migration, Migrator};
 
 use crate::setting;
 
@@ -44,29 +44,18 @@ enum Command {
 pub async fn run(args: Args) -> Result<ExitCode> {
     let mut conn = migrations::connect(database_url(args.database_url)?).await?;
     let lock_timeout = Duration::from_secs(args.lock_timeout);
-    let migrator = Migrator {
-        lock_timeout,
-        dry_run: args.dry_run,
-        ..Migrator::default()
-    };
+    let migrator = Migrator { lock_timeout, dry_run: args.dry_run, ..Migrator::default() };
     match args.command {
-        Command::Up => report("applied", migrator.up(&mut conn).await?, args.dry_run, |it| {
-            ("up.sql", it.up)
-        }),
+        Command::Up => report("applied", migrator.up(&mut conn).await?, args.dry_run, |it| ("up.sql", it.up)),
         Command::Down { count } => {
-            report("reverted", migrator.down(&mut conn, count).await?, args.dry_run, |it| {
-                ("down.sql", it.down)
-            });
+            report("reverted", migrator.down(&mut conn, count).await?, args.dry_run, |it| ("down.sql", it.down));
         }
         Command::Check => migrator.check(&mut conn).await?,
         Command::Status => {
-            for line in migrator.status(&mut conn).await? {
-                match line {
-                    Status::Applied(name) => println!("applied  {name}"),
-                    Status::Pending(name) => println!("pending  {name}"),
-                    Status::Unknown(version) => println!("unknown  {version}"),
-                }
-            }
+            let status = migrator.status(&mut conn).await?;
+            status.applied.iter().for_each(|it| println!("applied  {}", it.name));
+            status.pending.iter().for_each(|it| println!("pending  {}", it.name));
+            status.unknown.iter().for_each(|version| println!("unknown  {version}"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -4,7 +4,7 @@
 //! it was killed is adopted by the next. The cluster for tests starts empty in memory, is thrown away, and there may be
 //! several at a time.
 
-pub mod binaries;
+mod binaries;
 mod place;
 mod server;
 
@@ -118,23 +118,11 @@ impl Cluster {
     fn start(kind: Kind, account: Option<Account>, home: PathBuf, lock: Option<File>) -> Result<Self> {
         let bin = binaries::find()?;
         let sockets = place::socket_folder(&home, account)?;
-        let mut cluster = Self {
-            kind,
-            bin,
-            account,
-            home,
-            sockets,
-            server: None,
-            _lock: lock,
-        };
+        let mut cluster = Self { kind, bin, account, home, sockets, server: None, _lock: lock };
         cluster.initialise()?;
         let start = Instant::now();
         while cluster.server.is_none() {
-            ensure!(
-                start.elapsed() < PATIENCE,
-                "Postgres was not ready in time:\n{}",
-                cluster.log_end()
-            );
+            ensure!(start.elapsed() < PATIENCE, "Postgres was not ready in time:\n{}", cluster.log_end());
             cluster.server = cluster.attempt(start)?;
         }
         Ok(cluster)
@@ -168,11 +156,7 @@ impl Cluster {
             initdb.arg("--no-sync");
         }
         let output = initdb.output().with_context(|| format!("{}", self.bin.display()))?;
-        ensure!(
-            output.status.success(),
-            "initdb failed:\n{}",
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
+        ensure!(output.status.success(), "initdb failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end());
         fs::rename(unfinished, data)?;
         Ok(())
     }
@@ -206,43 +190,27 @@ impl Cluster {
         let log = File::create(self.log())?;
         let mut postgres = place::command(&self.bin.join("postgres"), self.account);
         postgres.arg("-D").arg(self.data()).arg("-k").arg(&self.sockets);
-        postgres.args([
-            "-p",
-            place::PORT,
-            "--listen_addresses=",
-            "--unix_socket_permissions=0700",
-        ]);
+        postgres.args(["-p", place::PORT, "--listen_addresses=", "--unix_socket_permissions=0700"]);
         if self.kind == Kind::Test {
             postgres.args(["--fsync=off", "--full_page_writes=off", "--synchronous_commit=off"]);
             postgres.arg("--max_connections=400");
         }
         // A group of its own, so that Ctrl-C reaches xtask alone and Postgres is stopped last.
-        postgres
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
+        postgres.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         postgres.spawn().with_context(|| format!("{}", self.bin.display()))
     }
 
     fn log_end(&self) -> String {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        lines
-            .get(lines.len().saturating_sub(8)..)
-            .unwrap_or_default()
-            .join("\n")
+        lines.get(lines.len().saturating_sub(8)..).unwrap_or_default().join("\n")
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
         // Nothing of a test cluster is worth a checkpoint.
-        let signal = if self.kind == Kind::Test {
-            Signal::QUIT
-        } else {
-            Signal::INT
-        };
+        let signal = if self.kind == Kind::Test { Signal::QUIT } else { Signal::INT };
         if let Some(server) = &mut self.server {
             server.stop(signal);
         }
@@ -257,10 +225,7 @@ fn sweep(parent: &Path, prefix: &str, account: Option<Account>) -> Result<()> {
     let Ok(entries) = fs::read_dir(parent) else {
         return Ok(());
     };
-    for home in entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
-    {
+    for home in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
         let home = home.path();
         let Some(_lock) = workspace::try_lock(&home.join("lock"))? else {
             continue;

@@ -31,10 +31,7 @@ pub struct Signals {
 impl Signals {
     pub fn listen() -> Result<Self> {
         let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(unix::signal);
-        Ok(Self {
-            interrupt: interrupt?,
-            terminate: terminate?,
-        })
+        Ok(Self { interrupt: interrupt?, terminate: terminate? })
     }
 
     pub async fn next(&mut self) -> Stopped {
@@ -78,19 +75,14 @@ impl ExecChild {
     /// The program, as a child of this thread that ends with it.
     pub fn wrap(program: &Path) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args(["exec-child", "--parent", &std::process::id().to_string(), "--"])
-            .arg(program);
+        command.args(["exec-child", "--parent", &std::process::id().to_string(), "--"]).arg(program);
         Ok(command)
     }
 
     pub fn run(self) -> Result<ExitCode> {
         #[cfg(target_os = "linux")]
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-        ensure!(
-            getppid() == Pid::from_raw(self.parent),
-            "xtask ended before its child began"
-        );
+        ensure!(getppid() == Pid::from_raw(self.parent), "xtask ended before its child began");
         let (program, arguments) = self.command.split_first().context("no command")?;
         Err(Command::new(program).args(arguments).exec()).with_context(|| format!("{}", program.display()))
     }

@@ -18,19 +18,12 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let all = !args
-        .arguments
-        .iter()
-        .any(|it| it == "--package" || it.to_string_lossy().starts_with("-p"));
+    let all = !args.arguments.iter().any(|it| it == "--package" || it.to_string_lossy().starts_with("-p"));
     // Tests that start the programs are in the programs' crates.
     if all || args.arguments.iter().any(|it| it == "server" || it == "node") {
         // All that the tests are made of too, or cargo would build the crates once for them and once for the programs.
         let everything = ["build", "--workspace", "--bins", "--tests", "--examples"];
-        let build = cargo(if all {
-            &everything
-        } else {
-            &["build", "-p", "server", "-p", "node"]
-        })?;
+        let build = cargo(if all { &everything } else { &["build", "-p", "server", "-p", "node"] })?;
         if !signals.run(build).await?.success() {
             return Ok(ExitCode::FAILURE);
         }
@@ -38,12 +31,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let cluster = Cluster::test()?;
     let mut tests = cargo(if all { &["test", "--workspace"] } else { &["test"] })?;
     tests.args(&args.arguments);
-    tests
-        .env("SVC_TEST_DATABASE_URL", cluster.url("postgres"))
-        .env("SVC_TEST_PG_BIN", cluster.bin());
+    tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres")).env("SVC_TEST_PG_BIN", cluster.bin());
     let status = signals.run(tests).await?;
-    Ok(status
-        .code()
-        .and_then(|code| u8::try_from(code).ok())
-        .map_or(ExitCode::FAILURE, ExitCode::from))
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -12,9 +12,7 @@ use anyhow::{Context, Result, ensure};
 pub fn root() -> Result<PathBuf> {
     let cwd = std::env::current_dir()?;
     let root = cwd.ancestors().find(|folder| folder.join("xtask/Cargo.toml").is_file());
-    Ok(root
-        .context("run this inside a checkout: there is no xtask/Cargo.toml here or above")?
-        .to_owned())
+    Ok(root.context("run this inside a checkout: there is no xtask/Cargo.toml here or above")?.to_owned())
 }
 
 /// A name for a path: the same in every run, and short enough for a socket (FNV-1a).
@@ -23,9 +21,7 @@ pub fn fingerprint(path: &Path) -> String {
         .as_os_str()
         .as_encoded_bytes()
         .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{hash:016x}")
 }
 
@@ -45,24 +41,15 @@ pub fn cargo(arguments: &[&str]) -> Result<Command> {
 
 /// What `cargo metadata` says.
 pub fn metadata(arguments: &[&str]) -> Result<serde_json::Value> {
-    let output = cargo(&["metadata", "--format-version", "1", "--locked"])?
-        .args(arguments)
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "cargo metadata: {}",
-        String::from_utf8_lossy(&output.stderr).trim_end()
-    );
+    let output = cargo(&["metadata", "--format-version", "1", "--locked"])?.args(arguments).output()?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim_end());
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// The folder of the programs that cargo builds.
 pub fn binaries(release: bool) -> Result<PathBuf> {
     let metadata = metadata(&["--no-deps"])?;
-    let target = metadata
-        .get("target_directory")
-        .and_then(|it| it.as_str())
-        .context("cargo has no target folder")?;
+    let target = metadata.get("target_directory").and_then(|it| it.as_str()).context("cargo has no target folder")?;
     Ok(Path::new(target).join(if release { "release" } else { "debug" }))
 }
 

@@ -25,19 +25,9 @@ const CHUNK: usize = 64 * 1024;
 pub async fn answer(request: &HttpRequest, cache: &Cache, name: &str, asset: Asset) -> HttpResponse {
     let etag = format!("\"{}\"", asset.content.hex());
     let is_known = has(request, &etag);
-    let mut response = if is_known {
-        HttpResponse::NotModified()
-    } else {
-        HttpResponse::Ok()
-    };
-    response
-        .insert_header((ETAG, etag))
-        .insert_header((CACHE_CONTROL, REVALIDATE));
-    if is_known {
-        response.finish()
-    } else {
-        send(response, request, cache, name, asset).await
-    }
+    let mut response = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
+    response.insert_header((ETAG, etag)).insert_header((CACHE_CONTROL, REVALIDATE));
+    if is_known { response.finish() } else { send(response, request, cache, name, asset).await }
 }
 
 /// The site's own page for what is missing. Conditions are about what was asked for, so they do not apply to it.
@@ -62,10 +52,7 @@ async fn send(
         Ok(file) => response.body(SizedStream::new(asset.size, chunks(file))),
         Err(error) => {
             tracing::error!(%error, content = %asset.content, "an asset cannot be read");
-            page(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "This page cannot be read at the moment.",
-            )
+            page(StatusCode::INTERNAL_SERVER_ERROR, "This page cannot be read at the moment.")
         }
     }
 }
@@ -81,21 +68,14 @@ fn chunks(file: File) -> impl Stream<Item = io::Result<Bytes>> {
 
 /// Whether `If-None-Match` names the content, by RFC 9110 13.1.2: a list, or `*`, compared weakly.
 fn has(request: &HttpRequest, etag: &str) -> bool {
-    let sent = request
-        .headers()
-        .get_all(IF_NONE_MATCH)
-        .filter_map(|value| value.to_str().ok());
+    let sent = request.headers().get_all(IF_NONE_MATCH).filter_map(|value| value.to_str().ok());
     let mut tags = sent.flat_map(|list| list.split(',')).map(str::trim);
     tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }
 
 fn content_type(name: &str) -> String {
     let guess = mime_guess::from_path(name).first_or_octet_stream();
-    if guess.type_() == mime::TEXT {
-        format!("{guess}; charset=utf-8")
-    } else {
-        guess.to_string()
-    }
+    if guess.type_() == mime::TEXT { format!("{guess}; charset=utf-8") } else { guess.to_string() }
 }
 
 #[cfg(test)]
@@ -107,18 +87,11 @@ mod tests {
     #[test]
     fn conditions_are_lists_compared_weakly() {
         let has = |sent: &[&str]| {
-            let request = sent.iter().fold(TestRequest::get(), |request, value| {
-                request.append_header((IF_NONE_MATCH, *value))
-            });
+            let request =
+                sent.iter().fold(TestRequest::get(), |request, value| request.append_header((IF_NONE_MATCH, *value)));
             super::has(&request.to_http_request(), "\"abc\"")
         };
-        for sent in [
-            &["\"abc\""][..],
-            &["W/\"abc\""],
-            &["*"],
-            &["\"x\", \"abc\""],
-            &["\"x\"", "\"abc\" ,\"y\""],
-        ] {
+        for sent in [&["\"abc\""][..], &["W/\"abc\""], &["*"], &["\"x\", \"abc\""], &["\"x\"", "\"abc\" ,\"y\""]] {
             assert!(has(sent), "{sent:?}");
         }
         for sent in [&[][..], &["abc"], &["\"abcd\""], &["\"x\""], &[""]] {

@@ -62,11 +62,7 @@ impl Cache {
         for folder in ["tmp", "blobs", "sites"] {
             create(&dir.join(folder))?;
         }
-        Ok(Self {
-            dir: dir.to_owned(),
-            temporaries: AtomicU64::new(0),
-            _lock: lock,
-        })
+        Ok(Self { dir: dir.to_owned(), temporaries: AtomicU64::new(0), _lock: lock })
     }
 
     /// A new temporary file.
@@ -80,10 +76,7 @@ impl Cache {
     /// Where the content of that digest is.
     pub fn blob(&self, content: Digest) -> PathBuf {
         let name = content.hex();
-        self.dir
-            .join("blobs")
-            .join(name.get(..2).unwrap_or_default())
-            .join(name)
+        self.dir.join("blobs").join(name.get(..2).unwrap_or_default()).join(name)
     }
 
     /// Files a content under its digest.
@@ -159,9 +152,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Err(error) => return Err(error),
     };
     let parsed = serde_json::from_slice(&bytes);
-    Ok(parsed
-        .inspect_err(|error| tracing::error!(path = %path.display(), %error, "damaged; taken as absent"))
-        .ok())
+    Ok(parsed.inspect_err(|error| tracing::error!(path = %path.display(), %error, "damaged; taken as absent")).ok())
 }
 
 /// What is served may be for invited eyes only, so no other user of the machine may look.

@@ -38,24 +38,15 @@ impl Core {
             .connect_timeout(CONNECT)
             .read_timeout(WAIT + SILENCE)
             .build()?;
-        Ok(Self {
-            client,
-            base: config.core_url.clone(),
-        })
+        Ok(Self { client, base: config.core_url.clone() })
     }
 
     /// What changed after the revision `since`, or everything for 0. Without a change it takes [`WAIT`].
     pub async fn desired(&self, since: u64) -> anyhow::Result<Answer> {
         let wait = WAIT.as_secs();
-        let response = self
-            .get(&format!("/internal/v1/desired?since={since}&wait={wait}"))
-            .await?;
+        let response = self.get(&format!("/internal/v1/desired?since={since}&wait={wait}")).await?;
         let answer: Answer = response.json().await.map_err(reqwest::Error::without_url)?;
-        ensure!(
-            answer.schema == SCHEMA,
-            "the desired state is of schema {}, not {SCHEMA}",
-            answer.schema
-        );
+        ensure!(answer.schema == SCHEMA, "the desired state is of schema {}, not {SCHEMA}", answer.schema);
         Ok(answer)
     }
 
@@ -67,11 +58,7 @@ impl Core {
     async fn get(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(format!("{}{path}", self.base)).send().await;
         let response = response.map_err(reqwest::Error::without_url)?;
-        ensure!(
-            response.status().as_u16() == 200,
-            "the control plane answered {}",
-            response.status()
-        );
+        ensure!(response.status().as_u16() == 200, "the control plane answered {}", response.status());
         Ok(response)
     }
 }

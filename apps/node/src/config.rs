@@ -22,10 +22,7 @@ settings::table! {
 }
 
 /// The node answers for the names of its own and of its front, whoever else reads the same environment.
-pub const CLAIM: Claim = Claim {
-    prefixes: &["SVC_NODE_", "SVC_EDGE_"],
-    except: &[],
-};
+pub const CLAIM: Claim = Claim { prefixes: &["SVC_NODE_", "SVC_EDGE_"], except: &[] };
 
 /// What a node needs to know, checked.
 #[derive(Debug, Clone)]
@@ -78,10 +75,7 @@ mod tests {
 
     fn read(given: &[(&str, &str)]) -> Result<Config, Error> {
         let required = [("SVC_NODE_TOKEN", "svc_nod_hush"), ("SVC_NODE_DIR", "/d")];
-        let given = required
-            .iter()
-            .chain(given)
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let given = required.iter().chain(given).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let settings = Settings::read(TABLE, &CLAIM, given)?;
         settings.get(&LOG)?;
         Config::new(&settings)
@@ -90,10 +84,7 @@ mod tests {
     #[test]
     fn the_defaults_are_good_and_debug_shows_no_credential() {
         let config = read(&[("SVC_LISTEN", "of another process")]).unwrap();
-        assert_eq!(
-            (config.listen.port(), config.core_url.as_str()),
-            (8088, "http://127.0.0.1:8081")
-        );
+        assert_eq!((config.listen.port(), config.core_url.as_str()), (8088, "http://127.0.0.1:8081"));
         assert!(!format!("{config:?}").contains("hush"));
     }
 
@@ -106,10 +97,7 @@ mod tests {
             ("SVC_NODE_LOG", "info,=hush="),
         ] {
             let line = read(&[(name, value)]).unwrap_err().to_string();
-            assert!(
-                line.starts_with(&format!("{name} is malformed: ")) && !line.contains("hush"),
-                "{line}"
-            );
+            assert!(line.starts_with(&format!("{name} is malformed: ")) && !line.contains("hush"), "{line}");
         }
     }
 }

@@ -42,14 +42,7 @@ impl Converger {
         }
         placements.demote(|bundle| indexes.contains_key(bundle));
         let (fetches, fetching) = (JoinSet::new(), HashMap::new());
-        let restored = Self {
-            fetcher,
-            routes,
-            placements,
-            indexes,
-            fetches,
-            fetching,
-        };
+        let restored = Self { fetcher, routes, placements, indexes, fetches, fetching };
         restored.publish();
         Ok(restored)
     }
@@ -88,13 +81,7 @@ impl Converger {
         let mut routes = Routes::new();
         for placement in self.placements.iter() {
             let index = placement.live.and_then(|bundle| self.indexes.get(&bundle));
-            routes.extend(
-                placement
-                    .wanted
-                    .hostnames
-                    .iter()
-                    .map(|name| (name.clone(), index.cloned())),
-            );
+            routes.extend(placement.wanted.hostnames.iter().map(|name| (name.clone(), index.cloned())));
         }
         self.routes.send_replace(Arc::new(routes));
     }

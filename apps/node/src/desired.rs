@@ -89,13 +89,8 @@ impl Placements {
 
     /// The bundles that are wanted and not live yet, with their sizes.
     pub fn missing(&self) -> BTreeMap<Digest, u64> {
-        let behind = self
-            .0
-            .values()
-            .filter(|placement| placement.live != Some(placement.wanted.bundle));
-        behind
-            .map(|placement| (placement.wanted.bundle, placement.wanted.size_bytes))
-            .collect()
+        let behind = self.0.values().filter(|placement| placement.live != Some(placement.wanted.bundle));
+        behind.map(|placement| (placement.wanted.bundle, placement.wanted.size_bytes)).collect()
     }
 
     /// Gives up what is called live and is not `here`.

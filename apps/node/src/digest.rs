@@ -37,16 +37,10 @@ impl FromStr for Digest {
     type Err = NoDigest;
 
     fn from_str(text: &str) -> Result<Self, NoDigest> {
-        let digits = text
-            .strip_prefix("sha256:")
-            .filter(|digits| digits.len() == 64)
-            .ok_or(NoDigest)?;
+        let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or(NoDigest)?;
         let mut bytes = [0; 32];
         for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-            *byte = pair
-                .iter()
-                .try_fold(0, |byte, digit| Some(byte << 4 | nibble(*digit)?))
-                .ok_or(NoDigest)?;
+            *byte = pair.iter().try_fold(0, |byte, digit| Some(byte << 4 | nibble(*digit)?)).ok_or(NoDigest)?;
         }
         Ok(Self(bytes))
     }
@@ -106,12 +100,7 @@ mod tests {
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(text.parse::<Digest>().unwrap(), Digest::finish(context));
         assert_eq!(text.parse::<Digest>().unwrap().to_string(), text);
-        for other in [
-            text.to_uppercase(),
-            text.replace("sha256:", ""),
-            format!("{text}0"),
-            text.replace("ba", ".."),
-        ] {
+        for other in [text.to_uppercase(), text.replace("sha256:", ""), format!("{text}0"), text.replace("ba", "..")] {
             assert!(other.parse::<Digest>().is_err(), "{other}");
         }
     }

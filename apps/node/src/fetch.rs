@@ -33,11 +33,7 @@ pub struct Fetcher {
 impl Fetcher {
     /// A fetcher from `core` into `cache`.
     pub fn new(core: Core, cache: Arc<Cache>) -> Self {
-        Self {
-            cache,
-            core,
-            slots: Arc::new(Semaphore::new(AT_ONCE)),
-        }
+        Self { cache, core, slots: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// The index of a bundle of `size` bytes, as soon as there is one. Tries for ever.

@@ -43,10 +43,7 @@ pub async fn follow(core: Core, news: Sender<Answer>) {
                 }
             }
             Err(error) => {
-                tracing::warn!(
-                    error = format!("{error:#}"),
-                    "the desired state is not to be had; serving goes on"
-                );
+                tracing::warn!(error = format!("{error:#}"), "the desired state is not to be had; serving goes on");
                 sleep(backoff.pause()).await;
             }
         }

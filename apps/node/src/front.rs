@@ -74,16 +74,11 @@ fn host(request: &HttpRequest) -> Option<String> {
 async fn show(request: &HttpRequest, cache: &Cache, index: &Index) -> HttpResponse {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut refusal = page(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are answered here.");
-        refusal
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refusal;
     }
     if index.worker && index.assets.is_empty() {
-        return page(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "This project is worker code, which this node does not run yet.",
-        );
+        return page(StatusCode::SERVICE_UNAVAILABLE, "This project is worker code, which this node does not run yet.");
     }
     let Some(path) = path::decode(request.uri().path()) else {
         return page(StatusCode::BAD_REQUEST, "The address is malformed.");

@@ -52,8 +52,6 @@ impl Index {
     }
 
     fn asset(&self, path: &str) -> Found<'_> {
-        self.assets
-            .get_key_value(path)
-            .map_or(Found::Nothing, |(name, asset)| Found::Asset(name, *asset))
+        self.assets.get_key_value(path).map_or(Found::Nothing, |(name, asset)| Found::Asset(name, *asset))
     }
 }

@@ -21,12 +21,7 @@ svc-node serves deployed projects by Host. It is configured by its environment a
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
-    match arguments
-        .iter()
-        .map(|argument| argument.to_str())
-        .collect::<Vec<_>>()
-        .as_slice()
-    {
+    match arguments.iter().map(|argument| argument.to_str()).collect::<Vec<_>>().as_slice() {
         [] => match run().await {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => eprintln!("svc-node: {error:#}"),
@@ -64,9 +59,5 @@ async fn run() -> anyhow::Result<()> {
 
 fn log(filter: EnvFilter) {
     let format = tracing_subscriber::fmt().with_env_filter(filter);
-    if stdout().is_terminal() {
-        format.pretty().init()
-    } else {
-        format.json().init()
-    }
+    if stdout().is_terminal() { format.pretty().init() } else { format.json().init() }
 }

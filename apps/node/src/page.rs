@@ -13,9 +13,7 @@ pub fn page(status: StatusCode, text: &'static str) -> HttpResponse {
     HttpResponse::build(status)
         .content_type(ContentType::html())
         .insert_header((CACHE_CONTROL, "no-store"))
-        .body(format!(
-            "<!doctype html>\n<title>{title}</title>\n<h1>{title}</h1>\n<p>{text}</p>\n"
-        ))
+        .body(format!("<!doctype html>\n<title>{title}</title>\n<h1>{title}</h1>\n<p>{text}</p>\n"))
 }
 
 /// The platform's error envelope: no site is there to answer in its own way.

@@ -3,10 +3,7 @@
 use uuid::Uuid;
 
 /// Names a request.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "kernel::World, which tests can fix, would bring Postgres into the node"
-)]
+#[expect(clippy::disallowed_methods, reason = "kernel::World, which tests can fix, would bring Postgres into the node")]
 pub fn id() -> Uuid {
     Uuid::new_v4()
 }

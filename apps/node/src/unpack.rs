@@ -11,11 +11,7 @@ use crate::index::{Asset, Index};
 
 /// The control plane holds uploads to its plans' limits, which its operator sets; these only keep a wrong one from
 /// filling the disk.
-const LIMITS: Limits = Limits {
-    compressed: 4 << 30,
-    unpacked: 16 << 30,
-    entries: 200_000,
-};
+const LIMITS: Limits = Limits { compressed: 4 << 30, unpacked: 16 << 30, entries: 200_000 };
 
 /// Files the assets of a verified archive, and their index under `bundle`. Blocks.
 pub fn unpack(cache: &Cache, bundle: Digest, mut archive: &File) -> anyhow::Result<Index> {
@@ -26,10 +22,7 @@ pub fn unpack(cache: &Cache, bundle: Digest, mut archive: &File) -> anyhow::Resu
             return Ok(());
         };
         let temporary = cache.temporary()?;
-        let mut content = Hashing {
-            file: &temporary.file,
-            context: Digest::start(),
-        };
+        let mut content = Hashing { file: &temporary.file, context: Digest::start() };
         let size = io::copy(file.content, &mut content)?;
         let content = Digest::finish(content.context);
         cache.add_blob(content, temporary)?;

@@ -47,17 +47,14 @@ settings::table! {
     pub LIMITS: Option<PathBuf> = Setting::optional("SVC_LIMITS");
     /// Requests worked on at once; past that they are told to come back.
     pub IN_FLIGHT: usize = Setting::with_default("SVC_IN_FLIGHT", "512");
-    /// Base address of an OTLP collector (http/protobuf) for traces.
+    /// Base address of an OTLP collector (http/protobuf) for traces: plain http, so a collector beside the process.
     pub OTLP_URL: Option<Url> = Setting::optional("SVC_OTLP_URL");
     /// Which log lines are written, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info");
 }
 
 /// The control plane answers for every name of the product but the node's.
-pub const CLAIM: Claim = Claim {
-    prefixes: &["SVC_"],
-    except: &["SVC_NODE_", "SVC_EDGE_"],
-};
+pub const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_NODE_", "SVC_EDGE_"] };
 
 /// What the control plane needs to know, checked.
 #[derive(Debug, Clone)]
@@ -107,10 +104,12 @@ impl Config {
         }
         seal::Keys::parse(settings.get(&SEALING_KEYS)?.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?;
         let LimitsFile { plans, rates } = limits(settings)?;
+        let otlp_url = settings.opt(&OTLP_URL)?.map(|Url(url)| url);
+        if otlp_url.as_ref().is_some_and(|url| url.starts_with("https:")) {
+            return Err(OTLP_URL.malformed("only plain http is spoken to the collector; put one beside the process"));
+        }
         let words = |list: Option<String>| {
-            list.map_or_else(Vec::new, |list| {
-                list.split(',').map(|word| word.trim().to_owned()).collect()
-            })
+            list.map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect())
         };
         let site = Site {
             name: settings.get(&SITE_NAME)?,
@@ -138,14 +137,11 @@ impl Config {
             gateway: gateway::Config {
                 site,
                 dev_auth,
-                trusted_proxies: settings
-                    .opt(&TRUSTED_PROXIES)?
-                    .map(|Networks(networks)| networks)
-                    .unwrap_or_default(),
+                trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.map(|Networks(networks)| networks).unwrap_or_default(),
                 rate_limits: rates,
                 in_flight: settings.get(&IN_FLIGHT)?,
             },
-            otlp_url: settings.opt(&OTLP_URL)?.map(|Url(url)| url),
+            otlp_url,
         })
     }
 }
@@ -187,9 +183,6 @@ impl FromStr for Networks {
     type Err = ipnet::AddrParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.split(',')
-            .map(|network| network.trim().parse())
-            .collect::<Result<_, _>>()
-            .map(Self)
+        text.split(',').map(|network| network.trim().parse()).collect::<Result<_, _>>().map(Self)
     }
 }

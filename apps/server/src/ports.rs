@@ -34,26 +34,8 @@ impl projects::Organizations for OrgsPort {
 #[async_trait]
 impl projects::Placements for ConvergencePort {
     async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Live) -> store::Result<()> {
-        let Live {
-            hostnames,
-            bundle,
-            size_bytes,
-            version,
-        } = live;
-        match self
-            .0
-            .converge(
-                tx,
-                project,
-                Some(Site {
-                    hostnames,
-                    bundle,
-                    size_bytes,
-                    version,
-                }),
-            )
-            .await
-        {
+        let Live { hostnames, bundle, size_bytes, version } = live;
+        match self.0.converge(tx, project, Some(Site { hostnames, bundle, size_bytes, version })).await {
             Ok(()) => Ok(()),
             Err(ConvergenceError::Store(error)) => Err(error),
             Err(refused) => Err(store::Error::inconsistent(refused)),

@@ -58,12 +58,7 @@ impl Server {
         let first = |addresses: Vec<SocketAddr>| addresses.first().copied().context("no address was bound");
         let (public_at, internal_at) = (first(public.addrs())?, first(internal.addrs())?);
         let listeners = (public.run(), internal.run());
-        Ok(Self {
-            public: public_at,
-            internal: internal_at,
-            listeners,
-            idle_callers,
-        })
+        Ok(Self { public: public_at, internal: internal_at, listeners, idle_callers })
     }
 
     /// Serves until `stop` ends; what was accepted by then is answered.

@@ -21,14 +21,9 @@ impl Telemetry {
     /// When the collector's address cannot be used.
     pub fn start(otlp_url: Option<&str>) -> anyhow::Result<Self> {
         let registry = Registry::new();
-        let exporter = opentelemetry_prometheus::exporter()
-            .with_registry(registry.clone())
-            .build()?;
+        let exporter = opentelemetry_prometheus::exporter().with_registry(registry.clone()).build()?;
         let service = Resource::builder().with_service_name("svc-server").build();
-        let meters = SdkMeterProvider::builder()
-            .with_reader(exporter)
-            .with_resource(service.clone())
-            .build();
+        let meters = SdkMeterProvider::builder().with_reader(exporter).with_resource(service.clone()).build();
         opentelemetry::global::set_meter_provider(meters);
         opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
         let traces = otlp_url.map(|url| {
@@ -37,16 +32,10 @@ impl Telemetry {
                 .with_protocol(Protocol::HttpBinary)
                 .with_endpoint(format!("{url}/v1/traces"))
                 .build()?;
-            let provider = SdkTracerProvider::builder()
-                .with_batch_exporter(exporter)
-                .with_resource(service)
-                .build();
+            let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(service).build();
             anyhow::Ok(provider)
         });
-        Ok(Self {
-            registry,
-            traces: traces.transpose()?,
-        })
+        Ok(Self { registry, traces: traces.transpose()? })
     }
 
     /// What `/metrics` shows.

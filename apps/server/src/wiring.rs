@@ -32,15 +32,7 @@ pub(crate) fn services(config: &Config, world: World, registry: Registry) -> any
         Arc::new(OrgsPort(orgs.clone())),
         Arc::new(ConvergencePort(convergence.clone())),
     );
-    Ok(Services::new(
-        config.gateway.clone(),
-        store,
-        identity,
-        orgs,
-        projects,
-        convergence,
-        registry,
-    ))
+    Ok(Services::new(config.gateway.clone(), store, identity, orgs, projects, convergence, registry))
 }
 
 fn objects(store: &BundleStore) -> anyhow::Result<Arc<dyn ObjectStore>> {

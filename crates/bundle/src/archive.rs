@@ -46,9 +46,7 @@ impl<R: Read> Archive<R> {
             }
             Type::Pax => {
                 let records = self.extension(&header)?;
-                pax::local(&records)
-                    .map_err(|reason| reason.at(&header.name))?
-                    .map(<[u8]>::to_vec)
+                pax::local(&records).map_err(|reason| reason.at(&header.name))?.map(<[u8]>::to_vec)
             }
             Type::LongName => {
                 let mut name = self.extension(&header)?;
@@ -64,23 +62,14 @@ impl<R: Read> Archive<R> {
     }
 
     pub(crate) fn content(&mut self, entry: &Entry) -> Content<'_, R> {
-        Content {
-            source: &mut self.source,
-            left: entry.size,
-            padding: padding(entry.size),
-            fault: None,
-        }
+        Content { source: &mut self.source, left: entry.size, padding: padding(entry.size), fault: None }
     }
 
     /// `None` is the first block of the end marker.
     fn header(&mut self) -> Result<Option<Header>, Fault> {
         let mut block = [0; BLOCK];
         self.source.read_exact(&mut block)?;
-        if block == [0; BLOCK] {
-            Ok(None)
-        } else {
-            Header::parse(&block).map(Some)
-        }
+        if block == [0; BLOCK] { Ok(None) } else { Header::parse(&block).map(Some) }
     }
 
     fn extension(&mut self, header: &Header) -> Result<Vec<u8>, Fault> {
@@ -114,11 +103,7 @@ impl Entry {
         let reason = match header.kind {
             Type::Entry(Kind::Directory) if header.size > 0 => Reason::DirectoryWithContent,
             Type::Entry(kind) => {
-                return Ok(Self {
-                    kind,
-                    name,
-                    size: header.size,
-                });
+                return Ok(Self { kind, name, size: header.size });
             }
             Type::Refused(reason) => reason,
             Type::LongName | Type::Pax | Type::PaxGlobal => Reason::ExtensionMisplaced,
@@ -183,8 +168,5 @@ impl<R: Read> Read for Content<'_, R> {
 
 /// For the visitor's eyes only; the caller of the reader gets the fault.
 fn refused() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "the bundle ends in the middle of this file, or is damaged",
-    )
+    io::Error::new(io::ErrorKind::InvalidData, "the bundle ends in the middle of this file, or is damaged")
 }

@@ -38,10 +38,7 @@ fn prefix(entry: Option<&str>) -> String {
 impl Fault {
     /// Blames `entry`, unless a layer below knew better.
     pub(crate) fn at(mut self, name: &[u8]) -> Self {
-        if let Self::Invalid {
-            entry: entry @ None, ..
-        } = &mut self
-        {
+        if let Self::Invalid { entry: entry @ None, .. } = &mut self {
             *entry = Some(printable(name));
         }
         self

@@ -46,11 +46,7 @@ impl Header {
             return Err(Reason::HeaderInvalid.at(&name));
         }
         match number(&raw.as_old().size) {
-            Some(size) => Ok(Self {
-                kind: kind(raw.entry_type()),
-                name,
-                size,
-            }),
+            Some(size) => Ok(Self { kind: kind(raw.entry_type()), name, size }),
             None => Err(Reason::SizeInvalid.at(&name)),
         }
     }
@@ -99,9 +95,5 @@ fn octal(field: &[u8]) -> Option<u64> {
     if digits.is_empty() || !rest.iter().all(|byte| matches!(byte, b' ' | 0)) {
         return None;
     }
-    Some(
-        digits
-            .iter()
-            .fold(0, |value, digit| value * 8 + u64::from(digit - b'0')),
-    )
+    Some(digits.iter().fold(0, |value, digit| value * 8 + u64::from(digit - b'0')))
 }

@@ -16,13 +16,8 @@ const MAX_DEPTH: u32 = 64;
 pub(crate) fn parse(text: &[u8]) -> Result<Value, Reason> {
     let refused = Cell::new(Reason::ManifestNotJson);
     let mut json = serde_json::Deserializer::from_slice(text);
-    let strict = Strict {
-        levels: MAX_DEPTH,
-        refused: &refused,
-    };
-    let value = strict
-        .deserialize(&mut json)
-        .and_then(|value| json.end().map(|()| value));
+    let strict = Strict { levels: MAX_DEPTH, refused: &refused };
+    let value = strict.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
     value.map_err(|_| refused.get())
 }
 
@@ -48,11 +43,7 @@ impl Strict<'_> {
     }
 
     fn text<E: de::Error>(self, text: String) -> Result<String, E> {
-        if text.contains('\0') {
-            self.refuse(Reason::ManifestNul)
-        } else {
-            Ok(text)
-        }
+        if text.contains('\0') { self.refuse(Reason::ManifestNul) } else { Ok(text) }
     }
 }
 
@@ -88,9 +79,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value)
-            .map(Value::Number)
-            .ok_or_else(|| E::custom("not a finite number"))
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a finite number"))
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {

@@ -15,11 +15,7 @@ pub(crate) fn parse(name: &[u8], kind: Kind) -> Result<Option<&str>, Reason> {
         return Ok(None);
     }
     let path = name.strip_prefix("./").unwrap_or(name);
-    let path = if directory {
-        path.strip_suffix('/').unwrap_or(path)
-    } else {
-        path
-    };
+    let path = if directory { path.strip_suffix('/').unwrap_or(path) } else { path };
     spelled_well(path)?;
     in_its_place(path, directory)?;
     Ok(Some(path))

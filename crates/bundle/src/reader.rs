@@ -82,17 +82,9 @@ fn read_entry<R: Read>(
     let visited = if path == MANIFEST_PATH {
         let text = content.take_whole()?;
         census.manifest = Some(Manifest::parse(&text)?);
-        visit(File {
-            path,
-            size: entry.size,
-            content: &mut text.as_slice(),
-        })
+        visit(File { path, size: entry.size, content: &mut text.as_slice() })
     } else {
-        visit(File {
-            path,
-            size: entry.size,
-            content: &mut content,
-        })
+        visit(File { path, size: entry.size, content: &mut content })
     };
     content.finish(visited)
 }
@@ -125,10 +117,7 @@ impl<'a> Census<'a> {
     fn admit<'e>(&mut self, entry: &'e Entry) -> Result<Option<&'e str>, Fault> {
         self.entry_count += 1;
         if self.entry_count > self.limits.entries {
-            return Err(Fault::TooLarge {
-                limit: Limit::Entries,
-                max: self.limits.entries,
-            });
+            return Err(Fault::TooLarge { limit: Limit::Entries, max: self.limits.entries });
         }
         let Some(path) = path::parse(&entry.name, entry.kind)? else {
             return Ok(None);
@@ -141,10 +130,7 @@ impl<'a> Census<'a> {
         }
         self.unpacked_bytes = self.unpacked_bytes.saturating_add(entry.size);
         if self.unpacked_bytes > self.limits.unpacked {
-            return Err(Fault::TooLarge {
-                limit: Limit::Unpacked,
-                max: self.limits.unpacked,
-            });
+            return Err(Fault::TooLarge { limit: Limit::Unpacked, max: self.limits.unpacked });
         }
         if path == MANIFEST_PATH && entry.size > MANIFEST_MAX_BYTES {
             return Err(Reason::ManifestTooLarge.into());
@@ -154,9 +140,7 @@ impl<'a> Census<'a> {
     }
 
     fn conclude(self) -> Result<Contents, Fault> {
-        let manifest = self
-            .manifest
-            .ok_or_else(|| Reason::ManifestMissing.at(MANIFEST_PATH.as_bytes()))?;
+        let manifest = self.manifest.ok_or_else(|| Reason::ManifestMissing.at(MANIFEST_PATH.as_bytes()))?;
         if !self.has_worker && self.asset_count == 0 {
             return Err(Reason::NothingToDeploy.into());
         }

@@ -22,16 +22,8 @@ pub(crate) struct Source<R> {
 
 impl<R: Read> Source<R> {
     pub(crate) fn new(input: R, limits: &Limits) -> Self {
-        let overhead = limits
-            .entries
-            .saturating_mul(OVERHEAD_PER_ENTRY)
-            .saturating_add(OVERHEAD_PER_ARCHIVE);
-        let metered = Metered {
-            input,
-            count: 0,
-            max: limits.compressed,
-            stopped: None,
-        };
+        let overhead = limits.entries.saturating_mul(OVERHEAD_PER_ENTRY).saturating_add(OVERHEAD_PER_ARCHIVE);
+        let metered = Metered { input, count: 0, max: limits.compressed, stopped: None };
         Self {
             gzip: GzDecoder::new(BufReader::with_capacity(32 * 1024, metered)),
             left: limits.unpacked.saturating_add(overhead),
@@ -46,10 +38,7 @@ impl<R: Read> Source<R> {
         if count == 0 {
             self.expect_end()?;
         }
-        let too_large = Fault::TooLarge {
-            limit: Limit::Unpacked,
-            max: self.unpacked_max,
-        };
+        let too_large = Fault::TooLarge { limit: Limit::Unpacked, max: self.unpacked_max };
         self.left = self.left.checked_sub(count as u64).ok_or(too_large)?;
         Ok(count)
     }
@@ -118,10 +107,7 @@ impl<R: Read> Read for Metered<R> {
                     if self.count <= self.max {
                         return Ok(count);
                     }
-                    break Fault::TooLarge {
-                        limit: Limit::Compressed,
-                        max: self.max,
-                    };
+                    break Fault::TooLarge { limit: Limit::Compressed, max: self.max };
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => break Fault::Io(error),

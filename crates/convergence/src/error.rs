@@ -21,11 +21,8 @@ impl ConvergenceError {
     /// 409: add a node under a name in use.
     pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has the name.");
     /// 401: no live node has this credential.
-    pub const UNAUTHENTICATED: Code = Code::new(
-        "unauthenticated",
-        Kind::Unauthenticated,
-        "The credential is missing, unknown or no longer valid.",
-    );
+    pub const UNAUTHENTICATED: Code =
+        Code::new("unauthenticated", Kind::Unauthenticated, "The credential is missing, unknown or no longer valid.");
 }
 
 impl Failure for ConvergenceError {

@@ -47,10 +47,7 @@ impl ConvergenceRepository for Connection {
             nodes::token_hash.eq(token_hash),
             nodes::created_at.eq(node.created_at),
         );
-        let insert = diesel::insert_into(nodes::table)
-            .values(row)
-            .on_conflict(nodes::name)
-            .do_nothing();
+        let insert = diesel::insert_into(nodes::table).values(row).on_conflict(nodes::name).do_nothing();
         Ok(insert.execute(self).await? == 1)
     }
 
@@ -77,9 +74,7 @@ impl ConvergenceRepository for Connection {
 
     async fn node_next_revision(&mut self, node: NodeId) -> Result<i64> {
         let update = diesel::update(nodes::table.find(node)).set(nodes::revision.eq(nodes::revision + 1));
-        Ok(Cached(update.returning(nodes::revision).as_query())
-            .get_result(self)
-            .await?)
+        Ok(Cached(update.returning(nodes::revision).as_query()).get_result(self).await?)
     }
 
     async fn placement_home(&mut self, project: ProjectId) -> Result<Option<Option<NodeId>>> {
@@ -88,18 +83,8 @@ impl ConvergenceRepository for Connection {
     }
 
     async fn placement_upsert(&mut self, placement: &Placement) -> Result<()> {
-        let Placement {
-            project,
-            home,
-            state,
-            desired,
-            at,
-        } = placement;
-        let desired = desired
-            .as_ref()
-            .map(serde_json::to_value)
-            .transpose()
-            .map_err(Error::inconsistent)?;
+        let Placement { project, home, state, desired, at } = placement;
+        let desired = desired.as_ref().map(serde_json::to_value).transpose().map_err(Error::inconsistent)?;
         let row = PlacementRow {
             project_id: *project,
             node_id: home.map(|(node, _)| node),
@@ -127,9 +112,7 @@ impl ConvergenceRepository for Connection {
     }
 
     async fn placement_waiting(&mut self) -> Result<Vec<ProjectId>> {
-        let query = placements::table
-            .filter(placements::node_id.is_null())
-            .select(placements::project_id);
+        let query = placements::table.filter(placements::node_id.is_null()).select(placements::project_id);
         Ok(query.order(placements::project_id).for_update().load(self).await?)
     }
 
@@ -139,19 +122,14 @@ impl ConvergenceRepository for Connection {
             placements::revision.eq(revision),
             placements::state.eq(PlacementState::Active),
         );
-        diesel::update(placements::table.find(project))
-            .set(home)
-            .execute(self)
-            .await?;
+        diesel::update(placements::table.find(project)).set(home).execute(self).await?;
         Ok(())
     }
 
     async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Desired>> {
         let rows = nodes::table
             .left_join(
-                placements::table.on(placements::node_id
-                    .eq(nodes::id.nullable())
-                    .and(placements::revision.gt(since))),
+                placements::table.on(placements::node_id.eq(nodes::id.nullable()).and(placements::revision.gt(since))),
             )
             .filter(nodes::id.eq(node))
             .order(placements::revision)
@@ -161,17 +139,8 @@ impl ConvergenceRepository for Connection {
         let &[(revision, _), ..] = rows.as_slice() else {
             return Ok(None);
         };
-        let sites = rows
-            .into_iter()
-            .filter_map(|(_, row)| row)
-            .map(Placed::try_from)
-            .collect::<Result<_>>()?;
-        Ok(Some(Desired {
-            schema: Desired::SCHEMA,
-            revision,
-            full: since == 0,
-            sites,
-        }))
+        let sites = rows.into_iter().filter_map(|(_, row)| row).map(Placed::try_from).collect::<Result<_>>()?;
+        Ok(Some(Desired { schema: Desired::SCHEMA, revision, full: since == 0, sites }))
     }
 
     async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool> {
@@ -192,15 +161,7 @@ impl TryFrom<PlacedRow> for Placed {
     type Error = Error;
 
     fn try_from(row: PlacedRow) -> Result<Self> {
-        let site = row
-            .desired
-            .map(serde_json::from_value::<Site>)
-            .transpose()
-            .map_err(Error::inconsistent)?;
-        Ok(Self {
-            project: row.project_id,
-            revision: row.revision,
-            site,
-        })
+        let site = row.desired.map(serde_json::from_value::<Site>).transpose().map_err(Error::inconsistent)?;
+        Ok(Self { project: row.project_id, revision: row.revision, site })
     }
 }

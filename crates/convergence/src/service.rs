@@ -52,11 +52,7 @@ impl Convergence {
     /// [`ConvergenceError::NodeNameTaken`].
     pub async fn node_add(&self, actor: &Actor, name: NodeName) -> Result<NewNode> {
         let world = self.store.world();
-        let node = Node {
-            id: world.id(),
-            name,
-            created_at: world.now(),
-        };
+        let node = Node { id: world.id(), name, created_at: world.now() };
         let token = Token::mint(TokenKind::Node, world);
         self.store
             .transaction(actor, async |tx| {
@@ -117,20 +113,9 @@ impl Convergence {
             Some(node) => Some((node, tx.node_next_revision(node).await?)),
             None => None,
         };
-        let state = if home.is_some() {
-            PlacementState::Active
-        } else {
-            PlacementState::Pending
-        };
+        let state = if home.is_some() { PlacementState::Active } else { PlacementState::Pending };
         let at = self.store.world().now();
-        tx.placement_upsert(&Placement {
-            project,
-            home,
-            state,
-            desired,
-            at,
-        })
-        .await?;
+        tx.placement_upsert(&Placement { project, home, state, desired, at }).await?;
         if let Some(node) = node {
             store::notify(tx, CHANNEL, &node.to_string()).await?;
         }
@@ -148,10 +133,7 @@ impl Convergence {
         let mut signals = self.listener.as_ref().map(|listener| listener.subscribe());
         loop {
             let mut connection = self.store.connection().await?;
-            let desired = connection
-                .desired_since(node, since)
-                .await?
-                .ok_or(ConvergenceError::UnknownNode)?;
+            let desired = connection.desired_since(node, since).await?.ok_or(ConvergenceError::UnknownNode)?;
             drop(connection);
             if since == 0 || desired.revision != since || Instant::now() >= until {
                 return Ok(desired);
@@ -193,10 +175,5 @@ async fn woken(signals: Option<&mut broadcast::Receiver<String>>, node: NodeId, 
 }
 
 fn node_event(name: &'static str, node: &Node) -> Event {
-    Event {
-        name,
-        org: None,
-        target: node.id.to_string(),
-        data: json!({ "name": node.name }),
-    }
+    Event { name, org: None, target: node.id.to_string(), data: json!({ "name": node.name }) }
 }

@@ -78,10 +78,7 @@ impl Services {
         let swagger = utoipa_swagger_ui::Config::from("/v1/openapi.json");
         Self {
             schemas: Data::new(Schemas::of(&public)),
-            reference: Data::new(Reference {
-                document,
-                swagger: Arc::new(swagger),
-            }),
+            reference: Data::new(Reference { document, swagger: Arc::new(swagger) }),
             public,
             internal: internal::routes(),
             limiters: Data::new(Limiters::new(config.rate_limits)),
@@ -142,12 +139,7 @@ fn cors(config: &Config) -> Cors {
         .allowed_origin(&config.dashboard_origin())
         .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allowed_headers([AUTHORIZATION, CONTENT_TYPE, IF_MATCH])
-        .allowed_headers([
-            "idempotency-key",
-            "x-request-id",
-            "x-svc-git-commit",
-            "x-svc-git-message",
-        ])
+        .allowed_headers(["idempotency-key", "x-request-id", "x-svc-git-commit", "x-svc-git-message"])
         .allowed_headers(["x-svc-git-branch", "x-svc-git-dirty"])
         .expose_headers([ETAG, RETRY_AFTER])
         .expose_headers(["x-request-id", "ratelimit", "ratelimit-policy", "idempotent-replayed"])

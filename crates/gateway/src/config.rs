@@ -53,10 +53,7 @@ pub struct RateLimits {
 
 impl Default for RateLimits {
     fn default() -> Self {
-        Self {
-            sign_in: 30,
-            credential: 600,
-        }
+        Self { sign_in: 30, credential: 600 }
     }
 }
 
@@ -65,10 +62,7 @@ impl Config {
     pub(crate) fn dashboard_origin(&self) -> String {
         let url = &self.site.dashboard_url;
         let authority = url.find("://").map_or(0, |at| at + 3);
-        let end = url
-            .get(authority..)
-            .and_then(|rest| rest.find('/'))
-            .map_or(url.len(), |at| authority + at);
+        let end = url.get(authority..).and_then(|rest| rest.find('/')).map_or(url.len(), |at| authority + at);
         url.get(..end).unwrap_or(url).to_owned()
     }
 }

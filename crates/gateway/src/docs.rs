@@ -12,10 +12,7 @@ use crate::protocol;
 pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
     let mut text = String::from("# Routes\n\nWritten by `cargo xtask codegen` from the types of the handlers.\n");
     for (title, routes) in [("Public listener", public), ("Internal listener", internal)] {
-        let _ = write!(
-            text,
-            "\n## {title}\n\n| route | does | place | least role | scope |\n|---|---|---|---|---|\n"
-        );
+        let _ = write!(text, "\n## {title}\n\n| route | does | place | least role | scope |\n|---|---|---|---|---|\n");
         for operation in routes.operations() {
             let role = operation.role.map_or("–", |role| role.as_str());
             let scope = match operation.scope {
@@ -24,11 +21,7 @@ pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
                 None => "–",
             };
             let (method, path, summary) = (&operation.method, operation.path, operation.summary);
-            let _ = writeln!(
-                text,
-                "| `{method} {path}` | {summary} | {} | {role} | {scope} |",
-                place(operation.place)
-            );
+            let _ = writeln!(text, "| `{method} {path}` | {summary} | {} | {role} | {scope} |", place(operation.place));
         }
     }
     text
@@ -38,16 +31,8 @@ pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
 #[must_use]
 pub fn errors_markdown(public: &Routes) -> String {
     let mut codes = BTreeMap::new();
-    let of_http = [
-        &protocol::METHOD_NOT_ALLOWED,
-        &protocol::URI_TOO_LONG,
-        &protocol::HEADERS_TOO_LARGE,
-    ];
-    for code in public
-        .operations()
-        .flat_map(|operation| operation.codes.iter().copied())
-        .chain(of_http)
-    {
+    let of_http = [&protocol::METHOD_NOT_ALLOWED, &protocol::URI_TOO_LONG, &protocol::HEADERS_TOO_LARGE];
+    for code in public.operations().flat_map(|operation| operation.codes.iter().copied()).chain(of_http) {
         codes.insert(code.name, code);
     }
     let mut text = String::from(
@@ -55,12 +40,7 @@ pub fn errors_markdown(public: &Routes) -> String {
          for help.\n\n| code | status | when |\n|---|---|---|\n",
     );
     for (name, code) in codes {
-        let _ = writeln!(
-            text,
-            "| `{name}` | {} | {} |",
-            protocol::status(code).as_u16(),
-            code.meaning
-        );
+        let _ = writeln!(text, "| `{name}` | {} | {} |", protocol::status(code).as_u16(), code.meaning);
     }
     text
 }

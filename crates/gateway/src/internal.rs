@@ -20,12 +20,8 @@ use crate::problem::Problem;
 #[must_use]
 pub fn routes() -> Routes {
     let mut routes = Routes::default();
-    routes
-        .get("/internal/v1/desired", desired)
-        .summary("What the node is to serve, waiting for a change");
-    routes
-        .get("/internal/v1/bundles/{digest}", bundle)
-        .summary("A bundle that the node is to serve out of");
+    routes.get("/internal/v1/desired", desired).summary("What the node is to serve, waiting for a change");
+    routes.get("/internal/v1/bundles/{digest}", bundle).summary("A bundle that the node is to serve out of");
     routes.get("/metrics", metrics).summary("Measurements, for Prometheus");
     routes
 }
@@ -42,12 +38,7 @@ struct Since {
 impl Describe for Since {
     fn describe(operation: &mut Operation) {
         let number = json!({ "type": "integer", "minimum": 0, "default": 0 });
-        operation.parameter(
-            "query",
-            "since",
-            "The revision that the node has; 0 for everything.",
-            &number,
-        );
+        operation.parameter("query", "since", "The revision that the node has; 0 for everything.", &number);
         operation.parameter("query", "wait", "Seconds to wait for a change; at most 30.", &number);
         // Waiting is what this request is for.
         operation.long = true;
@@ -63,11 +54,7 @@ impl Extract for Since {
 }
 
 async fn desired(by: AsNode, nodes: Data<Convergence>, since: Since) -> Result<Json<Desired>, Problem> {
-    Ok(Json(
-        nodes
-            .desired(by.node, since.since, Duration::from_secs(since.wait))
-            .await?,
-    ))
+    Ok(Json(nodes.desired(by.node, since.since, Duration::from_secs(since.wait)).await?))
 }
 
 async fn bundle(
@@ -84,8 +71,6 @@ async fn bundle(
 async fn metrics(_: Open, registry: Data<Registry>) -> Result<Bytes, Problem> {
     let mut text = Vec::new();
     let encoder = TextEncoder::new();
-    encoder
-        .encode(&registry.gather(), &mut text)
-        .map_err(|error| Problem::internal(error.to_string()))?;
+    encoder.encode(&registry.gather(), &mut text).map_err(|error| Problem::internal(error.to_string()))?;
     Ok(Bytes::whole(encoder.format_type(), text))
 }

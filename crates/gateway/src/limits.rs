@@ -54,10 +54,7 @@ impl Limiters {
             let quota = Quota::per_minute(NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN));
             (RateLimiter::keyed(quota).with_middleware(), per_minute)
         };
-        Self {
-            sign_in: bucket(limits.sign_in),
-            credential: bucket(limits.credential),
-        }
+        Self { sign_in: bucket(limits.sign_in), credential: bucket(limits.credential) }
     }
 
     /// Forgets callers whose buckets are full again. To be called now and then.

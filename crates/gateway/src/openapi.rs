@@ -19,12 +19,7 @@ impl Schemas {
     pub(crate) fn of(routes: &Routes) -> Self {
         let mut all = Map::new();
         for operation in routes.operations() {
-            all.extend(
-                operation
-                    .schemas
-                    .iter()
-                    .map(|(name, schema)| (name.clone(), schema.clone())),
-            );
+            all.extend(operation.schemas.iter().map(|(name, schema)| (name.clone(), schema.clone())));
         }
         all.insert(Envelope::name().into_owned(), to_value(&Envelope::schema()));
         all.insert(Fault::name().into_owned(), to_value(&Fault::schema()));
@@ -46,10 +41,7 @@ pub fn document(routes: &Routes) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for operation in routes.operations() {
         let method = operation.method.as_str().to_ascii_lowercase();
-        paths
-            .entry(operation.path)
-            .or_default()
-            .insert(method, describe(operation));
+        paths.entry(operation.path).or_default().insert(method, describe(operation));
     }
     json!({
         "openapi": "3.1.0",
@@ -118,10 +110,7 @@ fn failure(codes: &[&Code]) -> Value {
         let content = json!({ "application/json": { "schema": envelope } });
         return json!({ "description": "A failure before the route was reached.", "content": content });
     }
-    let meanings: Vec<String> = codes
-        .iter()
-        .map(|code| format!("`{}`: {}", code.name, code.meaning))
-        .collect();
+    let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
     let names: Vec<&str> = codes.iter().map(|code| code.name).collect();
     let schema = json!({ "allOf": [envelope, { "type": "object", "properties": { "code": { "enum": names } } }] });
     json!({ "description": meanings.join("\n\n"), "content": { "application/json": { "schema": schema } } })

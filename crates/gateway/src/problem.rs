@@ -41,10 +41,7 @@ impl<F: Failure> From<F> for Problem {
         let causes = std::iter::successors(std::error::Error::source(&failure), |cause| cause.source());
         let causes: Vec<String> = causes.map(ToString::to_string).collect();
         let problem = Self::new(failure.code(), failure.to_string()).with_details(failure.details());
-        Self {
-            cause: (!causes.is_empty()).then(|| causes.join(": ")),
-            ..problem
-        }
+        Self { cause: (!causes.is_empty()).then(|| causes.join(": ")), ..problem }
     }
 }
 
@@ -52,13 +49,7 @@ impl Problem {
     /// A failure with its message for people.
     #[must_use]
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
-        let problem = Self {
-            code,
-            message: message.into(),
-            details: None,
-            headers: Vec::new(),
-            cause: None,
-        };
+        let problem = Self { code, message: message.into(), details: None, headers: Vec::new(), cause: None };
         match code.kind {
             Kind::Unavailable => problem.with_header(RETRY_AFTER, "1"),
             _ => problem,
@@ -85,11 +76,7 @@ impl Problem {
 
     /// 401; `sent` is whether a credential came with the request (RFC 6750 section 3.1).
     pub(crate) fn unauthenticated(code: &'static Code, message: &str, sent: bool) -> Self {
-        let challenge = if sent {
-            "Bearer error=\"invalid_token\""
-        } else {
-            "Bearer"
-        };
+        let challenge = if sent { "Bearer error=\"invalid_token\"" } else { "Bearer" };
         Self::new(code, message).with_header(WWW_AUTHENTICATE, challenge)
     }
 
@@ -104,10 +91,7 @@ impl Problem {
     }
 
     pub(crate) fn internal(cause: impl Into<String>) -> Self {
-        Self {
-            cause: Some(cause.into()),
-            ..Self::new(&Code::INTERNAL, "something went wrong on our side")
-        }
+        Self { cause: Some(cause.into()), ..Self::new(&Code::INTERNAL, "something went wrong on our side") }
     }
 
     pub(crate) fn with_details(self, details: Option<Value>) -> Self {
@@ -134,11 +118,6 @@ impl Problem {
         for (name, value) in &self.headers {
             response.insert_header((name.clone(), value.as_str()));
         }
-        response.json(Envelope {
-            code: self.code.name,
-            message: &self.message,
-            details: &self.details,
-            request_id,
-        })
+        response.json(Envelope { code: self.code.name, message: &self.message, details: &self.details, request_id })
     }
 }

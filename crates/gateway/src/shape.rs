@@ -17,10 +17,7 @@ pub struct Fault {
 /// Every way in which `value` does not fit `schema`, whose references lead into `components` (`#/components/schemas`).
 #[must_use]
 pub fn check(schema: &Value, components: &Map<String, Value>, value: &Value) -> Vec<Fault> {
-    let mut checker = Checker {
-        components,
-        faults: Vec::new(),
-    };
+    let mut checker = Checker { components, faults: Vec::new() };
     checker.check(schema, value, "");
     checker.faults
 }
@@ -32,18 +29,11 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     fn fault(&mut self, path: &str, message: impl Into<String>) {
-        self.faults.push(Fault {
-            path: path.to_owned(),
-            message: message.into(),
-        });
+        self.faults.push(Fault { path: path.to_owned(), message: message.into() });
     }
 
     fn check(&mut self, schema: &Value, value: &Value, path: &str) {
-        if let Some(name) = schema
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|name| name.rsplit('/').next())
-        {
+        if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next()) {
             let Some(schema) = self.components.get(name) else {
                 return self.fault(path, format!("{name} is unknown"));
             };
@@ -70,14 +60,9 @@ impl Checker<'_> {
     fn check_choices(&mut self, choices: &[&Value], value: &Value, path: &str) {
         let mut closest: Option<Vec<Fault>> = None;
         for choice in choices {
-            let mut attempt = Checker {
-                components: self.components,
-                faults: Vec::new(),
-            };
+            let mut attempt = Checker { components: self.components, faults: Vec::new() };
             attempt.check(choice, value, path);
-            let fits_better = closest
-                .as_ref()
-                .is_none_or(|faults| attempt.faults.len() < faults.len());
+            let fits_better = closest.as_ref().is_none_or(|faults| attempt.faults.len() < faults.len());
             let is_null = choice.get("type").and_then(Value::as_str) == Some("null");
             if attempt.faults.is_empty() || (fits_better && !is_null) {
                 closest = Some(attempt.faults);
@@ -98,41 +83,23 @@ impl Checker<'_> {
             let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
             self.fault(path, format!("must be one of: {}", words.join(" ")));
         }
-        let pattern = schema
-            .get("pattern")
-            .and_then(Value::as_str)
-            .and_then(|pattern| Regex::new(pattern).ok());
+        let pattern = schema.get("pattern").and_then(Value::as_str).and_then(|pattern| Regex::new(pattern).ok());
         if pattern.is_some_and(|pattern| !pattern.is_match(text)) {
-            let rule = schema
-                .get("description")
-                .and_then(Value::as_str)
-                .unwrap_or("of another shape");
+            let rule = schema.get("description").and_then(Value::as_str).unwrap_or("of another shape");
             return self.fault(path, format!("must be {rule}"));
         }
         let length = text.chars().count() as u64;
-        if let Some(least) = schema
-            .get("minLength")
-            .and_then(Value::as_u64)
-            .filter(|least| length < *least)
-        {
+        if let Some(least) = schema.get("minLength").and_then(Value::as_u64).filter(|least| length < *least) {
             self.fault(path, format!("must have at least {least} characters"));
         }
-        if let Some(most) = schema
-            .get("maxLength")
-            .and_then(Value::as_u64)
-            .filter(|most| length > *most)
-        {
+        if let Some(most) = schema.get("maxLength").and_then(Value::as_u64).filter(|most| length > *most) {
             self.fault(path, format!("must have at most {most} characters"));
         }
     }
 
     fn check_number(&mut self, schema: &Value, number: &serde_json::Number, path: &str) {
         let Some(number) = number.as_f64() else { return };
-        if let Some(least) = schema
-            .get("minimum")
-            .and_then(Value::as_f64)
-            .filter(|least| number < *least)
-        {
+        if let Some(least) = schema.get("minimum").and_then(Value::as_f64).filter(|least| number < *least) {
             self.fault(path, format!("must be at least {least}"));
         }
         let bound = match schema.get("format").and_then(Value::as_str) {
@@ -147,18 +114,10 @@ impl Checker<'_> {
 
     fn check_array(&mut self, schema: &Value, items: &[Value], path: &str) {
         let length = items.len() as u64;
-        if let Some(least) = schema
-            .get("minItems")
-            .and_then(Value::as_u64)
-            .filter(|least| length < *least)
-        {
+        if let Some(least) = schema.get("minItems").and_then(Value::as_u64).filter(|least| length < *least) {
             self.fault(path, format!("must have at least {least} items"));
         }
-        if let Some(most) = schema
-            .get("maxItems")
-            .and_then(Value::as_u64)
-            .filter(|most| length > *most)
-        {
+        if let Some(most) = schema.get("maxItems").and_then(Value::as_u64).filter(|most| length > *most) {
             return self.fault(path, format!("must have at most {most} items"));
         }
         let Some(each) = schema.get("items") else { return };
@@ -169,11 +128,7 @@ impl Checker<'_> {
 
     fn check_object(&mut self, schema: &Value, object: &Map<String, Value>, path: &str) {
         let within = |name: &str| {
-            if path.is_empty() {
-                name.to_owned()
-            } else {
-                format!("{path}.{name}")
-            }
+            if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
         };
         for name in list(schema, "required").iter().filter_map(Value::as_str) {
             if !object.contains_key(name) {
@@ -241,10 +196,7 @@ mod tests {
         let components =
             json!({ "Word": { "type": "string", "pattern": "^[a-z]+$", "description": "lowercase letters" } });
         let components = components.as_object().expect("an object");
-        check(&schema, components, &value)
-            .into_iter()
-            .map(|fault| (fault.path, fault.message))
-            .collect()
+        check(&schema, components, &value).into_iter().map(|fault| (fault.path, fault.message)).collect()
     }
 
     fn fault(path: &str, message: &str) -> (String, String) {
@@ -264,18 +216,9 @@ mod tests {
                 "none": { "oneOf": [{ "type": "null" }, { "$ref": "#/components/schemas/Word" }] },
             },
         });
+        assert_eq!(faults(schema.clone(), json!({ "word": "a", "size": 9, "list": ["b"], "none": null })), []);
         assert_eq!(
-            faults(
-                schema.clone(),
-                json!({ "word": "a", "size": 9, "list": ["b"], "none": null })
-            ),
-            []
-        );
-        assert_eq!(
-            faults(
-                schema.clone(),
-                json!({ "word": "A\u{0}", "size": 1.5, "list": ["b", 7], "none": "B", "more": 1 })
-            ),
+            faults(schema.clone(), json!({ "word": "A\u{0}", "size": 1.5, "list": ["b", 7], "none": "B", "more": 1 })),
             [
                 fault("list[1]", "must be a text"),
                 fault("more", "is not a field of this request"),

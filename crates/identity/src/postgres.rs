@@ -42,22 +42,8 @@ struct SessionRow<'a> {
 
 impl IdentityRepository for Connection {
     async fn user_upsert(&mut self, id: UserId, sign_in: &SignIn, at: Time) -> Result<Profile> {
-        let SignIn {
-            provider,
-            subject,
-            name,
-            email,
-            avatar_url,
-        } = sign_in.clone();
-        let row = UserRow {
-            id,
-            provider,
-            subject,
-            name,
-            email,
-            avatar_url,
-            created_at: at,
-        };
+        let SignIn { provider, subject, name, email, avatar_url } = sign_in.clone();
+        let row = UserRow { id, provider, subject, name, email, avatar_url, created_at: at };
         let upsert = diesel::insert_into(users::table)
             .values(row)
             .on_conflict((users::provider, users::subject))
@@ -72,54 +58,21 @@ impl IdentityRepository for Connection {
     }
 
     async fn session_insert(&mut self, session: &NewSession) -> Result<()> {
-        let NewSession {
-            id,
-            user_id,
-            token_hash,
-            user_agent,
-            created_at,
-            expires_at,
-        } = session;
+        let NewSession { id, user_id, token_hash, user_agent, created_at, expires_at } = session;
         let (user_agent, created_at, expires_at) = (user_agent.as_deref(), *created_at, *expires_at);
-        let row = SessionRow {
-            id: *id,
-            user_id: *user_id,
-            token_hash,
-            user_agent,
-            created_at,
-            expires_at,
-        };
+        let row = SessionRow { id: *id, user_id: *user_id, token_hash, user_agent, created_at, expires_at };
         diesel::insert_into(sessions::table).values(row).execute(self).await?;
         Ok(())
     }
 
     async fn session_delete(&mut self, session: SessionId) -> Result<bool> {
-        Ok(Cached(diesel::delete(sessions::table.find(session)))
-            .execute(self)
-            .await?
-            == 1)
+        Ok(Cached(diesel::delete(sessions::table.find(session))).execute(self).await? == 1)
     }
 }
 
 impl From<UserRow> for Profile {
     fn from(row: UserRow) -> Self {
-        let UserRow {
-            id,
-            provider,
-            subject,
-            name,
-            email,
-            avatar_url,
-            created_at,
-        } = row;
-        Self {
-            id,
-            provider,
-            subject,
-            name,
-            email,
-            avatar_url,
-            created_at,
-        }
+        let UserRow { id, provider, subject, name, email, avatar_url, created_at } = row;
+        Self { id, provider, subject, name, email, avatar_url, created_at }
     }
 }

@@ -41,18 +41,8 @@ impl Identity {
     pub async fn dev_login(&self, actor: &Actor, login: DevLogin, user_agent: Option<&str>) -> Result<Session> {
         let DevLogin { subject, email, name } = login;
         let subject = subject.to_string();
-        self.sign_in(
-            actor,
-            SignIn {
-                provider: Provider::Dev,
-                subject,
-                name,
-                email,
-                avatar_url: None,
-            },
-            user_agent,
-        )
-        .await
+        self.sign_in(actor, SignIn { provider: Provider::Dev, subject, name, email, avatar_url: None }, user_agent)
+            .await
     }
 
     /// Ends a session.
@@ -65,12 +55,7 @@ impl Identity {
                 if !tx.session_delete(session).await? {
                     return Ok(Outcome::Unchanged(()));
                 }
-                let event = Event {
-                    name: "session.end",
-                    org: None,
-                    target: session.to_string(),
-                    data: json!({}),
-                };
+                let event = Event { name: "session.end", org: None, target: session.to_string(), data: json!({}) };
                 Ok(Outcome::Changed((), event))
             })
             .await
@@ -79,11 +64,7 @@ impl Identity {
     /// User, personal organization and session, in one transaction.
     async fn sign_in(&self, actor: &Actor, sign_in: SignIn, user_agent: Option<&str>) -> Result<Session> {
         let world = self.store.world();
-        let (fresh, token, now) = (
-            world.id::<UserId>(),
-            Token::mint(TokenKind::Session, world),
-            world.now(),
-        );
+        let (fresh, token, now) = (world.id::<UserId>(), Token::mint(TokenKind::Session, world), world.now());
         let expires_at = now.plus_seconds(SESSION_SECONDS);
         let user_agent = user_agent.map(|text| text.chars().take(USER_AGENT_CHARS).collect());
         self.store
@@ -94,31 +75,11 @@ impl Identity {
                     self.personal_orgs.create(tx, user.id, &user.subject).await?;
                 }
                 let (id, token_hash) = (world.id(), token.hash());
-                let session = NewSession {
-                    id,
-                    user_id: user.id,
-                    token_hash,
-                    user_agent,
-                    created_at: now,
-                    expires_at,
-                };
+                let session = NewSession { id, user_id: user.id, token_hash, user_agent, created_at: now, expires_at };
                 tx.session_insert(&session).await?;
                 let data = json!({ "user": user.id, "provider": user.provider, "first": first });
-                let event = Event {
-                    name: "session.start",
-                    org: None,
-                    target: id.to_string(),
-                    data,
-                };
-                Ok(Outcome::Changed(
-                    Session {
-                        token,
-                        expires_at,
-                        user_id: user.id,
-                        subject: user.subject,
-                    },
-                    event,
-                ))
+                let event = Event { name: "session.start", org: None, target: id.to_string(), data };
+                Ok(Outcome::Changed(Session { token, expires_at, user_id: user.id, subject: user.subject }, event))
             })
             .await
     }

@@ -53,10 +53,6 @@ impl Actor {
     /// The operator at the machine itself, outside any request.
     #[must_use]
     pub fn operator(command: &str) -> Self {
-        Self {
-            user: None,
-            credential: Credential::Operator,
-            request_id: command.to_owned(),
-        }
+        Self { user: None, credential: Credential::Operator, request_id: command.to_owned() }
     }
 }

@@ -47,11 +47,8 @@ impl Code {
 /// The codes that belong to no single context.
 impl Code {
     /// 400 of every malformed request.
-    pub const BAD_REQUEST: Self = Self::new(
-        "bad_request",
-        Kind::Invalid,
-        "The request is malformed; `details.fields` names each fault.",
-    );
+    pub const BAD_REQUEST: Self =
+        Self::new("bad_request", Kind::Invalid, "The request is malformed; `details.fields` names each fault.");
     /// 404 of everything without a code of its own.
     pub const NOT_FOUND: Self = Self::new("not_found", Kind::NotFound, "What the path names does not exist.");
     /// 503 of everything without a code of its own.
@@ -61,11 +58,7 @@ impl Code {
         "The database is away or the server is at its capacity; try again.",
     );
     /// 500.
-    pub const INTERNAL: Self = Self::new(
-        "internal",
-        Kind::Internal,
-        "A fault of the service; quote the request id.",
-    );
+    pub const INTERNAL: Self = Self::new("internal", Kind::Internal, "A fault of the service; quote the request id.");
 }
 
 /// An error that clients are told of. Its `Display` is the message for people; what caused it stays in `source()` and

@@ -26,20 +26,14 @@ fn encode(prefix: &str, id: Uuid) -> String {
 }
 
 fn decode(prefix: &'static str, text: &str) -> Result<Uuid, InvalidId> {
-    let digits = text
-        .strip_prefix(prefix)
-        .and_then(|rest| rest.strip_prefix('_'))
-        .ok_or(InvalidId(prefix))?;
+    let digits = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')).ok_or(InvalidId(prefix))?;
     // 26 digits hold 130 bits: the first one may only be 0 to 7.
     if digits.len() != LENGTH || !matches!(digits.as_bytes().first(), Some(b'0'..=b'7')) {
         return Err(InvalidId(prefix));
     }
     let mut bits = 0u128;
     for digit in digits.bytes() {
-        let value = ALPHABET
-            .iter()
-            .position(|&known| known == digit)
-            .ok_or(InvalidId(prefix))?;
+        let value = ALPHABET.iter().position(|&known| known == digit).ok_or(InvalidId(prefix))?;
         bits = bits << 5 | value as u128;
     }
     Ok(Uuid::from_u128(bits))

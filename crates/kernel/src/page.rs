@@ -46,10 +46,7 @@ impl<K> Paging<K> {
 
 impl<K> Default for Paging<K> {
     fn default() -> Self {
-        Self {
-            limit: Self::DEFAULT,
-            after: None,
-        }
+        Self { limit: Self::DEFAULT, after: None }
     }
 }
 
@@ -61,10 +58,7 @@ impl<K: DeserializeOwned> Paging<K> {
     pub fn after(limit: u16, cursor: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
         let key = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;
-        Ok(Self {
-            limit,
-            after: Some(key),
-        })
+        Ok(Self { limit, after: Some(key) })
     }
 }
 
@@ -75,9 +69,7 @@ impl<T> Page<T> {
         let more = items.len() > limit;
         items.truncate(limit);
         let last = items.last().filter(|_| more).map(key);
-        let next_cursor = last
-            .and_then(|key| serde_json::to_vec(&key).ok())
-            .map(|key| URL_SAFE_NO_PAD.encode(key));
+        let next_cursor = last.and_then(|key| serde_json::to_vec(&key).ok()).map(|key| URL_SAFE_NO_PAD.encode(key));
         Self { items, next_cursor }
     }
 }
@@ -98,9 +90,7 @@ mod schema {
             let items = ArrayBuilder::new().items(Ref::from_schema_name(T::name()));
             let cursor = SchemaType::from_iter([Type::String, Type::Null]);
             let page = ObjectBuilder::new().property("items", items).required("items");
-            let cursor = ObjectBuilder::new()
-                .schema_type(cursor)
-                .description(Some("What to send as `cursor` next"));
+            let cursor = ObjectBuilder::new().schema_type(cursor).description(Some("What to send as `cursor` next"));
             page.property("nextCursor", cursor).required("nextCursor").into()
         }
     }
@@ -124,10 +114,7 @@ mod tests {
 
     /// What a list ordered by the number itself answers.
     fn list(all: &[u32], paging: &Paging<u32>) -> Page<u32> {
-        let rows = all
-            .iter()
-            .copied()
-            .filter(|n| paging.after.is_none_or(|after| *n > after));
+        let rows = all.iter().copied().filter(|n| paging.after.is_none_or(|after| *n > after));
         Page::cut(rows.take(paging.fetch() as usize).collect(), paging, |n| *n)
     }
 
@@ -156,14 +143,9 @@ mod tests {
 
     #[test]
     fn a_cursor_of_another_list_is_refused() {
-        let page = Page::cut(vec!["a", "b"], &Paging { limit: 1, after: None }, |item| {
-            (*item).to_owned()
-        });
+        let page = Page::cut(vec!["a", "b"], &Paging { limit: 1, after: None }, |item| (*item).to_owned());
         let cursor = page.next_cursor.expect("a second page");
         assert_eq!(Paging::<u32>::after(1, &cursor), Err(InvalidCursor));
-        assert_eq!(
-            Paging::<String>::after(1, &cursor).expect("a cursor").after.as_deref(),
-            Some("a")
-        );
+        assert_eq!(Paging::<String>::after(1, &cursor).expect("a cursor").after.as_deref(), Some("a"));
     }
 }

@@ -59,20 +59,10 @@ const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
     fn default() -> Self {
-        let bundle = |compressed, unpacked| BundleLimits {
-            compressed,
-            unpacked,
-            entries: 20_000,
-        };
+        let bundle = |compressed, unpacked| BundleLimits { compressed, unpacked, entries: 20_000 };
         Self {
-            free: PlanLimits {
-                projects: 3,
-                bundle: bundle(50 * MIB, 250 * MIB),
-            },
-            pro: PlanLimits {
-                projects: 100,
-                bundle: bundle(200 * MIB, 1024 * MIB),
-            },
+            free: PlanLimits { projects: 3, bundle: bundle(50 * MIB, 250 * MIB) },
+            pro: PlanLimits { projects: 100, bundle: bundle(200 * MIB, 1024 * MIB) },
         }
     }
 }

@@ -76,17 +76,10 @@ impl Keys {
         let (key_id, key) = self.0.first().ok_or(OpenError::Broken)?;
         let nonce = world.bytes::<NONCE_LEN>();
         let mut sealed = plaintext.to_vec();
-        key.seal_in_place_append_tag(
-            Nonce::assume_unique_for_key(nonce),
-            place.associated(key_id),
-            &mut sealed,
-        )
-        .map_err(|_| OpenError::Broken)?;
+        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), place.associated(key_id), &mut sealed)
+            .map_err(|_| OpenError::Broken)?;
         let bytes = [nonce.as_slice(), &sealed].concat();
-        Ok(Sealed {
-            key_id: key_id.clone(),
-            bytes,
-        })
+        Ok(Sealed { key_id: key_id.clone(), bytes })
     }
 
     /// Opens what was sealed for this place.
@@ -99,9 +92,7 @@ impl Keys {
         let (nonce, rest) = sealed.bytes.split_at_checked(NONCE_LEN).ok_or(OpenError::Broken)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Broken)?;
         let mut rest = rest.to_vec();
-        let plaintext = key
-            .open_in_place(nonce, place.associated(key_id), &mut rest)
-            .map_err(|_| OpenError::Broken)?;
+        let plaintext = key.open_in_place(nonce, place.associated(key_id), &mut rest).map_err(|_| OpenError::Broken)?;
         Ok(plaintext.to_vec())
     }
 }
@@ -111,10 +102,7 @@ impl Place<'_> {
     fn associated(self, key_id: &str) -> Aad<Vec<u8>> {
         let parts = [self.table, self.row, self.field, key_id];
         Aad::from(
-            parts
-                .iter()
-                .flat_map(|part| [&(part.len() as u64).to_be_bytes(), part.as_bytes()].concat())
-                .collect(),
+            parts.iter().flat_map(|part| [&(part.len() as u64).to_be_bytes(), part.as_bytes()].concat()).collect(),
         )
     }
 }
@@ -174,31 +162,19 @@ mod tests {
 
     #[test]
     fn the_first_key_seals_and_every_key_opens() {
-        let place = Place {
-            table: "t",
-            row: "r",
-            field: "f",
-        };
+        let place = Place { table: "t", row: "r", field: "f" };
         let sealed = keys(OLD).seal(&World::system(), place, b"secret").expect("sealed");
         let both = keys(&format!("{NEW},{OLD}"));
         assert_eq!(both.open(place, &sealed).expect("opened"), b"secret");
-        assert_eq!(
-            both.seal(&World::system(), place, b"secret").expect("sealed").key_id,
-            "new"
-        );
+        assert_eq!(both.seal(&World::system(), place, b"secret").expect("sealed").key_id, "new");
         assert_eq!(keys(NEW).open(place, &sealed), Err(OpenError::UnknownKey("old".into())));
     }
 
     #[test]
     fn settings_without_usable_keys_are_refused() {
-        for setting in [
-            "",
-            "id",
-            "id:",
-            "id:AAAA",
-            ":AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-            &format!("{OLD},{OLD}"),
-        ] {
+        for setting in
+            ["", "id", "id:", "id:AAAA", ":AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", &format!("{OLD},{OLD}")]
+        {
             assert_eq!(Keys::parse(setting).err(), Some(InvalidKeys), "{setting}");
         }
     }

@@ -69,11 +69,7 @@ impl Token {
     /// A fresh token.
     #[must_use]
     pub fn mint(kind: TokenKind, world: &World) -> Self {
-        Self(format!(
-            "{}{}",
-            kind.prefix(),
-            URL_SAFE_NO_PAD.encode(world.bytes::<32>())
-        ))
+        Self(format!("{}{}", kind.prefix(), URL_SAFE_NO_PAD.encode(world.bytes::<32>())))
     }
 
     /// The token that somebody sent, when it has the shape of one of this kind.
@@ -119,14 +115,11 @@ impl ToSql<Binary, Pg> for TokenHash {
 impl FromSql<Binary, Pg> for TokenHash {
     fn from_sql(bytes: PgValue<'_>) -> deserialize::Result<Self> {
         let bytes = <Vec<u8> as FromSql<Binary, Pg>>::from_sql(bytes)?;
-        Ok(Self(
-            bytes.try_into().map_err(|_| "a stored token hash is not 32 bytes")?,
-        ))
+        Ok(Self(bytes.try_into().map_err(|_| "a stored token hash is not 32 bytes")?))
     }
 }
 
-crate::string_schema!(Token, |schema| schema
-    .description(Some("a credential, shown in this answer alone")));
+crate::string_schema!(Token, |schema| schema.description(Some("a credential, shown in this answer alone")));
 
 #[cfg(test)]
 mod tests {

@@ -103,8 +103,7 @@ macro_rules! string_like {
         impl<'de> $crate::macro_support::serde::Deserialize<'de> for $name {
             fn deserialize<D: $crate::macro_support::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
-                text.parse()
-                    .map_err($crate::macro_support::serde::de::Error::custom)
+                text.parse().map_err($crate::macro_support::serde::de::Error::custom)
             }
         }
 
@@ -120,8 +119,7 @@ macro_rules! string_like {
             impl deserialize::FromSql<Text, pg::Pg> for $name {
                 fn from_sql(bytes: pg::PgValue<'_>) -> deserialize::Result<Self> {
                     let text = <String as deserialize::FromSql<Text, pg::Pg>>::from_sql(bytes)?;
-                    text.parse()
-                        .map_err(|rule| format!("stored {} {text:?} {rule}", stringify!($name)).into())
+                    text.parse().map_err(|rule| format!("stored {} {text:?} {rule}", stringify!($name)).into())
                 }
             }
         };

@@ -29,10 +29,7 @@ pub struct World {
 impl World {
     /// A world with this clock and this source.
     pub fn new(clock: impl Clock + 'static, random: impl Random + 'static) -> Self {
-        Self {
-            clock: Arc::new(clock),
-            random: Arc::new(random),
-        }
+        Self { clock: Arc::new(clock), random: Arc::new(random) }
     }
 
     /// The system's clock and its secure random generator.
@@ -59,9 +56,7 @@ impl World {
     #[must_use]
     pub fn id<T: From<Uuid>>(&self) -> T {
         let millis = u64::try_from(self.now().unix_millis()).unwrap_or(0);
-        Builder::from_unix_timestamp_millis(millis, &self.bytes())
-            .into_uuid()
-            .into()
+        Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid().into()
     }
 }
 
@@ -87,8 +82,6 @@ impl Random for System {
         reason = "the injected source; without it nothing may go on"
     )]
     fn fill(&self, bytes: &mut [u8]) {
-        ring::rand::SystemRandom::new()
-            .fill(bytes)
-            .expect("the system's random generator answers");
+        ring::rand::SystemRandom::new().fill(bytes).expect("the system's random generator answers");
     }
 }

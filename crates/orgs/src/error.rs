@@ -25,23 +25,14 @@ impl OrgError {
     /// 409: create under a slug in use.
     pub const SLUG_TAKEN: Code = Code::new("slug_taken", Kind::Conflict, "Another organization has the slug.");
     /// 404: add somebody unknown.
-    pub const USER_NOT_FOUND: Code = Code::new(
-        "user_not_found",
-        Kind::NotFound,
-        "The user to add has never signed in; invite them instead.",
-    );
+    pub const USER_NOT_FOUND: Code =
+        Code::new("user_not_found", Kind::NotFound, "The user to add has never signed in; invite them instead.");
     /// 409: add a member again.
-    pub const ALREADY_MEMBER: Code = Code::new(
-        "already_member",
-        Kind::Conflict,
-        "The user is a member already; change the role with PUT.",
-    );
+    pub const ALREADY_MEMBER: Code =
+        Code::new("already_member", Kind::Conflict, "The user is a member already; change the role with PUT.");
     /// 409: the organization would be left without an admin.
-    pub const LAST_ADMIN: Code = Code::new(
-        "last_admin",
-        Kind::Conflict,
-        "The last admin cannot be demoted, be removed or leave.",
-    );
+    pub const LAST_ADMIN: Code =
+        Code::new("last_admin", Kind::Conflict, "The last admin cannot be demoted, be removed or leave.");
     /// 403: the role is lacking.
     pub const FORBIDDEN: Code = Code::new(
         "forbidden",

@@ -16,21 +16,8 @@ kernel::text! {
 }
 
 /// Slugs that are, or may become, names of the platform's own.
-const RESERVED: &[&str] = &[
-    "www",
-    "api",
-    "app",
-    "admin",
-    "dashboard",
-    "docs",
-    "mail",
-    "auth",
-    "login",
-    "static",
-    "status",
-    "support",
-    "svc",
-];
+const RESERVED: &[&str] =
+    &["www", "api", "app", "admin", "dashboard", "docs", "mail", "auth", "login", "static", "status", "support", "svc"];
 
 impl Slug {
     /// Whether organizations may have it.

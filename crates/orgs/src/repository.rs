@@ -1,12 +1,15 @@
 //! What organizations ask of storage.
 
+use diesel::prelude::*;
 use kernel::{OrgId, Paging, Plan, Provider, Role, Time, UserId};
 use store::Result;
 
 use crate::model::{Member, Slug};
+use crate::schema::{orgs, people};
 
 /// An organization as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[diesel(table_name = orgs)]
 pub struct OrgRecord {
     pub id: OrgId,
     pub slug: Slug,
@@ -17,7 +20,8 @@ pub struct OrgRecord {
 }
 
 /// Somebody who has signed in, as this context may see them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = people)]
 pub struct Person {
     pub id: UserId,
     pub provider: Provider,

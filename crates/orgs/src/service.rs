@@ -41,10 +41,7 @@ impl Orgs {
     /// [`OrgError::Store`].
     pub async fn memberships(&self, user: UserId) -> Result<Vec<OrgMembership>> {
         let rows = self.store.connection().await?.org_list(user, None).await?;
-        Ok(rows
-            .into_iter()
-            .map(|(org, role)| self.show(org, role).into())
-            .collect())
+        Ok(rows.into_iter().map(|(org, role)| self.show(org, role).into()).collect())
     }
 
     /// Creates an organization whose first admin is `user`.
@@ -105,18 +102,11 @@ impl Orgs {
     /// # Errors
     /// [`OrgError::UserNotFound`], [`OrgError::AlreadyMember`].
     pub async fn member_add(&self, actor: &Actor, org: OrgId, new: NewMember) -> Result<Member> {
-        let NewMember {
-            provider,
-            subject,
-            role,
-        } = new;
+        let NewMember { provider, subject, role } = new;
         self.store
             .transaction(actor, async |tx| {
                 tx.org_lock(org).await?;
-                let person = tx
-                    .person_find(provider, &subject)
-                    .await?
-                    .ok_or(OrgError::UserNotFound(subject))?;
+                let person = tx.person_find(provider, &subject).await?.ok_or(OrgError::UserNotFound(subject))?;
                 let joined_at = self.store.world().now();
                 if !tx.member_insert(org, person.id, role, joined_at).await? {
                     return Err(OrgError::AlreadyMember);
@@ -163,10 +153,7 @@ impl Orgs {
                 keep_an_admin(tx, org, &member).await?;
                 tx.member_delete(org, user).await?;
                 let name = if leaving { "member.leave" } else { "member.remove" };
-                Ok(Outcome::Changed(
-                    (),
-                    member_event(name, org, user, json!({ "role": member.role })),
-                ))
+                Ok(Outcome::Changed((), member_event(name, org, user, json!({ "role": member.role }))))
             })
             .await
     }
@@ -178,35 +165,12 @@ impl Orgs {
 
     fn record(&self, slug: Slug, name: String, personal: bool) -> OrgRecord {
         let world = self.store.world();
-        OrgRecord {
-            id: world.id(),
-            slug,
-            name,
-            plan: Plan::Free,
-            personal,
-            created_at: world.now(),
-        }
+        OrgRecord { id: world.id(), slug, name, plan: Plan::Free, personal, created_at: world.now() }
     }
 
     fn show(&self, org: OrgRecord, role: Role) -> Org {
-        let OrgRecord {
-            id,
-            slug,
-            name,
-            plan,
-            personal,
-            created_at,
-        } = org;
-        Org {
-            id,
-            slug,
-            name,
-            plan,
-            personal,
-            role,
-            project_limit: self.limits.of(plan).projects,
-            created_at,
-        }
+        let OrgRecord { id, slug, name, plan, personal, created_at } = org;
+        Org { id, slug, name, plan, personal, role, project_limit: self.limits.of(plan).projects, created_at }
     }
 }
 
@@ -225,12 +189,7 @@ async fn keep_an_admin(tx: &mut Connection, org: OrgId, member: &Member) -> Resu
 }
 
 fn member_event(name: &'static str, org: OrgId, user: UserId, data: serde_json::Value) -> Event {
-    Event {
-        name,
-        org: Some(org),
-        target: user.to_string(),
-        data,
-    }
+    Event { name, org: Some(org), target: user.to_string(), data }
 }
 
 /// The longest beginning of `wish` that can start a slug and leaves room for a suffix.
@@ -238,13 +197,7 @@ fn slug_stem(wish: &str) -> String {
     let kept: String = wish
         .chars()
         .map(|c| c.to_ascii_lowercase())
-        .map(|c| {
-            if c.is_ascii_lowercase() || c.is_ascii_digit() {
-                c
-            } else {
-                '-'
-            }
-        })
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
         .skip_while(|c| *c == '-')
         .take(31)
         .collect();
@@ -256,45 +209,14 @@ fn slug_stem(wish: &str) -> String {
 
 impl Member {
     pub(crate) fn new(person: Person, role: Role, joined_at: kernel::Time) -> Self {
-        let Person {
-            id,
-            provider,
-            subject,
-            name,
-            avatar_url,
-        } = person;
-        Self {
-            user_id: id,
-            provider,
-            subject,
-            name,
-            avatar_url,
-            role,
-            joined_at,
-        }
+        let Person { id, provider, subject, name, avatar_url } = person;
+        Self { user_id: id, provider, subject, name, avatar_url, role, joined_at }
     }
 }
 
 impl From<Org> for OrgMembership {
     fn from(org: Org) -> Self {
-        let Org {
-            id,
-            slug,
-            name,
-            plan,
-            personal,
-            role,
-            project_limit,
-            ..
-        } = org;
-        Self {
-            id,
-            slug,
-            name,
-            role,
-            plan,
-            personal,
-            project_limit,
-        }
+        let Org { id, slug, name, plan, personal, role, project_limit, .. } = org;
+        Self { id, slug, name, role, plan, personal, project_limit }
     }
 }

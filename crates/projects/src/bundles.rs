@@ -64,10 +64,7 @@ impl Bundles {
         match pour(&mut body, limits, &mut writing).await {
             Ok(received) => {
                 writing.finish().await.map_err(unreachable_store)?;
-                self.0
-                    .rename(&temporary, &location(received.digest))
-                    .await
-                    .map_err(unreachable_store)?;
+                self.0.rename(&temporary, &location(received.digest)).await.map_err(unreachable_store)?;
                 Ok(received)
             }
             Err(error) => {
@@ -103,25 +100,10 @@ async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     writing: &mut WriteMultipart,
 ) -> Result<Received> {
     let (chunks, waiting) = mpsc::channel(IN_FLIGHT);
-    let BundleLimits {
-        compressed,
-        unpacked,
-        entries,
-    } = limits;
+    let BundleLimits { compressed, unpacked, entries } = limits;
     let reader = tokio::task::spawn_blocking(move || {
-        let limits = bundle::Limits {
-            compressed,
-            unpacked,
-            entries,
-        };
-        bundle::read(
-            Chunks {
-                waiting,
-                current: Bytes::new(),
-            },
-            &limits,
-            |_| Ok(()),
-        )
+        let limits = bundle::Limits { compressed, unpacked, entries };
+        bundle::read(Chunks { waiting, current: Bytes::new() }, &limits, |_| Ok(()))
     });
     let mut digester = Digester::default();
     let mut size_bytes = 0;
@@ -137,15 +119,9 @@ async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         }
     }
     drop(chunks);
-    let contents = reader
-        .await
-        .map_err(|error| ProjectError::BundleStore(error.into()))?
-        .map_err(ProjectError::Bundle)?;
-    Ok(Received {
-        digest: digester.finish(),
-        size_bytes,
-        contents,
-    })
+    let contents =
+        reader.await.map_err(|error| ProjectError::BundleStore(error.into()))?.map_err(ProjectError::Bundle)?;
+    Ok(Received { digest: digester.finish(), size_bytes, contents })
 }
 
 /// Reads on for a while, so that a client that is still sending gets to see the answer.

@@ -30,11 +30,8 @@ pub enum ProjectError {
 
 impl ProjectError {
     /// 409: create under a name in use.
-    pub const NAME_TAKEN: Code = Code::new(
-        "project_name_taken",
-        Kind::Conflict,
-        "The organization has a project of this name.",
-    );
+    pub const NAME_TAKEN: Code =
+        Code::new("project_name_taken", Kind::Conflict, "The organization has a project of this name.");
     /// 409: a hostname in use.
     pub const HOSTNAME_TAKEN: Code = Code::new("hostname_taken", Kind::Conflict, "Another project has the hostname.");
     /// 409: the plan allows no more.
@@ -50,11 +47,8 @@ impl ProjectError {
         "The upload is not a bundle; `details.reason` says why, `details.entry` names the entry at fault.",
     );
     /// 413: too large a body.
-    pub const TOO_LARGE: Code = Code::new(
-        "payload_too_large",
-        Kind::TooLarge,
-        "The body is over the limit that `details.limit` tells.",
-    );
+    pub const TOO_LARGE: Code =
+        Code::new("payload_too_large", Kind::TooLarge, "The body is over the limit that `details.limit` tells.");
 }
 
 impl Failure for ProjectError {

@@ -263,20 +263,11 @@ impl Git {
     pub fn stated(commit: Option<&str>, message: Option<&str>, branch: Option<&str>, dirty: Option<&str>) -> Self {
         let is_commit = |text: &&str| (7..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
         let printable = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
-        let first_line = |text: &str| {
-            text.lines()
-                .next()
-                .unwrap_or_default()
-                .chars()
-                .take(200)
-                .collect::<String>()
-        };
+        let first_line = |text: &str| text.lines().next().unwrap_or_default().chars().take(200).collect::<String>();
         Self {
             commit: commit.filter(is_commit).map(str::to_ascii_lowercase),
             message: message.map(first_line).filter(|line| printable(line)),
-            branch: branch
-                .filter(|name| printable(name) && name.len() <= 255)
-                .map(str::to_owned),
+            branch: branch.filter(|name| printable(name) && name.len() <= 255).map(str::to_owned),
             dirty: dirty.and_then(|word| word.parse().ok()),
         }
     }

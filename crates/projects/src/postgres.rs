@@ -68,11 +68,7 @@ type DetailRow = (HostnameRow, ProjectRow, Option<DeploymentRow>, Option<Placeme
 
 impl ProjectRepository for Connection {
     async fn project_count(&mut self, org: OrgId) -> Result<i64> {
-        Ok(projects::table
-            .filter(projects::org_id.eq(org))
-            .count()
-            .get_result(self)
-            .await?)
+        Ok(projects::table.filter(projects::org_id.eq(org)).count().get_result(self).await?)
     }
 
     async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool> {
@@ -85,9 +81,7 @@ impl ProjectRepository for Connection {
             projects::last_version.eq(0),
             projects::created_at.eq(project.created_at),
         );
-        let insert = diesel::insert_into(projects::table)
-            .values(row)
-            .on_conflict_do_nothing();
+        let insert = diesel::insert_into(projects::table).values(row).on_conflict_do_nothing();
         Ok(Cached(insert).execute(self).await? == 1)
     }
 
@@ -104,20 +98,13 @@ impl ProjectRepository for Connection {
         }
         let rows = query.load::<(ProjectId, ProjectName, String, Time)>(self).await?;
         let org = slug.to_owned();
-        let show = |(id, name, hostname, created_at)| Project {
-            id,
-            name,
-            org: org.clone(),
-            hostname,
-            created_at,
-        };
+        let show = |(id, name, hostname, created_at)| Project { id, name, org: org.clone(), hostname, created_at };
         Ok(rows.into_iter().map(show).collect())
     }
 
     async fn project_detail(&mut self, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>> {
-        let live = deployments::project_id
-            .eq(projects::id)
-            .and(deployments::version.nullable().eq(projects::live_version));
+        let live =
+            deployments::project_id.eq(projects::id).and(deployments::version.nullable().eq(projects::live_version));
         let rows = hostnames::table
             .inner_join(projects::table)
             .left_join(deployments::table.on(live))
@@ -138,17 +125,11 @@ impl ProjectRepository for Connection {
     async fn project_next_version(&mut self, project: ProjectId) -> Result<Option<i32>> {
         let update =
             diesel::update(projects::table.find(project)).set(projects::last_version.eq(projects::last_version + 1));
-        Ok(Cached(update.returning(projects::last_version).as_query())
-            .get_result(self)
-            .await
-            .optional()?)
+        Ok(Cached(update.returning(projects::last_version).as_query()).get_result(self).await.optional()?)
     }
 
     async fn project_lock(&mut self, project: ProjectId) -> Result<Option<Option<i32>>> {
-        let query = projects::table
-            .find(project)
-            .select(projects::live_version)
-            .for_update();
+        let query = projects::table.find(project).select(projects::live_version).for_update();
         Ok(query.first(self).await.optional()?)
     }
 
@@ -159,32 +140,21 @@ impl ProjectRepository for Connection {
     }
 
     async fn project_live(&mut self, project: ProjectId) -> Result<Option<Live>> {
-        let live = deployments::project_id
-            .eq(projects::id)
-            .and(deployments::version.nullable().eq(projects::live_version));
+        let live =
+            deployments::project_id.eq(projects::id).and(deployments::version.nullable().eq(projects::live_version));
         let rows = hostnames::table
             .inner_join(projects::table)
             .inner_join(deployments::table.on(live))
             .filter(projects::id.eq(project).and(hostnames::state.eq(HostnameState::Active)))
             .order(hostnames::name)
-            .select((
-                hostnames::name,
-                deployments::digest,
-                deployments::size_bytes,
-                deployments::version,
-            ))
+            .select((hostnames::name, deployments::digest, deployments::size_bytes, deployments::version))
             .load::<(String, Digest, i64, i32)>(self)
             .await?;
         let &[(_, bundle, size_bytes, version), ..] = rows.as_slice() else {
             return Ok(None);
         };
         let hostnames = rows.into_iter().map(|(name, ..)| name).collect();
-        Ok(Some(Live {
-            hostnames,
-            bundle,
-            size_bytes,
-            version,
-        }))
+        Ok(Some(Live { hostnames, bundle, size_bytes, version }))
     }
 
     async fn hostname_insert_default(&mut self, project: &ProjectRecord) -> Result<bool> {
@@ -196,19 +166,13 @@ impl ProjectRepository for Connection {
             hostnames::created_at.eq(project.created_at),
             hostnames::verified_at.eq(project.created_at),
         );
-        let insert = diesel::insert_into(hostnames::table)
-            .values(row)
-            .on_conflict(hostnames::name)
-            .do_nothing();
+        let insert = diesel::insert_into(hostnames::table).values(row).on_conflict(hostnames::name).do_nothing();
         Ok(Cached(insert).execute(self).await? == 1)
     }
 
     async fn deployment_insert(&mut self, deployment: &DeploymentRecord) -> Result<()> {
         let row = DeploymentRow::from(deployment.clone());
-        diesel::insert_into(deployments::table)
-            .values(row)
-            .execute(self)
-            .await?;
+        diesel::insert_into(deployments::table).values(row).execute(self).await?;
         Ok(())
     }
 
@@ -230,11 +194,7 @@ impl ProjectRepository for Connection {
     async fn deployment_find(&mut self, project: ProjectId, version: i32) -> Result<Option<Deployment>> {
         let found = deployments::table
             .inner_join(projects::table)
-            .filter(
-                deployments::project_id
-                    .eq(project)
-                    .and(deployments::version.eq(version)),
-            )
+            .filter(deployments::project_id.eq(project).and(deployments::version.eq(version)))
             .select((DeploymentRow::as_select(), projects::live_version))
             .first::<(DeploymentRow, Option<i32>)>(self)
             .await
@@ -255,26 +215,11 @@ fn detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
         return Ok(None);
     };
     let default = hostnames.iter().find(|hostname| hostname.kind == HostnameKind::Default);
-    let hostname = default
-        .ok_or_else(|| Error::inconsistent(format!("{} has no default hostname", project.id)))?
-        .name
-        .clone();
-    let ProjectRow {
-        id,
-        name,
-        access_mode,
-        granted,
-        live_version,
-        created_at,
-    } = project;
+    let hostname =
+        default.ok_or_else(|| Error::inconsistent(format!("{} has no default hostname", project.id)))?.name.clone();
+    let ProjectRow { id, name, access_mode, granted, live_version, created_at } = project;
     Ok(Some(ProjectDetail {
-        project: Project {
-            id,
-            name,
-            org: slug.to_owned(),
-            hostname,
-            created_at,
-        },
+        project: Project { id, name, org: slug.to_owned(), hostname, created_at },
         live: live.map(|row| row.show(live_version)),
         hostnames,
         access: Access { mode: access_mode },
@@ -298,17 +243,11 @@ impl DeploymentRow {
                 dirty: self.git_dirty,
             },
             declares: Resources::which(|resource| {
-                self.manifest
-                    .get(resource.as_str())
-                    .and_then(serde_json::Value::as_bool)
-                    .unwrap_or(false)
+                self.manifest.get(resource.as_str()).and_then(serde_json::Value::as_bool).unwrap_or(false)
             }),
             has_worker: self.has_worker,
             asset_count: self.asset_count,
-            created_by: Author {
-                user_id: self.created_by,
-                subject: self.created_by_subject,
-            },
+            created_by: Author { user_id: self.created_by, subject: self.created_by_subject },
             created_at: self.created_at,
         }
     }
@@ -316,12 +255,7 @@ impl DeploymentRow {
 
 impl From<DeploymentRecord> for DeploymentRow {
     fn from(record: DeploymentRecord) -> Self {
-        let Git {
-            commit,
-            message,
-            branch,
-            dirty,
-        } = record.git;
+        let Git { commit, message, branch, dirty } = record.git;
         Self {
             id: record.id,
             project_id: record.project,
@@ -344,26 +278,8 @@ impl From<DeploymentRecord> for DeploymentRow {
 
 impl From<HostnameRow> for Hostname {
     fn from(row: HostnameRow) -> Self {
-        let HostnameRow {
-            name,
-            kind,
-            state,
-            verification_token,
-            last_error,
-            created_at,
-            verified_at,
-        } = row;
+        let HostnameRow { name, kind, state, verification_token, last_error, created_at, verified_at } = row;
         let (verify, checks) = (Vec::new(), Vec::new());
-        Self {
-            name,
-            kind,
-            state,
-            verify,
-            verification_token,
-            last_error,
-            checks,
-            created_at,
-            verified_at,
-        }
+        Self { name, kind, state, verify, verification_token, last_error, checks, created_at, verified_at }
     }
 }

@@ -50,14 +50,7 @@ impl Projects {
         organizations: Arc<dyn Organizations>,
         placements: Arc<dyn Placements>,
     ) -> Self {
-        Self {
-            store,
-            bundles,
-            limits,
-            platform_domain: platform_domain.into(),
-            organizations,
-            placements,
-        }
+        Self { store, bundles, limits, platform_domain: platform_domain.into(), organizations, placements }
     }
 
     /// Creates a project and the hostname that comes with it, within the plan's limit.
@@ -68,20 +61,10 @@ impl Projects {
         let world = self.store.world();
         let NewProject { name } = new;
         let hostname = format!("{}.{}", default_label(&name, &org.slug), self.platform_domain);
-        let project = ProjectRecord {
-            id: world.id(),
-            org: org.id,
-            name,
-            hostname,
-            created_at: world.now(),
-        };
+        let project = ProjectRecord { id: world.id(), org: org.id, name, hostname, created_at: world.now() };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let plan = self
-                    .organizations
-                    .lock(tx, org.id)
-                    .await?
-                    .ok_or(ProjectError::NotFound)?;
+                let plan = self.organizations.lock(tx, org.id).await?.ok_or(ProjectError::NotFound)?;
                 let (limit, count) = (self.limits.of(plan).projects, tx.project_count(org.id).await?);
                 if count >= i64::from(limit) {
                     return Err(ProjectError::Limit { limit, count, plan });
@@ -94,23 +77,8 @@ impl Projects {
                 }
                 let data = json!({ "name": project.name, "hostname": project.hostname });
                 let event = event("project.create", org.id, project.id, data);
-                let ProjectRecord {
-                    id,
-                    name,
-                    hostname,
-                    created_at,
-                    ..
-                } = project;
-                Ok(Outcome::Changed(
-                    Project {
-                        id,
-                        name,
-                        org: org.slug.clone(),
-                        hostname,
-                        created_at,
-                    },
-                    event,
-                ))
+                let ProjectRecord { id, name, hostname, created_at, .. } = project;
+                Ok(Outcome::Changed(Project { id, name, org: org.slug.clone(), hostname, created_at }, event))
             })
             .await
     }
@@ -120,12 +88,7 @@ impl Projects {
     /// # Errors
     /// [`ProjectError::Store`].
     pub async fn list(&self, org: &Org, paging: &Paging<ProjectId>) -> Result<Page<Project>> {
-        let projects = self
-            .store
-            .connection()
-            .await?
-            .project_list(org.id, &org.slug, paging)
-            .await?;
+        let projects = self.store.connection().await?.project_list(org.id, &org.slug, paging).await?;
         Ok(Page::cut(projects, paging, |project| project.id))
     }
 
@@ -134,12 +97,7 @@ impl Projects {
     /// # Errors
     /// [`ProjectError::NotFound`].
     pub async fn detail(&self, org: &Org, project: ProjectId) -> Result<ProjectDetail> {
-        let detail = self
-            .store
-            .connection()
-            .await?
-            .project_detail(project, &org.slug)
-            .await?;
+        let detail = self.store.connection().await?.project_detail(project, &org.slug).await?;
         detail.ok_or(ProjectError::NotFound)
     }
 
@@ -166,15 +124,8 @@ impl Projects {
     ) -> Result<Deployment> {
         let world = self.store.world();
         let id = world.id::<kernel::DeploymentId>();
-        let received = self
-            .bundles
-            .receive(&id.to_string(), self.limits.of(org.plan).bundle, body)
-            .await?;
-        let Received {
-            digest,
-            size_bytes,
-            contents,
-        } = received;
+        let received = self.bundles.receive(&id.to_string(), self.limits.of(org.plan).bundle, body).await?;
+        let Received { digest, size_bytes, contents } = received;
         let manifest = serde_json::to_value(&contents.manifest).map_err(store::Error::inconsistent)?;
         let mut record = DeploymentRecord {
             id,
@@ -195,10 +146,7 @@ impl Projects {
                 tx.deployment_insert(&record).await?;
                 let deployment = self.go_live(tx, project, record.version).await?;
                 let data = json!({ "version": deployment.version, "digest": digest });
-                Ok(Outcome::Changed(
-                    deployment,
-                    event("deployment.create", org.id, project, data),
-                ))
+                Ok(Outcome::Changed(deployment, event("deployment.create", org.id, project, data)))
             })
             .await
     }
@@ -212,19 +160,13 @@ impl Projects {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let live = tx.project_lock(project).await?.ok_or(ProjectError::NotFound)?;
-                let target = tx
-                    .deployment_find(project, version)
-                    .await?
-                    .ok_or(ProjectError::VersionNotFound)?;
+                let target = tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)?;
                 if target.live {
                     return Ok(Outcome::Unchanged(target));
                 }
                 let deployment = self.go_live(tx, project, version).await?;
                 let data = json!({ "from": live, "to": version });
-                Ok(Outcome::Changed(
-                    deployment,
-                    event("deployment.rollback", org.id, project, data),
-                ))
+                Ok(Outcome::Changed(deployment, event("deployment.rollback", org.id, project, data)))
             })
             .await
     }
@@ -246,9 +188,7 @@ impl Projects {
         if let Some(live) = tx.project_live(project).await? {
             self.placements.converge(tx, project, live).await?;
         }
-        tx.deployment_find(project, version)
-            .await?
-            .ok_or(ProjectError::VersionNotFound)
+        tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)
     }
 }
 
@@ -264,12 +204,7 @@ fn default_label(project: &ProjectName, org: &str) -> String {
 }
 
 fn event(name: &'static str, org: OrgId, project: ProjectId, data: serde_json::Value) -> Event {
-    Event {
-        name,
-        org: Some(org),
-        target: project.to_string(),
-        data,
-    }
+    Event { name, org: Some(org), target: project.to_string(), data }
 }
 
 #[cfg(test)]

@@ -14,10 +14,7 @@ impl Error {
     /// Names and parsers' messages come from outside and could break the line.
     pub(crate) fn new(name: &str, problem: impl Display) -> Self {
         let on_one_line = |text: &str| text.replace(char::is_control, " ");
-        Self {
-            name: on_one_line(name),
-            problem: on_one_line(&problem.to_string()),
-        }
+        Self { name: on_one_line(name), problem: on_one_line(&problem.to_string()) }
     }
 
     pub(crate) fn malformed(name: &str, why: impl Display) -> Self {

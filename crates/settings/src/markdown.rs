@@ -10,11 +10,7 @@ pub fn markdown(title: &str, table: &[Row]) -> String {
     let mut text = format!("## {title}\n\n| setting | default | meaning |\n|---|---|---|\n");
     for row in table {
         let name = row.name;
-        let or_file = if row.secret {
-            format!(" or `{name}_FILE`")
-        } else {
-            String::new()
-        };
+        let or_file = if row.secret { format!(" or `{name}_FILE`") } else { String::new() };
         let default = match row.need {
             Need::Required => "required".to_owned(),
             Need::Optional => "—".to_owned(),

@@ -63,15 +63,7 @@ impl<T: Value> Setting<Option<T>> {
 
 impl<T> Setting<T> {
     const fn new(name: &'static str, need: Need, secret: bool) -> Self {
-        Self {
-            row: Row {
-                name,
-                meaning: "",
-                need,
-                secret,
-            },
-            value: PhantomData,
-        }
+        Self { row: Row { name, meaning: "", need, secret }, value: PhantomData }
     }
 
     /// The same setting with its sentence for the reference; [`table!`](crate::table!) takes it from the doc comment.

@@ -64,15 +64,11 @@ impl Settings {
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, Error> {
         let mut environment: Layer = environment.into_iter().collect();
-        let file = environment
-            .remove(CONFIG)
-            .map_or_else(|| Ok(Layer::new()), |path| parse_file(&path))?;
+        let file = environment.remove(CONFIG).map_or_else(|| Ok(Layer::new()), |path| parse_file(&path))?;
         let is_unknown = |name: &&String| claim.covers(name) && !declared(table, name);
         let is_stray = |name: &&String| !name.starts_with(PRODUCT);
-        if let Some(name) = environment
-            .keys()
-            .find(is_unknown)
-            .or_else(|| file.keys().find(|name| is_stray(name) || is_unknown(name)))
+        if let Some(name) =
+            environment.keys().find(is_unknown).or_else(|| file.keys().find(|name| is_stray(name) || is_unknown(name)))
         {
             return Err(Error::new(name, "is unknown: this process has no such setting"));
         }
@@ -111,14 +107,8 @@ impl Settings {
     }
 
     fn parse<T: Value>(&self, name: &str) -> Result<Option<T>, Error> {
-        let text = self
-            .values
-            .get(name)
-            .ok_or_else(|| Error::new(name, "is not in this process's table"))?;
-        text.as_deref()
-            .map(T::parse)
-            .transpose()
-            .map_err(|why| Error::malformed(name, why))
+        let text = self.values.get(name).ok_or_else(|| Error::new(name, "is not in this process's table"))?;
+        text.as_deref().map(T::parse).transpose().map_err(|why| Error::malformed(name, why))
     }
 }
 
@@ -144,11 +134,7 @@ fn given(row: &Row, layer: &Layer) -> Result<Option<String>, Error> {
         (None, Some(path)) => read_secret(&file_name, path)?,
     };
     // `NAME=` is what a template leaves behind, and "no password" is never what it means.
-    if text.is_empty() {
-        Err(Error::new(row.name, "is empty"))
-    } else {
-        Ok(Some(text))
-    }
+    if text.is_empty() { Err(Error::new(row.name, "is empty")) } else { Ok(Some(text)) }
 }
 
 /// The error does not show the path: what is there by mistake may be the secret itself.

@@ -20,17 +20,11 @@ settings::table! {
     /// Which password.
     PASSWORD: Option<Secret> = Setting::optional("SVC_PASSWORD");
 }
-const CLAIM: Claim = Claim {
-    prefixes: &["SVC_"],
-    except: &["SVC_OTHER_"],
-};
+const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_OTHER_"] };
 const STRAY: Setting<String> = Setting::required("SVC_STRAY");
 
 fn read(given: &[(&str, &str)]) -> Result<Settings, Error> {
-    let given = [("SVC_NAME", "n")]
-        .iter()
-        .chain(given)
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let given = [("SVC_NAME", "n")].iter().chain(given).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::read(TABLE, &CLAIM, given.collect::<Vec<_>>())
 }
 
@@ -61,13 +55,7 @@ impl Drop for File {
 
 #[test]
 fn values_are_parsed_and_defaults_hold() {
-    let settings = read(&[
-        ("SVC_COUNT", "3"),
-        ("SVC_FLAG", "1"),
-        ("HOME", "/"),
-        ("SVC_OTHER_THING", "x"),
-    ])
-    .unwrap();
+    let settings = read(&[("SVC_COUNT", "3"), ("SVC_FLAG", "1"), ("HOME", "/"), ("SVC_OTHER_THING", "x")]).unwrap();
     assert_eq!(settings.get(&LISTEN).unwrap().port(), 1);
     assert_eq!(settings.get(&NAME).unwrap(), "n");
     assert_eq!(settings.opt(&COUNT).unwrap(), Some(3));
@@ -77,22 +65,10 @@ fn values_are_parsed_and_defaults_hold() {
 
 #[test]
 fn missing_unknown_and_empty_stop_the_start() {
-    assert_eq!(
-        Settings::read(TABLE, &CLAIM, []).unwrap_err().to_string(),
-        "SVC_NAME is missing"
-    );
-    assert_eq!(
-        refusal(&[("SVC_LISTNE", "x")]),
-        "SVC_LISTNE is unknown: this process has no such setting"
-    );
-    assert_eq!(
-        refusal(&[("SVC_LISTEN_FILE", "x")]),
-        "SVC_LISTEN_FILE is unknown: this process has no such setting"
-    );
-    assert_eq!(
-        refusal(&[("SVC_A\nB", "x")]),
-        "SVC_A B is unknown: this process has no such setting"
-    );
+    assert_eq!(Settings::read(TABLE, &CLAIM, []).unwrap_err().to_string(), "SVC_NAME is missing");
+    assert_eq!(refusal(&[("SVC_LISTNE", "x")]), "SVC_LISTNE is unknown: this process has no such setting");
+    assert_eq!(refusal(&[("SVC_LISTEN_FILE", "x")]), "SVC_LISTEN_FILE is unknown: this process has no such setting");
+    assert_eq!(refusal(&[("SVC_A\nB", "x")]), "SVC_A B is unknown: this process has no such setting");
     assert_eq!(refusal(&[("SVC_NAME", "")]), "SVC_NAME is empty");
     assert_eq!(refusal(&[("SVC_PASSWORD", "")]), "SVC_PASSWORD is empty");
 }
@@ -101,14 +77,8 @@ fn missing_unknown_and_empty_stop_the_start() {
 fn malformed_values_are_named_and_not_shown() {
     let settings = read(&[("SVC_LISTEN", "hush"), ("SVC_FLAG", "perhaps"), ("SVC_COUNT", "256")]).unwrap();
     let line = |error: Error| error.to_string();
-    assert_eq!(
-        line(settings.get(&LISTEN).unwrap_err()),
-        "SVC_LISTEN is malformed: invalid socket address syntax"
-    );
-    assert_eq!(
-        line(settings.get(&FLAG).unwrap_err()),
-        "SVC_FLAG is malformed: neither on, true, 1 nor off, false, 0"
-    );
+    assert_eq!(line(settings.get(&LISTEN).unwrap_err()), "SVC_LISTEN is malformed: invalid socket address syntax");
+    assert_eq!(line(settings.get(&FLAG).unwrap_err()), "SVC_FLAG is malformed: neither on, true, 1 nor off, false, 0");
     assert_eq!(
         line(settings.opt(&COUNT).unwrap_err()),
         "SVC_COUNT is malformed: number too large to fit in target type"
@@ -124,13 +94,7 @@ fn a_setting_outside_the_table_is_refused_even_when_it_is_given() {
 
 #[test]
 fn a_secret_comes_from_a_file_less_one_newline() {
-    for (content, secret) in [
-        ("s", "s"),
-        ("s\n", "s"),
-        ("s\r\n", "s"),
-        ("s\n\n", "s\n"),
-        (" s ", " s "),
-    ] {
+    for (content, secret) in [("s", "s"), ("s\n", "s"), ("s\r\n", "s"), ("s\n\n", "s\n"), (" s ", " s ")] {
         let file = File::new("secret", content);
         let settings = read(&[("SVC_PASSWORD_FILE", file.path())]).unwrap();
         assert_eq!(settings.opt(&PASSWORD).unwrap().unwrap().reveal(), secret);
@@ -146,16 +110,10 @@ fn a_secret_file_that_gives_none_stops_the_start() {
         "SVC_PASSWORD and SVC_PASSWORD_FILE are both given"
     );
     let pasted = refusal(&[("SVC_PASSWORD_FILE", "hush")]);
-    assert!(
-        pasted.starts_with("SVC_PASSWORD_FILE cannot be read: ") && !pasted.contains("hush"),
-        "{pasted}"
-    );
+    assert!(pasted.starts_with("SVC_PASSWORD_FILE cannot be read: ") && !pasted.contains("hush"), "{pasted}");
     let binary = File::new("binary", b"hush\xff");
     let binary = refusal(&[("SVC_PASSWORD_FILE", binary.path())]);
-    assert!(
-        binary.starts_with("SVC_PASSWORD_FILE cannot be read: ") && !binary.contains("hush"),
-        "{binary}"
-    );
+    assert!(binary.starts_with("SVC_PASSWORD_FILE cannot be read: ") && !binary.contains("hush"), "{binary}");
 }
 
 #[test]
@@ -170,12 +128,7 @@ fn the_environment_wins_over_the_file() {
             SVC_OTHER_THING = "of another process"
         "#,
     );
-    let settings = read(&[
-        ("SVC_CONFIG", file.path()),
-        ("SVC_LISTEN", "127.0.0.1:3"),
-        ("SVC_PASSWORD", "s"),
-    ])
-    .unwrap();
+    let settings = read(&[("SVC_CONFIG", file.path()), ("SVC_LISTEN", "127.0.0.1:3"), ("SVC_PASSWORD", "s")]).unwrap();
     assert_eq!(settings.get(&LISTEN).unwrap().port(), 3);
     assert_eq!(settings.opt(&COUNT).unwrap(), Some(7));
     assert_eq!(settings.get(&FLAG).unwrap(), Flag(true));
@@ -188,26 +141,11 @@ fn the_file_holds_settings_and_nothing_else() {
         let file = File::new("faults.toml", content);
         refusal(&[("SVC_CONFIG", file.path())])
     };
-    assert_eq!(
-        refused("SVC_LISTNE = 'x'"),
-        "SVC_LISTNE is unknown: this process has no such setting"
-    );
-    assert_eq!(
-        refused("SCV_OTHER_X = 'x'"),
-        "SCV_OTHER_X is unknown: this process has no such setting"
-    );
-    assert_eq!(
-        refused("SVC_CONFIG = 'x'"),
-        "SVC_CONFIG is unknown: this process has no such setting"
-    );
-    assert_eq!(
-        refused("SVC_COUNT = [1]"),
-        "SVC_COUNT is malformed: neither a string, an integer nor a boolean"
-    );
-    assert_eq!(
-        refused("SVC_COUNT = 1\nSVC_PASSWORD = hush"),
-        "SVC_CONFIG is malformed: line 2 is not TOML"
-    );
+    assert_eq!(refused("SVC_LISTNE = 'x'"), "SVC_LISTNE is unknown: this process has no such setting");
+    assert_eq!(refused("SCV_OTHER_X = 'x'"), "SCV_OTHER_X is unknown: this process has no such setting");
+    assert_eq!(refused("SVC_CONFIG = 'x'"), "SVC_CONFIG is unknown: this process has no such setting");
+    assert_eq!(refused("SVC_COUNT = [1]"), "SVC_COUNT is malformed: neither a string, an integer nor a boolean");
+    assert_eq!(refused("SVC_COUNT = 1\nSVC_PASSWORD = hush"), "SVC_CONFIG is malformed: line 2 is not TOML");
     assert!(refusal(&[("SVC_CONFIG", "/nonexistent")]).starts_with("SVC_CONFIG cannot be read: "));
 }
 

@@ -35,9 +35,6 @@ pub(crate) async fn append(connection: &mut Connection, world: &World, actor: &A
         request_id: &actor.request_id,
         created_at: world.now(),
     };
-    diesel::insert_into(audit::table)
-        .values(row)
-        .execute(connection)
-        .await?;
+    diesel::insert_into(audit::table).values(row).execute(connection).await?;
     Ok(())
 }

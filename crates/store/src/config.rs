@@ -46,11 +46,7 @@ impl Config {
     /// A pool of the size that suits two cores.
     #[must_use]
     pub fn new(url: Secret, application_name: &str) -> Self {
-        Self {
-            url,
-            application_name: application_name.to_owned(),
-            connections: 16,
-        }
+        Self { url, application_name: application_name.to_owned(), connections: 16 }
     }
 
     /// Reads the address.
@@ -59,13 +55,9 @@ impl Config {
     /// When it is no Postgres address, or asks for a TLS mode that would not verify the server.
     pub(crate) fn target(&self) -> Result<Target, InvalidUrl> {
         let (url, tls) = split_tls(self.url.reveal())?;
-        let mut postgres: tokio_postgres::Config = url
-            .parse()
-            .map_err(|error: tokio_postgres::Error| InvalidUrl(error.to_string()))?;
-        postgres
-            .application_name(&self.application_name)
-            .options(SESSION)
-            .connect_timeout(CONNECT);
+        let mut postgres: tokio_postgres::Config =
+            url.parse().map_err(|error: tokio_postgres::Error| InvalidUrl(error.to_string()))?;
+        postgres.application_name(&self.application_name).options(SESSION).connect_timeout(CONNECT);
         let mode = if tls == Tls::Off {
             tokio_postgres::config::SslMode::Disable
         } else {
@@ -114,25 +106,17 @@ mod tests {
         let tls = |url| target(url).map(|target| target.tls).ok();
         assert_eq!(tls("postgres://a@localhost/db"), Some(Tls::Off));
         assert_eq!(tls("postgres:///db?host=/run/pg&user=a"), Some(Tls::Off));
-        assert_eq!(
-            tls("postgres://a@h/db?sslmode=verify-full"),
-            Some(Tls::Verified { extra_root: None })
-        );
+        assert_eq!(tls("postgres://a@h/db?sslmode=verify-full"), Some(Tls::Verified { extra_root: None }));
         assert_eq!(
             tls("postgres://a@h/db?sslmode=require&sslrootcert=/ca.pem"),
-            Some(Tls::Verified {
-                extra_root: Some("/ca.pem".into())
-            })
+            Some(Tls::Verified { extra_root: Some("/ca.pem".into()) })
         );
         assert_eq!(tls("postgres://a@h/db?sslmode=prefer"), None);
     }
 
     #[test]
     fn a_refused_address_is_not_repeated() {
-        let error = target("mysql://user:hunter2@host/db")
-            .err()
-            .expect("refused")
-            .to_string();
+        let error = target("mysql://user:hunter2@host/db").err().expect("refused").to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }
 }

@@ -26,17 +26,12 @@ impl Connector {
             Tls::Off => None,
             Tls::Verified { extra_root } => Some(MakeRustlsConnect::new(client_config(extra_root)?)),
         };
-        Ok(Self {
-            postgres: target.postgres,
-            tls,
-        })
+        Ok(Self { postgres: target.postgres, tls })
     }
 
     pub(crate) async fn connect(&self) -> ConnectionResult<Connection> {
         let failed = |error: tokio_postgres::Error| {
-            let cause = std::error::Error::source(&error)
-                .map(|cause| format!(": {cause}"))
-                .unwrap_or_default();
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
             ConnectionError::BadConnection(format!("{error}{cause}"))
         };
         let mut connection = match &self.tls {

@@ -51,11 +51,7 @@ impl From<Diesel> for Error {
             Diesel::BrokenTransactionManager | Diesel::RollbackErrorOnCommit { .. } => true,
             _ => false,
         };
-        if passing {
-            Self::Unavailable(error.into())
-        } else {
-            Self::Statement(error)
-        }
+        if passing { Self::Unavailable(error.into()) } else { Self::Statement(error) }
     }
 }
 

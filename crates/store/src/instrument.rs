@@ -26,9 +26,7 @@ impl Instrumentation for Statements {
         match event {
             InstrumentationEvent::StartQuery { query, .. } => {
                 let text = query.to_string();
-                let statement = text
-                    .split_once(" -- binds: ")
-                    .map_or(text.as_str(), |(statement, _)| statement);
+                let statement = text.split_once(" -- binds: ").map_or(text.as_str(), |(statement, _)| statement);
                 let span = tracing::debug_span!(
                     "statement",
                     otel.kind = "client",

@@ -21,9 +21,7 @@ pub struct Listener {
 /// # Errors
 /// When Postgres does not take the statement.
 pub async fn notify(connection: &mut Connection, channel: &str, payload: &str) -> Result<()> {
-    let statement = diesel::sql_query("SELECT pg_notify($1, $2)")
-        .bind::<Text, _>(channel)
-        .bind::<Text, _>(payload);
+    let statement = diesel::sql_query("SELECT pg_notify($1, $2)").bind::<Text, _>(channel).bind::<Text, _>(payload);
     Cached(statement).execute(connection).await?;
     Ok(())
 }
@@ -56,9 +54,7 @@ async fn listen_once(
     signals: &broadcast::Sender<String>,
 ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut connection = store.connector().connect().await?;
-    diesel::sql_query(format!("LISTEN {channel}"))
-        .execute(&mut connection)
-        .await?;
+    diesel::sql_query(format!("LISTEN {channel}")).execute(&mut connection).await?;
     // Whatever was announced while nobody listened: an empty payload means "anything".
     drop(signals.send(String::new()));
     let mut notifications = std::pin::pin!(connection.notifications_stream());

@@ -87,15 +87,15 @@ pub enum Error {
 /// How long a migration waits for another one to end.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// One line of [`Migrator::status`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Status {
+/// Where a database stands, oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
     /// Known and applied.
-    Applied(&'static str),
+    pub applied: Vec<&'static Migration>,
     /// Known and not applied.
-    Pending(&'static str),
-    /// Applied, but unknown to this binary: the version as the books hold it.
-    Unknown(String),
+    pub pending: Vec<&'static Migration>,
+    /// Applied, but unknown to this binary: the versions as the books hold them.
+    pub unknown: Vec<String>,
 }
 
 /// Moves a database along a list of migrations.
@@ -112,11 +112,7 @@ pub struct Migrator {
 
 impl Default for Migrator {
     fn default() -> Self {
-        Self {
-            migrations: ALL,
-            lock_timeout: Duration::from_secs(5),
-            dry_run: false,
-        }
+        Self { migrations: ALL, lock_timeout: Duration::from_secs(5), dry_run: false }
     }
 }
 
@@ -129,54 +125,57 @@ enum Direction {
 impl Migrator {
     /// Applies what is pending, oldest first, each in a transaction of its own. Answers what was applied.
     pub async fn up(&self, conn: &mut AsyncPgConnection) -> Result<Vec<&'static Migration>, Error> {
-        if self.dry_run {
-            return self.plan(conn, Direction::Up, usize::MAX).await;
-        }
-        self.locked(conn, Direction::Up, usize::MAX).await
+        self.go(conn, Direction::Up, usize::MAX).await
     }
 
-    /// Reverts the last `count` applied migrations, newest first. Answers what was reverted.
+    /// Reverts the last `count` applied migrations, newest first. Answers what was reverted. Refused when something
+    /// unknown may have been built on them.
     pub async fn down(&self, conn: &mut AsyncPgConnection, count: usize) -> Result<Vec<&'static Migration>, Error> {
-        if self.dry_run {
-            return self.plan(conn, Direction::Down, count).await;
-        }
-        self.locked(conn, Direction::Down, count).await
+        self.go(conn, Direction::Down, count).await
     }
 
-    /// Every migration that this binary or the database knows, oldest first.
-    pub async fn status(&self, conn: &mut AsyncPgConnection) -> Result<Vec<Status>, Error> {
+    /// Compares the list with the books.
+    pub async fn status(&self, conn: &mut AsyncPgConnection) -> Result<Status, Error> {
         let mut unknown = applied(conn).await?;
-        let mut lines = Vec::new();
+        let mut status = Status::default();
         for migration in self.migrations {
             match unknown.iter().position(|version| version == migration.version()) {
                 Some(at) => {
                     unknown.remove(at);
-                    lines.push(Status::Applied(migration.name));
+                    status.applied.push(migration);
                 }
-                None => lines.push(Status::Pending(migration.name)),
+                None => status.pending.push(migration),
             }
         }
-        lines.extend(unknown.into_iter().map(Status::Unknown));
-        Ok(lines)
+        Ok(Status { unknown, ..status })
     }
 
     /// Succeeds when the database is exactly where this binary expects it.
     pub async fn check(&self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
-        let (mut pending, mut unknown) = (Vec::new(), Vec::new());
-        for line in self.status(conn).await? {
-            match line {
-                Status::Applied(_) => {}
-                Status::Pending(name) => pending.push(name),
-                Status::Unknown(version) => unknown.push(version),
-            }
-        }
+        let Status { pending, unknown, .. } = self.status(conn).await?;
         if !pending.is_empty() {
-            return Err(Error::Pending(pending));
+            return Err(Error::Pending(names(&pending)));
         }
         if !unknown.is_empty() {
             return Err(Error::Unknown(unknown));
         }
         Ok(())
+    }
+
+    async fn go(
+        &self,
+        conn: &mut AsyncPgConnection,
+        direction: Direction,
+        count: usize,
+    ) -> Result<Vec<&'static Migration>, Error> {
+        if self.dry_run {
+            return self.plan(conn, direction, count).await;
+        }
+        lock(conn).await?;
+        let moved = self.run(conn, direction, count).await;
+        let unlock = format!("RESET lock_timeout; RESET statement_timeout; SELECT pg_advisory_unlock({LOCK})");
+        conn.batch_execute(&unlock).await?;
+        moved
     }
 
     async fn plan(
@@ -185,30 +184,12 @@ impl Migrator {
         direction: Direction,
         count: usize,
     ) -> Result<Vec<&'static Migration>, Error> {
-        let applied = applied(conn).await?;
-        let is_applied = |migration: &&Migration| applied.iter().any(|version| version == migration.version());
-        Ok(match direction {
-            Direction::Up => self
-                .migrations
-                .iter()
-                .filter(|it| !is_applied(it))
-                .take(count)
-                .collect(),
-            Direction::Down => self.migrations.iter().rev().filter(is_applied).take(count).collect(),
-        })
-    }
-
-    async fn locked(
-        &self,
-        conn: &mut AsyncPgConnection,
-        direction: Direction,
-        count: usize,
-    ) -> Result<Vec<&'static Migration>, Error> {
-        lock(conn).await?;
-        let moved = self.run(conn, direction, count).await;
-        let unlock = format!("RESET lock_timeout; RESET statement_timeout; SELECT pg_advisory_unlock({LOCK})");
-        conn.batch_execute(&unlock).await?;
-        moved
+        let status = self.status(conn).await?;
+        match direction {
+            Direction::Up => Ok(status.pending.into_iter().take(count).collect()),
+            Direction::Down if status.unknown.is_empty() => Ok(status.applied.into_iter().rev().take(count).collect()),
+            Direction::Down => Err(Error::Unknown(status.unknown)),
+        }
     }
 
     async fn run(
@@ -236,8 +217,11 @@ pub async fn connect(url: Secret) -> Result<AsyncPgConnection, Error> {
 
 /// The names of the migrations that this binary knows and the database lacks; what `/readyz` asks.
 pub async fn pending(conn: &mut AsyncPgConnection) -> Result<Vec<&'static str>, Error> {
-    let plan = Migrator::default().plan(conn, Direction::Up, usize::MAX).await?;
-    Ok(plan.into_iter().map(|migration| migration.name).collect())
+    Ok(names(&Migrator::default().status(conn).await?.pending))
+}
+
+fn names(migrations: &[&Migration]) -> Vec<&'static str> {
+    migrations.iter().map(|migration| migration.name).collect()
 }
 
 // Named with its schema: once the schema of a context bears the name of the database's user, it comes first in the
@@ -262,21 +246,11 @@ struct Version {
 
 /// The versions in the books, oldest first; none when there are no books yet.
 async fn applied(conn: &mut AsyncPgConnection) -> Result<Vec<String>, diesel::result::Error> {
-    if !ask(
-        conn,
-        "SELECT to_regclass('public.__diesel_schema_migrations') IS NOT NULL AS yes",
-    )
-    .await?
-    {
+    if !ask(conn, "SELECT to_regclass('public.__diesel_schema_migrations') IS NOT NULL AS yes").await? {
         return Ok(Vec::new());
     }
     let query = diesel::sql_query("SELECT version::text FROM public.__diesel_schema_migrations ORDER BY version");
-    Ok(query
-        .load::<Version>(conn)
-        .await?
-        .into_iter()
-        .map(|row| row.version)
-        .collect())
+    Ok(query.load::<Version>(conn).await?.into_iter().map(|row| row.version).collect())
 }
 
 /// Polls instead of waiting in the server: a statement that waits holds a snapshot, and `CREATE INDEX CONCURRENTLY` of
@@ -300,11 +274,9 @@ async fn ask(conn: &mut AsyncPgConnection, query: &str) -> Result<bool, diesel::
 async fn apply(conn: &mut AsyncPgConnection, migration: &Migration, direction: Direction) -> Result<(), Error> {
     let version = migration.version();
     let (file, sql, books) = match direction {
-        Direction::Up => (
-            "up.sql",
-            migration.up,
-            format!("INSERT INTO public.__diesel_schema_migrations VALUES ('{version}')"),
-        ),
+        Direction::Up => {
+            ("up.sql", migration.up, format!("INSERT INTO public.__diesel_schema_migrations VALUES ('{version}')"))
+        }
         Direction::Down => (
             "down.sql",
             migration.down,
@@ -313,8 +285,5 @@ async fn apply(conn: &mut AsyncPgConnection, migration: &Migration, direction: D
     };
     conn.batch_execute(&format!("{sql}\n;{books}"))
         .await
-        .map_err(|source| Error::Failed {
-            file: format!("{}/{file}", migration.name),
-            source,
-        })
+        .map_err(|source| Error::Failed { file: format!("{}/{file}", migration.name), source })
 }

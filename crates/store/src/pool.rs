@@ -71,26 +71,15 @@ impl Store {
     /// # Errors
     /// [`Error::Unavailable`] when none is free or Postgres is away.
     pub async fn connection(&self) -> Result<Lease> {
-        let object = self
-            .pool
-            .get()
-            .await
-            .map_err(|error| Error::Unavailable(error.into()))?;
-        Ok(Lease {
-            object: Some(object),
-            connector: self.connector.clone(),
-        })
+        let object = self.pool.get().await.map_err(|error| Error::Unavailable(error.into()))?;
+        Ok(Lease { object: Some(object), connector: self.connector.clone() })
     }
 
     /// How busy the pool is.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         let status = self.pool.status();
-        PoolStatus {
-            open: status.size,
-            idle: status.available,
-            waiting: status.waiting,
-        }
+        PoolStatus { open: status.size, idle: status.available, waiting: status.waiting }
     }
 
     pub(crate) fn connector(&self) -> &Connector {
@@ -100,9 +89,7 @@ impl Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store")
-            .field("pool", &self.status())
-            .finish_non_exhaustive()
+        f.debug_struct("Store").field("pool", &self.status()).finish_non_exhaustive()
     }
 }
 

@@ -49,11 +49,7 @@ impl TestDatabase {
         let cluster = std::env::var(CLUSTER).map_err(|_| format!("{CLUSTER} is not set: run `cargo xtask test`"))?;
         let template = template(&cluster).await?;
         let name = format!("test_{}", World::system().id::<Uuid>().simple());
-        execute(
-            &cluster,
-            &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"),
-        )
-        .await?;
+        execute(&cluster, &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await?;
         Ok(Self { cluster, name })
     }
 }
@@ -93,27 +89,17 @@ async fn template(cluster: &str) -> Result<&'static str> {
 async fn make_template(cluster: &str) -> Result<()> {
     let template = TEMPLATE.as_str();
     let mut cluster_conn = AsyncPgConnection::establish(cluster).await?;
-    cluster_conn
-        .batch_execute("SELECT pg_advisory_lock(hashtext('store::testing'))")
-        .await?;
+    cluster_conn.batch_execute("SELECT pg_advisory_lock(hashtext('store::testing'))").await?;
     let find = format!("SELECT FROM pg_database WHERE datname = '{template}'");
     if diesel::sql_query(find).execute(&mut cluster_conn).await? == 1 {
         return Ok(());
     }
     // It gets its name last: one that has it is complete, and nobody is connected to it, which cloning asks for.
     let unfinished = format!("{template}_new");
-    cluster_conn
-        .batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished}"))
-        .await?;
-    cluster_conn
-        .batch_execute(&format!("CREATE DATABASE {unfinished}"))
-        .await?;
-    Migrator::default()
-        .up(&mut AsyncPgConnection::establish(&in_cluster(cluster, &unfinished)).await?)
-        .await?;
-    cluster_conn
-        .batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {template}"))
-        .await?;
+    cluster_conn.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished}")).await?;
+    cluster_conn.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;
+    Migrator::default().up(&mut AsyncPgConnection::establish(&in_cluster(cluster, &unfinished)).await?).await?;
+    cluster_conn.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await?;
     Ok(())
 }
 
@@ -124,9 +110,7 @@ async fn execute(url: &str, statement: &str) -> Result<()> {
 
 /// The cluster's address with another database.
 fn in_cluster(cluster: &str, database: &str) -> String {
-    let (address, query) = cluster
-        .split_once('?')
-        .map_or((cluster, String::new()), |(a, q)| (a, format!("?{q}")));
+    let (address, query) = cluster.split_once('?').map_or((cluster, String::new()), |(a, q)| (a, format!("?{q}")));
     let server = address.rsplit_once('/').map_or(address, |(server, _)| server);
     format!("{server}/{database}{query}")
 }

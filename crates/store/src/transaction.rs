@@ -22,10 +22,7 @@ impl Store {
     ///
     /// # Errors
     /// Whatever `work` answers, or [`Error`] when Postgres does not take the transaction.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place that begins transactions"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that begins transactions")]
     pub async fn transaction<T, E: From<Error>>(
         &self,
         actor: &Actor,

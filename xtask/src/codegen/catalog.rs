@@ -89,17 +89,10 @@ pub async fn relations(conn: &mut AsyncPgConnection, schema: &str) -> Result<Vec
             Some(relation) if relation.name == column.relation => relation.columns.push(column),
             _ => {
                 let name = column.relation.clone();
-                let key = keys
-                    .iter()
-                    .find(|key| key.relation == name)
-                    .map(|key| key.columns.clone());
+                let key = keys.iter().find(|key| key.relation == name).map(|key| key.columns.clone());
                 // A view has none; diesel asks for one.
                 let key = key.unwrap_or_else(|| vec![column.name.clone()]);
-                relations.push(Relation {
-                    name,
-                    key,
-                    columns: vec![column],
-                });
+                relations.push(Relation { name, key, columns: vec![column] });
             }
         }
     }

@@ -27,10 +27,7 @@ pub async fn files(conn: &mut AsyncPgConnection, root: &Path) -> Result<Vec<supe
     let mut files = Vec::new();
     for Name { name } in diesel::sql_query(SCHEMAS).load(conn).await? {
         let folder = format!("crates/{name}/src");
-        ensure!(
-            root.join(&folder).is_dir(),
-            "the schema {name} has no crate: {folder} does not exist"
-        );
+        ensure!(root.join(&folder).is_dir(), "the schema {name} has no crate: {folder} does not exist");
         files.push((format!("{folder}/schema.rs"), rustfmt(&text(conn, &name).await?, root)?));
     }
     Ok(files)
@@ -45,30 +42,17 @@ async fn text(conn: &mut AsyncPgConnection, schema: &str) -> Result<String> {
         table(&mut text, schema, relation)?;
     }
     for it in catalog::references(conn, schema).await? {
-        write!(
-            text,
-            "\ndiesel::joinable!({} -> {} ({}));",
-            it.child, it.parent, it.column
-        )?;
+        write!(text, "\ndiesel::joinable!({} -> {} ({}));", it.child, it.parent, it.column)?;
     }
     if relations.len() > 1 {
         let names: Vec<&str> = relations.iter().map(|relation| relation.name.as_str()).collect();
-        write!(
-            text,
-            "\ndiesel::allow_tables_to_appear_in_same_query!({});",
-            names.join(", ")
-        )?;
+        write!(text, "\ndiesel::allow_tables_to_appear_in_same_query!({});", names.join(", "))?;
     }
     Ok(text)
 }
 
 fn table(text: &mut String, schema: &str, relation: &Relation) -> Result<()> {
-    write!(
-        text,
-        "\ndiesel::table! {{\n    {schema}.{} ({}) {{\n",
-        relation.name,
-        relation.key.join(", ")
-    )?;
+    write!(text, "\ndiesel::table! {{\n    {schema}.{} ({}) {{\n", relation.name, relation.key.join(", "))?;
     for column in &relation.columns {
         let rust = rust_type(column).with_context(|| format!("{schema}.{}", relation.name))?;
         writeln!(text, "        {} -> {rust},", column.name)?;
@@ -92,26 +76,14 @@ fn rust_type(column: &Column) -> Result<String> {
         "timestamp with time zone" => "Timestamptz",
         other => bail!("column {}: no mapping for the type {other}", column.name),
     };
-    Ok(if column.nullable {
-        format!("Nullable<{rust}>")
-    } else {
-        rust.to_owned()
-    })
+    Ok(if column.nullable { format!("Nullable<{rust}>") } else { rust.to_owned() })
 }
 
 fn rustfmt(text: &str, root: &Path) -> Result<String> {
     let mut command = Command::new("rustfmt");
     command.current_dir(root).args(["--edition", "2024"]);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("rustfmt")?;
-    child
-        .stdin
-        .take()
-        .context("rustfmt reads its input")?
-        .write_all(text.as_bytes())?;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("rustfmt")?;
+    child.stdin.take().context("rustfmt reads its input")?.write_all(text.as_bytes())?;
     let output = child.wait_with_output()?;
     ensure!(output.status.success(), "rustfmt refused what was generated:\n{text}");
     Ok(String::from_utf8(output.stdout)?)

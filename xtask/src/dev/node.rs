@@ -16,10 +16,7 @@ use super::own::write_secret;
 pub async fn ensure_node(database_url: Secret, token_file: &Path) -> Result<()> {
     let store = Store::new(&Config::new(database_url, "xtask"), World::system())?;
     let convergence = Convergence::new(store);
-    if let Some(token) = fs::read_to_string(token_file)
-        .ok()
-        .and_then(|it| Token::parse(TokenKind::Node, it.trim()))
-    {
+    if let Some(token) = fs::read_to_string(token_file).ok().and_then(|it| Token::parse(TokenKind::Node, it.trim())) {
         match convergence.authenticate(&token).await {
             Ok(_) => return Ok(()),
             Err(ConvergenceError::UnknownNode) => {}

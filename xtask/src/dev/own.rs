@@ -65,19 +65,10 @@ impl Own {
         if given::<Secret>("SVC_SEALING_KEYS")?.is_none() {
             let keys = folder.join("sealing.keys");
             values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
-            keep_secret(&keys, || {
-                format!("dev1:{}", STANDARD.encode(World::system().bytes::<32>()))
-            })?;
+            keep_secret(&keys, || format!("dev1:{}", STANDARD.encode(World::system().bytes::<32>())))?;
         }
         let (database_url, node_token) = (given("SVC_DATABASE_URL")?, given("SVC_NODE_TOKEN")?);
-        Ok(Self {
-            api,
-            edge,
-            internal,
-            database_url,
-            node_token,
-            values,
-        })
+        Ok(Self { api, edge, internal, database_url, node_token, values })
     }
 
     /// Adds a setting that only became known meanwhile.
@@ -88,29 +79,20 @@ impl Own {
     /// Hands a program its settings.
     pub fn hand_to(&self, program: Program, command: &mut Command) {
         let node = |name: &str| name.starts_with("SVC_NODE_") || name.starts_with("SVC_EDGE_");
-        command.envs(
-            self.values
-                .iter()
-                .filter(|(name, _)| node(name) == (program == Program::Node)),
-        );
+        command.envs(self.values.iter().filter(|(name, _)| node(name) == (program == Program::Node)));
     }
 
     /// Fails when somebody else listens where the programs are to. The programs of a run that was killed just now may
     /// still be on their way out.
     pub async fn check_ports(&self) -> Result<()> {
         const ON_THEIR_WAY: Duration = Duration::from_secs(3);
-        for (name, listen) in [
-            ("SVC_LISTEN", self.api),
-            ("SVC_INTERNAL_LISTEN", self.internal),
-            ("SVC_EDGE_LISTEN", self.edge),
-        ] {
+        for (name, listen) in
+            [("SVC_LISTEN", self.api), ("SVC_INTERNAL_LISTEN", self.internal), ("SVC_EDGE_LISTEN", self.edge)]
+        {
             let start = Instant::now();
             while let Err(error) = TcpListener::bind(listen) {
                 let wait = error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < ON_THEIR_WAY;
-                ensure!(
-                    wait,
-                    "{listen}: {error}; stop what listens there, or set {name} to another address"
-                );
+                ensure!(wait, "{listen}: {error}; stop what listens there, or set {name} to another address");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -160,12 +142,7 @@ pub fn write_secret(path: &Path, secret: &str) -> Result<()> {
     let unfinished = path.with_extension("new");
     let write = || {
         let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&unfinished)?;
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         writeln!(file, "{secret}")?;
         fs::rename(&unfinished, path)
     };

@@ -1,7 +1,6 @@
 //! What `dev` keeps running: Postgres, the server, the node.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +12,7 @@ use tokio::process::Child;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 
+use super::log;
 use crate::postgres::Cluster;
 use crate::process::{ExecChild, Signals, pid};
 
@@ -37,11 +37,7 @@ struct Program {
 
 impl Services {
     pub fn new(signals: Signals) -> Self {
-        Self {
-            signals,
-            postgres: None,
-            programs: Vec::new(),
-        }
+        Self { signals, postgres: None, programs: Vec::new() }
     }
 
     /// Starts a program with its output in a file, from where it is shown: a pipe would break, and the program with it,
@@ -49,28 +45,19 @@ impl Services {
     pub fn start(
         &mut self,
         name: &'static str,
-        path: &Path,
+        program: &Path,
         folder: &Path,
         give: impl FnOnce(&mut Command),
     ) -> Result<()> {
-        let log = folder.join(format!("{name}.log"));
-        let output = File::create(&log).with_context(|| format!("{}", log.display()))?;
-        let follower = tokio::spawn(follow(name, File::open(&log)?));
-        let mut command = ExecChild::wrap(path)?;
+        let file = folder.join(format!("{name}.log"));
+        let output = File::create(&file).with_context(|| format!("{}", file.display()))?;
+        let follower = tokio::spawn(log::follow(name, File::open(&file)?));
+        let mut command = ExecChild::wrap(program)?;
         give(&mut command);
         // A group of its own, so that Ctrl-C reaches xtask alone and things stop in their order.
-        command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output);
+        command.process_group(0).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = tokio::process::Command::from(command).spawn()?;
-        self.programs.push(Program {
-            name,
-            child,
-            log,
-            follower,
-        });
+        self.programs.push(Program { name, child, log: file, follower });
         Ok(())
     }
 
@@ -129,27 +116,5 @@ impl Program {
         // Its last words are in the file by now.
         sleep(GLANCE * 2).await;
         self.follower.abort();
-    }
-}
-
-/// Shows what is written to a log, line by line, under the name of who wrote it.
-async fn follow(name: &'static str, mut log: File) {
-    let mut unfinished = Vec::new();
-    let mut glance = interval(GLANCE);
-    loop {
-        glance.tick().await;
-        if log.read_to_end(&mut unfinished).is_err() {
-            return;
-        }
-        let Some(end) = unfinished.iter().rposition(|byte| *byte == b'\n') else {
-            continue;
-        };
-        let rest = unfinished.split_off(end + 1);
-        let mut out = std::io::stdout().lock();
-        for line in String::from_utf8_lossy(&unfinished).lines() {
-            // Nobody may be reading any more; the log has it.
-            let _ = writeln!(out, "{name:>6} | {line}");
-        }
-        unfinished = rest;
     }
 }

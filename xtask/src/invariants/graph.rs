@@ -50,32 +50,17 @@ struct Kind {
 impl Graph {
     pub fn read(metadata: &serde_json::Value) -> Result<Self> {
         let metadata = Metadata::deserialize(metadata)?;
-        let names: BTreeMap<&str, &str> = metadata
-            .packages
-            .iter()
-            .map(|it| (it.id.as_str(), it.name.as_str()))
-            .collect();
+        let names: BTreeMap<&str, &str> =
+            metadata.packages.iter().map(|it| (it.id.as_str(), it.name.as_str())).collect();
         let name = |id: &str| names.get(id).copied().unwrap_or_default().to_owned();
         let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for node in &metadata.resolve.nodes {
             // Two versions of a crate become one node: none of the rules asks for a version.
-            let normal = node
-                .deps
-                .iter()
-                .filter(|it| it.dep_kinds.iter().any(|kind| kind.kind.is_none()));
-            edges
-                .entry(name(&node.id))
-                .or_default()
-                .extend(normal.map(|it| name(&it.pkg)));
+            let normal = node.deps.iter().filter(|it| it.dep_kinds.iter().any(|kind| kind.kind.is_none()));
+            edges.entry(name(&node.id)).or_default().extend(normal.map(|it| name(&it.pkg)));
         }
-        let members = metadata
-            .packages
-            .into_iter()
-            .filter(|it| metadata.workspace_members.contains(&it.id));
-        Ok(Self {
-            edges,
-            manifests: members.map(|it| (it.name, it.manifest_path)).collect(),
-        })
+        let members = metadata.packages.into_iter().filter(|it| metadata.workspace_members.contains(&it.id));
+        Ok(Self { edges, manifests: members.map(|it| (it.name, it.manifest_path)).collect() })
     }
 
     /// The crates of the workspace.

@@ -20,10 +20,8 @@ pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>> {
     let mut broken = Vec::new();
     for manifest in graph.manifests() {
         if !std::fs::read_to_string(manifest)?.contains("[lints]\nworkspace = true") {
-            broken.push(format!(
-                "{}: every crate inherits the lints of the workspace",
-                manifest.display()
-            ));
+            let manifest = manifest.strip_prefix(root).unwrap_or(manifest).display();
+            broken.push(format!("{manifest}: every crate inherits the lints of the workspace"));
         }
     }
     for path in files(root)? {
@@ -51,35 +49,19 @@ fn fault(path: &str, line: &str) -> Option<String> {
 /// Whether the line holds `/<folder>/<letter>`, and not as the end of a longer path.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
-        let (before, after) = (
-            line.get(..at).unwrap_or_default(),
-            line.get(at + folder.len()..).unwrap_or_default(),
-        );
-        let begins = before
-            .strip_suffix('/')
-            .is_some_and(|it| !it.ends_with(|c: char| c.is_ascii_alphanumeric()));
-        begins
-            && after
-                .strip_prefix('/')
-                .is_some_and(|it| it.starts_with(|c: char| c.is_ascii_lowercase()))
+        let (before, after) = (line.get(..at).unwrap_or_default(), line.get(at + folder.len()..).unwrap_or_default());
+        let begins = before.strip_suffix('/').is_some_and(|it| !it.ends_with(|c: char| c.is_ascii_alphanumeric()));
+        begins && after.strip_prefix('/').is_some_and(|it| it.starts_with(|c: char| c.is_ascii_lowercase()))
     })
 }
 
 /// Everything that is tracked or about to be.
 fn files(root: &Path) -> Result<Vec<String>> {
     let mut git = Command::new("git");
-    git.current_dir(root)
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let output = git.output()?;
-    ensure!(
-        output.status.success(),
-        "git ls-files: {}",
-        String::from_utf8_lossy(&output.stderr).trim_end()
-    );
-    Ok(String::from_utf8(output.stdout)?
-        .split_terminator('\0')
-        .map(str::to_owned)
-        .collect())
+    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+    Ok(String::from_utf8(output.stdout)?.split_terminator('\0').map(str::to_owned).collect())
 }
 
 #[cfg(test)]

@@ -10,11 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 pub fn find() -> Result<PathBuf> {
     if let Some(named) = env::var_os("PG_BIN") {
         let named = PathBuf::from(named);
-        ensure!(
-            is_server(&named),
-            "PG_BIN is {}, which holds no initdb and postgres",
-            named.display()
-        );
+        ensure!(is_server(&named), "PG_BIN is {}, which holds no initdb and postgres", named.display());
         return Ok(named);
     }
     if let Some(found) = installed() {
@@ -32,10 +28,7 @@ pub fn major(bin: &Path) -> Result<String> {
     let output = Command::new(bin.join("postgres")).arg("--version").output()?;
     // "postgres (PostgreSQL) 15.18 (Debian …)", "postgres (PostgreSQL) 18beta1"
     let text = String::from_utf8_lossy(&output.stdout);
-    let version = text
-        .split_whitespace()
-        .nth(2)
-        .context("postgres --version names no version")?;
+    let version = text.split_whitespace().nth(2).context("postgres --version names no version")?;
     Ok(version.chars().take_while(char::is_ascii_digit).collect())
 }
 
@@ -44,21 +37,13 @@ fn installed() -> Option<PathBuf> {
     let configured = Command::new("pg_config").arg("--bindir").output().ok();
     let configured = configured.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
     let path = env::var_os("PATH").unwrap_or_default();
-    configured
-        .into_iter()
-        .chain(env::split_paths(&path))
-        .chain(packaged())
-        .find(|folder| is_server(folder))
+    configured.into_iter().chain(env::split_paths(&path)).chain(packaged()).find(|folder| is_server(folder))
 }
 
 /// Where packages put servers of several major versions, the highest first.
 fn packaged() -> Vec<PathBuf> {
     let parents = ["/usr/lib/postgresql", "/usr/local/opt", "/opt/homebrew/opt", "/usr"];
-    let folders = parents
-        .iter()
-        .filter_map(|parent| std::fs::read_dir(parent).ok())
-        .flatten()
-        .flatten();
+    let folders = parents.iter().filter_map(|parent| std::fs::read_dir(parent).ok()).flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = folders
         .filter_map(|folder| {
             let name = folder.file_name().into_string().ok()?;
@@ -98,11 +83,6 @@ fn apt_install(package: &str) -> Command {
 fn run(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "{command:?} failed ({}):\n{}",
-        output.status,
-        said.trim_end()
-    );
+    ensure!(output.status.success(), "{command:?} failed ({}):\n{}", output.status, said.trim_end());
     Ok(())
 }

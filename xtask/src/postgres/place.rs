@@ -31,9 +31,7 @@ impl Account {
         let passwd = fs::read_to_string("/etc/passwd")?;
         let find = |wanted: &str| passwd.lines().find_map(|line| Self::parse(line, wanted));
         let account = find("postgres").or_else(|| find("nobody"));
-        Ok(Some(account.context(
-            "Postgres does not run as root, and there is no account postgres or nobody",
-        )?))
+        Ok(Some(account.context("Postgres does not run as root, and there is no account postgres or nobody")?))
     }
 
     fn parse(line: &str, wanted: &str) -> Option<Self> {
@@ -93,11 +91,7 @@ pub fn private_folder(path: &Path, account: Option<Account>) -> Result<()> {
     }
     let found = fs::symlink_metadata(path).with_context(|| format!("{}", path.display()))?;
     let ours = found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0;
-    ensure!(
-        ours,
-        "{} is there, but is not a folder of its own for the account {owner}",
-        path.display()
-    );
+    ensure!(ours, "{} is there, but is not a folder of its own for the account {owner}", path.display());
     Ok(())
 }
 

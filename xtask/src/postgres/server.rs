@@ -21,11 +21,7 @@ pub struct Server {
 impl Server {
     /// A child, which may not be ready yet.
     pub fn child(child: Child, data: &Path) -> Self {
-        Self {
-            pid: Pid::from_child(&child),
-            data: data.to_owned(),
-            child: Some(child),
-        }
+        Self { pid: Pid::from_child(&child), data: data.to_owned(), child: Some(child) }
     }
 
     /// The one that serves this data and says it is ready. A process id in a file may be anybody's by now: it counts
@@ -35,11 +31,7 @@ impl Server {
         let mut lines = file.lines();
         let pid = Pid::from_raw(lines.next()?.trim().parse().ok()?)?;
         let ready = lines.nth(6)?.trim() == "ready" && UnixStream::connect(place::socket(sockets)).is_ok();
-        ready.then(|| Self {
-            pid,
-            data: data.to_owned(),
-            child: None,
-        })
+        ready.then(|| Self { pid, data: data.to_owned(), child: None })
     }
 
     pub fn is_adopted(&self) -> bool {

@@ -55,15 +55,8 @@ pub fn sha256(content: &[u8]) -> String {
 
 impl ControlPlane {
     pub async fn start() -> Self {
-        let state = Data::new(State {
-            table: Mutex::default(),
-            revision: watch::Sender::new(0),
-        });
-        let mut started = Self {
-            address: ([127, 0, 0, 1], 0).into(),
-            state,
-            server: None,
-        };
+        let state = Data::new(State { table: Mutex::default(), revision: watch::Sender::new(0) });
+        let mut started = Self { address: ([127, 0, 0, 1], 0).into(), state, server: None };
         started.come_back().await;
         started
     }
@@ -85,11 +78,7 @@ impl ControlPlane {
                 .route("/internal/v1/desired", web::get().to(desired))
                 .route("/internal/v1/bundles/{digest}", web::get().to(bundle))
         };
-        let server = HttpServer::new(app)
-            .workers(1)
-            .disable_signals()
-            .bind(self.address)
-            .unwrap();
+        let server = HttpServer::new(app).workers(1).disable_signals().bind(self.address).unwrap();
         self.address = server.addrs()[0];
         let server = server.run();
         self.server = Some(server.handle());
@@ -114,12 +103,7 @@ impl ControlPlane {
 
     /// What is answered to who asks for that digest.
     pub fn put(&self, digest: &str, content: impl Into<Bytes>) {
-        self.state
-            .table
-            .lock()
-            .unwrap()
-            .bundles
-            .insert(digest.to_owned(), content.into());
+        self.state.table.lock().unwrap().bundles.insert(digest.to_owned(), content.into());
     }
 
     pub fn remove(&self, project: &str) {
@@ -134,24 +118,12 @@ impl ControlPlane {
 
     /// How many times each digest was asked for.
     pub fn fetches_of(&self, digest: &str) -> usize {
-        self.state
-            .table
-            .lock()
-            .unwrap()
-            .fetched
-            .iter()
-            .filter(|fetched| *fetched == digest)
-            .count()
+        self.state.table.lock().unwrap().fetched.iter().filter(|fetched| *fetched == digest).count()
     }
 
     fn change(&self, project: &str, site: Value) {
         let revision = *self.state.revision.borrow() + 1;
-        self.state
-            .table
-            .lock()
-            .unwrap()
-            .sites
-            .insert(project.to_owned(), (revision, site));
+        self.state.table.lock().unwrap().sites.insert(project.to_owned(), (revision, site));
         self.state.revision.send_replace(revision);
     }
 }
@@ -167,21 +139,12 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<State>) ->
         return HttpResponse::Unauthorized().finish();
     }
     let since = poll.since;
-    let news = async {
-        state
-            .revision
-            .subscribe()
-            .wait_for(|revision| since == 0 || *revision != since)
-            .await
-            .is_ok()
-    };
+    let news = async { state.revision.subscribe().wait_for(|revision| since == 0 || *revision != since).await.is_ok() };
     let _ = timeout(Duration::from_secs(poll.wait), news).await;
     let revision = *state.revision.borrow();
     let table = state.table.lock().unwrap();
-    let changed = table
-        .sites
-        .iter()
-        .filter(|(_, (revision, site))| *revision > since && (since > 0 || !site.is_null()));
+    let changed =
+        table.sites.iter().filter(|(_, (revision, site))| *revision > since && (since > 0 || !site.is_null()));
     let sites =
         changed.map(|(project, (revision, site))| json!({ "project": project, "revision": revision, "site": site }));
     let sites: Vec<Value> = sites.collect();
@@ -195,16 +158,11 @@ async fn bundle(request: HttpRequest, digest: Path<String>, state: Data<State>) 
     let mut table = state.table.lock().unwrap();
     table.fetched.push(digest.clone());
     match table.bundles.get(digest.as_str()) {
-        Some(content) => HttpResponse::Ok()
-            .content_type("application/gzip")
-            .body(content.clone()),
+        Some(content) => HttpResponse::Ok().content_type("application/gzip").body(content.clone()),
         None => HttpResponse::NotFound().finish(),
     }
 }
 
 fn is_node(request: &HttpRequest) -> bool {
-    request
-        .headers()
-        .get(AUTHORIZATION)
-        .is_some_and(|sent| *sent == format!("Bearer {TOKEN}"))
+    request.headers().get(AUTHORIZATION).is_some_and(|sent| *sent == format!("Bearer {TOKEN}"))
 }

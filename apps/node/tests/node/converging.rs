@@ -85,11 +85,7 @@ async fn a_bad_bundle_leaves_everything_as_it_was_until_it_is_good() {
     let good = archive(&[("assets/index.html", b"second")]);
     let tampered = archive(&[("assets/index.html", b"tamper")]);
     let bundle = core.want("shop", &[HOST], &good);
-    for bad in [
-        tampered,
-        good.slice(..good.len() - 1),
-        Bytes::from([&good[..], b"more"].concat()),
-    ] {
+    for bad in [tampered, good.slice(..good.len() - 1), Bytes::from([&good[..], b"more"].concat())] {
         let tried = core.fetches_of(&bundle);
         core.put(&bundle, bad);
         while core.fetches_of(&bundle) < tried + 2 {
@@ -117,11 +113,7 @@ async fn a_bundle_that_is_none_is_refused_although_its_digest_is_right() {
 #[tokio::test(flavor = "multi_thread")]
 async fn host_names_change_at_once_also_while_the_bundle_is_not_to_be_had() {
     let (core, _dir, node) = started().await;
-    core.want(
-        "shop",
-        &["moved.localhost"],
-        &archive(&[("assets/index.html", b"second")]),
-    );
+    core.want("shop", &["moved.localhost"], &archive(&[("assets/index.html", b"second")]));
     node.visitor.sees("moved.localhost", "/", 200, "first").await;
     node.visitor.sees(HOST, "/", 404, "unknown_hostname").await;
     core.want("new", &["new.localhost"], &archive(&[("assets/index.html", b"third")]));
@@ -144,16 +136,8 @@ async fn serving_goes_on_while_the_control_plane_is_away() {
 async fn a_restart_serves_before_the_control_plane_is_back_and_fetches_nothing_again() {
     let (mut core, dir, node) = started().await;
     // A bundle that is not to be had must not take the version before it away.
-    core.want(
-        "blog",
-        &["blog.localhost"],
-        &archive(&[("assets/index.html", b"absent")]),
-    );
-    core.want(
-        "gone",
-        &["gone.localhost"],
-        &archive(&[("assets/index.html", b"absent")]),
-    );
+    core.want("blog", &["blog.localhost"], &archive(&[("assets/index.html", b"absent")]));
+    core.want("gone", &["gone.localhost"], &archive(&[("assets/index.html", b"absent")]));
     node.visitor.sees("gone.localhost", "/", 503, "on its way").await;
     node.stop().await;
     core.go_away().await;
@@ -187,22 +171,14 @@ async fn a_directory_has_one_node_and_damage_in_it_heals() {
     let (core, dir, node) = started().await;
     let bundle = core.deploy("shop", &[("assets/index.html", b"second")]);
     node.visitor.sees(HOST, "/", 200, "second").await;
-    let index = dir
-        .path()
-        .join(format!("sites/{}.json", bundle.strip_prefix("sha256:").unwrap()));
+    let index = dir.path().join(format!("sites/{}.json", bundle.strip_prefix("sha256:").unwrap()));
     let blob = sha256(b"second");
-    assert_eq!(
-        std::fs::read(dir.path().join("blobs").join(&blob[..2]).join(&blob)).unwrap(),
-        b"second"
-    );
+    assert_eq!(std::fs::read(dir.path().join("blobs").join(&blob[..2]).join(&blob)).unwrap(), b"second");
     let refusal = Node::start(&config(&core, &dir)).err().unwrap();
     assert!(format!("{refusal:#}").ends_with("another node uses it"), "{refusal:#}");
     node.stop().await;
 
-    until("nothing temporary is left", || {
-        std::fs::read_dir(dir.path().join("tmp")).unwrap().next().is_none()
-    })
-    .await;
+    until("nothing temporary is left", || std::fs::read_dir(dir.path().join("tmp")).unwrap().next().is_none()).await;
     std::fs::write(index, "{").unwrap();
     std::fs::write(dir.path().join("desired.json"), "{").unwrap();
     let node = Running::start(&core, &dir).await;

@@ -20,17 +20,10 @@ fn a_wrong_setting_stops_the_start_with_one_line() {
     for (environment, line) in [
         (&[][..], "svc-node: SVC_NODE_TOKEN is missing\n"),
         (
-            &[
-                ("SVC_NODE_TOKEN", "hush"),
-                ("SVC_NODE_DIR", "/d"),
-                ("SVC_EDGE_LISTEN", "here"),
-            ],
+            &[("SVC_NODE_TOKEN", "hush"), ("SVC_NODE_DIR", "/d"), ("SVC_EDGE_LISTEN", "here")],
             "svc-node: SVC_EDGE_LISTEN is malformed: invalid socket address syntax\n",
         ),
-        (
-            &[("SVC_NODE_TOKN", "hush")],
-            "svc-node: SVC_NODE_TOKN is unknown: this process has no such setting\n",
-        ),
+        (&[("SVC_NODE_TOKN", "hush")], "svc-node: SVC_NODE_TOKN is unknown: this process has no such setting\n"),
     ] {
         let output = program().envs(environment.iter().copied()).output().unwrap();
         assert!(!output.status.success());
@@ -45,10 +38,7 @@ fn settings_and_help_are_printed() {
         (output.status.success(), String::from_utf8(output.stdout).unwrap())
     };
     let (succeeded, settings) = printed("--settings");
-    assert!(
-        succeeded && settings.contains("| `SVC_NODE_DIR` | required |"),
-        "{settings}"
-    );
+    assert!(succeeded && settings.contains("| `SVC_NODE_DIR` | required |"), "{settings}");
     let (succeeded, help) = printed("--help");
     assert!(succeeded && help.contains("--settings"), "{help}");
     assert!(!printed("--halp").0);
@@ -59,10 +49,7 @@ async fn sigterm_stops_it_and_its_log_holds_no_credential() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     core.deploy("shop", &[("assets/index.html", b"home")]);
-    let front = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let front = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut node = program()
         .envs(environment(&core, &dir))
         .env("SVC_EDGE_LISTEN", front.to_string())

@@ -43,12 +43,7 @@ async fn assets_are_served_with_their_headers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_is_found_in_any_spelling() {
     let (_core, _dir, node) = shop().await;
-    for host in [
-        "shop.localhost:8088",
-        "SHOP.localhost",
-        "shop.localhost.",
-        "Shop.Localhost.:80",
-    ] {
+    for host in ["shop.localhost:8088", "SHOP.localhost", "shop.localhost.", "Shop.Localhost.:80"] {
         assert_eq!(node.visitor.get(host, "/").await.status, 200, "{host}");
     }
     let absolute = "GET http://shop.localhost:1/ HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n";
@@ -67,10 +62,7 @@ async fn unknown_hosts_get_the_envelope() {
     assert_eq!(envelope["requestId"], seen.header("x-request-id"));
     assert_eq!(seen.header("x-request-id").len(), 36);
     let hostless = node.visitor.raw_answer("GET / HTTP/1.0\r\n\r\n").await;
-    assert!(
-        hostless.contains(" 404 ") && hostless.contains("unknown_hostname"),
-        "{hostless}"
-    );
+    assert!(hostless.contains(" 404 ") && hostless.contains("unknown_hostname"), "{hostless}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,26 +70,15 @@ async fn who_has_the_content_gets_none() {
     let (_core, _dir, node) = shop().await;
     let etag = node.visitor.get(HOST, "/").await.header("etag").to_owned();
     let with = async |condition: String| -> Seen {
-        Visitor::send(
-            node.visitor
-                .request(Method::GET, HOST, "/")
-                .header("if-none-match", condition),
-        )
-        .await
+        Visitor::send(node.visitor.request(Method::GET, HOST, "/").header("if-none-match", condition)).await
     };
     for condition in [etag.clone(), format!("\"x\", W/{etag}"), "*".to_owned()] {
         let seen = with(condition).await;
-        assert_eq!(
-            (seen.status, seen.body.as_str(), seen.header("etag")),
-            (304, "", etag.as_str())
-        );
+        assert_eq!((seen.status, seen.body.as_str(), seen.header("etag")), (304, "", etag.as_str()));
         assert_eq!(seen.header("cache-control"), "public, max-age=0, must-revalidate");
     }
     assert_eq!(with("\"x\"".to_owned()).await.status, 200);
-    let missing = node
-        .visitor
-        .request(Method::GET, HOST, "/missing")
-        .header("if-none-match", "*");
+    let missing = node.visitor.request(Method::GET, HOST, "/missing").header("if-none-match", "*");
     assert_eq!(Visitor::send(missing).await.status, 404);
 }
 
@@ -135,23 +116,14 @@ async fn what_is_missing_is_told_in_the_sites_words_or_ours() {
     core.deploy("bare", &[("assets/a.txt", b"a")]);
     node.visitor.sees("bare.localhost", "/a.txt", 200, "a").await;
     let seen = node.visitor.get("bare.localhost", "/").await;
-    assert!(
-        seen.status == 404 && seen.body.contains("nothing at this address"),
-        "{seen:?}"
-    );
+    assert!(seen.status == 404 && seen.body.contains("nothing at this address"), "{seen:?}");
     assert_eq!(seen.header("x-content-type-options"), "nosniff");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_get_and_head_are_answered() {
     let (_core, _dir, node) = shop().await;
-    for method in [
-        Method::POST,
-        Method::PUT,
-        Method::DELETE,
-        Method::OPTIONS,
-        Method::PATCH,
-    ] {
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH] {
         let seen = Visitor::send(node.visitor.request(method, HOST, "/").body("x")).await;
         assert_eq!((seen.status, seen.header("allow")), (405, "GET, HEAD"));
     }
@@ -175,10 +147,7 @@ async fn nothing_outside_the_assets_is_reached() {
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
         let answer = node.visitor.raw_answer(&request).await;
-        assert!(
-            answer.starts_with("HTTP/1.1 400 ") && !answer.contains("secret"),
-            "{path}: {answer}"
-        );
+        assert!(answer.starts_with("HTTP/1.1 400 ") && !answer.contains("secret"), "{path}: {answer}");
     }
 }
 

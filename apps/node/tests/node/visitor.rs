@@ -32,19 +32,12 @@ impl Seen {
 impl Visitor {
     pub fn new(address: SocketAddr) -> Self {
         // No connection outlives its request, so that a node that stops waits for none.
-        let client = Client::builder()
-            .redirect(Policy::none())
-            .no_proxy()
-            .pool_max_idle_per_host(0)
-            .build()
-            .unwrap();
+        let client = Client::builder().redirect(Policy::none()).no_proxy().pool_max_idle_per_host(0).build().unwrap();
         Self { client, address }
     }
 
     pub fn request(&self, method: Method, host: &str, path: &str) -> RequestBuilder {
-        self.client
-            .request(method, format!("http://{}{path}", self.address))
-            .header(HOST, host)
+        self.client.request(method, format!("http://{}{path}", self.address)).header(HOST, host)
     }
 
     pub async fn get(&self, host: &str, path: &str) -> Seen {
@@ -54,11 +47,7 @@ impl Visitor {
     pub async fn send(request: RequestBuilder) -> Seen {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Seen {
-            status,
-            headers,
-            body: response.text().await.unwrap(),
-        }
+        Seen { status, headers, body: response.text().await.unwrap() }
     }
 
     /// Asks again until the status and the content are these.
@@ -69,10 +58,7 @@ impl Visitor {
             if seen.status == status && seen.body.contains(content) {
                 return seen;
             }
-            assert!(
-                began.elapsed() < Duration::from_secs(10),
-                "{status} {content:?} awaited: {seen:?}"
-            );
+            assert!(began.elapsed() < Duration::from_secs(10), "{status} {content:?} awaited: {seen:?}");
             sleep(Duration::from_millis(10)).await;
         }
     }

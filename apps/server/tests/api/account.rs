@@ -16,24 +16,15 @@ async fn a_first_login_makes_a_user_with_an_organization_of_their_own() {
     let me = app.with_token(session["token"].as_str().unwrap()).get("/v1/me").await;
     let me = me.expect(200);
     assert_eq!(me["id"], session["userId"]);
-    assert_eq!(
-        (&me["provider"], &me["email"], &me["name"]),
-        (&json!("dev"), &json!("ada@example.org"), &json!("Ada"))
-    );
+    assert_eq!((&me["provider"], &me["email"], &me["name"]), (&json!("dev"), &json!("ada@example.org"), &json!("Ada")));
     assert_eq!(me["avatarUrl"], json!(null));
     let org = &me["orgs"][0];
-    assert_eq!(
-        (&org["slug"], &org["role"], &org["plan"]),
-        (&json!("ada"), &json!("admin"), &json!("free"))
-    );
+    assert_eq!((&org["slug"], &org["role"], &org["plan"]), (&json!("ada"), &json!("admin"), &json!("free")));
     assert_eq!((&org["personal"], &org["projectLimit"]), (&json!(true), &json!(3)));
 
     let again = app.sign_in("ada").await;
     assert_eq!(json!(again.user_id), session["userId"]);
-    assert_eq!(
-        again.get("/v1/me").await.expect(200)["orgs"].as_array().unwrap().len(),
-        1
-    );
+    assert_eq!(again.get("/v1/me").await.expect(200)["orgs"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,13 +33,9 @@ async fn a_taken_or_impossible_slug_gets_a_suffix() {
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "bob" })).await.expect(201);
     let long = "x".repeat(64);
-    for (subject, slug) in [
-        ("bob", "bob-2"),
-        ("www", "www-2"),
-        ("a", "a-2"),
-        ("-----", "user"),
-        (&long, &"x".repeat(31)),
-    ] {
+    for (subject, slug) in
+        [("bob", "bob-2"), ("www", "www-2"), ("a", "a-2"), ("-----", "user"), (&long, &"x".repeat(31))]
+    {
         let me = app.sign_in(subject).await.get("/v1/me").await;
         assert_eq!(me.expect(200)["orgs"][0]["slug"], json!(slug), "{subject}");
     }
@@ -64,10 +51,7 @@ async fn twenty_first_logins_at_once_make_one_user() {
         assert!(callers.iter().all(|caller| caller.user_id == callers[0].user_id));
         let counts = "SELECT (SELECT count(*) FROM identity.users) AS users, (SELECT count(*) FROM orgs.orgs) AS orgs, \
              (SELECT count(*) FROM orgs.members) AS members, (SELECT count(*) FROM identity.sessions) AS sessions";
-        assert_eq!(
-            app.db_rows(counts).await,
-            [json!({ "users": 1, "orgs": 1, "members": 1, "sessions": 20 })]
-        );
+        assert_eq!(app.db_rows(counts).await, [json!({ "users": 1, "orgs": 1, "members": 1, "sessions": 20 })]);
     }
 }
 
@@ -75,10 +59,7 @@ async fn twenty_first_logins_at_once_make_one_user() {
 async fn a_session_ends_by_logout_and_by_time() {
     let app = App::start().await;
     let (first, second) = (app.sign_in("ada").await, app.sign_in("ada").await);
-    first
-        .send(reqwest::Method::POST, "/v1/auth/logout", |request| request)
-        .await
-        .expect(204);
+    first.send(reqwest::Method::POST, "/v1/auth/logout", |request| request).await.expect(204);
     let gone = first.get("/v1/me").await;
     gone.refused(401, "unauthenticated");
     assert_eq!(gone.header("www-authenticate"), "Bearer error=\"invalid_token\"");
@@ -92,15 +73,8 @@ async fn a_session_ends_by_logout_and_by_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_setting_there_is_no_development_login() {
     let app = App::with(|config| config.gateway.dev_auth = false).await;
-    app.anyone()
-        .post("/v1/auth/dev/login", json!({ "subject": "ada" }))
-        .await
-        .refused(404, "not_found");
-    assert!(
-        app.document
-            .operations()
-            .all(|(_, path, _)| path != "/v1/auth/dev/login")
-    );
+    app.anyone().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await.refused(404, "not_found");
+    assert!(app.document.operations().all(|(_, path, _)| path != "/v1/auth/dev/login"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,9 +82,7 @@ async fn the_database_holds_no_token() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let token = ada.token.clone().unwrap();
-    let rows = app
-        .db_rows("SELECT s.*, encode(token_hash, 'escape') AS escaped FROM identity.sessions s")
-        .await;
+    let rows = app.db_rows("SELECT s.*, encode(token_hash, 'escape') AS escaped FROM identity.sessions s").await;
     assert!(!serde_json::to_string(&rows).unwrap().contains(&token));
     let audit = app.db_rows("SELECT * FROM store.audit").await;
     assert!(!serde_json::to_string(&audit).unwrap().contains(&token));
@@ -120,28 +92,14 @@ async fn the_database_holds_no_token() {
 async fn sign_ins_are_limited_by_address() {
     let app = App::with(|config| config.gateway.rate_limits.sign_in = 5).await;
     for left in (0..5).rev() {
-        let answer = app
-            .anyone()
-            .post("/v1/auth/dev/login", json!({ "subject": "ada" }))
-            .await;
+        let answer = app.anyone().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await;
         answer.expect(200);
         assert_eq!(answer.header("ratelimit-policy"), "\"sign-in\";q=5;w=60");
-        assert!(
-            answer
-                .header("ratelimit")
-                .starts_with(&format!("\"sign-in\";r={left};t=")),
-            "{answer:?}"
-        );
+        assert!(answer.header("ratelimit").starts_with(&format!("\"sign-in\";r={left};t=")), "{answer:?}");
     }
-    let answer = app
-        .anyone()
-        .post("/v1/auth/dev/login", json!({ "subject": "ada" }))
-        .await;
+    let answer = app.anyone().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await;
     answer.refused(429, "rate_limited");
-    assert!(
-        (1..=13).contains(&answer.header("retry-after").parse::<u32>().unwrap()),
-        "{answer:?}"
-    );
+    assert!((1..=13).contains(&answer.header("retry-after").parse::<u32>().unwrap()), "{answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,26 +8,14 @@ use crate::kit::{Answer, App, Caller};
 
 /// The faults that an answer names, as `path: message`.
 fn faults(answer: &Answer) -> Vec<String> {
-    let fields = answer.refused(400, "bad_request")["details"]["fields"]
-        .as_array()
-        .unwrap();
-    let text = |fault: &Value| {
-        format!(
-            "{}: {}",
-            fault["path"].as_str().unwrap(),
-            fault["message"].as_str().unwrap()
-        )
-    };
+    let fields = answer.refused(400, "bad_request")["details"]["fields"].as_array().unwrap();
+    let text = |fault: &Value| format!("{}: {}", fault["path"].as_str().unwrap(), fault["message"].as_str().unwrap());
     fields.iter().map(text).collect()
 }
 
 async fn raw(caller: &Caller, content_type: &str, body: impl Into<reqwest::Body>) -> Answer {
     let (content_type, body) = (content_type.to_owned(), body.into());
-    caller
-        .send(Method::POST, "/v1/orgs", |request| {
-            request.header("content-type", content_type).body(body)
-        })
-        .await
+    caller.send(Method::POST, "/v1/orgs", |request| request.header("content-type", content_type).body(body)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,30 +30,17 @@ async fn a_malformed_body_is_told_every_fault() {
         post(json!({ "slug": "Acme!", "name": 7, "extra": null })).await,
         ["extra: is not a field of this request", "name: must be a text", slug]
     );
-    assert_eq!(
-        post(json!({ "slug": "admin" })).await,
-        ["slug: is reserved for the platform; choose another"]
-    );
+    assert_eq!(post(json!({ "slug": "admin" })).await, ["slug: is reserved for the platform; choose another"]);
     assert!(post(json!({ "slug": "acme", "name": "a\u{0}b" })).await[0].starts_with("name: must "));
     let members = "/v1/orgs/ada/members";
     assert_eq!(
         faults(&ada.post(members, json!({ "provider": "x", "role": "owner" })).await),
-        [
-            "subject: is missing",
-            "provider: must be one of: dev codehost",
-            "role: must be one of: viewer member admin"
-        ]
+        ["subject: is missing", "provider: must be one of: dev codehost", "role: must be one of: viewer member admin"]
     );
     let login = json!({ "subject": "ada", "email": "nobody" });
-    assert_eq!(
-        faults(&app.anyone().post("/v1/auth/dev/login", login).await),
-        ["email: must be an e-mail address"]
-    );
+    assert_eq!(faults(&app.anyone().post("/v1/auth/dev/login", login).await), ["email: must be an e-mail address"]);
     // Nothing of it was half done.
-    assert_eq!(
-        ada.get("/v1/orgs").await.expect(200)["items"].as_array().unwrap().len(),
-        1
-    );
+    assert_eq!(ada.get("/v1/orgs").await.expect(200)["items"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,41 +48,23 @@ async fn json_is_read_strictly() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let json = "application/json";
-    for body in [
-        "",
-        "{",
-        "nul",
-        "{\"slug\":\"a\",\"slug\":\"b\"}",
-        "{} {}",
-        "{\"slug\":\"\u{1}\"}",
-    ] {
+    for body in ["", "{", "nul", "{\"slug\":\"a\",\"slug\":\"b\"}", "{} {}", "{\"slug\":\"\u{1}\"}"] {
         let answer = raw(&ada, json, body).await;
-        assert!(
-            faults(&answer)[0].starts_with(": is not valid JSON"),
-            "{body} {answer:?}"
-        );
+        assert!(faults(&answer)[0].starts_with(": is not valid JSON"), "{body} {answer:?}");
     }
     faults(&raw(&ada, json, format!("{}{}", "[".repeat(80), "]".repeat(80))).await);
     faults(&raw(&ada, json, vec![b'"', 0xff, b'"']).await);
     let large = raw(&ada, json, " ".repeat(70_000)).await;
     assert_eq!(large.refused(413, "payload_too_large")["details"]["limit"], 65_536);
-    raw(&ada, "text/plain", "{}")
-        .await
-        .refused(415, "unsupported_media_type");
-    raw(&ada, "application/x-www-form-urlencoded", "slug=acme")
-        .await
-        .refused(415, "unsupported_media_type");
+    raw(&ada, "text/plain", "{}").await.refused(415, "unsupported_media_type");
+    raw(&ada, "application/x-www-form-urlencoded", "slug=acme").await.refused(415, "unsupported_media_type");
     let encoded = ada
         .send(Method::POST, "/v1/orgs", |request| {
-            request
-                .header("content-encoding", "gzip")
-                .json(&json!({ "slug": "acme" }))
+            request.header("content-encoding", "gzip").json(&json!({ "slug": "acme" }))
         })
         .await;
     encoded.refused(415, "unsupported_media_type");
-    raw(&ada, "application/json; charset=utf-8", r#"{"slug":"acme"}"#)
-        .await
-        .expect(201);
+    raw(&ada, "application/json; charset=utf-8", r#"{"slug":"acme"}"#).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,20 +75,11 @@ async fn a_caller_without_credential_learns_nothing_of_a_request_s_shape() {
     assert_eq!(answer.header("www-authenticate"), "Bearer");
     let ada = app.sign_in("ada").await;
     let bob = app.sign_in("bob").await;
-    bob.post("/v1/orgs/ada/projects", json!({ "wrong": true }))
-        .await
-        .refused(403, "forbidden");
-    ada.post("/v1/orgs/none/projects", json!({ "wrong": true }))
-        .await
-        .refused(404, "not_found");
+    bob.post("/v1/orgs/ada/projects", json!({ "wrong": true })).await.refused(403, "forbidden");
+    ada.post("/v1/orgs/none/projects", json!({ "wrong": true })).await.refused(404, "not_found");
     // An outsider gets the same answer whether or not the project exists.
-    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" }))
-        .await
-        .expect(201);
-    let (real, unreal) = (
-        bob.get("/v1/orgs/ada/projects/site").await,
-        bob.get("/v1/orgs/ada/projects/other").await,
-    );
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let (real, unreal) = (bob.get("/v1/orgs/ada/projects/site").await, bob.get("/v1/orgs/ada/projects/other").await);
     let without_id = |answer: &Answer| {
         let mut body = answer.refused(403, "forbidden").clone();
         body["requestId"] = Value::Null;
@@ -159,18 +107,11 @@ async fn unknown_paths_and_methods_get_the_envelope() {
     let answer = ada.delete("/v1/me").await;
     answer.refused(405, "method_not_allowed");
     assert_eq!(answer.header("allow"), "GET, HEAD");
-    assert_eq!(
-        ada.send(Method::PATCH, "/v1/orgs", |request| request)
-            .await
-            .header("allow"),
-        "GET, HEAD, POST"
-    );
+    assert_eq!(ada.send(Method::PATCH, "/v1/orgs", |request| request).await.header("allow"), "GET, HEAD, POST");
     let head = ada.send(Method::HEAD, "/v1/me", |request| request).await;
     assert_eq!((head.status, head.bytes.len()), (200, 0));
     for user in ["usr_x", "nonsense", "org_01h455vb4pex5vsknk084sn02q"] {
-        ada.delete(&format!("/v1/orgs/ada/members/{user}"))
-            .await
-            .refused(404, "not_found");
+        ada.delete(&format!("/v1/orgs/ada/members/{user}")).await.refused(404, "not_found");
     }
 }
 
@@ -193,11 +134,7 @@ async fn request_ids_are_kept_when_sane() {
     // The audit row names the same request.
     let login = app.anyone();
     let body = json!({ "subject": "ada" });
-    login
-        .send(Method::POST, "/v1/auth/dev/login", |request| {
-            request.header("x-request-id", "req-1").json(&body)
-        })
-        .await;
+    login.send(Method::POST, "/v1/auth/dev/login", |request| request.header("x-request-id", "req-1").json(&body)).await;
     let rows = app.db_rows("SELECT request_id, credential FROM store.audit").await;
     assert_eq!(rows, [json!({ "request_id": "req-1", "credential": "none" })]);
 }
@@ -227,29 +164,14 @@ async fn answers_carry_the_security_headers_and_cors_is_for_the_dashboard() {
             .await
     };
     let preflight = from("http://localhost:3000", Method::OPTIONS).await;
+    assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (200, "http://localhost:3000"));
     assert_eq!(
-        (preflight.status, preflight.header("access-control-allow-origin")),
-        (200, "http://localhost:3000")
-    );
-    assert_eq!(
-        from("http://localhost:3000", Method::GET)
-            .await
-            .header("access-control-allow-origin"),
+        from("http://localhost:3000", Method::GET).await.header("access-control-allow-origin"),
         "http://localhost:3000"
     );
     for origin in ["http://localhost:3001", "http://localhost:3000.evil.example", "null"] {
-        assert_eq!(
-            from(origin, Method::GET).await.header("access-control-allow-origin"),
-            "",
-            "{origin}"
-        );
-        assert_eq!(
-            from(origin, Method::OPTIONS)
-                .await
-                .header("access-control-allow-origin"),
-            "",
-            "{origin}"
-        );
+        assert_eq!(from(origin, Method::GET).await.header("access-control-allow-origin"), "", "{origin}");
+        assert_eq!(from(origin, Method::OPTIONS).await.header("access-control-allow-origin"), "", "{origin}");
     }
 }
 
@@ -268,11 +190,7 @@ async fn wire(app: &App, request: &[u8]) -> String {
 async fn bytes_that_are_too_many_or_misspelt_get_the_envelope() {
     let app = App::start().await;
     let get = async |target: &str, headers: &str| {
-        wire(
-            &app,
-            format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes(),
-        )
-        .await
+        wire(&app, format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes()).await
     };
     let many: String = (0..70).map(|n| format!("X-H{n}: 1\r\n")).collect();
     for (answer, status, code) in [
@@ -281,16 +199,8 @@ async fn bytes_that_are_too_many_or_misspelt_get_the_envelope() {
         (get("/v1/a%00b", "").await, "400", "bad_request"),
         (get(&format!("/{}", "a".repeat(9000)), "").await, "414", "uri_too_long"),
         (get("/v1/me", &many).await, "431", "headers_too_large"),
-        (
-            get("/v1/me", &format!("X-Large: {}\r\n", "a".repeat(17_000))).await,
-            "431",
-            "headers_too_large",
-        ),
-        (
-            get("/v1/me", "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n").await,
-            "401",
-            "unauthenticated",
-        ),
+        (get("/v1/me", &format!("X-Large: {}\r\n", "a".repeat(17_000))).await, "431", "headers_too_large"),
+        (get("/v1/me", "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n").await, "401", "unauthenticated"),
     ] {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{answer}");
@@ -304,10 +214,7 @@ async fn the_service_describes_itself() {
     assert_eq!(anyone.get("/healthz").await.expect(200), &json!({ "status": "up" }));
     assert_eq!(anyone.get("/readyz").await.expect(200), &json!({ "status": "ready" }));
     let config = anyone.get("/v1/config").await.expect(200).clone();
-    assert_eq!(
-        (&config["platformDomain"], &config["mailDomain"]),
-        (&json!("localhost"), &json!(null))
-    );
+    assert_eq!((&config["platformDomain"], &config["mailDomain"]), (&json!("localhost"), &json!(null)));
     assert_eq!(app.document.document["openapi"], "3.1.0");
     let docs = anyone.get("/docs").await;
     assert_eq!((docs.status, docs.header("location")), (307, "/docs/index.html"));
@@ -318,11 +225,7 @@ async fn the_service_describes_itself() {
         assert_eq!(anyone.get(&format!("/docs/{file}")).await.status, 200, "{file}");
     }
     let initializer = anyone.get("/docs/swagger-initializer.js").await;
-    assert!(
-        String::from_utf8(initializer.bytes)
-            .unwrap()
-            .contains("/v1/openapi.json")
-    );
+    assert!(String::from_utf8(initializer.bytes).unwrap().contains("/v1/openapi.json"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -337,9 +240,7 @@ async fn the_documented_page_is_the_served_page() {
 async fn past_its_capacity_the_server_refuses_at_once() {
     let app = App::with(|config| config.gateway.in_flight = 1).await;
     let ada = app.sign_in("ada").await;
-    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" }))
-        .await
-        .expect(201);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     // An upload that stands still takes the one place there is.
     let address = app.base.strip_prefix("http://").unwrap();
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();

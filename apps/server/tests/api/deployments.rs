@@ -14,9 +14,7 @@ const ROLLBACK: &str = "/v1/orgs/ada/projects/site/rollback";
 
 async fn project(app: &App) -> Caller {
     let ada = app.sign_in("ada").await;
-    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" }))
-        .await
-        .expect(201);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     ada
 }
 
@@ -27,11 +25,7 @@ fn files(folder: &Path) -> Vec<String> {
     };
     let below = entries.flat_map(|entry| {
         let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path)
-        } else {
-            vec![path.display().to_string()]
-        }
+        if path.is_dir() { files(&path) } else { vec![path.display().to_string()] }
     });
     below.collect()
 }
@@ -45,18 +39,9 @@ async fn an_upload_is_live_at_once_and_rollback_goes_back() {
         async move { ada.upload(DEPLOYMENTS, page).await.expect(201).clone() }
     };
     let one = upload("one").await;
-    assert_eq!(
-        (&one["version"], &one["live"], &one["assetCount"]),
-        (&json!(1), &json!(true), &json!(1))
-    );
-    assert_eq!(
-        (&one["hasWorker"], &one["createdBy"]["subject"]),
-        (&json!(false), &json!("ada"))
-    );
-    assert_eq!(
-        one["git"],
-        json!({ "commit": null, "message": null, "branch": null, "dirty": null })
-    );
+    assert_eq!((&one["version"], &one["live"], &one["assetCount"]), (&json!(1), &json!(true), &json!(1)));
+    assert_eq!((&one["hasWorker"], &one["createdBy"]["subject"]), (&json!(false), &json!("ada")));
+    assert_eq!(one["git"], json!({ "commit": null, "message": null, "branch": null, "dirty": null }));
     let two = upload("two").await;
     let three = upload("one").await;
     assert_eq!(three["version"], 3);
@@ -66,36 +51,20 @@ async fn an_upload_is_live_at_once_and_rollback_goes_back() {
     let back = ada.post(ROLLBACK, json!({ "version": 2 })).await.expect(200).clone();
     assert_eq!((&back["id"], &back["live"]), (&two["id"], &json!(true)));
     ada.post(ROLLBACK, json!({ "version": 2 })).await.expect(200);
-    ada.post(ROLLBACK, json!({ "version": 9 }))
-        .await
-        .refused(404, "not_found");
+    ada.post(ROLLBACK, json!({ "version": 9 })).await.refused(404, "not_found");
     let list = ada.get(DEPLOYMENTS).await.expect(200).clone();
     let shown: Vec<(i64, bool)> = list["items"].as_array().unwrap().iter().map(version_and_live).collect();
     assert_eq!(shown, [(3, false), (2, true), (1, false)]);
     let detail = ada.get(PROJECT).await.expect(200).clone();
-    assert_eq!(
-        (&detail["live"]["version"], &detail["placement"]["state"]),
-        (&json!(2), &json!("pending"))
-    );
+    assert_eq!((&detail["live"]["version"], &detail["placement"]["state"]), (&json!(2), &json!("pending")));
     let events = app.db_audit("ada").await;
-    assert_eq!(
-        events[1..],
-        [
-            "deployment.create",
-            "deployment.create",
-            "deployment.create",
-            "deployment.rollback"
-        ]
-    );
+    assert_eq!(events[1..], ["deployment.create", "deployment.create", "deployment.create", "deployment.rollback"]);
     // Two bundles, and nothing on its way.
     assert_eq!(files(&app.bundles).len(), 2);
 }
 
 fn version_and_live(deployment: &Value) -> (i64, bool) {
-    (
-        deployment["version"].as_i64().unwrap(),
-        deployment["live"].as_bool().unwrap(),
-    )
+    (deployment["version"].as_i64().unwrap(), deployment["live"].as_bool().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,14 +87,8 @@ async fn the_manifest_and_the_provenance_are_shown() {
         })
         .await;
     let shown = answer.expect(201);
-    assert_eq!(
-        shown["git"],
-        json!({ "commit": "0123abc", "message": "Grüße", "branch": null, "dirty": true })
-    );
-    assert_eq!(
-        (&shown["declares"]["auth"], &shown["declares"]["email"]),
-        (&json!(true), &json!(false))
-    );
+    assert_eq!(shown["git"], json!({ "commit": "0123abc", "message": "Grüße", "branch": null, "dirty": true }));
+    assert_eq!((&shown["declares"]["auth"], &shown["declares"]["email"]), (&json!(true), &json!(false)));
     assert_eq!((&shown["hasWorker"], &shown["assetCount"]), (&json!(true), &json!(0)));
 }
 
@@ -161,9 +124,8 @@ async fn what_is_no_bundle_leaves_nothing_behind() {
 async fn a_bundle_over_the_plan_is_too_large() {
     let app = App::with(|config| config.limits.free.bundle.compressed = 1000).await;
     let ada = project(&app).await;
-    let noise: String = (0..4000u32)
-        .map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 24) as u8 % 26))
-        .collect();
+    let noise: String =
+        (0..4000u32).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 24) as u8 % 26)).collect();
     let answer = ada.upload(DEPLOYMENTS, site(&noise)).await;
     assert_eq!(answer.refused(413, "payload_too_large")["details"]["limit"], 1000);
     assert_eq!(files(&app.bundles), Vec::<String>::new());
@@ -201,24 +163,15 @@ async fn twenty_uploads_at_once_are_numbered_without_gaps() {
     let ada = project(&app).await;
     let answers = join_all((0..20).map(|n| {
         let (ada, body) = (ada.clone(), site(&format!("page {n}")));
-        async move {
-            ada.upload(DEPLOYMENTS, body).await.expect(201)["version"]
-                .as_i64()
-                .unwrap()
-        }
+        async move { ada.upload(DEPLOYMENTS, body).await.expect(201)["version"].as_i64().unwrap() }
     }))
     .await;
     let mut versions = answers;
     versions.sort_unstable();
     assert_eq!(versions, (1..=20).collect::<Vec<_>>());
     let list = ada.get(DEPLOYMENTS).await.expect(200).clone();
-    let live: Vec<_> = list["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(version_and_live)
-        .filter(|(_, live)| *live)
-        .collect();
+    let live: Vec<_> =
+        list["items"].as_array().unwrap().iter().map(version_and_live).filter(|(_, live)| *live).collect();
     assert_eq!(live, [(20, true)]);
 }
 

@@ -22,10 +22,8 @@ const OPEN: &[&str] = &[
 ];
 
 /// Routes that refuse more than their least role says, with the reason. The list may only shrink.
-const NARROWER: &[(&str, &str)] = &[(
-    "delete /v1/orgs/{orgSlug}/members/{userId}",
-    "anyone may leave, but only an admin removes somebody else",
-)];
+const NARROWER: &[(&str, &str)] =
+    &[("delete /v1/orgs/{orgSlug}/members/{userId}", "anyone may leave, but only an admin removes somebody else")];
 
 const CALLERS: &[&str] = &["none", "garbage", "outsider", "former", "viewer", "member", "admin"];
 
@@ -40,16 +38,12 @@ impl World {
         let app = App::start().await;
         let ada = app.sign_in("ada").await;
         ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
-        ada.post("/v1/orgs/acme/projects", json!({ "name": "site" }))
-            .await
-            .expect(201);
+        ada.post("/v1/orgs/acme/projects", json!({ "name": "site" })).await.expect(201);
         for role in ["viewer", "member", "admin"] {
             app.joined(&ada, "acme", role, role).await;
         }
         let former = app.joined(&ada, "acme", "former", "admin").await;
-        ada.delete(&format!("/v1/orgs/acme/members/{}", former.user_id))
-            .await
-            .expect(204);
+        ada.delete(&format!("/v1/orgs/acme/members/{}", former.user_id)).await.expect(204);
         let somebody = app.sign_in("outsider").await.user_id;
         Self { app, somebody }
     }
@@ -58,9 +52,7 @@ impl World {
     async fn caller(&self, kind: &str) -> Caller {
         match kind {
             "none" => self.app.anyone(),
-            "garbage" => self
-                .app
-                .with_token("svc_ses_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+            "garbage" => self.app.with_token("svc_ses_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
             subject => self.app.sign_in(subject).await,
         }
     }
@@ -69,10 +61,7 @@ impl World {
     fn path(&self, template: &str) -> String {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", "site");
         let path = path.replace("{userId}", &self.somebody).replace("{file}", "index.html");
-        assert!(
-            !path.contains('{'),
-            "the matrix knows no value for a parameter of {template}"
-        );
+        assert!(!path.contains('{'), "the matrix knows no value for a parameter of {template}");
         path
     }
 
@@ -83,11 +72,7 @@ impl World {
             Method::GET | Method::DELETE => request,
             _ => request.json(&json!({})),
         };
-        self.caller(kind)
-            .await
-            .send(method.clone(), &self.path(template), send)
-            .await
-            .status
+        self.caller(kind).await.send(method.clone(), &self.path(template), send).await.status
     }
 }
 
@@ -100,16 +85,8 @@ fn may(kind: &str, operation: &Value) -> Result<(), u16> {
         _ if kind == "none" || kind == "garbage" => Err(401),
         "account" => Ok(()),
         "org" | "project" => {
-            let least = rank(
-                operation["x-role"]
-                    .as_str()
-                    .expect("a route in an organization has a role"),
-            );
-            if rank(kind) >= least && rank(kind).is_some() {
-                Ok(())
-            } else {
-                Err(403)
-            }
+            let least = rank(operation["x-role"].as_str().expect("a route in an organization has a role"));
+            if rank(kind) >= least && rank(kind).is_some() { Ok(()) } else { Err(403) }
         }
         other => panic!("the matrix knows no place {other}"),
     }
@@ -148,10 +125,6 @@ async fn every_route_lets_in_whom_it_says_and_nobody_else() {
     }
     assert_eq!(open, OPEN, "the list of open routes");
     narrower.dedup();
-    assert_eq!(
-        narrower,
-        NARROWER.iter().map(|(route, _)| *route).collect::<Vec<_>>(),
-        "the list of exceptions"
-    );
+    assert_eq!(narrower, NARROWER.iter().map(|(route, _)| *route).collect::<Vec<_>>(), "the list of exceptions");
     insta::assert_snapshot!("matrix", table);
 }

@@ -29,29 +29,18 @@ impl Edge {
                 ("SVC_EDGE_LISTEN".to_owned(), "127.0.0.1:0".to_owned()),
                 ("SVC_NODE_CORE_URL".to_owned(), app.internal.clone()),
                 ("SVC_NODE_TOKEN".to_owned(), token),
-                (
-                    "SVC_NODE_DIR".to_owned(),
-                    app.bundles.join("node").display().to_string(),
-                ),
+                ("SVC_NODE_DIR".to_owned(), app.bundles.join("node").display().to_string()),
             ],
         );
         let _ = client();
         let node = node::Node::start(&node::config::Config::new(&settings.unwrap()).unwrap()).unwrap();
         let address = node.address().to_string();
-        Self {
-            address,
-            task: tokio::spawn(node.run_until(std::future::pending())),
-        }
+        Self { address, task: tokio::spawn(node.run_until(std::future::pending())) }
     }
 
     /// What the front answers under a host name.
     pub async fn page(&self, host: &str) -> (u16, String) {
-        let answer = client()
-            .get(format!("http://{}/", self.address))
-            .header("host", host)
-            .send()
-            .await
-            .unwrap();
+        let answer = client().get(format!("http://{}/", self.address)).header("host", host).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
@@ -77,15 +66,8 @@ impl Drop for Edge {
 
 /// The credential of a new node.
 async fn token(app: &App, name: &str) -> String {
-    let store = Store::new(
-        &store::Config::new(Secret::new(app.database.url()), "test"),
-        World::system(),
-    )
-    .unwrap();
-    let node = Convergence::new(store)
-        .node_add(&Actor::operator("test"), name.parse().unwrap())
-        .await
-        .unwrap();
+    let store = Store::new(&store::Config::new(Secret::new(app.database.url()), "test"), World::system()).unwrap();
+    let node = Convergence::new(store).node_add(&Actor::operator("test"), name.parse().unwrap()).await.unwrap();
     node.token.reveal().to_owned()
 }
 
@@ -94,17 +76,13 @@ async fn what_is_deployed_is_served_changed_and_rolled_back() {
     let app = App::start().await;
     let edge = Edge::start(&app).await;
     let ada = app.sign_in("ada").await;
-    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" }))
-        .await
-        .expect(201);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     assert_eq!(edge.page("site-ada.localhost").await.0, 404);
     for page in ["one", "two"] {
         ada.upload(DEPLOYMENTS, site(page)).await.expect(201);
         edge.shows("site-ada.localhost", page).await;
     }
-    ada.post("/v1/orgs/ada/projects/site/rollback", json!({ "version": 1 }))
-        .await
-        .expect(200);
+    ada.post("/v1/orgs/ada/projects/site/rollback", json!({ "version": 1 })).await.expect(200);
     edge.shows("site-ada.localhost", "one").await;
     let placement = ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"].clone();
     assert_eq!(placement, json!({ "state": "active", "epoch": 1 }));
@@ -114,20 +92,12 @@ async fn what_is_deployed_is_served_changed_and_rolled_back() {
 async fn a_project_deployed_before_there_is_a_node_waits_for_one() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" }))
-        .await
-        .expect(201);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     ada.upload(DEPLOYMENTS, site("early")).await.expect(201);
-    assert_eq!(
-        ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"]["state"],
-        "pending"
-    );
+    assert_eq!(ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"]["state"], "pending");
     let edge = Edge::start(&app).await;
     edge.shows("site-ada.localhost", "early").await;
-    assert_eq!(
-        ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"]["state"],
-        "active"
-    );
+    assert_eq!(ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"]["state"], "active");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,21 +105,11 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     let app = App::start().await;
     let (first, second) = (token(&app, "first").await, token(&app, "second").await);
     let ada = app.sign_in("ada").await;
-    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" }))
-        .await
-        .expect(201);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     let worker = bundle(&[("svc.json", "{}"), ("worker/index.js", "export default {}")]);
-    let digest = ada.upload(DEPLOYMENTS, worker).await.expect(201)["digest"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let digest = ada.upload(DEPLOYMENTS, worker).await.expect(201)["digest"].as_str().unwrap().to_owned();
     let get = async |path: &str, token: &str| {
-        let answer = client()
-            .get(format!("{}{path}", app.internal))
-            .bearer_auth(token)
-            .send()
-            .await
-            .unwrap();
+        let answer = client().get(format!("{}{path}", app.internal)).bearer_auth(token).send().await.unwrap();
         let (status, body) = (answer.status().as_u16(), answer.bytes().await.unwrap());
         (status, body.to_vec())
     };
@@ -157,10 +117,7 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     let mine = get("/internal/v1/desired?since=0", &first).await;
     let mine: serde_json::Value = serde_json::from_slice(&mine.1).unwrap();
     assert_eq!(mine["sites"][0]["site"]["bundle"], json!(digest));
-    assert_eq!(
-        (&mine["schema"], &mine["full"], &mine["revision"]),
-        (&json!(1), &json!(true), &json!(1))
-    );
+    assert_eq!((&mine["schema"], &mine["full"], &mine["revision"]), (&json!(1), &json!(true), &json!(2)));
     let others: serde_json::Value = serde_json::from_slice(&get("/internal/v1/desired", &second).await.1).unwrap();
     assert_eq!(others["sites"], json!([]));
     assert_eq!(get(&bundle, &first).await.0, 200);
@@ -171,11 +128,11 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     }
     // A poll that waits is woken by the change, long before its time is up.
     let since = std::time::Instant::now();
-    let (woken, _) = tokio::join!(get("/internal/v1/desired?since=1&wait=30", &first), async {
+    let (woken, _) = tokio::join!(get("/internal/v1/desired?since=2&wait=30", &first), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         ada.upload(DEPLOYMENTS, site("two")).await.expect(201);
     });
     let woken: serde_json::Value = serde_json::from_slice(&woken.1).unwrap();
-    assert_eq!((&woken["revision"], &woken["full"]), (&json!(2), &json!(false)));
+    assert_eq!((&woken["revision"], &woken["full"]), (&json!(3), &json!(false)));
     assert!(since.elapsed() < Duration::from_secs(20));
 }

@@ -7,9 +7,7 @@ use crate::kit::{App, Caller};
 
 async fn acme(app: &App) -> Caller {
     let ada = app.sign_in("ada").await;
-    ada.post("/v1/orgs", json!({ "slug": "acme", "name": "Acme Inc." }))
-        .await
-        .expect(201);
+    ada.post("/v1/orgs", json!({ "slug": "acme", "name": "Acme Inc." })).await.expect(201);
     ada
 }
 
@@ -17,31 +15,13 @@ async fn acme(app: &App) -> Caller {
 async fn create_and_list() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    let org = ada
-        .post("/v1/orgs", json!({ "slug": "acme" }))
-        .await
-        .expect(201)
-        .clone();
-    assert_eq!(
-        (&org["name"], &org["role"], &org["personal"]),
-        (&json!("acme"), &json!("admin"), &json!(false))
-    );
+    let org = ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201).clone();
+    assert_eq!((&org["name"], &org["role"], &org["personal"]), (&json!("acme"), &json!("admin"), &json!(false)));
     assert!(org["id"].as_str().unwrap().starts_with("org_"));
-    ada.post("/v1/orgs", json!({ "slug": "acme" }))
-        .await
-        .refused(409, "slug_taken");
-    app.sign_in("bob")
-        .await
-        .post("/v1/orgs", json!({ "slug": "acme" }))
-        .await
-        .refused(409, "slug_taken");
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.refused(409, "slug_taken");
+    app.sign_in("bob").await.post("/v1/orgs", json!({ "slug": "acme" })).await.refused(409, "slug_taken");
     let list = ada.get("/v1/orgs").await.expect(200).clone();
-    let slugs: Vec<&Value> = list["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|org| &org["slug"])
-        .collect();
+    let slugs: Vec<&Value> = list["items"].as_array().unwrap().iter().map(|org| &org["slug"]).collect();
     assert_eq!(slugs, ["ada", "acme"]);
     assert_eq!(list["nextCursor"], json!(null));
     assert_eq!(app.db_audit("acme").await, ["org.create"]);
@@ -52,50 +32,25 @@ async fn lists_page_by_their_cursor() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     for n in 0..6 {
-        ada.post("/v1/orgs", json!({ "slug": format!("org-{n}") }))
-            .await
-            .expect(201);
+        ada.post("/v1/orgs", json!({ "slug": format!("org-{n}") })).await.expect(201);
     }
     let (mut seen, mut path) = (Vec::new(), "/v1/orgs?limit=3".to_owned());
     let mut pages = 0;
     loop {
         let page = ada.get(&path).await.expect(200).clone();
         pages += 1;
-        seen.extend(
-            page["items"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|org| org["slug"].as_str().unwrap().to_owned()),
-        );
+        seen.extend(page["items"].as_array().unwrap().iter().map(|org| org["slug"].as_str().unwrap().to_owned()));
         let Some(cursor) = page["nextCursor"].as_str() else {
             break;
         };
         path = format!("/v1/orgs?limit=3&cursor={cursor}");
     }
     assert_eq!((pages, seen.len()), (3, 7));
-    assert_eq!(
-        ada.get("/v1/orgs?limit=5000").await.expect(200)["items"]
-            .as_array()
-            .unwrap()
-            .len(),
-        7
-    );
-    for query in [
-        "limit=0",
-        "limit=-1",
-        "limit=x",
-        "cursor=x",
-        "cursor=bm9wZQ",
-        "limit=1&limit=2",
-    ] {
+    assert_eq!(ada.get("/v1/orgs?limit=5000").await.expect(200)["items"].as_array().unwrap().len(), 7);
+    for query in ["limit=0", "limit=-1", "limit=x", "cursor=x", "cursor=bm9wZQ", "limit=1&limit=2"] {
         let answer = ada.get(&format!("/v1/orgs?{query}")).await;
         let name = query.split('=').next().unwrap();
-        assert_eq!(
-            answer.refused(400, "bad_request")["details"]["fields"][0]["path"],
-            json!(name),
-            "{query}"
-        );
+        assert_eq!(answer.refused(400, "bad_request")["details"]["fields"][0]["path"], json!(name), "{query}");
     }
 }
 
@@ -108,10 +63,7 @@ async fn members_are_added_changed_and_removed() {
     ada.post(members, add("bob")).await.refused(404, "user_not_found");
     let bob = app.sign_in("bob").await;
     let member = ada.post(members, add("bob")).await.expect(201).clone();
-    assert_eq!(
-        (&member["userId"], &member["role"]),
-        (&json!(bob.user_id), &json!("viewer"))
-    );
+    assert_eq!((&member["userId"], &member["role"]), (&json!(bob.user_id), &json!("viewer")));
     ada.post(members, add("bob")).await.refused(409, "already_member");
     let at = format!("{members}/{}", bob.user_id);
     let changed = ada.put(&at, json!({ "role": "member" })).await.expect(200).clone();
@@ -119,19 +71,14 @@ async fn members_are_added_changed_and_removed() {
     ada.put(&at, json!({ "role": "member" })).await.expect(200);
     let list = bob.get(members).await.expect(200).clone();
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
-    bob.delete(&format!("{members}/{}", ada.user_id))
-        .await
-        .refused(403, "forbidden");
+    bob.delete(&format!("{members}/{}", ada.user_id)).await.refused(403, "forbidden");
     ada.delete(&at).await.expect(204);
     ada.delete(&at).await.refused(404, "not_found");
     ada.put(&at, json!({ "role": "admin" })).await.refused(404, "not_found");
     // Gone from the next request on.
     bob.get(members).await.refused(403, "forbidden");
     // The repeated role changed nothing and left no trace.
-    assert_eq!(
-        app.db_audit("acme").await,
-        ["org.create", "member.add", "member.role", "member.remove"]
-    );
+    assert_eq!(app.db_audit("acme").await, ["org.create", "member.add", "member.role", "member.remove"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,9 +86,7 @@ async fn the_last_admin_stays() {
     let app = App::start().await;
     let ada = acme(&app).await;
     let me = format!("/v1/orgs/acme/members/{}", ada.user_id);
-    ada.put(&me, json!({ "role": "viewer" }))
-        .await
-        .refused(409, "last_admin");
+    ada.put(&me, json!({ "role": "viewer" })).await.refused(409, "last_admin");
     ada.delete(&me).await.refused(409, "last_admin");
     app.joined(&ada, "acme", "bob", "admin").await;
     ada.delete(&me).await.expect(204);
@@ -152,28 +97,18 @@ async fn the_last_admin_stays() {
 async fn two_admins_who_demote_each_other_leave_one() {
     let app = App::start().await;
     for round in 0..20 {
-        let (left, right, org) = (
-            format!("left-{round}"),
-            format!("right-{round}"),
-            format!("duel-{round}"),
-        );
+        let (left, right, org) = (format!("left-{round}"), format!("right-{round}"), format!("duel-{round}"));
         let ada = app.sign_in(&left).await;
         ada.post("/v1/orgs", json!({ "slug": org })).await.expect(201);
         let bob = app.joined(&ada, &org, &right, "admin").await;
         let member = |of: &Caller| format!("/v1/orgs/{org}/members/{}", of.user_id);
         let (a, b) = (member(&ada), member(&bob));
-        let (first, second) = tokio::join!(
-            ada.put(&b, json!({ "role": "viewer" })),
-            bob.put(&a, json!({ "role": "viewer" }))
-        );
+        let (first, second) =
+            tokio::join!(ada.put(&b, json!({ "role": "viewer" })), bob.put(&a, json!({ "role": "viewer" })));
         let admins = format!(
             "SELECT count(*) FROM orgs.members m JOIN orgs.orgs o ON o.id = m.org_id WHERE o.slug = '{org}' AND role = 'admin'"
         );
-        assert_eq!(
-            app.db_rows(&admins).await,
-            [json!({ "count": 1 })],
-            "{first:?} {second:?}"
-        );
+        assert_eq!(app.db_rows(&admins).await, [json!({ "count": 1 })], "{first:?} {second:?}");
         let mut codes = [first.status, second.status];
         codes.sort_unstable();
         // The loser is told so, or was demoted before it was let in.
@@ -194,11 +129,7 @@ async fn one_slug_twenty_times_at_once_makes_one_organization() {
 async fn the_audit_log_cannot_be_rewritten() {
     let app = App::start().await;
     acme(&app).await;
-    for statement in [
-        "UPDATE store.audit SET event = 'x'",
-        "DELETE FROM store.audit",
-        "TRUNCATE store.audit",
-    ] {
+    for statement in ["UPDATE store.audit SET event = 'x'", "DELETE FROM store.audit", "TRUNCATE store.audit"] {
         let error = app.db_execute(statement).await.unwrap_err();
         assert!(error.to_string().contains("append-only"), "{error}");
     }

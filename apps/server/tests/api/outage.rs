@@ -21,9 +21,7 @@ async fn while_postgres_is_away_everything_is_503_and_afterwards_well() {
         let answer = ada.get("/v1/me").await;
         answer.refused(503, "unavailable");
         assert!(!answer.header("retry-after").is_empty());
-        ada.post("/v1/orgs", json!({ "slug": "other" }))
-            .await
-            .refused(503, "unavailable");
+        ada.post("/v1/orgs", json!({ "slug": "other" })).await.refused(503, "unavailable");
         app.anyone().get("/readyz").await.refused(503, "unavailable");
         app.anyone().get("/healthz").await.expect(200);
     }
@@ -53,9 +51,7 @@ async fn a_request_given_up_in_mid_transaction_holds_no_lock() {
         connection.batch_execute(hold).await.unwrap();
     });
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let mut stream = tokio::net::TcpStream::connect(app.base.strip_prefix("http://").unwrap())
-        .await
-        .unwrap();
+    let mut stream = tokio::net::TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
     let body = r#"{"name":"site"}"#;
     let request = format!(
         "POST /v1/orgs/ada/projects HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
@@ -63,9 +59,7 @@ async fn a_request_given_up_in_mid_transaction_holds_no_lock() {
         ada.token.as_deref().unwrap(),
         body.len()
     );
-    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes())
-        .await
-        .unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     // A reset, not a polite end: the handler is dropped where it waits.
     stream.set_zero_linger().unwrap();
@@ -94,7 +88,5 @@ async fn a_locked_organization_makes_nobody_else_wait() {
     blocked.refused(503, "unavailable");
     free.expect(201);
     holder.await.unwrap();
-    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" }))
-        .await
-        .expect(201);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
 }

@@ -38,10 +38,7 @@ fn settings(
         ("SVC_PUBLIC_URL", format!("http://127.0.0.1:{public}")),
         ("SVC_DASHBOARD_URL", "http://localhost:3000".into()),
         ("SVC_ENABLE_DEV_AUTH", "on".into()),
-        (
-            "SVC_SEALING_KEYS",
-            "test:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".into(),
-        ),
+        ("SVC_SEALING_KEYS", "test:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".into()),
         ("SVC_PLATFORM_DOMAIN", "localhost".into()),
         ("SVC_FALLBACK_ORIGIN", "fallback.localhost".into()),
         ("SVC_BUNDLE_STORE", format!("file://{}", folder.display())),
@@ -50,9 +47,7 @@ fn settings(
 
 fn command(settings: &[(&str, String)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc-server"));
-    command
-        .env_clear()
-        .envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
+    command.env_clear().envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }
@@ -69,17 +64,8 @@ impl Process {
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
         let given = [settings(&database, &folder, public, internal), more.to_vec()].concat();
         let child = command(&given).spawn().unwrap();
-        let (base, internal) = (
-            format!("http://127.0.0.1:{public}"),
-            format!("http://127.0.0.1:{internal}"),
-        );
-        let process = Self {
-            child,
-            base,
-            internal,
-            folder,
-            _database: database,
-        };
+        let (base, internal) = (format!("http://127.0.0.1:{public}"), format!("http://127.0.0.1:{internal}"));
+        let process = Self { child, base, internal, folder, _database: database };
         for _ in 0..200 {
             if let Ok(answer) = client().get(format!("{}/readyz", process.base)).send().await
                 && answer.status() == 200
@@ -92,9 +78,7 @@ impl Process {
     }
 
     async fn json(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Value {
-        let mut request = client()
-            .request(method.parse().unwrap(), format!("{}{path}", self.base))
-            .bearer_auth(token);
+        let mut request = client().request(method.parse().unwrap(), format!("{}{path}", self.base)).bearer_auth(token);
         if let Some(body) = body {
             request = request.json(&body);
         }
@@ -104,9 +88,7 @@ impl Process {
     }
 
     async fn sign_in(&self) -> String {
-        let session = self
-            .json("", "POST", "/v1/auth/dev/login", Some(json!({ "subject": "ada" })))
-            .await;
+        let session = self.json("", "POST", "/v1/auth/dev/login", Some(json!({ "subject": "ada" }))).await;
         session["token"].as_str().unwrap().to_owned()
     }
 
@@ -127,20 +109,9 @@ impl Process {
 
     /// Statements sent to Postgres so far, as the process itself measures.
     async fn statements(&self) -> u64 {
-        let metrics = client()
-            .get(format!("{}/metrics", self.internal))
-            .send()
-            .await
-            .unwrap()
-            .text()
-            .await
-            .unwrap();
-        let counts = metrics
-            .lines()
-            .filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
-        counts
-            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
-            .sum()
+        let metrics = client().get(format!("{}/metrics", self.internal)).send().await.unwrap().text().await.unwrap();
+        let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
+        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 }
 
@@ -156,31 +127,20 @@ impl Drop for Process {
 async fn reads_on_a_session_cost_at_most_two_statements() {
     let process = Process::start().await;
     let token = process.sign_in().await;
-    process
-        .json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" })))
-        .await;
+    process.json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;
     let upload = client()
         .post(format!("{}/v1/orgs/ada/projects/site/deployments", process.base))
         .bearer_auth(&token)
         .header("content-type", "application/gzip")
         .body(site("page"));
     assert_eq!(upload.send().await.unwrap().status(), 201);
-    for path in [
-        "/v1/me",
-        "/v1/orgs",
-        "/v1/orgs/ada/members",
-        "/v1/orgs/ada/projects",
-        "/v1/orgs/ada/projects/site",
-    ] {
+    for path in ["/v1/me", "/v1/orgs", "/v1/orgs/ada/members", "/v1/orgs/ada/projects", "/v1/orgs/ada/projects/site"] {
         let before = process.statements().await;
         for _ in 0..10 {
             process.json(&token, "GET", path, None).await;
         }
         let statements = process.statements().await - before;
-        assert!(
-            (1..=20).contains(&statements),
-            "10 requests of {path} cost {statements} statements"
-        );
+        assert!((1..=20).contains(&statements), "10 requests of {path} cost {statements} statements");
     }
 }
 
@@ -188,9 +148,7 @@ async fn reads_on_a_session_cost_at_most_two_statements() {
 async fn sigterm_lets_an_upload_finish() {
     let mut process = Process::start().await;
     let token = process.sign_in().await;
-    process
-        .json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" })))
-        .await;
+    process.json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;
     let whole = site(&"page ".repeat(5000));
     let (first, second) = (whole[..50].to_vec(), whole[50..].to_vec());
     let slow = futures_util::stream::unfold(vec![second, first], |mut rest| async {
@@ -219,10 +177,7 @@ async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
     for (name, value) in [
         ("SVC_DATABASE_URL", None),
         ("SVC_DATABASE_URL", Some("mysql://user:hunter2@host/db")),
-        (
-            "SVC_DATABASE_URL",
-            Some("postgres://user:hunter2@host/db?sslmode=prefer"),
-        ),
+        ("SVC_DATABASE_URL", Some("postgres://user:hunter2@host/db?sslmode=prefer")),
         ("SVC_LISTEN", Some("nowhere")),
         ("SVC_UNHEARD_OF", Some("1")),
         ("SVC_SEALING_KEYS", Some("hunter2")),
@@ -238,15 +193,8 @@ async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         let output = command(&given).output().unwrap();
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}: {line}");
-        let named = if name == "SVC_PUBLIC_URL" {
-            "SVC_ENABLE_DEV_AUTH"
-        } else {
-            name
-        };
-        assert!(
-            line.contains(named) && line.trim().lines().count() == 1,
-            "{name}: {line}"
-        );
+        let named = if name == "SVC_PUBLIC_URL" { "SVC_ENABLE_DEV_AUTH" } else { name };
+        assert!(line.contains(named) && line.trim().lines().count() == 1, "{name}: {line}");
         assert!(!line.contains("hunter2"), "{line}");
     }
 }

@@ -9,15 +9,8 @@ use crate::kit::App;
 async fn create_list_and_get() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    let project = ada
-        .post("/v1/orgs/ada/projects", json!({ "name": "site" }))
-        .await
-        .expect(201)
-        .clone();
-    assert_eq!(
-        (&project["org"], &project["hostname"]),
-        (&json!("ada"), &json!("site-ada.localhost"))
-    );
+    let project = ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201).clone();
+    assert_eq!((&project["org"], &project["hostname"]), (&json!("ada"), &json!("site-ada.localhost")));
     let list = ada.get("/v1/orgs/ada/projects").await.expect(200).clone();
     assert_eq!(list, json!({ "items": [project], "nextCursor": null }));
 
@@ -39,19 +32,11 @@ async fn names_and_hostnames_are_taken_once() {
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "b-c" })).await.expect(201);
     ada.post("/v1/orgs", json!({ "slug": "cc" })).await.expect(201);
-    ada.post("/v1/orgs/b-c/projects", json!({ "name": "a" }))
-        .await
-        .expect(201);
-    ada.post("/v1/orgs/b-c/projects", json!({ "name": "a" }))
-        .await
-        .refused(409, "project_name_taken");
+    ada.post("/v1/orgs/b-c/projects", json!({ "name": "a" })).await.expect(201);
+    ada.post("/v1/orgs/b-c/projects", json!({ "name": "a" })).await.refused(409, "project_name_taken");
     // a-b-c is the default hostname of `a` in `b-c` as of `a-b` in `c`.
-    app.db_execute("UPDATE orgs.orgs SET slug = 'c' WHERE slug = 'cc'")
-        .await
-        .unwrap();
-    ada.post("/v1/orgs/c/projects", json!({ "name": "a-b" }))
-        .await
-        .refused(409, "hostname_taken");
+    app.db_execute("UPDATE orgs.orgs SET slug = 'c' WHERE slug = 'cc'").await.unwrap();
+    ada.post("/v1/orgs/c/projects", json!({ "name": "a-b" })).await.refused(409, "hostname_taken");
     assert_eq!(ada.get("/v1/orgs/c/projects").await.expect(200)["items"], json!([]));
 }
 
@@ -62,10 +47,7 @@ async fn forty_creates_at_a_limit_of_three_make_three() {
         let ada = app.sign_in("ada").await;
         let answers = join_all((0..40).map(|n| {
             let ada = ada.clone();
-            async move {
-                ada.post("/v1/orgs/ada/projects", json!({ "name": format!("p{n}") }))
-                    .await
-            }
+            async move { ada.post("/v1/orgs/ada/projects", json!({ "name": format!("p{n}") })).await }
         }))
         .await;
         assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 3);

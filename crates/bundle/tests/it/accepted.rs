@@ -20,16 +20,10 @@ fn project(name: &str, long: bool) -> (PathBuf, BTreeMap<String, Vec<u8>>) {
         ("assets/empty.txt".to_owned(), vec![]),
         ("assets/block.bin".to_owned(), vec![7; 512]),
         ("assets/css/ünïcode name.css".to_owned(), vec![b'x'; 70_000]),
-        (
-            format!("assets/{0}/{0}/{0}.js", "split".repeat(12)),
-            b"ustar has a prefix for this".to_vec(),
-        ),
+        (format!("assets/{0}/{0}/{0}.js", "split".repeat(12)), b"ustar has a prefix for this".to_vec()),
     ]);
     if long {
-        files.insert(
-            format!("assets/{}.js", "whole".repeat(40)),
-            b"ustar has no place for this".to_vec(),
-        );
+        files.insert(format!("assets/{}.js", "whole".repeat(40)), b"ustar has no place for this".to_vec());
         files.insert(format!("assets/{}end", "deep/".repeat(180)), b"nor this".to_vec());
     }
     let _ = fs::remove_dir_all(&root);
@@ -45,10 +39,7 @@ fn project(name: &str, long: bool) -> (PathBuf, BTreeMap<String, Vec<u8>>) {
 /// What `tar` packs of a folder; the arguments have no spaces of their own.
 fn tar(root: &Path, arguments: &str) -> Vec<u8> {
     let mut command = Command::new("tar");
-    command
-        .current_dir(root)
-        .args(["-c", "-z", "-f", "-"])
-        .args(arguments.split(' '));
+    command.current_dir(root).args(["-c", "-z", "-f", "-"]).args(arguments.split(' '));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout
@@ -68,10 +59,7 @@ fn what_tar_writes() {
             assert_eq!(visited, files, "{format} {arguments}");
             assert!(contents.manifest.auth && contents.has_worker);
             assert_eq!(contents.asset_count as usize, files.len() - 2);
-            assert_eq!(
-                contents.unpacked_bytes as usize,
-                files.values().map(Vec::len).sum::<usize>()
-            );
+            assert_eq!(contents.unpacked_bytes as usize, files.values().map(Vec::len).sum::<usize>());
         }
     }
 }
@@ -101,42 +89,22 @@ fn links_that_tar_writes_are_refused() {
 fn extended_headers_that_say_nothing_odd() {
     let tar = Tar::default()
         .entry(b"pax_global_header", b'g', &record("comment", b"0123456789abcdef"))
-        .pax(&[
-            ("mtime", b"1.5"),
-            ("atime", b"2"),
-            ("ctime", b"3"),
-            ("path", b"./svc.json"),
-        ])
+        .pax(&[("mtime", b"1.5"), ("atime", b"2"), ("ctime", b"3"), ("path", b"./svc.json")])
         .file("overridden", "{}")
-        .pax(&[
-            ("uid", b"9999999"),
-            ("gid", b"1"),
-            ("uname", "ü".as_bytes()),
-            ("gname", b"g"),
-            ("comment", b"="),
-        ])
+        .pax(&[("uid", b"9999999"), ("gid", b"1"), ("uname", "ü".as_bytes()), ("gname", b"g"), ("comment", b"=")])
         .file("worker/index.js", "")
-        .pax(&[
-            ("SCHILY.xattr.user.x", b"a\nb\0c=d"),
-            ("LIBARCHIVE.creationtime", b"1"),
-            ("path", b"assets/a\xc3\xa9"),
-        ])
+        .pax(&[("SCHILY.xattr.user.x", b"a\nb\0c=d"), ("LIBARCHIVE.creationtime", b"1"), ("path", b"assets/a\xc3\xa9")])
         .file("../../overridden", "a")
         .entry(b"PaxHeaders/empty", b'x', b"")
         .file("assets/b", "b");
     let (contents, files) = accepted(&tar.gzip());
-    assert_eq!(
-        files.keys().collect::<Vec<_>>(),
-        ["assets/aé", "assets/b", "svc.json", "worker/index.js"]
-    );
+    assert_eq!(files.keys().collect::<Vec<_>>(), ["assets/aé", "assets/b", "svc.json", "worker/index.js"]);
     assert_eq!(contents.entry_count, 4);
 }
 
 #[test]
 fn headers_in_every_dialect() {
-    let binary = odd_header("assets/binary", |header| {
-        header.as_old_mut().size = *b"\x80\0\0\0\0\0\0\0\0\0\0\x03"
-    });
+    let binary = odd_header("assets/binary", |header| header.as_old_mut().size = *b"\x80\0\0\0\0\0\0\0\0\0\0\x03");
     let spaced = odd_header("assets/spaced", |header| header.as_old_mut().size = *b"         3 \0");
     let unended = odd_header("assets/unended", |header| header.as_old_mut().size = *b"000000000003");
     let old = odd_header("assets/old", |header| {
@@ -154,11 +122,7 @@ fn headers_in_every_dialect() {
     let (contents, files) = accepted(&tar.gzip());
     assert_eq!(contents.asset_count, 5);
     assert!(files.keys().any(|path| path == "assets/in/name"));
-    assert!(
-        files
-            .iter()
-            .all(|(path, content)| !path.starts_with("assets") || content == b"abc")
-    );
+    assert!(files.iter().all(|(path, content)| !path.starts_with("assets") || content == b"abc"));
 }
 
 #[test]
@@ -185,12 +149,7 @@ fn names_that_are_only_unusual() {
         "assets/q.js",
     ];
     let tar = names.iter().fold(Tar::valid(), |tar, name| tar.file(name, ""));
-    let tar = tar
-        .directory("./")
-        .directory(".")
-        .directory("assets/")
-        .directory("assets/p/")
-        .directory("assets/p/y");
+    let tar = tar.directory("./").directory(".").directory("assets/").directory("assets/p/").directory("assets/p/y");
     let tar = tar.long_name(&format!("./{longest}")).file("cut", "");
     let (_, files) = accepted(&tar.gzip());
     assert!(names.iter().all(|name| files.contains_key(*name)));

@@ -7,11 +7,7 @@ use bundle::{Contents, Fault, Limit, Limits, Reason};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-pub const PLENTY: Limits = Limits {
-    compressed: 1 << 24,
-    unpacked: 1 << 24,
-    entries: 1000,
-};
+pub const PLENTY: Limits = Limits { compressed: 1 << 24, unpacked: 1 << 24, entries: 1000 };
 
 /// A tar that grows by entries. [`Tar::gzip`] adds the end marker and packs it.
 #[derive(Default, Clone)]
@@ -20,9 +16,7 @@ pub struct Tar(pub Vec<u8>);
 impl Tar {
     /// The smallest bundle with worker code.
     pub fn valid() -> Self {
-        Self::default()
-            .file("svc.json", "{}")
-            .file("worker/index.js", "export default {}")
+        Self::default().file("svc.json", "{}").file("worker/index.js", "export default {}")
     }
 
     pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
@@ -89,9 +83,8 @@ pub fn odd_header(name: &str, spoil: impl FnOnce(&mut tar::Header)) -> tar::Head
 
 pub fn record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = [b" ", key.as_bytes(), b"=", value, b"\n"].concat();
-    let length = (1..)
-        .map(|digits| rest.len() + digits)
-        .find(|length| length.to_string().len() + rest.len() == *length);
+    let length =
+        (1..).map(|digits| rest.len() + digits).find(|length| length.to_string().len() + rest.len() == *length);
     [length.unwrap().to_string().as_bytes(), &rest].concat()
 }
 
@@ -108,12 +101,7 @@ pub fn collect(bundle: impl Read, limits: &Limits) -> Result<(Contents, BTreeMap
         let mut content = Vec::new();
         file.content.read_to_end(&mut content)?;
         assert_eq!(content.len() as u64, file.size, "{}", file.path);
-        assert_eq!(
-            files.insert(file.path.to_owned(), content),
-            None,
-            "{} was visited twice",
-            file.path
-        );
+        assert_eq!(files.insert(file.path.to_owned(), content), None, "{} was visited twice", file.path);
         Ok(())
     })?;
     Ok((contents, files))

@@ -100,13 +100,8 @@ fn extended_headers_out_of_place() {
 #[test]
 fn global_headers() {
     let global = |tar: Tar, records: &[u8]| tar.entry(b"pax_global_header", b'g', records);
-    let first = |records: &[u8], reason| {
-        (
-            global(Tar::default(), records).bytes(&Tar::valid().0).gzip(),
-            reason,
-            GLOBAL,
-        )
-    };
+    let first =
+        |records: &[u8], reason| (global(Tar::default(), records).bytes(&Tar::valid().0).gzip(), reason, GLOBAL);
     let comment = record("comment", b"0123456789abcdef");
     let twice = global(global(Tar::default(), &comment), &comment).bytes(&Tar::valid().0);
     check([

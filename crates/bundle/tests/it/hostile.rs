@@ -62,60 +62,20 @@ fn names_that_do_not_get_along() {
     check([
         (files(&["svc.json"]), Duplicate, Some("svc.json")),
         (files(&["assets/a", "./assets/a"]), Duplicate, Some("assets/a")),
-        (
-            and(|tar| tar.directory("assets/").directory("assets")),
-            Duplicate,
-            Some("assets"),
-        ),
-        (
-            files(&["assets/a", "assets/b", "assets/A"]),
-            CaseCollision,
-            Some("assets/A"),
-        ),
+        (and(|tar| tar.directory("assets/").directory("assets")), Duplicate, Some("assets")),
+        (files(&["assets/a", "assets/b", "assets/A"]), CaseCollision, Some("assets/A")),
         (files(&["assets/É", "assets/é"]), CaseCollision, Some("assets/é")),
-        (
-            files(&["assets/Maße", "assets/MASSE"]),
-            CaseCollision,
-            Some("assets/MASSE"),
-        ),
-        (
-            files(&["assets/ΟΔΟΣ", "assets/οδος"]),
-            CaseCollision,
-            Some("assets/οδος"),
-        ),
+        (files(&["assets/Maße", "assets/MASSE"]), CaseCollision, Some("assets/MASSE")),
+        (files(&["assets/ΟΔΟΣ", "assets/οδος"]), CaseCollision, Some("assets/οδος")),
         (files(&["assets/d/x", "assets/D/y"]), CaseCollision, Some("assets/D/y")),
-        (
-            files(&["assets/d/e/x", "assets/z", "assets/d/E/y"]),
-            CaseCollision,
-            Some("assets/d/E/y"),
-        ),
+        (files(&["assets/d/e/x", "assets/z", "assets/d/E/y"]), CaseCollision, Some("assets/d/E/y")),
         (files(&["assets/a", "assets/a/b"]), FileAndDirectory, Some("assets/a/b")),
         (files(&["assets/a/b/c", "assets/a"]), FileAndDirectory, Some("assets/a")),
-        (
-            files(&["assets/a", "assets/a b", "assets/a-b", "assets/a/c/d"]),
-            FileAndDirectory,
-            Some("assets/a/c/d"),
-        ),
-        (
-            and(|tar| tar.file("assets/a", "").directory("assets/a/")),
-            FileAndDirectory,
-            Some("assets/a/"),
-        ),
-        (
-            and(|tar| tar.directory("assets/a/").file("assets/a", "")),
-            FileAndDirectory,
-            Some("assets/a"),
-        ),
-        (
-            and(|tar| tar.file("assets/a", "").directory("assets/a/b/")),
-            FileAndDirectory,
-            Some("assets/a/b/"),
-        ),
-        (
-            and(|tar| tar.file("assets/a", "").file("assets/A/b", "")),
-            CaseCollision,
-            Some("assets/A/b"),
-        ),
+        (files(&["assets/a", "assets/a b", "assets/a-b", "assets/a/c/d"]), FileAndDirectory, Some("assets/a/c/d")),
+        (and(|tar| tar.file("assets/a", "").directory("assets/a/")), FileAndDirectory, Some("assets/a/")),
+        (and(|tar| tar.directory("assets/a/").file("assets/a", "")), FileAndDirectory, Some("assets/a")),
+        (and(|tar| tar.file("assets/a", "").directory("assets/a/b/")), FileAndDirectory, Some("assets/a/b/")),
+        (and(|tar| tar.file("assets/a", "").file("assets/A/b", "")), CaseCollision, Some("assets/A/b")),
     ]);
 }
 
@@ -138,16 +98,8 @@ fn types() {
     ];
     check(refusals.map(|(kind, reason)| (typed(kind), reason, Some("assets/a"))));
     check([
-        (
-            and(|tar| tar.entry(b"assets/d/", b'5', b"content")),
-            DirectoryWithContent,
-            Some("assets/d/"),
-        ),
-        (
-            and(|tar| tar.long_name("assets/long").entry(b"short", b'2', b"")),
-            SymbolicLink,
-            Some("assets/long"),
-        ),
+        (and(|tar| tar.entry(b"assets/d/", b'5', b"content")), DirectoryWithContent, Some("assets/d/")),
+        (and(|tar| tar.long_name("assets/long").entry(b"short", b'2', b"")), SymbolicLink, Some("assets/long")),
     ]);
 }
 
@@ -163,16 +115,8 @@ fn headers() {
     check([
         (and(|tar| tar.header(&unsummed)), ChecksumMismatch, None),
         (and(|tar| tar.bytes(&[b'x'; 512])), ChecksumMismatch, None),
-        (
-            odd(|header| header.as_mut_bytes()[257..263].copy_from_slice(b"vstar\0")),
-            HeaderInvalid,
-            Some("assets/a"),
-        ),
-        (
-            odd(|header| header.as_mut_bytes()[263..265].copy_from_slice(b"01")),
-            HeaderInvalid,
-            Some("assets/a"),
-        ),
+        (odd(|header| header.as_mut_bytes()[257..263].copy_from_slice(b"vstar\0")), HeaderInvalid, Some("assets/a")),
+        (odd(|header| header.as_mut_bytes()[263..265].copy_from_slice(b"01")), HeaderInvalid, Some("assets/a")),
         size(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
         size(b"\x80\0\0\x01\0\0\0\0\0\0\0\0"),
         size(b"\x81\0\0\0\0\0\0\0\0\0\0\0"),
@@ -211,36 +155,20 @@ fn ends() {
         (gzip(&bare[..512 + 1]), Truncated, Some("svc.json")),
         (gzip(&bare[..1024 + 512 + 3]), Truncated, Some("worker/index.js")),
         (with(&[zeros(512), vec![b'x'; 512]].concat()), DataAfterEnd, None),
-        (
-            with(&[zeros(512), bare.clone(), zeros(1024)].concat()),
-            DataAfterEnd,
-            None,
-        ),
-        (
-            with(&[zeros(1024), bare.clone(), zeros(1024)].concat()),
-            DataAfterEnd,
-            None,
-        ),
+        (with(&[zeros(512), bare.clone(), zeros(1024)].concat()), DataAfterEnd, None),
+        (with(&[zeros(1024), bare.clone(), zeros(1024)].concat()), DataAfterEnd, None),
         (with(&[zeros(4096), vec![1]].concat()), DataAfterEnd, None),
         ([&*good, b"\0"].concat(), TrailingBytes, None),
         ([&*good, &*good].concat(), TrailingBytes, None),
         ([&*good, &*gzip(b"")].concat(), TrailingBytes, None),
         ([gzip(&bare), gzip(&zeros(1024))].concat(), TrailingBytes, None),
-        (
-            [gzip(halves.0), gzip(halves.1)].concat(),
-            TrailingBytes,
-            Some("svc.json"),
-        ),
+        ([gzip(halves.0), gzip(halves.1)].concat(), TrailingBytes, Some("svc.json")),
         (wrong_crc(8), GzipCorrupt, None),
         (wrong_crc(1), GzipCorrupt, None),
         (Tar::valid().bytes(&zeros(1024)).0, NotGzip, None),
         (b"PK\x03\x04 and so on".to_vec(), NotGzip, None),
         (b"\x1f\x8b\x08\xe0\0\0\0\0\0\0".to_vec(), NotGzip, None),
-        (
-            b"\x1f\x8b\x08\0\0\0\0\0\0\xff\xff\xff\xff\xff".to_vec(),
-            GzipCorrupt,
-            None,
-        ),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\xff\xff\xff\xff\xff".to_vec(), GzipCorrupt, None),
         (gzip(&zeros(1024)), ManifestMissing, Some("svc.json")),
     ]);
 }
@@ -256,19 +184,13 @@ fn a_name_of_one_byte_too_many() {
 fn a_name_of_any_length_is_shown_cut() {
     let name = format!("assets/{}", "é".repeat(1000));
     let cut = format!("{}…", name.chars().take(256).collect::<String>());
-    assert_eq!(
-        refused(&and(|tar| tar.long_name(&name).file("x", ""))),
-        (NameTooLong, Some(cut))
-    );
+    assert_eq!(refused(&and(|tar| tar.long_name(&name).file("x", ""))), (NameTooLong, Some(cut)));
 }
 
 #[test]
 fn reasons_are_told_apart() {
     let mut ids: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
-    assert!(
-        ids.iter()
-            .all(|id| id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_')))
-    );
+    assert!(ids.iter().all(|id| id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))));
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), Reason::ALL.len());

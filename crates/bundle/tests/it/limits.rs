@@ -7,11 +7,7 @@ use flate2::{Compress, Compression, FlushCompress};
 
 use crate::build::{Tar, collect, gzip, header, over};
 
-const SMALL: Limits = Limits {
-    compressed: u64::MAX,
-    unpacked: 1 << 20,
-    entries: 10,
-};
+const SMALL: Limits = Limits { compressed: u64::MAX, unpacked: 1 << 20, entries: 10 };
 
 /// What the reader may take beyond the place where it can tell: one fill of its buffer.
 const READ_AHEAD: u64 = 32 * 1024;
@@ -31,18 +27,13 @@ impl<R: Read> Read for Counted<R> {
 fn endless(start: &[u8], part: &[u8]) -> impl Read + use<> {
     let mut member = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     member.extend(deflated(start));
-    io::Cursor::new(member).chain(Cycle {
-        part: deflated(part),
-        at: 0,
-    })
+    io::Cursor::new(member).chain(Cycle { part: deflated(part), at: 0 })
 }
 
 /// Without a final block, and ending on a byte, so that more can follow.
 fn deflated(bytes: &[u8]) -> Vec<u8> {
     let mut output = Vec::with_capacity(bytes.len() + 1024);
-    Compress::new(Compression::default(), false)
-        .compress_vec(bytes, &mut output, FlushCompress::Full)
-        .unwrap();
+    Compress::new(Compression::default(), false).compress_vec(bytes, &mut output, FlushCompress::Full).unwrap();
     output
 }
 
@@ -73,24 +64,14 @@ fn every_limit_is_met_exactly_and_not_by_one_more() {
     let tar = Tar::valid().directory("assets/").file("assets/a", "abc");
     let unpacked = "{}export default {}abc".len() as u64;
     let bundle = tar.gzip();
-    let limits = Limits {
-        compressed: bundle.len() as u64,
-        unpacked,
-        entries: 4,
-    };
+    let limits = Limits { compressed: bundle.len() as u64, unpacked, entries: 4 };
     let (contents, _) = collect(&*bundle, &limits).unwrap();
     assert_eq!((contents.unpacked_bytes, contents.entry_count), (unpacked, 4));
 
     let compressed = limits.compressed - 1;
-    assert_eq!(
-        over(&*bundle, &Limits { compressed, ..limits }),
-        (Limit::Compressed, compressed)
-    );
+    assert_eq!(over(&*bundle, &Limits { compressed, ..limits }), (Limit::Compressed, compressed));
     let unpacked = limits.unpacked - 1;
-    assert_eq!(
-        over(&*bundle, &Limits { unpacked, ..limits }),
-        (Limit::Unpacked, unpacked)
-    );
+    assert_eq!(over(&*bundle, &Limits { unpacked, ..limits }), (Limit::Unpacked, unpacked));
     assert_eq!(over(&*bundle, &Limits { entries: 3, ..limits }), (Limit::Entries, 3));
 }
 
@@ -113,12 +94,7 @@ fn a_bomb_of_zeros() {
     let bomb = gzip(&Tar::valid().bytes(&vec![0; 64 << 20]).0);
     let mut input = Counted(&*bomb, 0);
     assert_eq!(over(&mut input, &SMALL), (Limit::Unpacked, SMALL.unpacked));
-    assert!(
-        input.1 <= READ_AHEAD && READ_AHEAD < bomb.len() as u64,
-        "{} of {}",
-        input.1,
-        bomb.len()
-    );
+    assert!(input.1 <= READ_AHEAD && READ_AHEAD < bomb.len() as u64, "{} of {}", input.1, bomb.len());
 }
 
 #[test]
@@ -134,9 +110,7 @@ fn headers_that_never_end() {
     let mut input = Counted(endless(&Tar::valid().0, &Tar::default().directory("./").0), 0);
     assert_eq!(over(&mut input, &SMALL), (Limit::Entries, SMALL.entries));
     // Extended headers are no entries; with all the attributes they may have they still end.
-    let attributes = Tar::default()
-        .pax(&[("SCHILY.xattr.user.x", &[b'x'; 60_000])])
-        .directory("./");
+    let attributes = Tar::default().pax(&[("SCHILY.xattr.user.x", &[b'x'; 60_000])]).directory("./");
     let mut input = Counted(endless(&Tar::valid().0, &attributes.0), 0);
     let generous = Limits { entries: 1000, ..SMALL };
     assert_eq!(over(&mut input, &generous), (Limit::Unpacked, generous.unpacked));
@@ -144,17 +118,9 @@ fn headers_that_never_end() {
 
 #[test]
 fn an_upload_that_never_ends() {
-    let noise: Vec<u8> = (0..1 << 16)
-        .map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
-        .collect();
-    let tar = Tar::valid()
-        .header(&header(b"assets/large", b'0', 1 << 30))
-        .bytes(&noise);
-    let limits = Limits {
-        compressed: 1 << 20,
-        unpacked: 1 << 31,
-        entries: 10,
-    };
+    let noise: Vec<u8> = (0..1 << 16).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let tar = Tar::valid().header(&header(b"assets/large", b'0', 1 << 30)).bytes(&noise);
+    let limits = Limits { compressed: 1 << 20, unpacked: 1 << 31, entries: 10 };
     let mut input = Counted(endless(&tar.0, &noise), 0);
     assert_eq!(over(&mut input, &limits), (Limit::Compressed, 1 << 20));
     assert!(input.1 <= limits.compressed + READ_AHEAD);
@@ -162,22 +128,9 @@ fn an_upload_that_never_ends() {
 
 #[test]
 fn limits_without_limit_do_not_overflow() {
-    let limits = Limits {
-        compressed: u64::MAX,
-        unpacked: u64::MAX,
-        entries: u64::MAX,
-    };
+    let limits = Limits { compressed: u64::MAX, unpacked: u64::MAX, entries: u64::MAX };
     collect(&*Tar::valid().gzip(), &limits).unwrap();
     let vast = Tar::valid().header(&header(b"assets/a", b'0', u64::MAX)).gzip();
     let fault = collect(&*vast, &limits).unwrap_err();
-    assert!(
-        matches!(
-            fault,
-            Fault::Invalid {
-                reason: Reason::Truncated,
-                ..
-            }
-        ),
-        "{fault:?}"
-    );
+    assert!(matches!(fault, Fault::Invalid { reason: Reason::Truncated, .. }), "{fault:?}");
 }

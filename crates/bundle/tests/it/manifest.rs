@@ -48,11 +48,7 @@ fn a_manifest_is_refused() {
     ];
     for (text, reason) in cases {
         let shown = String::from_utf8_lossy(&text[..text.len().min(80)]);
-        assert_eq!(
-            refused(&with_manifest(text).gzip()),
-            (*reason, Some("svc.json".to_owned())),
-            "{shown}"
-        );
+        assert_eq!(refused(&with_manifest(text).gzip()), (*reason, Some("svc.json".to_owned())), "{shown}");
         assert_eq!(Manifest::parse(text), Err(*reason), "{shown}");
     }
 }
@@ -60,10 +56,7 @@ fn a_manifest_is_refused() {
 #[test]
 fn a_manifest_that_claims_to_be_large_is_not_waited_for() {
     let claim = Tar::default().header(&header(b"svc.json", b'0', MANIFEST_MAX_BYTES + 1));
-    assert_eq!(
-        refused(&gzip(&claim.0)),
-        (ManifestTooLarge, Some("svc.json".to_owned()))
-    );
+    assert_eq!(refused(&gzip(&claim.0)), (ManifestTooLarge, Some("svc.json".to_owned())));
 }
 
 #[test]
@@ -73,10 +66,7 @@ fn a_manifest_is_read_and_written_back() {
         "name": "shop", "main": "./worker/app.mjs", "compatibilityDate": "2025-11-01",
         "Auth": "another key", "build": { "command": ["make"], "retries": 3, "factor": 0.5, "note": null },
     });
-    let bundle = Tar::default()
-        .file("worker/app.mjs", "")
-        .file("svc.json", text.to_string())
-        .gzip();
+    let bundle = Tar::default().file("worker/app.mjs", "").file("svc.json", text.to_string()).gzip();
     let (contents, files) = accepted(&bundle);
     assert_eq!(files["svc.json"], text.to_string().as_bytes());
     let manifest = contents.manifest;
@@ -107,58 +97,25 @@ fn a_manifest_as_large_and_as_deep_as_allowed() {
 fn the_manifest_and_the_files_have_to_match() {
     let bundle = |manifest: &str, names: &[&str]| {
         let tar = Tar::default().file("svc.json", manifest);
-        names.iter().fold(tar, |tar, name| {
-            if name.ends_with('/') {
-                tar.directory(name)
-            } else {
-                tar.file(name, "")
-            }
-        })
+        names.iter().fold(tar, |tar, name| if name.ends_with('/') { tar.directory(name) } else { tar.file(name, "") })
     };
     let missing = |main: &str| (MainMissing, Some(main.to_owned()));
     let cases = [
-        (
-            Tar::default().file("worker/index.js", ""),
-            (ManifestMissing, Some("svc.json".to_owned())),
-        ),
+        (Tar::default().file("worker/index.js", ""), (ManifestMissing, Some("svc.json".to_owned()))),
         (bundle("{}", &[]), (NothingToDeploy, None)),
         (bundle("{}", &["./", "assets/", "assets/css/"]), (NothingToDeploy, None)),
         (bundle("{}", &["worker/main.js"]), missing("worker/index.js")),
         (bundle("{}", &["worker/INDEX.js"]), missing("worker/index.js")),
         (bundle("{}", &["worker/index.js/"]), missing("worker/index.js")),
-        (
-            bundle("{}", &["worker/", "assets/index.html"]),
-            missing("worker/index.js"),
-        ),
-        (
-            bundle(r#"{"main":"worker/a.js"}"#, &["worker/index.js"]),
-            missing("worker/a.js"),
-        ),
-        (
-            bundle(r#"{"main":"index.js"}"#, &["worker/index.js"]),
-            missing("index.js"),
-        ),
-        (
-            bundle(r#"{"main":"/worker/index.js"}"#, &["worker/index.js"]),
-            missing("/worker/index.js"),
-        ),
-        (
-            bundle(r#"{"main":"worker/../worker/index.js"}"#, &["worker/index.js"]),
-            missing("worker/../worker/index.js"),
-        ),
+        (bundle("{}", &["worker/", "assets/index.html"]), missing("worker/index.js")),
+        (bundle(r#"{"main":"worker/a.js"}"#, &["worker/index.js"]), missing("worker/a.js")),
+        (bundle(r#"{"main":"index.js"}"#, &["worker/index.js"]), missing("index.js")),
+        (bundle(r#"{"main":"/worker/index.js"}"#, &["worker/index.js"]), missing("/worker/index.js")),
+        (bundle(r#"{"main":"worker/../worker/index.js"}"#, &["worker/index.js"]), missing("worker/../worker/index.js")),
         (bundle(r#"{"main":""}"#, &["worker/index.js"]), missing("")),
-        (
-            bundle(r#"{"main":"svc.json"}"#, &["worker/index.js"]),
-            missing("svc.json"),
-        ),
-        (
-            bundle(r#"{"main":"assets/a.js"}"#, &["worker/index.js", "assets/a.js"]),
-            missing("assets/a.js"),
-        ),
-        (
-            bundle(r#"{"main":"worker/index.js"}"#, &["assets/index.html"]),
-            missing("worker/index.js"),
-        ),
+        (bundle(r#"{"main":"svc.json"}"#, &["worker/index.js"]), missing("svc.json")),
+        (bundle(r#"{"main":"assets/a.js"}"#, &["worker/index.js", "assets/a.js"]), missing("assets/a.js")),
+        (bundle(r#"{"main":"worker/index.js"}"#, &["assets/index.html"]), missing("worker/index.js")),
     ];
     for (tar, expected) in cases {
         assert_eq!(refused(&tar.gzip()), expected);
@@ -167,12 +124,7 @@ fn the_manifest_and_the_files_have_to_match() {
 
 #[test]
 fn a_site_without_a_worker_and_a_worker_without_a_site() {
-    let (site, _) = accepted(
-        &Tar::default()
-            .file("svc.json", "{}")
-            .file("assets/index.html", "")
-            .gzip(),
-    );
+    let (site, _) = accepted(&Tar::default().file("svc.json", "{}").file("assets/index.html", "").gzip());
     assert_eq!((site.has_worker, site.asset_count), (false, 1));
     let (worker, _) = accepted(&Tar::valid().gzip());
     assert_eq!((worker.has_worker, worker.asset_count), (true, 0));

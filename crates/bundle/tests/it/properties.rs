@@ -23,11 +23,7 @@ fn path() -> impl Strategy<Value = String> {
 }
 
 fn tree() -> impl Strategy<Value = BTreeMap<String, Vec<u8>>> {
-    let content = prop_oneof![
-        vec(any::<u8>(), 0..40),
-        vec(any::<u8>(), 510..515),
-        Just(vec![9; 40_000])
-    ];
+    let content = prop_oneof![vec(any::<u8>(), 0..40), vec(any::<u8>(), 510..515), Just(vec![9; 40_000])];
     btree_map(path(), content, 0..12).prop_map(|mut files| {
         files.insert("svc.json".to_owned(), b"{\"ai\":true}".to_vec());
         files.insert("worker/index.js".to_owned(), b"export default {}".to_vec());
@@ -46,13 +42,10 @@ fn pack(files: &BTreeMap<String, Vec<u8>>, order: &[Index], style: &[u8]) -> Tar
         tar = match style % 3 {
             0 if path.len() <= 98 => tar.file(&format!("./{path}"), content),
             1 => tar.long_name(path).file("cut", content),
-            _ => tar
-                .pax(&[("mtime", b"1.5"), ("path", path.as_bytes())])
-                .file("cut", content),
+            _ => tar.pax(&[("mtime", b"1.5"), ("path", path.as_bytes())]).file("cut", content),
         };
     }
-    left.into_iter()
-        .fold(tar, |tar, (path, content)| tar.long_name(path).file("cut", content))
+    left.into_iter().fold(tar, |tar, (path, content)| tar.long_name(path).file("cut", content))
 }
 
 proptest! {
@@ -134,14 +127,9 @@ proptest! {
 fn get_along(names: &BTreeSet<(String, bool)>) -> bool {
     let mut places: BTreeMap<String, (String, bool)> = BTreeMap::new();
     names.iter().all(|(path, directory)| {
-        let ends = path
-            .match_indices('/')
-            .map(|(end, _)| (&path[..end], true))
-            .chain([(&**path, *directory)]);
+        let ends = path.match_indices('/').map(|(end, _)| (&path[..end], true)).chain([(&**path, *directory)]);
         ends.into_iter().all(|(place, directory)| {
-            let known = places
-                .entry(place.to_uppercase())
-                .or_insert_with(|| (place.to_owned(), directory));
+            let known = places.entry(place.to_uppercase()).or_insert_with(|| (place.to_owned(), directory));
             *known == (place.to_owned(), directory)
         })
     })
@@ -149,9 +137,7 @@ fn get_along(names: &BTreeSet<(String, bool)>) -> bool {
 
 #[test]
 fn every_flipped_bit_and_every_cut() {
-    let tar = Tar::valid()
-        .pax(&[("path", b"assets/a")])
-        .file("cut", "some content, some of it repeated");
+    let tar = Tar::valid().pax(&[("path", b"assets/a")]).file("cut", "some content, some of it repeated");
     let bundle = tar.gzip();
     let expected = accepted(&bundle);
     for at in 0..bundle.len() * 8 {
@@ -163,9 +149,6 @@ fn every_flipped_bit_and_every_cut() {
         }
     }
     for length in 0..bundle.len() {
-        assert!(
-            collect(bundle.as_slice().take(length as u64), &PLENTY).is_err(),
-            "cut to {length}"
-        );
+        assert!(collect(bundle.as_slice().take(length as u64), &PLENTY).is_err(), "cut to {length}");
     }
 }

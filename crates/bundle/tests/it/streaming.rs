@@ -15,11 +15,7 @@ struct Trickle<'a> {
 
 impl<'a> Trickle<'a> {
     fn new(bytes: &'a [u8], failure: Option<ErrorKind>) -> Self {
-        Self {
-            bytes,
-            interrupted: false,
-            failure,
-        }
+        Self { bytes, interrupted: false, failure }
     }
 }
 
@@ -39,21 +35,13 @@ impl Read for Trickle<'_> {
 #[test]
 fn a_slow_input_is_as_good_as_a_fast_one() {
     let bundle = Tar::valid().file("assets/a", [7; 3000]).gzip();
-    assert_eq!(
-        collect(Trickle::new(&bundle, None), &PLENTY).unwrap(),
-        accepted(&bundle)
-    );
+    assert_eq!(collect(Trickle::new(&bundle, None), &PLENTY).unwrap(), accepted(&bundle));
 }
 
 #[test]
 fn an_input_that_fails_is_told_from_one_that_ends() {
     let bundle = Tar::valid().file("assets/a", [7; 3000]).gzip();
-    for kind in [
-        ErrorKind::UnexpectedEof,
-        ErrorKind::WouldBlock,
-        ErrorKind::InvalidInput,
-        ErrorKind::ConnectionReset,
-    ] {
+    for kind in [ErrorKind::UnexpectedEof, ErrorKind::WouldBlock, ErrorKind::InvalidInput, ErrorKind::ConnectionReset] {
         // The last of them fails after a whole bundle: nobody said that it is whole.
         for length in 0..=bundle.len() {
             match collect(Trickle::new(&bundle[..length], Some(kind)), &PLENTY) {
@@ -64,16 +52,7 @@ fn an_input_that_fails_is_told_from_one_that_ends() {
     }
     for length in 0..bundle.len() {
         let fault = collect(Trickle::new(&bundle[..length], None), &PLENTY).unwrap_err();
-        assert!(
-            matches!(
-                fault,
-                Fault::Invalid {
-                    reason: Reason::Truncated,
-                    ..
-                }
-            ),
-            "after {length} bytes: {fault:?}"
-        );
+        assert!(matches!(fault, Fault::Invalid { reason: Reason::Truncated, .. }), "after {length} bytes: {fault:?}");
     }
 }
 
@@ -101,17 +80,12 @@ fn a_visitor_cannot_hide_a_fault() {
     });
     assert_eq!(kinds, [ErrorKind::InvalidData; 2]);
     match fault {
-        Err(Fault::Invalid {
-            reason: Reason::Truncated,
-            entry,
-        }) => assert_eq!(entry.as_deref(), Some("assets/a")),
+        Err(Fault::Invalid { reason: Reason::Truncated, entry }) => assert_eq!(entry.as_deref(), Some("assets/a")),
         other => panic!("{other:?}"),
     }
 
     // Nor make another one of it, by trying again where the input would now say that it is at its end.
-    let noise: Vec<u8> = (0..3000_u32)
-        .map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
-        .collect();
+    let noise: Vec<u8> = (0..3000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let bundle = Tar::valid().file("assets/a", noise).gzip();
     let mut input = Trickle::new(&bundle[..bundle.len() / 2], Some(ErrorKind::ConnectionReset));
     let fault = bundle::read(&mut input, &PLENTY, |file| {
@@ -145,11 +119,5 @@ fn nothing_is_read_after_a_fault() {
     let bundle = Tar::valid().entry(b"assets/link", b'2', b"").gzip();
     let mut input = bundle.chain(Trickle::new(b"", Some(ErrorKind::ConnectionReset)));
     let fault = collect(&mut input, &PLENTY);
-    assert!(matches!(
-        fault,
-        Err(Fault::Invalid {
-            reason: Reason::SymbolicLink,
-            ..
-        })
-    ));
+    assert!(matches!(fault, Err(Fault::Invalid { reason: Reason::SymbolicLink, .. })));
 }

@@ -9,13 +9,9 @@ use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes, dev_auth: bool) {
     if dev_auth {
-        routes
-            .post("/v1/auth/dev/login", dev_login)
-            .summary("Sign in on a development deployment");
+        routes.post("/v1/auth/dev/login", dev_login).summary("Sign in on a development deployment");
     }
-    routes
-        .post("/v1/auth/logout", logout)
-        .summary("End the session that the request is made with");
+    routes.post("/v1/auth/logout", logout).summary("End the session that the request is made with");
 }
 
 async fn dev_login(
@@ -24,9 +20,7 @@ async fn dev_login(
     header: Header,
     Body(login): Body<DevLogin>,
 ) -> Result<Json<Session>, Problem> {
-    Ok(Json(
-        identity.dev_login(&by.actor, login, header.get("user-agent")).await?,
-    ))
+    Ok(Json(identity.dev_login(&by.actor, login, header.get("user-agent")).await?))
 }
 
 async fn logout(by: authority::Session, identity: Data<Identity>) -> Result<NoContent, Problem> {

@@ -37,22 +37,9 @@ async fn create(
     header: Header,
     upload: Upload,
 ) -> Result<Created<Deployment>, Problem> {
-    let by = Author {
-        user_id: at.user.id,
-        subject: at.user.subject,
-    };
+    let by = Author { user_id: at.user.id, subject: at.user.subject };
     let body = upload.into_stream();
-    Ok(Created(
-        projects
-            .deploy(
-                &at.actor,
-                &(&at.org).into(),
-                at.project.id,
-                (by, provenance(&header)),
-                body,
-            )
-            .await?,
-    ))
+    Ok(Created(projects.deploy(&at.actor, &(&at.org).into(), at.project.id, (by, provenance(&header)), body).await?))
 }
 
 async fn rollback(
@@ -60,11 +47,7 @@ async fn rollback(
     projects: Data<Projects>,
     Body(to): Body<Rollback>,
 ) -> Result<Json<Deployment>, Problem> {
-    Ok(Json(
-        projects
-            .rollback(&at.actor, &(&at.org).into(), at.project.id, to)
-            .await?,
-    ))
+    Ok(Json(projects.rollback(&at.actor, &(&at.org).into(), at.project.id, to).await?))
 }
 
 /// Where the bundle was made from (specification, "Projects and deployments", rule 3).

@@ -12,9 +12,7 @@ use crate::http::{Json, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes
-        .get("/v1/me", get)
-        .summary("The caller and the organizations they belong to");
+    routes.get("/v1/me", get).summary("The caller and the organizations they belong to");
 }
 
 /// A user together with their organizations.

@@ -11,13 +11,8 @@ use crate::http::{Body, Created, Json, NoContent, Pages, Path, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes
-        .get("/v1/orgs", list)
-        .summary("The organizations that the caller belongs to");
-    routes
-        .post("/v1/orgs", create)
-        .summary("Create an organization")
-        .codes(&[&OrgError::SLUG_TAKEN]);
+    routes.get("/v1/orgs", list).summary("The organizations that the caller belongs to");
+    routes.post("/v1/orgs", create).summary("Create an organization").codes(&[&OrgError::SLUG_TAKEN]);
     routes.get("/v1/orgs/{orgSlug}/members", members).summary("The members");
     routes
         .post("/v1/orgs/{orgSlug}/members", member_add)

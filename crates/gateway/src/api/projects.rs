@@ -11,20 +11,13 @@ use crate::http::{Body, Created, Json, Pages, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes
-        .get("/v1/orgs/{orgSlug}/projects", list)
-        .summary("The projects of an organization");
-    routes
-        .post("/v1/orgs/{orgSlug}/projects", create)
-        .summary("Create a project")
-        .codes(&[
-            &ProjectError::NAME_TAKEN,
-            &ProjectError::HOSTNAME_TAKEN,
-            &ProjectError::LIMIT,
-        ]);
-    routes
-        .get("/v1/orgs/{orgSlug}/projects/{projectName}", get)
-        .summary("One project, with what it serves and where");
+    routes.get("/v1/orgs/{orgSlug}/projects", list).summary("The projects of an organization");
+    routes.post("/v1/orgs/{orgSlug}/projects", create).summary("Create a project").codes(&[
+        &ProjectError::NAME_TAKEN,
+        &ProjectError::HOSTNAME_TAKEN,
+        &ProjectError::LIMIT,
+    ]);
+    routes.get("/v1/orgs/{orgSlug}/projects/{projectName}", get).summary("One project, with what it serves and where");
 }
 
 async fn list(

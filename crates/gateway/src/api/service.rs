@@ -17,20 +17,12 @@ const REFERENCE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src
      img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'";
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes
-        .get("/v1/config", config)
-        .summary("What this deployment is called and where its parts are");
-    routes
-        .get("/v1/openapi.json", openapi)
-        .summary("This API as an OpenAPI 3.1 document");
-    routes
-        .get("/docs", docs_index)
-        .summary("The reference, for reading and trying");
+    routes.get("/v1/config", config).summary("What this deployment is called and where its parts are");
+    routes.get("/v1/openapi.json", openapi).summary("This API as an OpenAPI 3.1 document");
+    routes.get("/docs", docs_index).summary("The reference, for reading and trying");
     routes.get("/docs/{file}", docs).summary("A file of the reference");
     routes.get("/healthz", healthz).summary("Whether the process is up");
-    routes
-        .get("/readyz", readyz)
-        .summary("Whether requests can be served: the database answers and is migrated");
+    routes.get("/readyz", readyz).summary("Whether requests can be served: the database answers and is migrated");
 }
 
 /// The service is well.
@@ -53,9 +45,7 @@ async fn docs_index(_: Open) -> Result<Moved, Problem> {
 }
 
 async fn docs(_: Open, Path(file): Path<String>, reference: Data<Reference>) -> Result<Bytes, Problem> {
-    let found = utoipa_swagger_ui::serve(&file, reference.swagger.clone())
-        .ok()
-        .flatten();
+    let found = utoipa_swagger_ui::serve(&file, reference.swagger.clone()).ok().flatten();
     let file = found.ok_or_else(Problem::not_found)?;
     let answer = Bytes::whole(&file.content_type, file.bytes.into_owned());
     Ok(answer.with_header(CONTENT_SECURITY_POLICY, HeaderValue::from_static(REFERENCE_POLICY)))
@@ -69,9 +59,6 @@ async fn readyz(_: Open, store: Data<Store>) -> Result<Json<Health>, Problem> {
     let mut connection = store.connection().await?;
     match store::migrations::pending(&mut connection).await {
         Ok(pending) if pending.is_empty() => Ok(Json(Health { status: "ready" })),
-        _ => Err(Problem::new(
-            &kernel::Code::UNAVAILABLE,
-            "the database is not migrated; run `xtask migrate up`",
-        )),
+        _ => Err(Problem::new(&kernel::Code::UNAVAILABLE, "the database is not migrated; run `xtask migrate up`")),
     }
 }

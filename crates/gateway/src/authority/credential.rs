@@ -17,16 +17,9 @@ pub(super) fn bearer(request: &HttpRequest, kind: TokenKind) -> Result<Token, Pr
         let message = "sign in first, and send the token as Authorization: Bearer <token>";
         return Err(Problem::unauthenticated(&protocol::UNAUTHENTICATED, message, false));
     };
-    let text = first
-        .to_str()
-        .ok()
-        .filter(|_| sent.next().is_none())
-        .unwrap_or_default();
+    let text = first.to_str().ok().filter(|_| sent.next().is_none()).unwrap_or_default();
     let (scheme, credential) = text.split_once(' ').unwrap_or_default();
-    let token = scheme
-        .eq_ignore_ascii_case("bearer")
-        .then(|| Token::parse(kind, credential.trim()))
-        .flatten();
+    let token = scheme.eq_ignore_ascii_case("bearer").then(|| Token::parse(kind, credential.trim())).flatten();
     token.ok_or_else(invalid)
 }
 
@@ -38,9 +31,7 @@ pub(super) fn invalid() -> Problem {
 
 /// Where the request came from: the peer, or whom a trusted proxy names.
 pub(super) fn address(request: &HttpRequest) -> IpAddr {
-    let peer = request
-        .peer_addr()
-        .map_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+    let peer = request.peer_addr().map_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let trusted = |address: &IpAddr| {
         request
             .app_data::<web::Data<Config>>()
@@ -49,13 +40,8 @@ pub(super) fn address(request: &HttpRequest) -> IpAddr {
     if !trusted(&peer) {
         return peer;
     }
-    let forwarded = request
-        .headers()
-        .get_all("x-forwarded-for")
-        .filter_map(|value| value.to_str().ok());
-    let hops: Vec<IpAddr> = forwarded
-        .flat_map(|value| value.split(','))
-        .filter_map(|hop| hop.trim().parse().ok())
-        .collect();
+    let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
+    let hops: Vec<IpAddr> =
+        forwarded.flat_map(|value| value.split(',')).filter_map(|hop| hop.trim().parse().ok()).collect();
     hops.into_iter().rev().find(|hop| !trusted(hop)).unwrap_or(peer)
 }

@@ -99,21 +99,10 @@ async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Fo
     limiters.count(request, Limit::Credential, Key::Credential(token.hash()))?;
     let store = web::Data::<Store>::extract(request, payload).await?;
     let named = |name: &str| request.match_info().get(name);
-    let lookup = Lookup {
-        token: token.hash(),
-        org: named("orgSlug"),
-        project: named("projectName"),
-    };
+    let lookup = Lookup { token: token.hash(), org: named("orgSlug"), project: named("projectName") };
     let found = resolve(&store, lookup).await?.ok_or_else(invalid)?;
     let credential = Credential::Session(found.session);
-    Ok((
-        Actor {
-            user: Some(found.user.id),
-            credential,
-            request_id: request_id(request),
-        },
-        found,
-    ))
+    Ok((Actor { user: Some(found.user.id), credential, request_id: request_id(request) }, found))
 }
 
 fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
@@ -126,26 +115,16 @@ fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
             let message = format!("this needs the role {least}, and you are {role}; ask an admin of the organization");
             Err(Problem::new(&protocol::FORBIDDEN, message).with_details(Some(json!({ "required": least }))))
         }
-        None => Err(Problem::new(
-            &protocol::FORBIDDEN,
-            "you are not a member of this organization",
-        )),
+        None => Err(Problem::new(&protocol::FORBIDDEN, "you are not a member of this organization")),
     }
 }
 
 fn request_id(request: &HttpRequest) -> String {
-    request
-        .extensions()
-        .get::<RequestId>()
-        .map_or_else(String::new, |id| id.as_str().to_owned())
+    request.extensions().get::<RequestId>().map_or_else(String::new, |id| id.as_str().to_owned())
 }
 
 fn nobody(request: &HttpRequest) -> Actor {
-    Actor {
-        user: None,
-        credential: Credential::None,
-        request_id: request_id(request),
-    }
+    Actor { user: None, credential: Credential::None, request_id: request_id(request) }
 }
 
 impl Describe for Open {
@@ -181,11 +160,7 @@ impl<S: Needs> Describe for SignedIn<S> {
 impl<S: Needs> Extract for SignedIn<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let (actor, found) = find(request, payload).await?;
-        Ok(Self {
-            actor,
-            user: found.user,
-            scope: PhantomData,
-        })
+        Ok(Self { actor, user: found.user, scope: PhantomData })
     }
 }
 
@@ -198,11 +173,7 @@ impl Describe for Session {
 impl Extract for Session {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let (actor, found) = find(request, payload).await?;
-        Ok(Self {
-            actor,
-            user: found.user,
-            session: found.session,
-        })
+        Ok(Self { actor, user: found.user, session: found.session })
     }
 }
 
@@ -217,12 +188,7 @@ impl<R: AtLeast, S: Needs> Extract for InOrg<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let (actor, found) = find(request, payload).await?;
         let org = org_place(found.org, R::ROLE)?;
-        Ok(Self {
-            actor,
-            user: found.user,
-            org,
-            policy: PhantomData,
-        })
+        Ok(Self { actor, user: found.user, org, policy: PhantomData })
     }
 }
 
@@ -238,20 +204,9 @@ impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let (actor, found) = find(request, payload).await?;
         let org = org_place(found.org, R::ROLE)?;
-        let no_project = || {
-            Problem::new(
-                &kernel::Code::NOT_FOUND,
-                "there is no such project in this organization",
-            )
-        };
+        let no_project = || Problem::new(&kernel::Code::NOT_FOUND, "there is no such project in this organization");
         let (id, name) = found.project.ok_or_else(no_project)?;
-        Ok(Self {
-            actor,
-            user: found.user,
-            org,
-            project: ProjectPlace { id, name },
-            policy: PhantomData,
-        })
+        Ok(Self { actor, user: found.user, org, project: ProjectPlace { id, name }, policy: PhantomData })
     }
 }
 
@@ -266,19 +221,13 @@ impl Extract for AsNode {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let token = bearer(request, TokenKind::Node)?;
         let nodes = web::Data::<Convergence>::extract(request, payload).await?;
-        Ok(Self {
-            node: nodes.authenticate(&token).await?,
-        })
+        Ok(Self { node: nodes.authenticate(&token).await? })
     }
 }
 
 impl From<&OrgPlace> for projects::Org {
     fn from(org: &OrgPlace) -> Self {
-        Self {
-            id: org.id,
-            slug: org.slug.clone(),
-            plan: org.plan,
-        }
+        Self { id: org.id, slug: org.slug.clone(), plan: org.plan }
     }
 }
 

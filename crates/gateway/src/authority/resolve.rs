@@ -79,44 +79,18 @@ pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<
         .bind::<Nullable<Text>, _>(lookup.org)
         .bind::<Nullable<Text>, _>(lookup.project)
         .bind::<Timestamptz, _>(store.world().now());
-    let row: Option<Row> = Cached(query)
-        .get_result(&mut *store.connection().await?)
-        .await
-        .optional()?;
+    let row: Option<Row> = Cached(query).get_result(&mut *store.connection().await?).await.optional()?;
     Ok(row.map(Found::from))
 }
 
 impl From<Row> for Found {
     fn from(row: Row) -> Self {
-        let Row {
-            session_id,
-            user_id,
-            provider,
-            subject,
-            name,
-            email,
-            avatar_url,
-            created_at,
-            ..
-        } = row;
+        let Row { session_id, user_id, provider, subject, name, email, avatar_url, created_at, .. } = row;
         let org = row.org_id.zip(row.slug).zip(row.plan);
         Self {
             session: session_id,
-            user: Profile {
-                id: user_id,
-                provider,
-                subject,
-                name,
-                email,
-                avatar_url,
-                created_at,
-            },
-            org: org.map(|((id, slug), plan)| FoundOrg {
-                id,
-                slug,
-                plan,
-                role: row.role,
-            }),
+            user: Profile { id: user_id, provider, subject, name, email, avatar_url, created_at },
+            org: org.map(|((id, slug), plan)| FoundOrg { id, slug, plan, role: row.role }),
             project: row.project_id.zip(row.project_name),
         }
     }

@@ -35,11 +35,7 @@ impl<T: ToSchema> Describe for Body<T> {
     fn describe(operation: &mut Operation) {
         let schema = operation.schema::<T>();
         operation.body = Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
-        operation.codes(&[
-            &Code::BAD_REQUEST,
-            &protocol::PAYLOAD_TOO_LARGE,
-            &protocol::UNSUPPORTED_MEDIA_TYPE,
-        ]);
+        operation.codes(&[&Code::BAD_REQUEST, &protocol::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
     }
 }
 
@@ -55,9 +51,7 @@ impl<T: DeserializeOwned + Validate + ToSchema> Extract for Body<T> {
         }
         let value: T = serde_path_to_error::deserialize(value)
             .map_err(|error| Problem::faults(&[fault(error.path().to_string(), error.inner().to_string())]))?;
-        value
-            .validate()
-            .map_err(|errors| Problem::faults(&rule_faults("", &errors)))?;
+        value.validate().map_err(|errors| Problem::faults(&rule_faults("", &errors)))?;
         Ok(Self(value))
     }
 }
@@ -84,10 +78,7 @@ impl Extract for Upload {
 impl Upload {
     /// The bytes. A body that stands still for too long breaks off.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Unpin {
-        Patient {
-            body: self.0,
-            alarm: Box::pin(tokio::time::sleep(PATIENCE)),
-        }
+        Patient { body: self.0, alarm: Box::pin(tokio::time::sleep(PATIENCE)) }
     }
 }
 
@@ -110,15 +101,8 @@ impl Stream for Patient {
 }
 
 fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Problem> {
-    let encoded = request
-        .headers()
-        .get(CONTENT_ENCODING)
-        .is_some_and(|encoding| encoding != "identity");
-    let content_type = request
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let encoded = request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if encoded || !essence.eq_ignore_ascii_case(expected) {
         let message = format!("send the body as Content-Type: {expected}, without a Content-Encoding");
@@ -142,11 +126,7 @@ async fn read(payload: &mut Payload) -> Result<Vec<u8>, Problem> {
 /// The faults that a type's own rules found. The offending values stay out: one may be a password.
 fn rule_faults(path: &str, errors: &ValidationErrors) -> Vec<Fault> {
     let within = |name: &str| {
-        if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        }
+        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
     };
     let mut faults = Vec::new();
     for (name, kind) in errors.errors() {
@@ -154,17 +134,11 @@ fn rule_faults(path: &str, errors: &ValidationErrors) -> Vec<Fault> {
         match kind {
             ValidationErrorsKind::Struct(inner) => faults.extend(rule_faults(&name, inner)),
             ValidationErrorsKind::List(items) => {
-                faults.extend(
-                    items
-                        .iter()
-                        .flat_map(|(at, inner)| rule_faults(&format!("{name}[{at}]"), inner)),
-                );
+                faults.extend(items.iter().flat_map(|(at, inner)| rule_faults(&format!("{name}[{at}]"), inner)));
             }
             ValidationErrorsKind::Field(broken) => faults.extend(broken.iter().map(|rule| {
-                let message = rule
-                    .message
-                    .as_ref()
-                    .map_or_else(|| format!("breaks the rule {}", rule.code), ToString::to_string);
+                let message =
+                    rule.message.as_ref().map_or_else(|| format!("breaks the rule {}", rule.code), ToString::to_string);
                 fault(name.clone(), message)
             })),
         }

@@ -34,10 +34,7 @@ pub async fn guard(
     }
     let room = request.app_data::<web::Data<Room>>().map(|room| room.0.clone());
     let Ok(place) = room.map(Semaphore::try_acquire_owned).transpose() else {
-        let busy = Problem::new(
-            &Code::UNAVAILABLE,
-            "the server is at its capacity; try again in a moment",
-        );
+        let busy = Problem::new(&Code::UNAVAILABLE, "the server is at its capacity; try again in a moment");
         let answer = busy.respond(request.request());
         return Ok(request.into_response(answer));
     };
@@ -48,25 +45,17 @@ pub async fn guard(
 
 fn acceptable(request: &ServiceRequest) -> Result<(), Problem> {
     if request.uri().path_and_query().map_or(0, |uri| uri.as_str().len()) > URI_BYTES {
-        return Err(Problem::new(
-            &protocol::URI_TOO_LONG,
-            "the address is longer than 8 KiB",
-        ));
+        return Err(Problem::new(&protocol::URI_TOO_LONG, "the address is longer than 8 KiB"));
     }
     let headers = request.headers();
-    let bytes: usize = headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4)
-        .sum();
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if headers.len() > HEADERS || bytes > HEADER_BYTES {
         let message = "send at most 64 headers of 16 KiB together";
         return Err(Problem::new(&protocol::HEADERS_TOO_LARGE, message));
     }
     match percent_decoded(request.uri().path()) {
         Some(path) if !path.chars().any(char::is_control) => Ok(()),
-        _ => Err(Problem::bad_request(
-            "the path is not UTF-8 text in valid percent encoding",
-        )),
+        _ => Err(Problem::bad_request("the path is not UTF-8 text in valid percent encoding")),
     }
 }
 

@@ -22,10 +22,7 @@ struct Strict {
 
 impl Strict {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
-        let depth = self
-            .depth
-            .checked_sub(1)
-            .ok_or_else(|| E::custom(format!("more than {DEPTH} levels")))?;
+        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom(format!("more than {DEPTH} levels")))?;
         Ok(Self { depth })
     }
 }
@@ -62,9 +59,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value)
-            .map(Value::Number)
-            .ok_or_else(|| E::custom("a number out of range"))
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number out of range"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -103,17 +98,7 @@ mod tests {
         assert_eq!(parse(text.as_bytes()).expect("a value").to_string(), text);
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(nested(64).as_bytes()).is_ok());
-        for wrong in [
-            r#"{"a":1,"a":1}"#,
-            &nested(65),
-            "1 2",
-            "",
-            "{",
-            "\"\u{1}\"",
-            "1e999",
-            "[1,]",
-            "nul",
-        ] {
+        for wrong in [r#"{"a":1,"a":1}"#, &nested(65), "1 2", "", "{", "\"\u{1}\"", "1e999", "[1,]", "nul"] {
             assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
         }
         assert!(parse(b"\"\xff\"").is_err());

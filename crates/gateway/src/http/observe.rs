@@ -23,9 +23,7 @@ static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
         .f64_histogram("svc.http.request.duration")
         .with_unit("s")
         .with_description("Requests answered")
-        .with_boundaries(vec![
-            0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
-        ])
+        .with_boundaries(vec![0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0])
         .build()
 });
 
@@ -44,11 +42,7 @@ impl RequestId {
         let sane = |id: &&str| {
             (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         };
-        let sent = request
-            .headers()
-            .get("x-request-id")
-            .and_then(|value| value.to_str().ok())
-            .filter(sane);
+        let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(sane);
         Self(sent.map_or_else(|| world.id::<uuid::Uuid>().to_string(), str::to_owned))
     }
 }
@@ -65,9 +59,8 @@ pub async fn observe(
     let world = request.app_data::<web::Data<kernel::World>>().cloned();
     let world = world.unwrap_or_else(|| web::Data::new(kernel::World::system()));
     let id = RequestId::of(&request, &world);
-    let https = request
-        .app_data::<web::Data<Config>>()
-        .is_some_and(|config| config.site.public_url.starts_with("https:"));
+    let https =
+        request.app_data::<web::Data<Config>>().is_some_and(|config| config.site.public_url.starts_with("https:"));
     request.extensions_mut().insert(id.clone());
     let method = request.method().clone();
     let span = tracing::info_span!("request", otel.kind = "server", request_id = id.as_str(), %method);
@@ -89,24 +82,14 @@ pub async fn observe(
         KeyValue::new("status", i64::from(status.as_u16())),
     ];
     DURATION.record(seconds, &labels);
-    span.in_scope(|| {
-        tracing::info!(
-            route,
-            status = status.as_u16(),
-            ms = (seconds * 1e3).round(),
-            "answered"
-        )
-    });
+    span.in_scope(|| tracing::info!(route, status = status.as_u16(), ms = (seconds * 1e3).round(), "answered"));
     Ok(response)
 }
 
 /// Whatever a layer below refused in words of its own gets the envelope as well.
 fn enveloped(response: ServiceResponse<impl MessageBody + 'static>) -> ServiceResponse<BoxBody> {
     let status = response.status();
-    let is_json = response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind == "application/json");
+    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     if (status.is_client_error() || status.is_server_error()) && !is_json {
         let problem = if status.is_client_error() {
             Problem::bad_request(status.canonical_reason().unwrap_or("the request was refused"))
@@ -133,10 +116,7 @@ fn dress(response: &mut ServiceResponse<BoxBody>, id: &RequestId, https: bool) {
     default(HeaderName::from_static("x-request-id"), id.as_str());
     default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     default(header::REFERRER_POLICY, "no-referrer");
-    default(
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; frame-ancestors 'none'",
-    );
+    default(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'");
     default(header::CACHE_CONTROL, "no-store");
     if https {
         default(header::STRICT_TRANSPORT_SECURITY, "max-age=31536000; includeSubDomains");

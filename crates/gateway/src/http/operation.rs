@@ -50,9 +50,7 @@ impl Operation {
     pub(crate) fn new(method: Method, path: &'static str, handler: &str) -> Self {
         let mut segments = handler.rsplit("::");
         let (verb, area) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
-        let parameters = path
-            .split('/')
-            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let parameters = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         Self {
             method,
             path,
@@ -96,15 +94,10 @@ impl Operation {
     pub(crate) fn schema<T: ToSchema>(&mut self) -> Value {
         let mut schemas = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut schemas);
-        let schemas = schemas
-            .into_iter()
-            .map(|(name, schema)| (name, serde_json::to_value(schema).unwrap_or_default()));
+        let schemas =
+            schemas.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap_or_default()));
         let schemas: BTreeMap<String, Value> = schemas.collect();
-        self.schemas.extend(
-            schemas
-                .iter()
-                .map(|(name, schema)| (name.clone(), flattened(schema, &schemas))),
-        );
+        self.schemas.extend(schemas.iter().map(|(name, schema)| (name.clone(), flattened(schema, &schemas))));
         json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
     }
 
@@ -114,8 +107,7 @@ impl Operation {
             return;
         }
         let name = self.unclaimed.remove(0);
-        self.parameters
-            .push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
+        self.parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
         self.code(&Code::NOT_FOUND);
     }
 
@@ -153,23 +145,10 @@ fn flattened(schema: &Value, schemas: &BTreeMap<String, Value>) -> Value {
     let mut whole = schema.clone();
     let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
     for part in parts {
-        let name = part
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|name| name.rsplit('/').next());
+        let name = part.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next());
         let part = name.and_then(|name| schemas.get(name)).unwrap_or(part);
-        properties.extend(
-            part.get("properties")
-                .and_then(Value::as_object)
-                .cloned()
-                .unwrap_or_default(),
-        );
-        required.extend(
-            part.get("required")
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default(),
-        );
+        properties.extend(part.get("properties").and_then(Value::as_object).cloned().unwrap_or_default());
+        required.extend(part.get("required").and_then(Value::as_array).cloned().unwrap_or_default());
     }
     if let Some(object) = whole.as_object_mut() {
         object.remove("allOf");

@@ -22,9 +22,7 @@ impl<T: PartialSchema> Describe for Path<T> {
 impl<T: FromStr + PartialSchema> Extract for Path<T> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let last = request.match_info().iter().last();
-        last.and_then(|(_, text)| text.parse().ok())
-            .map(Self)
-            .ok_or_else(Problem::not_found)
+        last.and_then(|(_, text)| text.parse().ok()).map(Self).ok_or_else(Problem::not_found)
     }
 }
 
@@ -44,10 +42,7 @@ impl Header {
     /// The request's id.
     #[must_use]
     pub fn request_id(&self) -> String {
-        self.0
-            .extensions()
-            .get::<RequestId>()
-            .map_or_else(String::new, |id| id.as_str().to_owned())
+        self.0.extensions().get::<RequestId>().map_or_else(String::new, |id| id.as_str().to_owned())
     }
 }
 

@@ -17,12 +17,7 @@ pub struct Pages<K>(pub Paging<K>);
 impl<K> Describe for Pages<K> {
     fn describe(operation: &mut Operation) {
         let limit = json!({ "type": "integer", "minimum": 1, "default": Paging::<K>::DEFAULT });
-        operation.parameter(
-            "query",
-            "limit",
-            "The most items to answer; more than 200 are cut to 200.",
-            &limit,
-        );
+        operation.parameter("query", "limit", "The most items to answer; more than 200 are cut to 200.", &limit);
         let cursor = json!({ "type": "string" });
         operation.parameter("query", "cursor", "The nextCursor of the page before.", &cursor);
         operation.code(&Code::BAD_REQUEST);
@@ -49,11 +44,7 @@ impl<K: DeserializeOwned> Extract for Pages<K> {
                 Paging { limit, after: None }
             }),
         };
-        if faults.is_empty() {
-            Ok(Self(paging))
-        } else {
-            Err(Problem::faults(&faults))
-        }
+        if faults.is_empty() { Ok(Self(paging)) } else { Err(Problem::faults(&faults)) }
     }
 }
 
@@ -69,8 +60,5 @@ fn single(request: &HttpRequest, name: &str, faults: &mut Vec<Fault>) -> Option<
 }
 
 fn fault(path: &str, message: &str) -> Fault {
-    Fault {
-        path: path.to_owned(),
-        message: message.to_owned(),
-    }
+    Fault { path: path.to_owned(), message: message.to_owned() }
 }

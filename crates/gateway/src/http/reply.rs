@@ -75,18 +75,14 @@ impl Describe for Moved {
 
 impl Reply for Moved {
     fn respond(self) -> HttpResponse {
-        HttpResponse::TemporaryRedirect()
-            .insert_header((header::LOCATION, self.0))
-            .finish()
+        HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, self.0)).finish()
     }
 }
 
 impl Bytes {
     /// All of them, at once.
     pub fn whole(content_type: &str, bytes: impl Into<actix_web::web::Bytes>) -> Self {
-        let response = HttpResponse::Ok()
-            .insert_header((header::CONTENT_TYPE, content_type))
-            .body(bytes.into());
+        let response = HttpResponse::Ok().insert_header((header::CONTENT_TYPE, content_type)).body(bytes.into());
         Self { response }
     }
 
@@ -98,11 +94,7 @@ impl Bytes {
     ) -> Self {
         let body =
             actix_web::body::SizedStream::new(length, bytes.map(|chunk| chunk.map_err(Into::into)).boxed_local());
-        Self {
-            response: HttpResponse::Ok()
-                .insert_header((header::CONTENT_TYPE, content_type))
-                .body(body),
-        }
+        Self { response: HttpResponse::Ok().insert_header((header::CONTENT_TYPE, content_type)).body(body) }
     }
 
     /// With a header of its own.

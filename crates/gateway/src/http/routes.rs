@@ -70,11 +70,7 @@ impl Routes {
             }
         }
         for (path, methods) in paths {
-            let allowed = methods
-                .iter()
-                .map(|(method, _)| method.as_str())
-                .collect::<Vec<_>>()
-                .join(", ");
+            let allowed = methods.iter().map(|(method, _)| method.as_str()).collect::<Vec<_>>().join(", ");
             let mut resource = web::resource(path);
             for (method, run) in methods {
                 resource = resource.route(web::method(method).to(move |request, payload| run(request, payload)));
@@ -85,8 +81,6 @@ impl Routes {
             };
             app.service(resource.default_service(web::to(refuse)));
         }
-        app.default_service(web::to(async |request: HttpRequest| {
-            Problem::not_found().respond(&request)
-        }));
+        app.default_service(web::to(async |request: HttpRequest| Problem::not_found().respond(&request)));
     }
 }

@@ -22,9 +22,5 @@ async fn every_foreign_key_has_an_index_that_begins_with_it() {
     let database = TestDatabase::create().await;
     let mut conn = AsyncPgConnection::establish(&database.url()).await.unwrap();
     let without: Vec<Name> = query.load(&mut conn).await.unwrap();
-    assert!(
-        without.is_empty(),
-        "{:?}",
-        without.iter().map(|it| &it.name).collect::<Vec<_>>()
-    );
+    assert!(without.is_empty(), "{:?}", without.iter().map(|it| &it.name).collect::<Vec<_>>());
 }

@@ -32,9 +32,6 @@ async fn it_goes_when_the_test_ends_though_somebody_is_connected() {
 
 async fn orgs(database: &TestDatabase) -> i64 {
     let mut conn = AsyncPgConnection::establish(&database.url()).await.unwrap();
-    let count = diesel::sql_query("SELECT count(*) FROM orgs.orgs")
-        .get_result::<Count>(&mut conn)
-        .await
-        .unwrap();
+    let count = diesel::sql_query("SELECT count(*) FROM orgs.orgs").get_result::<Count>(&mut conn).await.unwrap();
     count.count
 }

@@ -19,13 +19,7 @@ impl Answer {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = response.bytes().await.unwrap().to_vec();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Self {
-            request: format!("{method} {path}"),
-            status,
-            headers,
-            bytes,
-            body,
-        }
+        Self { request: format!("{method} {path}"), status, headers, bytes, body }
     }
 
     /// The body of an answer with this status.
@@ -38,13 +32,7 @@ impl Answer {
     /// The body of a failure with this status and code.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str) -> &Value {
-        assert_eq!(
-            (self.status, self.body["code"].as_str()),
-            (status, Some(code)),
-            "{}: {}",
-            self.request,
-            self.body
-        );
+        assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{}: {}", self.request, self.body);
         &self.body
     }
 

@@ -58,68 +58,34 @@ impl App {
         change(&mut config);
         let clock = TestClock::default();
         let server = Server::bind(&config, World::new(clock.clone(), clock.clone()), Registry::new()).unwrap();
-        let (base, internal) = (
-            format!("http://{}", server.public),
-            format!("http://{}", server.internal),
-        );
+        let (base, internal) = (format!("http://{}", server.public), format!("http://{}", server.internal));
         let (stop, stopping) = oneshot::channel();
         tokio::spawn(server.run_until(async {
             let _ = stopping.await;
         }));
         let client = client();
-        let document = client
-            .get(format!("{base}/v1/openapi.json"))
-            .send()
-            .await
-            .unwrap()
-            .json::<Value>()
-            .await
-            .unwrap();
+        let document =
+            client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().json::<Value>().await.unwrap();
         let stop = Some(stop);
-        Self {
-            base,
-            internal,
-            clock,
-            bundles,
-            document: Arc::new(Document::new(document)),
-            database,
-            client,
-            stop,
-        }
+        Self { base, internal, clock, bundles, document: Arc::new(Document::new(document)), database, client, stop }
     }
 
     /// Nobody in particular.
     pub fn anyone(&self) -> Caller {
         let (base, client, document) = (self.base.clone(), self.client.clone(), self.document.clone());
-        Caller {
-            base,
-            client,
-            document,
-            token: None,
-            user_id: String::new(),
-        }
+        Caller { base, client, document, token: None, user_id: String::new() }
     }
 
     /// Whoever sends this as their token.
     pub fn with_token(&self, token: &str) -> Caller {
-        Caller {
-            token: Some(token.to_owned()),
-            ..self.anyone()
-        }
+        Caller { token: Some(token.to_owned()), ..self.anyone() }
     }
 
     pub async fn sign_in(&self, subject: &str) -> Caller {
-        let answer = self
-            .anyone()
-            .post("/v1/auth/dev/login", json!({ "subject": subject }))
-            .await;
+        let answer = self.anyone().post("/v1/auth/dev/login", json!({ "subject": subject })).await;
         let session = answer.expect(200);
         let text = |name: &str| session[name].as_str().unwrap().to_owned();
-        Caller {
-            token: Some(text("token")),
-            user_id: text("userId"),
-            ..self.anyone()
-        }
+        Caller { token: Some(text("token")), user_id: text("userId"), ..self.anyone() }
     }
 
     /// Somebody new with this role in an organization.
@@ -141,12 +107,7 @@ impl App {
         }
         let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
         let rows = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
-        rows.load::<Row>(&mut connection)
-            .await
-            .unwrap()
-            .into_iter()
-            .map(|row| row.row)
-            .collect()
+        rows.load::<Row>(&mut connection).await.unwrap().into_iter().map(|row| row.row).collect()
     }
 
     /// Runs a statement: a change behind the API.
@@ -161,11 +122,7 @@ impl App {
         let statement = format!(
             "SELECT a.event FROM store.audit a JOIN orgs.orgs o ON o.id = a.org_id WHERE o.slug = '{org}' ORDER BY a.id"
         );
-        self.db_rows(&statement)
-            .await
-            .iter()
-            .map(|row| row["event"].as_str().unwrap().to_owned())
-            .collect()
+        self.db_rows(&statement).await.iter().map(|row| row["event"].as_str().unwrap().to_owned()).collect()
     }
 }
 
@@ -194,10 +151,7 @@ impl Caller {
     }
 
     pub async fn upload(&self, path: &str, bundle: Vec<u8>) -> Answer {
-        self.send(Method::POST, path, |request| {
-            request.header("content-type", "application/gzip").body(bundle)
-        })
-        .await
+        self.send(Method::POST, path, |request| request.header("content-type", "application/gzip").body(bundle)).await
     }
 
     /// Sends a request; the answer is held against the OpenAPI document, whatever it is.
@@ -241,10 +195,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
             },
             dev_auth: true,
             trusted_proxies: Vec::new(),
-            rate_limits: gateway::RateLimits {
-                sign_in: 100_000,
-                credential: 100_000,
-            },
+            rate_limits: gateway::RateLimits { sign_in: 100_000, credential: 100_000 },
             in_flight: 512,
         },
         otlp_url: None,
@@ -253,9 +204,5 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
 
 pub fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .build()
-        .unwrap()
+    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap()
 }

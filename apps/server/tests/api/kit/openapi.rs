@@ -20,30 +20,17 @@ impl Document {
     pub fn operations(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         let paths = self.document["paths"].as_object().unwrap().iter();
         paths.flat_map(|(path, methods)| {
-            methods
-                .as_object()
-                .unwrap()
-                .iter()
-                .map(|(method, operation)| (method.as_str(), path.as_str(), operation))
+            methods.as_object().unwrap().iter().map(|(method, operation)| (method.as_str(), path.as_str(), operation))
         })
     }
 
     /// Fails the test when an answer is not what the document says of its operation.
     pub fn admits(&self, method: &Method, path: &str, answer: &Answer) {
-        assert!(
-            !answer.header("x-request-id").is_empty(),
-            "{} has no request id",
-            answer.request
-        );
+        assert!(!answer.header("x-request-id").is_empty(), "{} has no request id", answer.request);
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{}", answer.request);
         if answer.status >= 400 {
             self.fits(&serde_json::json!({ "$ref": "#/components/schemas/Error" }), answer);
-            assert_eq!(
-                answer.body["requestId"],
-                answer.header("x-request-id"),
-                "{}",
-                answer.request
-            );
+            assert_eq!(answer.body["requestId"], answer.header("x-request-id"), "{}", answer.request);
         }
         let Some(operation) = self.operation(method, path) else {
             return;
@@ -54,11 +41,7 @@ impl Document {
             // Refused before the route was reached.
             let before_the_route =
                 [405, 414, 431, 503].contains(&answer.status) || answer.body["code"] == "bad_request";
-            assert!(
-                before_the_route,
-                "{} answered {status}, which is not documented: {}",
-                answer.request, answer.body
-            );
+            assert!(before_the_route, "{} answered {status}, which is not documented: {}", answer.request, answer.body);
             return;
         }
         if let Some(schema) = described.pointer("/content/application~1json/schema") {
@@ -68,17 +51,10 @@ impl Document {
 
     fn fits(&self, schema: &Value, answer: &Answer) {
         let components = self.document["components"]["schemas"].as_object().unwrap();
-        let closed: Map<String, Value> = components
-            .iter()
-            .map(|(name, schema)| (name.clone(), close(schema)))
-            .collect();
+        let closed: Map<String, Value> =
+            components.iter().map(|(name, schema)| (name.clone(), close(schema))).collect();
         let faults = gateway::check(schema, &closed, &answer.body);
-        assert!(
-            faults.is_empty(),
-            "{} answered {} against the document: {faults:?}",
-            answer.request,
-            answer.body
-        );
+        assert!(faults.is_empty(), "{} answered {} against the document: {faults:?}", answer.request, answer.body);
     }
 
     fn operation(&self, method: &Method, path: &str) -> Option<&Value> {
@@ -88,9 +64,7 @@ impl Document {
             let parts = template.split('/').zip(path.split('/'));
             let same_length = template.split('/').count() == path.split('/').count();
             if same_length
-                && parts
-                    .clone()
-                    .all(|(want, have)| want == have || (want.starts_with('{') && !have.is_empty()))
+                && parts.clone().all(|(want, have)| want == have || (want.starts_with('{') && !have.is_empty()))
             {
                 candidates.insert(parts.filter(|(want, _)| want.starts_with('{')).count(), methods);
             }

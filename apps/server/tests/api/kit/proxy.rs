@@ -20,9 +20,7 @@ impl Proxy {
     /// In front of the database at this address of a unix socket.
     pub async fn before(url: &str) -> Self {
         let database: tokio_postgres::Config = url.parse().unwrap();
-        let [Host::Unix(folder)] = database.get_hosts() else {
-            panic!("not one unix socket: {url}")
-        };
+        let [Host::Unix(folder)] = database.get_hosts() else { panic!("not one unix socket: {url}") };
         let port = database.get_ports().first().copied().unwrap_or(5432);
         let socket = folder.join(format!(".s.PGSQL.{port}"));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,0 +1,33 @@
+//! Ends a login session, as an operator does whose colleague has lost a laptop; its id is the target of the audit log's
+//! `session.start`: `SVC_DATABASE_URL=… cargo run -p identity --example end_session -- <session id>`
+
+use std::error::Error;
+use std::sync::Arc;
+
+use identity::{Identity, PersonalOrgs};
+use kernel::audit::Actor;
+use kernel::{Secret, SessionId, UserId, World};
+use store::{Config, Connection, Store};
+
+/// Nobody signs in here.
+struct NoOrgs;
+
+#[async_trait::async_trait]
+impl PersonalOrgs for NoOrgs {
+    async fn create(&self, _: &mut Connection, user: UserId, _: &str) -> store::Result<()> {
+        Err(store::Error::inconsistent(format!("an organization for {user}")))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    #[expect(clippy::disallowed_methods, reason = "one setting, and its error names it well enough")]
+    let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
+    let session: SessionId = std::env::args().nth(1).ok_or("which session? give its id")?.parse()?;
+    let store = Store::new(&Config::new(Secret::new(url), "end_session"), World::system())?;
+
+    let identity = Identity::new(store, Arc::new(NoOrgs));
+    identity.logout(&Actor::operator("end_session"), session).await?;
+    println!("{session} has ended");
+    Ok(())
+}

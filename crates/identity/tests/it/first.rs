@@ -1,0 +1,105 @@
+//! The first sign-in: user, organization and session in one commit, or nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::join_all;
+use identity::{Identity, IdentityError, PersonalOrgs};
+use kernel::{Failure as _, Kind, UserId};
+use serde_json::json;
+use store::{Connection, Store};
+
+use crate::kit::{Audit, Kit, anyone, dev_login};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_sign_in_makes_a_user_and_the_second_finds_it() {
+    let kit = Kit::start().await;
+    let mut sessions = Vec::new();
+    for first in [true, false] {
+        let session = kit.login("ada").await.unwrap();
+        assert_eq!(session.subject, "ada");
+        let told = kit.audited().await;
+        let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
+        assert!(row.target.starts_with("ses_"), "{row:?}");
+        let expected = Audit {
+            event: "session.start".to_owned(),
+            credential: "none".to_owned(),
+            target: row.target.clone(),
+            data: json!({ "user": session.user_id, "provider": "dev", "first": first }),
+        };
+        assert_eq!(*row, expected);
+        assert_eq!(kit.port.calls(), 1);
+        sessions.push(session);
+    }
+    assert_eq!(sessions[0].user_id, sessions[1].user_id);
+    assert_ne!(sessions[0].token, sessions[1].token);
+    assert_eq!(kit.db_counts().await, [1, 2, 1, 1, 2]);
+    assert_ne!(kit.login("bob").await.unwrap().user_id, sessions[0].user_id);
+    assert_eq!(kit.port.calls(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_fails_leaves_nothing_and_is_asked_again() {
+    let kit = Kit::start().await;
+    kit.port.fail(2);
+    for _ in 0..2 {
+        let failed = kit.login("ada").await.unwrap_err();
+        assert!(matches!(failed, IdentityError::Store(_)));
+        assert_eq!(failed.code().kind, Kind::Internal);
+        assert_eq!(kit.db_counts().await, [0; 5]);
+    }
+    kit.login("ada").await.unwrap();
+    assert_eq!(kit.audited().await[0].data["first"], json!(true));
+    assert_eq!((kit.port.calls(), kit.db_counts().await), (3, [1; 5]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_twenty_first_sign_ins_one_asks_the_port() {
+    let kit = Kit::start().await;
+    let sessions = join_all((0..20).map(|_| kit.login("ada"))).await;
+    let user = sessions[0].as_ref().unwrap().user_id;
+    assert!(sessions.iter().all(|session| session.as_ref().is_ok_and(|session| session.user_id == user)));
+    assert_eq!((kit.port.calls(), kit.db_counts().await), (1, [1, 20, 1, 1, 20]));
+    let first = kit.audited().await.iter().filter(|row| row.data["first"] == json!(true)).count();
+    assert_eq!(first, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_first_of_twenty_fails_the_next_one_is_the_first() {
+    let kit = Kit::start().await;
+    kit.port.fail(1);
+    let sessions = join_all((0..20).map(|_| kit.login("ada"))).await;
+    assert_eq!(sessions.iter().filter(|session| session.is_err()).count(), 1);
+    assert_eq!((kit.port.calls(), kit.db_counts().await), (2, [1, 19, 1, 1, 19]));
+}
+
+/// Looks with a connection of its own at what it is called in the middle of.
+struct Watching {
+    store: Store,
+    seen: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl PersonalOrgs for Watching {
+    async fn create(&self, tx: &mut Connection, user: UserId, _: &str) -> store::Result<()> {
+        let inside = users(tx, user).await?;
+        let outside = users(&mut *self.store.connection().await?, user).await?;
+        self.seen.store((inside, outside) == (1, 0), Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+async fn users(connection: &mut Connection, user: UserId) -> store::Result<usize> {
+    use diesel_async::RunQueryDsl as _;
+    let query = diesel::sql_query("SELECT 1 FROM identity.users WHERE id = $1");
+    Ok(query.bind::<diesel::sql_types::Uuid, _>(user).execute(connection).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_port_is_called_inside_the_transaction_that_makes_the_user() {
+    let kit = Kit::start().await;
+    let watching = Arc::new(Watching { store: kit.store.clone(), seen: AtomicBool::default() });
+    let identity = Identity::new(kit.store.clone(), watching.clone());
+    identity.dev_login(&anyone(), dev_login("ada", None, None), None).await.unwrap();
+    assert!(watching.seen.load(Ordering::SeqCst));
+}

@@ -1,0 +1,37 @@
+//! What may be said at the development login.
+
+use identity::DevLogin;
+use serde_json::{Value, json};
+use validator::Validate as _;
+
+fn accepts(body: Value) -> bool {
+    serde_json::from_value::<DevLogin>(body).is_ok_and(|login| login.validate().is_ok())
+}
+
+#[test]
+fn a_subject_is_a_short_plain_word() {
+    for subject in ["a", "-", "0", "ada-lovelace", &"x".repeat(64)] {
+        assert!(accepts(json!({ "subject": subject })), "{subject:?}");
+    }
+    for subject in ["", "Ada", "a b", "a_b", "ada\n", "zoë", "a@b", &"x".repeat(65)] {
+        assert!(!accepts(json!({ "subject": subject })), "{subject:?}");
+    }
+}
+
+#[test]
+fn the_rest_is_optional_and_nothing_else_is_taken() {
+    let whole = json!({ "subject": "ada", "email": "ada@example.org", "name": "Ada" });
+    assert!(accepts(whole));
+    assert!(accepts(json!({ "subject": "ada", "email": null, "name": null })));
+    for refused in [
+        json!({}),
+        json!({ "email": "ada@example.org" }),
+        json!({ "subject": null }),
+        json!({ "subject": "ada", "email": "ada" }),
+        json!({ "subject": "ada", "email": "" }),
+        json!({ "subject": "ada", "name": 1 }),
+        json!({ "subject": "ada", "provider": "codehost" }),
+    ] {
+        assert!(!accepts(refused.clone()), "{refused}");
+    }
+}

@@ -1,0 +1,84 @@
+//! What is kept of a session, and its end.
+
+use identity::{IdentityRepository as _, NewSession};
+use kernel::{Digest, SessionId, Token, TokenKind};
+use serde_json::{Value, json};
+
+use crate::kit::{Kit, anyone, dev_login};
+
+const SESSION: &str = "SELECT encode(token_hash, 'hex') AS hash, user_agent, created_at = '2026-11-21 10:00Z' AS now, \
+     (expires_at - created_at)::text AS lives FROM identity.sessions";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_lives_thirty_days_and_only_its_hash_is_kept() {
+    let kit = Kit::start().await;
+    let now = kit.now();
+    let session = kit.login("ada").await.unwrap();
+    assert_eq!(session.expires_at, now.plus_seconds(2_592_000));
+    let token = session.token.reveal();
+    assert_eq!(Token::parse(TokenKind::Session, token), Some(session.token.clone()));
+    // Of the whole text, prefix included.
+    let hash = Digest::of(token.as_bytes()).hex();
+    let expected = json!({ "hash": hash, "user_agent": null, "now": true, "lives": "30 days" });
+    assert_eq!(kit.db_rows(SESSION).await, [expected]);
+    for table in ["identity.users", "identity.sessions", "store.audit"] {
+        let rows = Value::from(kit.db_rows(&format!("SELECT t::text FROM {table} t")).await).to_string();
+        assert!(rows.contains('(') && !rows.contains(token) && !rows.contains("svc_ses_"), "{rows}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_browsers_name_only_the_beginning_is_kept() {
+    let kit = Kit::start().await;
+    let (short, long) = ("Firefox".to_owned(), "ü".repeat(300));
+    for (said, kept) in [(None, None), (Some(&short), Some(short.clone())), (Some(&long), Some("ü".repeat(255)))] {
+        let login = dev_login("ada", None, None);
+        kit.identity.dev_login(&anyone(), login, said.map(String::as_str)).await.unwrap();
+        let target = kit.audited().await[0].target.parse::<SessionId>().unwrap();
+        let one = format!("SELECT user_agent FROM identity.sessions WHERE id = '{}'", target.as_uuid());
+        assert_eq!(kit.db_rows(&one).await, [json!({ "user_agent": kept })]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_ends_once_and_no_other_with_it() {
+    let kit = Kit::start().await;
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        kit.login("ada").await.unwrap();
+        sessions.push(kit.audited().await[0].target.parse::<SessionId>().unwrap());
+    }
+    kit.identity.logout(&anyone(), sessions[0]).await.unwrap();
+    let told = kit.audited().await;
+    let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
+    assert_eq!((row.event.as_str(), &row.target), ("session.end", &sessions[0].to_string()));
+    assert_eq!(row.data, json!({}));
+    let left = [json!({ "id": sessions[1].as_uuid().to_string() })];
+    assert_eq!(kit.db_rows("SELECT id FROM identity.sessions").await, left);
+
+    for ended in [sessions[0], kit.store.world().id()] {
+        kit.identity.logout(&anyone(), ended).await.unwrap();
+    }
+    assert_eq!(kit.audited().await, []);
+    assert_eq!(kit.db_rows("SELECT id FROM identity.sessions").await, left);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sessions_never_share_a_token() {
+    let kit = Kit::start().await;
+    let user_id = kit.login("ada").await.unwrap().user_id;
+    let (world, now) = (kit.store.world(), kit.now());
+    let session = NewSession {
+        id: world.id(),
+        user_id,
+        token_hash: Token::mint(TokenKind::Session, world).hash(),
+        user_agent: None,
+        created_at: now,
+        expires_at: now.plus_seconds(60),
+    };
+    let mut connection = kit.connection().await;
+    connection.session_insert(&session).await.unwrap();
+    let twin = NewSession { id: world.id(), ..session };
+    let refused = connection.session_insert(&twin).await.unwrap_err();
+    assert!(refused.violates("sessions_token_hash_key"), "{refused:?}");
+}

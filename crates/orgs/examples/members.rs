@@ -1,0 +1,29 @@
+//! Lists the members of an organization, however many pages they fill:
+//! `SVC_DATABASE_URL=… cargo run -p orgs --example members -- <org id>`
+
+use std::error::Error;
+
+use kernel::{Limits, Paging, Secret, World};
+use orgs::Orgs;
+use store::{Config, Store};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    #[expect(clippy::disallowed_methods, reason = "one setting, and its error names it well enough")]
+    let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
+    let org = std::env::args().nth(1).ok_or("which organization? give its id")?.parse()?;
+    let store = Store::new(&Config::new(Secret::new(url), "members"), World::system())?;
+    let orgs = Orgs::new(store, Limits::default());
+
+    let mut paging = Paging::default();
+    loop {
+        let page = orgs.members(org, &paging).await?;
+        for member in page.items {
+            println!("{} {} {}", member.user_id, member.role, member.subject);
+        }
+        let Some(cursor) = page.next_cursor else {
+            return Ok(());
+        };
+        paging = Paging::after(paging.limit, &cursor)?;
+    }
+}

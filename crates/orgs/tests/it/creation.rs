@@ -1,0 +1,107 @@
+//! Founding an organization.
+
+use kernel::{Failure as _, Limits, Paging, Plan, Role};
+use orgs::{NewOrg, Org, OrgError};
+use serde_json::json;
+use validator::Validate as _;
+
+use crate::kit::{Kit, by, new_org, told};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_founds_an_organization_is_its_admin() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let (actor, now) = (by(ada), kit.now());
+    let named = NewOrg { name: Some("Acme Inc.".parse().unwrap()), ..new_org("acme") };
+    let org = kit.orgs.create(&actor, ada, named).await.unwrap();
+    let expected = Org {
+        id: org.id,
+        slug: "acme".parse().unwrap(),
+        name: "Acme Inc.".to_owned(),
+        plan: Plan::Free,
+        personal: false,
+        role: Role::Admin,
+        project_limit: 3,
+        created_at: now,
+    };
+    assert_eq!(org, expected);
+    let data = json!({ "slug": "acme", "name": "Acme Inc." });
+    assert_eq!(kit.audited().await, [told("org.create", &actor, org.id, org.id, data)]);
+
+    let members = kit.orgs.members(org.id, &Paging::default()).await.unwrap();
+    assert_eq!(members.next_cursor, None);
+    let [admin] = members.items.as_slice() else { panic!("one member is expected: {:?}", members.items) };
+    assert_eq!((admin.user_id, admin.role, admin.joined_at), (ada, Role::Admin, now));
+    assert_eq!(kit.orgs.list(ada, &Paging::default()).await.unwrap().items, [expected]);
+
+    let unnamed = kit.orgs.create(&actor, ada, new_org("other")).await.unwrap();
+    assert_eq!(unnamed.name, "other");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_slug_changes_nothing() {
+    let kit = Kit::start().await;
+    let (ada, bob) = (kit.db_user("ada").await, kit.db_user("bob").await);
+    kit.org(ada, "acme").await;
+    for user in [ada, bob] {
+        let refused = kit.orgs.create(&by(user), user, new_org("acme")).await.unwrap_err();
+        assert!(matches!(&refused, OrgError::SlugTaken(slug) if slug == "acme"));
+        assert_eq!(refused.code(), &OrgError::SLUG_TAKEN);
+    }
+    assert_eq!(kit.audited().await, []);
+    assert_eq!(kit.db_number("SELECT count(*) FROM orgs.orgs").await, 1);
+    assert_eq!(kit.db_number("SELECT count(*) FROM orgs.members").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_is_shown_with_the_limit_of_its_plan() {
+    let mut limits = Limits::default();
+    (limits.free.projects, limits.pro.projects) = (2, 5);
+    let kit = Kit::with(limits).await;
+    let ada = kit.db_user("ada").await;
+    let (free, pro) = (kit.org(ada, "free-one").await, kit.org(ada, "pro-one").await);
+    kit.db_execute("UPDATE orgs.orgs SET plan = 'pro' WHERE slug = 'pro-one'").await;
+    let shown = kit.orgs.memberships(ada).await.unwrap();
+    let shown: Vec<_> = shown.iter().map(|org| (org.id, org.plan, org.project_limit)).collect();
+    assert_eq!(shown, [(free.id, Plan::Free, 2), (pro.id, Plan::Pro, 5)]);
+}
+
+#[test]
+fn a_slug_is_a_label_that_is_nobody_elses() {
+    let parse = |slug: &str| serde_json::from_value::<NewOrg>(json!({ "slug": slug })).ok();
+    for slug in ["ab", "a1", "1-2", "a--b", &"x".repeat(40)] {
+        assert!(parse(slug).is_some_and(|new| new.validate().is_ok()), "{slug:?}");
+    }
+    for slug in ["", "a", "-a", "a-", "A1", "a_b", "a.b", "grüße", "ab\n", &"x".repeat(41)] {
+        assert!(parse(slug).is_none(), "{slug:?}");
+    }
+    for slug in [
+        "www",
+        "api",
+        "app",
+        "admin",
+        "dashboard",
+        "docs",
+        "mail",
+        "auth",
+        "login",
+        "static",
+        "status",
+        "support",
+        "svc",
+    ] {
+        assert!(parse(slug).is_some_and(|new| new.validate().is_err()), "{slug:?}");
+    }
+}
+
+#[test]
+fn a_name_is_for_people_and_nothing_else_is_taken() {
+    let parse = |name: &str| serde_json::from_value::<NewOrg>(json!({ "slug": "acme", "name": name }));
+    for name in ["Ä", "Müller & Söhne 工", &"ü".repeat(100)] {
+        assert_eq!(parse(name).unwrap().name.unwrap().as_str(), name);
+    }
+    for name in ["", "a\nb", "a\u{7f}", &"x".repeat(101)] {
+        assert!(parse(name).is_err(), "{name:?}");
+    }
+    assert!(serde_json::from_value::<NewOrg>(json!({ "slug": "acme", "plan": "pro" })).is_err());
+}

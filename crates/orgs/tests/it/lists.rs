@@ -1,0 +1,91 @@
+//! Keyset pages: whole, in order, whatever the limit.
+
+use kernel::{OrgId, Page, Paging, Role, UserId};
+use orgs::{Member, Org};
+
+use crate::kit::{Kit, by, new_org};
+
+const LIMITS: [u16; 5] = [1, 7, 100, 125, 200];
+
+/// The members on every page of this size, as they come.
+async fn all_members(kit: &Kit, org: OrgId, limit: u16) -> Vec<UserId> {
+    let (mut paging, mut seen) = (Paging { limit, after: None }, Vec::new());
+    loop {
+        let Page { items, next_cursor } = kit.orgs.members(org, &paging).await.unwrap();
+        let full = items.len() == usize::from(limit);
+        assert!(full || next_cursor.is_none(), "a page of {} of {limit} with a next one", items.len());
+        seen.extend(items.into_iter().map(|member: Member| member.user_id));
+        let Some(cursor) = next_cursor else { return seen };
+        paging = Paging::after(limit, &cursor).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_hundred_members_are_listed_once_each_and_in_order() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let (acme, other) = (kit.org(ada, "acme").await.id, kit.org(ada, "other").await.id);
+    let mut users = kit.db_users("user", 499).await;
+    kit.db_join(acme, &users, Role::Viewer).await;
+    kit.db_join(other, &users[..30], Role::Member).await;
+    users.push(ada);
+    users.sort();
+    for limit in LIMITS {
+        assert!(all_members(&kit, acme, limit).await == users, "with {limit} on a page");
+    }
+    assert_eq!(all_members(&kit, other, 10).await.len(), 31);
+    let nowhere = kit.store.world().id();
+    assert_eq!(all_members(&kit, nowhere, 10).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_and_goes_between_two_pages_moves_nobody_else() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let org = kit.org(ada, "acme").await.id;
+    let users = kit.db_users("user", 30).await;
+    // None of the fixed ids is ada's: a page of ten ends in the middle of them.
+    kit.db_join(org, &users, Role::Viewer).await;
+    let mut before: Vec<UserId> = [users, vec![ada]].concat();
+    before.sort();
+    let first = kit.orgs.members(org, &Paging { limit: 10, after: None }).await.unwrap();
+    let cursor = first.next_cursor.unwrap();
+    // The very member that the cursor names, one before it and one after it.
+    for at in [2, 9, 12] {
+        if before[at] != ada {
+            kit.orgs.member_remove(&by(ada), Role::Admin, org, before[at]).await.unwrap();
+        }
+    }
+    let rest = Paging::after(200, &cursor).unwrap();
+    let second = kit.orgs.members(org, &rest).await.unwrap();
+    let listed: Vec<UserId> = second.items.iter().map(|member| member.user_id).collect();
+    let left = before[10..].iter().filter(|user| **user == ada || **user != before[12]);
+    assert_eq!(listed, left.copied().collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_users_organizations_are_listed_once_each_and_in_order() {
+    let kit = Kit::start().await;
+    let (ada, bob) = (kit.db_user("ada").await, kit.db_user("bob").await);
+    let mut mine = Vec::new();
+    for n in 0..25 {
+        let user = if n % 5 == 0 { bob } else { ada };
+        let org = kit.orgs.create(&by(user), user, new_org(&format!("org-{n}"))).await.unwrap();
+        if user == ada {
+            mine.push(org);
+        }
+    }
+    mine.sort_by_key(|org| org.id);
+    for limit in [1, 4, 5, 19, 20, 21] {
+        let (mut paging, mut seen) = (Paging { limit, after: None }, Vec::<Org>::new());
+        loop {
+            let page = kit.orgs.list(ada, &paging).await.unwrap();
+            seen.extend(page.items);
+            let Some(cursor) = page.next_cursor else { break };
+            paging = Paging::after(limit, &cursor).unwrap();
+        }
+        assert_eq!(seen, mine, "with {limit} on a page");
+    }
+    let whole = kit.orgs.memberships(ada).await.unwrap();
+    assert!(whole.iter().map(|org| org.id).eq(mine.iter().map(|org| org.id)));
+}

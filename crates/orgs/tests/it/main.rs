@@ -1,0 +1,11 @@
+//! Organizations as a user of this crate alone meets them, on a real Postgres.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+
+mod creation;
+mod example;
+mod kit;
+mod lists;
+mod members;
+mod personal;
+mod races;

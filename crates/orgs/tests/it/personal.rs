@@ -1,0 +1,101 @@
+//! The organization that comes with an account.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use kernel::audit::{Actor, Event};
+use kernel::{OrgId, Plan, Role, UserId};
+use orgs::OrgError;
+use serde_json::json;
+use store::Outcome;
+
+use crate::kit::{Kit, new_org};
+
+/// What a sign-in does, as far as this crate sees it.
+async fn found(kit: &Kit, user: UserId, wish: &str) -> Result<OrgId, OrgError> {
+    let work = async |tx: &mut store::Connection| {
+        let org = kit.orgs.create_personal(tx, user, wish).await?;
+        let event = Event { name: "session.start", org: None, target: user.to_string(), data: json!({}) };
+        Ok(Outcome::Changed(org, event))
+    };
+    kit.store.transaction(&Actor::operator("test"), work).await
+}
+
+/// The slug that somebody new gets for this wish.
+async fn slug(kit: &Kit, user: UserId, wish: &str) -> String {
+    let id = found(kit, user, wish).await.unwrap();
+    let orgs = kit.orgs.memberships(user).await.unwrap();
+    let org = orgs.into_iter().find(|org| org.id == id).unwrap();
+    assert_eq!((org.role, org.plan, org.personal), (Role::Admin, Plan::Free, true));
+    assert_eq!(org.name, wish);
+    org.slug.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_slug_is_as_close_to_the_wish_as_can_be() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    kit.org(ada, "taken").await;
+    let (long, dashed) = ("x".repeat(64), format!("{}--tail", "y".repeat(30)));
+    for (wish, expected) in [
+        ("ada", "ada"),
+        ("ada", "ada-2"),
+        ("ada", "ada-3"),
+        ("taken", "taken-2"),
+        // A platform name of its own.
+        ("www", "www-2"),
+        ("svc", "svc-2"),
+        // Too short for a slug.
+        ("a", "a-2"),
+        ("a", "a-3"),
+        ("Ada_Lovelace", "ada-lovelace"),
+        ("Zoë", "zo"),
+        ("--b--c--", "b--c"),
+        ("-----", "user"),
+        ("", "user-2"),
+        ("工", "user-3"),
+        // Cut, with room for a suffix and no dash at the end.
+        (&long, &"x".repeat(31)),
+        (&long, &format!("{}-2", "x".repeat(31))),
+        (&dashed, &"y".repeat(30)),
+    ] {
+        assert_eq!(slug(&kit, ada, wish).await, expected, "{wish:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_numbers_are_used_up_the_suffix_is_random() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let long = "x".repeat(31);
+    for n in 1..=20 {
+        let numbered = if n == 1 { long.clone() } else { format!("{long}-{n}") };
+        assert_eq!(slug(&kit, ada, &long).await, numbered);
+    }
+    let given = slug(&kit, ada, &long).await;
+    let suffix = given.strip_prefix(&format!("{long}-")).unwrap();
+    assert!(suffix.len() == 8 && suffix.chars().all(|c| c.is_ascii_hexdigit()), "{given}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_people_with_one_wish_get_twenty_slugs() {
+    let kit = Kit::start().await;
+    let users = kit.db_users("user", 20).await;
+    let slugs = join_all(users.iter().map(|user| slug(&kit, *user, "ada"))).await;
+    let expected = (1..=20).map(|n| if n == 1 { "ada".to_owned() } else { format!("ada-{n}") });
+    assert_eq!(slugs.into_iter().collect::<BTreeSet<_>>(), expected.collect());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_in_that_fails_takes_its_organization_along() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let work = async |tx: &mut store::Connection| -> Result<Outcome<()>, OrgError> {
+        kit.orgs.create_personal(tx, ada, "ada").await?;
+        Err(OrgError::MemberNotFound)
+    };
+    let failed = kit.store.transaction(&Actor::operator("test"), work).await;
+    assert!(matches!(failed, Err(OrgError::MemberNotFound)));
+    assert_eq!(kit.orgs.memberships(ada).await.unwrap(), []);
+    kit.orgs.create(&Actor::operator("test"), ada, new_org("ada")).await.unwrap();
+}

@@ -1,0 +1,111 @@
+//! What must hold for an organization as a whole, however many try to break it at once.
+
+use futures_util::future::join_all;
+use kernel::audit::Actor;
+use kernel::{OrgId, Role, UserId};
+use orgs::{OrgError, OrgRepository as _, RoleChange};
+use store::Outcome;
+
+use crate::kit::{Kit, by, new_member};
+
+/// Transactions of this test that wait for a row.
+const WAITING: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+/// How an admin stops being one.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Demoted,
+    Left,
+    RemovedByTheNext,
+}
+
+/// An organization of twenty admins and nobody else.
+async fn twenty_admins(kit: &Kit, slug: &str) -> (OrgId, Vec<UserId>) {
+    let mut admins = kit.db_users(slug, 20).await;
+    let org = kit.org(admins[0], slug).await.id;
+    kit.db_join(org, &admins[1..], Role::Admin).await;
+    admins.sort();
+    (org, admins)
+}
+
+async fn stop(kit: &Kit, org: OrgId, admins: &[UserId], at: usize, way: Way) -> Result<(), OrgError> {
+    let (user, next) = (admins[at], admins[(at + 1) % admins.len()]);
+    match way {
+        Way::Demoted => {
+            let role = Role::Viewer;
+            kit.orgs.member_set_role(&by(user), org, user, RoleChange { role }).await.map(drop)
+        }
+        Way::Left => kit.orgs.member_remove(&by(user), Role::Admin, org, user).await,
+        Way::RemovedByTheNext => kit.orgs.member_remove(&by(next), Role::Admin, org, user).await,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_twenty_admins_who_all_stop_at_once_one_remains() {
+    let kit = Kit::start().await;
+    for (slug, ways) in [
+        ("demoted", &[Way::Demoted][..]),
+        ("left", &[Way::Left]),
+        ("removed", &[Way::RemovedByTheNext]),
+        ("mixed", &[Way::Demoted, Way::Left, Way::RemovedByTheNext]),
+    ] {
+        let (org, admins) = twenty_admins(&kit, slug).await;
+        let stops = (0..20).map(|at| stop(&kit, org, &admins, at, ways[at % ways.len()]));
+        let outcomes = join_all(stops).await;
+        let refused: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert!(matches!(refused.as_slice(), [OrgError::LastAdmin]), "{slug}: {refused:?}");
+        let left = format!("SELECT count(*) FROM orgs.members WHERE org_id = '{}' AND role = 'admin'", org.as_uuid());
+        assert_eq!(kit.db_number(&left).await, 1, "{slug}");
+        assert_eq!(kit.audited().await.len(), 19, "{slug}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_added_twenty_times_at_once_is_added_once() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    kit.db_user("bob").await;
+    let org = kit.org(ada, "acme").await.id;
+    let actor = by(ada);
+    let added = join_all((0..20).map(|n| {
+        let role = Role::ALL[n % Role::ALL.len()];
+        kit.orgs.member_add(&actor, org, new_member("bob", role))
+    }))
+    .await;
+    let (added, refused): (Vec<_>, Vec<_>) = added.into_iter().partition(Result::is_ok);
+    assert_eq!(added.len(), 1);
+    assert!(refused.iter().all(|outcome| matches!(outcome, Err(OrgError::AlreadyMember))));
+    let [told] = kit.audited().await.try_into().unwrap();
+    let role = added[0].as_ref().unwrap().role;
+    assert_eq!(told.data, serde_json::json!({ "role": role }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_of_an_organization_is_held_until_the_transaction_ends() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let (acme, other) = (kit.org(ada, "acme").await.id, kit.org(ada, "other").await.id);
+    kit.db_user("bob").await;
+    let actor = Actor::operator("test");
+    let held = kit.store.transaction(&actor, async |tx| {
+        assert!(tx.org_lock(acme).await?.is_some());
+        // Everybody else's organization goes on.
+        kit.orgs.member_add(&actor, other, new_member("bob", Role::Viewer)).await?;
+        let add = kit.orgs.member_add(&actor, acme, new_member("bob", Role::Viewer));
+        let waiting = async {
+            while kit.db_number(WAITING).await == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            added = add => panic!("not locked: {added:?}"),
+            () = waiting => {}
+        }
+        Ok::<_, OrgError>(Outcome::Unchanged(()))
+    });
+    held.await.unwrap();
+    let nowhere = kit.store.world().id();
+    assert_eq!(kit.connection().await.org_lock(nowhere).await.unwrap(), None);
+    kit.orgs.member_add(&actor, acme, new_member("bob", Role::Viewer)).await.unwrap();
+}

@@ -1,0 +1,155 @@
+//! Creating projects: the hostname that comes with one, and the plan's limit.
+
+use futures_util::future::join_all;
+use kernel::{Failure as _, Limits, Plan};
+use projects::{
+    Access, AccessMode, Hostname, HostnameKind, HostnameState, Org, Placement, Project, ProjectDetail, ProjectError,
+    Resources,
+};
+use serde_json::json;
+
+use crate::kit::{Kit, new};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
+    let kit = Kit::start().await;
+    let (org, now) = (kit.db_org("acme", Plan::Free).await, kit.now());
+    let project = kit.projects.create(&kit.actor, &org, new("shop")).await.unwrap();
+    let hostname = "shop-acme.svc.example".to_owned();
+    let expected = Project {
+        id: project.id,
+        name: "shop".parse().unwrap(),
+        org: "acme".to_owned(),
+        hostname: hostname.clone(),
+        created_at: now,
+    };
+    assert_eq!(project, expected);
+    let data = json!({ "name": "shop", "hostname": hostname });
+    assert_eq!(kit.audited().await, [kit.tells("project.create", &org, project.id, data)]);
+
+    let mut detail = ProjectDetail {
+        project: expected,
+        live: None,
+        hostnames: vec![Hostname {
+            name: hostname,
+            kind: HostnameKind::Default,
+            state: HostnameState::Active,
+            verify: Vec::new(),
+            verification_token: None,
+            last_error: None,
+            checks: Vec::new(),
+            created_at: now,
+            verified_at: Some(now),
+        }],
+        access: Access { mode: AccessMode::Public },
+        resources: Resources::default(),
+        placement: None,
+    };
+    assert_eq!(kit.projects.detail(&org, project.id).await.unwrap(), detail);
+
+    // What other parts of the product will have written.
+    let id = project.id.as_uuid();
+    kit.db_execute(&format!(
+        "UPDATE projects.projects SET granted = '{{database,ai}}', access_mode = 'org';
+         INSERT INTO convergence.placements VALUES ('{id}', NULL, 'pending', 7, 0, NULL, now(), now())"
+    ))
+    .await;
+    detail.access.mode = AccessMode::Org;
+    detail.resources = Resources { database: true, ai: true, ..Resources::default() };
+    detail.placement = Some(Placement { state: "pending".to_owned(), epoch: 7 });
+    assert_eq!(kit.projects.detail(&org, project.id).await.unwrap(), detail);
+
+    let nowhere = kit.store.world().id();
+    assert!(matches!(kit.projects.detail(&org, nowhere).await, Err(ProjectError::NotFound)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_leaves_nothing() {
+    let kit = Kit::start().await;
+    let (acme, short) = (kit.db_org("b-c", Plan::Free).await, kit.db_org("c", Plan::Free).await);
+    kit.project(&acme, "a").await;
+    let nowhere = Org { id: kit.store.world().id(), slug: "nowhere".to_owned(), plan: Plan::Pro };
+    for (org, name, code) in [
+        (&acme, "a", &ProjectError::NAME_TAKEN),
+        // Both would be `a-b-c`.
+        (&short, "a-b", &ProjectError::HOSTNAME_TAKEN),
+        (&nowhere, "a", &kernel::Code::NOT_FOUND),
+    ] {
+        let refused = kit.projects.create(&kit.actor, org, new(name)).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{name}: {refused}");
+    }
+    assert_eq!(kit.audited().await, []);
+    assert_eq!(kit.db_number("SELECT count(*) FROM projects.projects").await, 1);
+    // A name is an organization's own.
+    assert_eq!(kit.project(&short, "a").await.hostname, "a-c.svc.example");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_projects_at_once_stay_within_the_plan() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let names: Vec<String> = (0..20).map(|n| format!("shop-{n}")).collect();
+    let outcomes = join_all(names.iter().map(|name| kit.projects.create(&kit.actor, &org, new(name)))).await;
+    let refused: Vec<ProjectError> = outcomes.into_iter().filter_map(Result::err).collect();
+    assert_eq!(refused.len(), 17);
+    for refused in refused {
+        assert!(matches!(refused, ProjectError::Limit { limit: 3, count: 3, plan: Plan::Free }), "{refused:?}");
+        assert_eq!(refused.code(), &ProjectError::LIMIT);
+        assert_eq!(refused.details(), Some(json!({ "limit": 3, "count": 3, "plan": "free" })));
+    }
+    assert_eq!(kit.audited().await.len(), 3);
+    assert_eq!(kit.db_number("SELECT count(*) FROM projects.projects").await, 3);
+    assert_eq!(kit.db_number("SELECT count(*) FROM projects.hostnames").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plan_is_the_one_that_the_lock_finds() {
+    let mut limits = Limits::default();
+    (limits.free.projects, limits.pro.projects) = (1, 2);
+    let kit = Kit::with(limits).await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    kit.project(&org, "one").await;
+    // Paid for since the request began.
+    kit.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await;
+    kit.project(&org, "two").await;
+    kit.db_execute("UPDATE orgs.orgs SET plan = 'free'").await;
+    let org = Org { plan: Plan::Pro, ..org };
+    let refused = kit.projects.create(&kit.actor, &org, new("three")).await;
+    assert!(matches!(refused, Err(ProjectError::Limit { limit: 1, count: 2, plan: Plan::Free })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hostname_that_is_too_long_for_a_label_ends_in_a_digest() {
+    let kit = Kit::start().await;
+    let (long, whole) = ("o".repeat(40), "p".repeat(22));
+    let org = kit.db_org(&long, Plan::Pro).await;
+    let label = |project: &Project| project.hostname.strip_suffix(".svc.example").unwrap().to_owned();
+    assert_eq!(label(&kit.project(&org, &whole).await), format!("{whole}-{long}"));
+
+    // Names that differ after the last character that is kept; one that would end in two dashes.
+    let mut labels = Vec::new();
+    for name in [format!("{}a", "p".repeat(39)), format!("{}b", "p".repeat(39)), format!("{}--p", "p".repeat(37))] {
+        labels.push(label(&kit.project(&org, &name).await));
+    }
+    let twin = kit.db_org(&format!("{}x", "o".repeat(39)), Plan::Pro).await;
+    labels.push(label(&kit.project(&twin, &format!("{}a", "p".repeat(39))).await));
+    for label in &labels {
+        let (kept, digest) = label.rsplit_once('-').unwrap();
+        assert!(label.len() <= 63 && !kept.ends_with('-'), "{label}");
+        assert!(digest.len() == 8 && digest.bytes().all(|b| b.is_ascii_hexdigit()), "{label}");
+    }
+    labels.sort();
+    labels.dedup();
+    assert_eq!(labels.len(), 4);
+}
+
+#[test]
+fn a_name_is_a_label() {
+    let parse = |name: &str| serde_json::from_value::<projects::NewProject>(json!({ "name": name }));
+    for name in ["a", "0", "a-b", "a--b", &"x".repeat(40)] {
+        assert!(parse(name).is_ok(), "{name:?}");
+    }
+    for name in ["", "-a", "a-", "A", "a.b", "a_b", "ä", "a\n", &"x".repeat(41)] {
+        assert!(parse(name).is_err(), "{name:?}");
+    }
+}

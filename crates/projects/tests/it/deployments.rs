@@ -1,0 +1,139 @@
+//! From an upload to the next version: numbered without gaps, live at once, told to the node, or nothing of it.
+
+use futures_util::future::join_all;
+use kernel::{Digest, Failure as _, Kind, Paging, Plan};
+use projects::{Deployment, Git, Live, ProjectError, Resources};
+use serde_json::json;
+
+use crate::kit::{Kit, body, bundle, site};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_is_the_next_version_and_live() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let manifest = br#"{"auth":true,"email":false,"name":"shop","future":{"kept":1}}"#;
+    let upload = bundle(&[
+        ("svc.json", manifest),
+        ("worker/index.js", b"export default {}"),
+        ("assets/a", b"a"),
+        ("assets/b", b"b"),
+    ]);
+    let git = Git { commit: Some("0123abc".to_owned()), dirty: Some(false), ..Git::default() };
+    let (about, now) = ((kit.author(), git.clone()), kit.now());
+    let deployment = kit.projects.deploy(&kit.actor, &org, project, about, body(&upload, 100)).await.unwrap();
+    let digest = Digest::of(&upload);
+    let expected = Deployment {
+        id: deployment.id,
+        version: 1,
+        digest,
+        size_bytes: upload.len() as i64,
+        live: true,
+        git,
+        declares: Resources { auth: true, ..Resources::default() },
+        has_worker: true,
+        asset_count: 2,
+        created_by: kit.author(),
+        created_at: now,
+    };
+    assert_eq!(deployment, expected);
+    let hostnames = vec!["shop-acme.svc.example".to_owned()];
+    let live = Live { hostnames, bundle: digest, size_bytes: upload.len() as i64, version: 1 };
+    assert_eq!(kit.node.told(), [(project, live)]);
+    let data = json!({ "version": 1, "digest": digest });
+    assert_eq!(kit.audited().await, [kit.tells("deployment.create", &org, project, data)]);
+    assert_eq!(kit.projects.detail(&org, project).await.unwrap().live, Some(expected.clone()));
+    let list = kit.projects.deployments(project, &Paging::default()).await.unwrap();
+    assert_eq!((list.items, list.next_cursor), (vec![expected], None));
+    // What nobody here understands is kept for whoever will.
+    let kept = "SELECT (manifest->'future'->>'kept')::int FROM projects.deployments";
+    assert_eq!(kit.db_number(kept).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_is_told_of_the_hostnames_that_are_active() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&org, "blog").await.id);
+    for (name, project, state) in [
+        ("www.example.org", shop, "active"),
+        ("claimed.example.org", shop, "pending_dns"),
+        ("blog.example.org", blog, "active"),
+    ] {
+        let project = project.as_uuid();
+        kit.db_execute(&format!(
+            "INSERT INTO projects.hostnames VALUES ('{name}', '{project}', 'custom', '{state}', 't', NULL, now(), NULL)"
+        ))
+        .await;
+    }
+    kit.deploy(&org, shop, "page").await.unwrap();
+    let [(project, live)] = kit.node.told().try_into().unwrap();
+    assert_eq!((project, live.version), (shop, 1));
+    assert_eq!(live.hostnames, ["shop-acme.svc.example", "www.example.org"]);
+    let detail = kit.projects.detail(&org, shop).await.unwrap();
+    let shown: Vec<_> = detail.hostnames.iter().map(|hostname| hostname.name.as_str()).collect();
+    // The default one first.
+    assert_eq!(shown, ["shop-acme.svc.example", "claimed.example.org", "www.example.org"]);
+    assert_eq!(detail.project.hostname, "shop-acme.svc.example");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_twenty_uploads_at_once_the_one_that_fails_leaves_no_gap() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.node.fail(1);
+    let pages: Vec<String> = (0..20).map(|n| format!("page {n}")).collect();
+    let outcomes = join_all(pages.iter().map(|page| kit.deploy(&org, project, page))).await;
+    let (deployed, failed): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    let [Err(failed)] = failed.as_slice() else { panic!("one failure is expected: {failed:?}") };
+    assert_eq!(failed.code().kind, Kind::Internal);
+    let mut versions: Vec<i32> = deployed.iter().map(|deployment| deployment.as_ref().unwrap().version).collect();
+    versions.sort_unstable();
+    assert_eq!(versions, (1..=19).collect::<Vec<_>>());
+
+    let list = kit.projects.deployments(project, &Paging::default()).await.unwrap().items;
+    assert!(list.iter().map(|deployment| deployment.version).eq((1..=19).rev()));
+    let live: Vec<i32> = list.iter().filter(|deployment| deployment.live).map(|it| it.version).collect();
+    assert_eq!(live, [19]);
+    assert_eq!(kit.audited().await.len(), 19);
+    // The node hears of the versions in their order: each is decided while the project's row is held.
+    let told: Vec<i32> = kit.node.told().into_iter().map(|(_, live)| live.version).collect();
+    let retried = told[1..].to_vec();
+    assert_eq!((told[0], retried), (1, (1..=19).collect()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deploy_that_fails_leaves_what_was_live_live() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let first = kit.deploy(&org, project, "one").await.unwrap();
+    kit.audited().await;
+    kit.node.fail(2);
+    for _ in 0..2 {
+        let failed = kit.deploy(&org, project, "two").await;
+        assert!(matches!(failed, Err(ProjectError::Store(_))), "{failed:?}");
+    }
+    assert_eq!(kit.audited().await, []);
+    assert_eq!(kit.projects.detail(&org, project).await.unwrap().live, Some(first));
+    assert_eq!(kit.db_number("SELECT last_version FROM projects.projects").await, 1);
+    assert_eq!(kit.deploy(&org, project, "two").await.unwrap().version, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_project_counts_for_itself() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&org, "blog").await.id);
+    for version in 1..=2 {
+        for project in [shop, blog] {
+            // The same bundle again is another version.
+            assert_eq!(kit.deploy(&org, project, "same").await.unwrap().version, version);
+        }
+    }
+    assert_eq!(kit.files.list(), [format!("bundles/{}", Digest::of(&site("same")).hex())]);
+    let nowhere = kit.store.world().id();
+    let gone = kit.deploy(&org, nowhere, "same").await;
+    assert!(matches!(gone, Err(ProjectError::NotFound)), "{gone:?}");
+}

@@ -1,0 +1,13 @@
+//! Projects, deployments and bundles as a user of this crate alone meets them, on a real Postgres and real files.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+
+mod bundles;
+mod creation;
+mod deployments;
+mod example;
+mod kit;
+mod lists;
+mod provenance;
+mod refusals;
+mod rollback;
