@@ -5,6 +5,7 @@ mod codegen;
 mod dev;
 mod invariants;
 mod migrate;
+mod node;
 mod postgres;
 mod process;
 mod setting;
@@ -33,6 +34,8 @@ enum Command {
     Ci,
     /// Move a database along the migrations
     Migrate(migrate::Args),
+    /// Add nodes and renew their credentials
+    Node(node::Args),
     /// Write the files that are derived from the migrations and from the programs
     Codegen(codegen::Args),
     /// Check what holds for the whole workspace and no compiler checks
@@ -66,6 +69,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Test(args) => test::run(args).await,
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
+        Command::Node(args) => node::run(args).await,
         Command::Codegen(args) => codegen::run(args).await,
         Command::Invariants => invariants::run(),
         Command::ExecChild(command) => command.run(),

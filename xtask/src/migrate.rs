@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Subcommand;
-use kernel::Secret;
 use store::migrations::{self, Migration, Migrator};
 
-use crate::setting;
+use crate::setting::database_url;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -78,13 +77,4 @@ fn report(
             println!("{done} {}", migration.name);
         }
     }
-}
-
-fn database_url(given: Option<String>) -> Result<Secret> {
-    if let Some(url) = given {
-        return Ok(Secret::new(url));
-    }
-    let url = setting::given::<settings::Secret>("SVC_DATABASE_URL")?;
-    let url = url.context("which database? Pass --database-url or set SVC_DATABASE_URL")?;
-    Ok(Secret::new(url.reveal().to_owned()))
 }

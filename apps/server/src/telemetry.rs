@@ -20,6 +20,8 @@ impl Telemetry {
     /// # Errors
     /// When the collector's address cannot be used.
     pub fn start(otlp_url: Option<&str>) -> anyhow::Result<Self> {
+        // The exporter's HTTP client wants one even for plain http. Fails when there is one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter().with_registry(registry.clone()).build()?;
         let service = Resource::builder().with_service_name("svc-server").build();

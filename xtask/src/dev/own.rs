@@ -64,8 +64,10 @@ impl Own {
         }
         if given::<Secret>("SVC_SEALING_KEYS")?.is_none() {
             let keys = folder.join("sealing.keys");
+            if !keys.exists() {
+                write_secret(&keys, &format!("dev1:{}", STANDARD.encode(World::system().bytes::<32>())))?;
+            }
             values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
-            keep_secret(&keys, || format!("dev1:{}", STANDARD.encode(World::system().bytes::<32>())))?;
         }
         let (database_url, node_token) = (given("SVC_DATABASE_URL")?, given("SVC_NODE_TOKEN")?);
         Ok(Self { api, edge, internal, database_url, node_token, values })
@@ -110,7 +112,7 @@ impl Display for Own {
             writeln!(f, "  Database  psql '{url}'")?;
         }
         writeln!(f, "\n  Ctrl-C stops everything. Next, in another terminal, log in:\n")?;
-        writeln!(f, "    curl {api}/v1/auth/dev/login --json '{{\"subject\":\"ada\"}}'")
+        writeln!(f, "    curl {api}/v1/auth/dev/login -H 'content-type: application/json' -d '{{\"subject\":\"ada\"}}'")
     }
 }
 
@@ -128,16 +130,7 @@ fn base(listen: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, listen.port()))
 }
 
-/// Writes a secret that only its owner can read, unless there is one already. Under another name first: a file with the
-/// name is complete.
-pub fn keep_secret(path: &Path, make: impl FnOnce() -> String) -> Result<()> {
-    if path.exists() {
-        return Ok(());
-    }
-    write_secret(path, &make())
-}
-
-/// Replaces a file that only its owner can read.
+/// Writes a file that only its owner can read. Under another name first: one that has its name is complete.
 pub fn write_secret(path: &Path, secret: &str) -> Result<()> {
     let unfinished = path.with_extension("new");
     let write = || {

@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -83,16 +84,19 @@ async fn an_upload_that_nobody_waits_for_any_more_leaves_nothing() {
     {
         let mut upload = pin!(bundles.receive("upload", LIMITS, stalled));
         while files.list().is_empty() {
-            let pause = tokio::time::sleep(std::time::Duration::from_millis(10));
+            let pause = tokio::time::sleep(Duration::from_millis(10));
             tokio::select! {
                 outcome = &mut upload => panic!("it ended: {outcome:?}"),
                 () = pause => {}
             }
         }
     }
-    while !files.list().is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    let gone = async {
+        while !files.list().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
     bundles.receive("upload", LIMITS, body(&whole, 1000)).await.unwrap();
 }
 

@@ -24,9 +24,16 @@ pub fn site(page: &str) -> Vec<u8> {
     bundle(&[("svc.json", b"{}"), ("assets/index.html", page.as_bytes())])
 }
 
-/// Bytes that do not compress.
-pub fn noise(count: u32) -> Vec<u8> {
-    (0..count).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+/// Bytes that do not compress: xorshift.
+pub fn noise(count: usize) -> Vec<u8> {
+    let step = |state: &u32| {
+        let mut next = *state;
+        next ^= next << 13;
+        next ^= next >> 17;
+        next ^= next << 5;
+        Some(next)
+    };
+    std::iter::successors(Some(1), step).map(|state| (state >> 8) as u8).take(count).collect()
 }
 
 /// The bytes as a body, in chunks of this size.
