@@ -112,3 +112,32 @@ async fn one_credential_cannot_use_up_another_ones_rate() {
     ada.get("/v1/me").await.refused(429, "rate_limited");
     bob.get("/v1/me").await.expect(200);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_credential_an_address_has_one_rate() {
+    let app = App::with(|config| config.gateway.rate_limits.credential = 2).await;
+    for _ in 0..2 {
+        app.anyone().get("/v1/me").await.refused(401, "unauthenticated");
+    }
+    app.anyone().get("/v1/me").await.refused(429, "rate_limited");
+    app.with_token("nonsense").get("/v1/me").await.refused(429, "rate_limited");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_trusted_proxy_says_where_a_request_comes_from() {
+    let login = async |app: &App, forwarded: &str| {
+        let body = json!({ "subject": "ada" });
+        let build = |request: reqwest::RequestBuilder| request.header("x-forwarded-for", forwarded).json(&body);
+        app.anyone().send(reqwest::Method::POST, "/v1/auth/dev/login", build).await.status
+    };
+    let untrusting = App::with(|config| config.gateway.rate_limits.sign_in = 1).await;
+    assert_eq!((login(&untrusting, "192.0.2.1").await, login(&untrusting, "192.0.2.2").await), (200, 429));
+    let trusting = App::with(|config| {
+        config.gateway.rate_limits.sign_in = 1;
+        config.gateway.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+    })
+    .await;
+    assert_eq!((login(&trusting, "192.0.2.1").await, login(&trusting, "192.0.2.2").await), (200, 200));
+    // What a client claims before the proxies' own entries counts for nothing.
+    assert_eq!(login(&trusting, "203.0.113.9, 192.0.2.1, 10.0.0.7").await, 429);
+}

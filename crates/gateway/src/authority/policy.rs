@@ -93,10 +93,10 @@ pub struct ProjectPlace {
 /// Counts the request, finds the caller and whatever the path names.
 async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Found), Problem> {
     let limiters = web::Data::<Limiters>::extract(request, payload).await?;
-    let token = bearer(request, TokenKind::Session).inspect_err(|_| {
-        drop(limiters.count(request, Limit::Credential, Key::Address(address(request))));
-    })?;
-    limiters.count(request, Limit::Credential, Key::Credential(token.hash()))?;
+    let token = bearer(request, TokenKind::Session);
+    let key = token.as_ref().map_or_else(|_| Key::Address(address(request)), |token| Key::Credential(token.hash()));
+    limiters.count(request, Limit::Credential, key)?;
+    let token = token?;
     let store = web::Data::<Store>::extract(request, payload).await?;
     let named = |name: &str| request.match_info().get(name);
     let lookup = Lookup { token: token.hash(), org: named("orgSlug"), project: named("projectName") };
