@@ -121,6 +121,8 @@ async fn without_a_credential_an_address_has_one_rate() {
     }
     app.anyone().get("/v1/me").await.refused(429, "rate_limited");
     app.with_token("nonsense").get("/v1/me").await.refused(429, "rate_limited");
+    let made_up = format!("svc_ses_{}", "A".repeat(43));
+    app.with_token(&made_up).get("/v1/me").await.refused(429, "rate_limited");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,4 +142,10 @@ async fn only_a_trusted_proxy_says_where_a_request_comes_from() {
     assert_eq!((login(&trusting, "192.0.2.1").await, login(&trusting, "192.0.2.2").await), (200, 200));
     // What a client claims before the proxies' own entries counts for nothing.
     assert_eq!(login(&trusting, "203.0.113.9, 192.0.2.1, 10.0.0.7").await, 429);
+    assert_eq!(login(&trusting, "203.0.113.9, 192.0.2.1:4711").await, 429);
+    // What cannot be read ends the walk, and with it whatever stands before.
+    assert_eq!(
+        (login(&trusting, "203.0.113.8, unknown").await, login(&trusting, "203.0.113.7, unknown").await),
+        (200, 429)
+    );
 }

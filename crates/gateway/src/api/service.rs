@@ -2,6 +2,7 @@
 
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use actix_web::web::Data;
+use kernel::Code;
 use serde::Serialize;
 use store::Store;
 use utoipa::ToSchema;
@@ -59,6 +60,10 @@ async fn readyz(_: Open, store: Data<Store>) -> Result<Json<Health>, Problem> {
     let mut connection = store.connection().await?;
     match store::migrations::pending(&mut connection).await {
         Ok(pending) if pending.is_empty() => Ok(Json(Health { status: "ready" })),
-        _ => Err(Problem::new(&kernel::Code::UNAVAILABLE, "the database is not migrated; run `xtask migrate up`")),
+        Ok(_) => Err(Problem::new(&Code::UNAVAILABLE, "the database is not migrated; run `xtask migrate up`")),
+        Err(error) => {
+            tracing::warn!(%error, "the migrations cannot be read");
+            Err(Problem::new(&Code::UNAVAILABLE, "which migrations the database has cannot be read; see the log"))
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a request presents.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
@@ -29,19 +29,27 @@ pub(super) fn invalid() -> Problem {
     Problem::unauthenticated(&protocol::UNAUTHENTICATED, message, true)
 }
 
-/// Where the request came from: the peer, or whom a trusted proxy names.
+/// Where the request came from: the peer, or whom the trusted proxies name. Each proxy appends who spoke to it, so the
+/// entries are believed from the last one backwards, as long as trusted proxies wrote them and they can be read.
 pub(super) fn address(request: &HttpRequest) -> IpAddr {
-    let peer = request.peer_addr().map_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
-    let trusted = |address: &IpAddr| {
-        request
-            .app_data::<web::Data<Config>>()
-            .is_some_and(|config| config.trusted_proxies.iter().any(|net| net.contains(address)))
-    };
-    if !trusted(&peer) {
-        return peer;
-    }
+    let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
-    let hops: Vec<IpAddr> =
-        forwarded.flat_map(|value| value.split(',')).filter_map(|hop| hop.trim().parse().ok()).collect();
-    hops.into_iter().rev().find(|hop| !trusted(hop)).unwrap_or(peer)
+    let hops: Vec<&str> = forwarded.flat_map(|value| value.split(',')).collect();
+    let mut nearest = peer.to_canonical();
+    for hop in hops.into_iter().rev() {
+        let Some(before) = hop_address(hop.trim()).filter(|_| is_trusted(request, nearest)) else { break };
+        nearest = before.to_canonical();
+    }
+    nearest
+}
+
+/// An address, with or without a port.
+fn hop_address(hop: &str) -> Option<IpAddr> {
+    let bare = hop.parse().ok();
+    bare.or_else(|| hop.parse::<SocketAddr>().ok().map(|address| address.ip()))
+}
+
+fn is_trusted(request: &HttpRequest, address: IpAddr) -> bool {
+    let config = request.app_data::<web::Data<Config>>();
+    config.is_some_and(|config| config.trusted_proxies.iter().any(|network| network.contains(&address)))
 }

@@ -90,17 +90,21 @@ pub struct ProjectPlace {
     pub name: String,
 }
 
-/// Counts the request, finds the caller and whatever the path names.
+/// Finds the caller and whatever the path names, and counts the request: by its credential, or by the address of
+/// whoever has none.
 async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Found), Problem> {
     let limiters = web::Data::<Limiters>::extract(request, payload).await?;
-    let token = bearer(request, TokenKind::Session);
-    let key = token.as_ref().map_or_else(|_| Key::Address(address(request)), |token| Key::Credential(token.hash()));
-    limiters.count(request, Limit::Credential, key)?;
-    let token = token?;
+    let stranger = |problem| {
+        let counted = limiters.count(request, Limit::Credential, Key::Address(address(request)));
+        counted.err().unwrap_or(problem)
+    };
+    let token = bearer(request, TokenKind::Session).map_err(stranger)?;
     let store = web::Data::<Store>::extract(request, payload).await?;
     let named = |name: &str| request.match_info().get(name);
     let lookup = Lookup { token: token.hash(), org: named("orgSlug"), project: named("projectName") };
-    let found = resolve(&store, lookup).await?.ok_or_else(invalid)?;
+    let found = resolve(&store, lookup).await?.ok_or_else(|| stranger(invalid()))?;
+    // Only credentials that exist have a bucket of their own, or made-up ones would fill the memory.
+    limiters.count(request, Limit::Credential, Key::Credential(token.hash()))?;
     let credential = Credential::Session(found.session);
     Ok((Actor { user: Some(found.user.id), credential, request_id: request_id(request) }, found))
 }

@@ -1,0 +1,12 @@
+//! Nodes and their desired state as a user of this crate alone meets them, on a real Postgres.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+
+mod bundles;
+mod desired;
+mod example;
+mod kit;
+mod nodes;
+mod placement;
+mod polling;
+mod revisions;

@@ -1,0 +1,88 @@
+//! Nodes and their credentials.
+
+use convergence::{ConvergenceError, NodeName};
+use kernel::{Digest, Failure as _, Token, TokenKind};
+use serde_json::json;
+
+use crate::kit::{Audit, Kit, operator};
+
+fn told(event: &str, target: impl ToString, name: &str) -> Audit {
+    Audit {
+        event: event.to_owned(),
+        org_id: None,
+        actor_id: None,
+        credential: "operator".to_owned(),
+        target: target.to_string(),
+        data: json!({ "name": name }),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_known_by_its_credential_alone() {
+    let kit = Kit::start().await;
+    let now = kit.store.world().now();
+    let (one, two) = (kit.node("edge-1").await, kit.node("edge-2").await);
+    assert_eq!((one.node.name.as_str(), one.node.created_at), ("edge-1", now));
+    for node in [&one, &two] {
+        assert_eq!(kit.convergence.authenticate(&node.token).await.unwrap(), node.node.id);
+        assert_eq!(Token::parse(TokenKind::Node, node.token.reveal()).as_ref(), Some(&node.token));
+    }
+    let stranger = Token::mint(TokenKind::Node, kit.store.world());
+    let refused = kit.convergence.authenticate(&stranger).await.unwrap_err();
+    assert_eq!(refused.code(), &ConvergenceError::UNAUTHENTICATED);
+    let mut expected = [told("node.add", one.node.id, "edge-1"), told("node.add", two.node.id, "edge-2")];
+    let mut audited = kit.audited().await;
+    audited.sort_by(|a, b| a.target.cmp(&b.target));
+    expected.sort_by(|a, b| a.target.cmp(&b.target));
+    assert_eq!(audited, expected);
+
+    // Kept as SHA-256 of the whole text, and nowhere in clear.
+    let hash = Digest::of(one.token.reveal().as_bytes()).hex();
+    let kept = format!("SELECT count(*) FROM convergence.nodes WHERE token_hash = '\\x{hash}'");
+    assert_eq!(kit.db_number(&kept).await, 1);
+    for table in ["convergence.nodes", "store.audit"] {
+        let clear = format!("SELECT count(*) FROM {table} t WHERE t::text LIKE '%svc_nod_%'");
+        assert_eq!(kit.db_number(&clear).await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_name_changes_nothing() {
+    let kit = Kit::start().await;
+    let first = kit.node("edge").await;
+    kit.audited().await;
+    let taken = kit.convergence.node_add(&operator(), first.node.name.clone()).await.unwrap_err();
+    assert!(matches!(&taken, ConvergenceError::NodeNameTaken(name) if *name == first.node.name));
+    assert_eq!(taken.code(), &ConvergenceError::NODE_NAME_TAKEN);
+    assert_eq!(kit.audited().await, []);
+    assert_eq!(kit.convergence.authenticate(&first.token).await.unwrap(), first.node.id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_credential_ends_the_one_before() {
+    let kit = Kit::start().await;
+    let (edge, other) = (kit.node("edge").await, kit.node("other").await);
+    kit.audited().await;
+    let renewed = kit.convergence.node_renew(&operator(), edge.node.name.clone()).await.unwrap();
+    assert_eq!(renewed.node, edge.node);
+    assert_eq!(kit.audited().await, [told("node.renew", edge.node.id, "edge")]);
+    let ended = kit.convergence.authenticate(&edge.token).await;
+    assert!(matches!(ended, Err(ConvergenceError::UnknownNode)));
+    for node in [&renewed, &other] {
+        assert_eq!(kit.convergence.authenticate(&node.token).await.unwrap(), node.node.id);
+    }
+
+    let added = kit.convergence.node_renew(&operator(), "new".parse().unwrap()).await.unwrap();
+    assert_eq!(kit.convergence.authenticate(&added.token).await.unwrap(), added.node.id);
+    assert_eq!(kit.audited().await, [told("node.add", added.node.id, "new")]);
+}
+
+#[test]
+fn a_name_is_one_for_operators() {
+    for name in ["a", "edge-1.eu.example", "0", &"x".repeat(63)] {
+        assert!(name.parse::<NodeName>().is_ok(), "{name:?}");
+    }
+    for name in ["", ".a", "-a", "Edge", "a b", "a_b", "a\n", &"x".repeat(64)] {
+        assert!(name.parse::<NodeName>().is_err(), "{name:?}");
+    }
+}

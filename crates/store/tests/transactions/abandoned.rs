@@ -1,0 +1,95 @@
+//! A request that is given up in the middle of a transaction.
+
+use std::future::Future;
+
+use diesel_async::RunQueryDsl as _;
+use store::{Connection, Error, Outcome};
+use tokio::sync::oneshot;
+
+use crate::kit::{Kit, actor, event, pid, rows, write};
+
+const LOCK: &str = "SELECT id FROM note WHERE id = 0 FOR UPDATE";
+
+/// Runs `work` until `reached`, and then drops it where it is.
+async fn abandon(work: impl Future, reached: impl Future) {
+    tokio::select! {
+        _ = work => panic!("it ended"),
+        _ = reached => {}
+    }
+}
+
+/// That nothing of the abandoned connection is left: neither its locks nor its writes nor itself.
+async fn is_gone(kit: &Kit, abandoned: i64) {
+    // Nobody waits for a lock for long: this fails when the row stays locked.
+    let work = async |tx: &mut Connection| {
+        diesel::sql_query(LOCK).execute(tx).await.map_err(Error::from)?;
+        assert_ne!(pid(tx).await, abandoned);
+        write(tx, 1).await?;
+        Ok::<_, Error>(Outcome::Changed((), event()))
+    };
+    kit.store.transaction(&actor(), work).await.unwrap();
+    assert_eq!((kit.store.status().open, kit.store.status().idle), (1, 1));
+    kit.db_until(0, &format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned}")).await;
+    assert_eq!((kit.db_notes().await, kit.db_audits().await), (vec!["zero".to_owned(), "note 1".to_owned()], 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_two_statements_it_holds_nothing_any_more() {
+    let kit = Kit::start().await;
+    let (tell, told) = oneshot::channel();
+    let (actor, mut abandoned) = (actor(), 0);
+    let work = kit.store.transaction(&actor, async |tx| {
+        rows(tx, LOCK).await?;
+        write(tx, 1).await?;
+        let _ = tell.send(pid(tx).await);
+        std::future::pending::<Result<Outcome<()>, Error>>().await
+    });
+    abandon(work, async { abandoned = told.await.unwrap() }).await;
+    is_gone(&kit, abandoned).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_the_middle_of_a_statement_it_holds_nothing_any_more() {
+    let kit = Kit::start().await;
+    let (tell, told) = oneshot::channel();
+    let (actor, mut abandoned) = (actor(), 0);
+    let work = kit.store.transaction(&actor, async |tx| {
+        rows(tx, LOCK).await?;
+        write(tx, 1).await?;
+        let _ = tell.send(pid(tx).await);
+        diesel::sql_query("SELECT pg_sleep(20)").execute(tx).await.map_err(Error::from)?;
+        Ok::<_, Error>(Outcome::Changed((), event()))
+    });
+    let sleeping = async {
+        abandoned = told.await.unwrap();
+        let sleeps = format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned} AND wait_event = 'PgSleep'");
+        kit.db_until(1, &sleeps).await;
+    };
+    abandon(work, sleeping).await;
+    is_gone(&kit, abandoned).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_waits_for_a_lock_it_leaves_the_queue() {
+    let kit = Kit::start().await;
+    let (tell, told) = oneshot::channel();
+    let (actor, mut abandoned) = (actor(), 0);
+    let holding = kit.store.transaction(&actor, async |tx| {
+        rows(tx, LOCK).await?;
+        let waiting = kit.store.transaction(&actor, async |tx| {
+            let _ = tell.send(pid(tx).await);
+            diesel::sql_query(LOCK).execute(tx).await.map_err(Error::from)?;
+            Ok::<_, Error>(Outcome::Unchanged(()))
+        });
+        let queued = async {
+            abandoned = told.await.unwrap();
+            let waits =
+                format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned} AND wait_event_type = 'Lock'");
+            kit.db_until(1, &waits).await;
+        };
+        abandon(waiting, queued).await;
+        Ok::<_, Error>(Outcome::Unchanged(()))
+    });
+    holding.await.unwrap();
+    is_gone(&kit, abandoned).await;
+}
