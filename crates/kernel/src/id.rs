@@ -53,6 +53,13 @@ macro_rules! ids {
                 Self(id)
             }
 
+            /// The least id that is made at this time or later: what bounds a span of time among ids.
+            #[must_use]
+            pub fn earliest_at(time: crate::Time) -> Self {
+                let millis = u64::try_from(time.unix_millis()).unwrap_or(0);
+                Self(Uuid::from_u128(u128::from(millis) << 80))
+            }
+
             /// The stored form.
             #[must_use]
             pub const fn as_uuid(&self) -> Uuid {

@@ -11,6 +11,8 @@ mod schema;
 mod service;
 
 pub use error::OrgError;
-pub use model::{Member, NewMember, NewOrg, Org, OrgMembership, OrgName, RoleChange, Slug};
+pub use model::{
+    AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, OrgMembership, OrgName, RoleChange, Slug,
+};
 pub use repository::{OrgRecord, OrgRepository, Person};
 pub use service::Orgs;

@@ -1,6 +1,6 @@
 //! The types as the wire shows them (contract section 4).
 
-use kernel::{OrgId, Plan, Provider, Role, Time, UserId};
+use kernel::{AuditId, OrgId, Plan, Provider, Role, Time, UserId};
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
@@ -85,6 +85,49 @@ pub struct NewOrg {
     /// The slug when left out.
     #[serde(default)]
     pub name: Option<OrgName>,
+}
+
+/// What is to change of an organization.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OrgChange {
+    pub name: OrgName,
+}
+
+/// Something that happened in an organization.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEvent {
+    pub id: AuditId,
+    /// What, such as `member.add`.
+    pub event: String,
+    /// Who; null for the operator and the service itself.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub actor: Option<UserId>,
+    /// To what: an id or a name.
+    pub target: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub data: serde_json::Value,
+    /// The request it was done by.
+    pub request_id: String,
+    pub created_at: Time,
+}
+
+/// Which events to list; all of them when nothing is given.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct AuditFilter {
+    /// Only this event.
+    pub event: Option<String>,
+    /// Only what this user did.
+    pub actor: Option<UserId>,
+    /// Only what happened at this time or later.
+    pub since: Option<Time>,
+    /// Only what happened before this time.
+    pub until: Option<Time>,
 }
 
 /// The member to add: somebody who has signed in at least once.

@@ -2,18 +2,30 @@
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, Paging, Plan, Provider, Role, Time, UserId};
+use kernel::{AuditId, OrgId, Paging, Plan, Provider, Role, Time, UserId};
 use store::{Cached, Connection, Result};
 
-use crate::model::Member;
+use crate::model::{AuditEvent, AuditFilter, Member};
 use crate::repository::{OrgRecord, OrgRepository, Person};
-use crate::schema::{members, orgs, people};
+use crate::schema::{audit, members, orgs, people};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = members)]
 struct MemberRow {
     role: Role,
     joined_at: Time,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = audit)]
+struct AuditRow {
+    id: AuditId,
+    event: String,
+    actor_id: Option<UserId>,
+    target: String,
+    data: serde_json::Value,
+    request_id: String,
+    created_at: Time,
 }
 
 impl OrgRepository for Connection {
@@ -40,6 +52,48 @@ impl OrgRepository for Connection {
             }
         }
         Ok(query.load(self).await?)
+    }
+
+    async fn org_rename(&mut self, org: OrgId, name: &str) -> Result<Option<OrgRecord>> {
+        let update = diesel::update(orgs::table.find(org).filter(orgs::name.ne(name)))
+            .set(orgs::name.eq(name))
+            .returning(OrgRecord::as_returning());
+        Ok(update.get_result(self).await.optional()?)
+    }
+
+    async fn org_find(&mut self, org: OrgId) -> Result<Option<OrgRecord>> {
+        Ok(orgs::table.find(org).select(OrgRecord::as_select()).first(self).await.optional()?)
+    }
+
+    async fn audit_list(
+        &mut self,
+        org: OrgId,
+        filter: &AuditFilter,
+        paging: &Paging<AuditId>,
+    ) -> Result<Vec<AuditEvent>> {
+        let mut query = audit::table
+            .filter(audit::org_id.eq(org))
+            .order(audit::id.desc())
+            .limit(paging.fetch())
+            .select(AuditRow::as_select())
+            .into_boxed();
+        if let Some(event) = &filter.event {
+            query = query.filter(audit::event.eq(event));
+        }
+        if let Some(actor) = filter.actor {
+            query = query.filter(audit::actor_id.eq(actor));
+        }
+        // Ids begin with their time, so a span of time is a span of the index that the page is read from.
+        if let Some(since) = filter.since {
+            query = query.filter(audit::id.ge(AuditId::earliest_at(since)));
+        }
+        if let Some(until) = filter.until {
+            query = query.filter(audit::id.lt(AuditId::earliest_at(until)));
+        }
+        if let Some(after) = paging.after {
+            query = query.filter(audit::id.lt(after));
+        }
+        Ok(query.load::<AuditRow>(self).await?.into_iter().map(AuditEvent::from).collect())
     }
 
     async fn member_list(&mut self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>> {
@@ -106,5 +160,12 @@ impl OrgRepository for Connection {
 impl From<(Person, MemberRow)> for Member {
     fn from((person, member): (Person, MemberRow)) -> Self {
         Self::new(person, member.role, member.joined_at)
+    }
+}
+
+impl From<AuditRow> for AuditEvent {
+    fn from(row: AuditRow) -> Self {
+        let AuditRow { id, event, actor_id, target, data, request_id, created_at } = row;
+        Self { id, event, actor: actor_id, target, data, request_id, created_at }
     }
 }

@@ -1,10 +1,10 @@
 //! What organizations ask of storage.
 
 use diesel::prelude::*;
-use kernel::{OrgId, Paging, Plan, Provider, Role, Time, UserId};
+use kernel::{AuditId, OrgId, Paging, Plan, Provider, Role, Time, UserId};
 use store::Result;
 
-use crate::model::{Member, Slug};
+use crate::model::{AuditEvent, AuditFilter, Member, Slug};
 use crate::schema::{orgs, people};
 
 /// An organization as it is stored.
@@ -40,6 +40,20 @@ pub trait OrgRepository {
 
     /// The organizations of a user, by id, and the user's role in each; all of them without a paging.
     async fn org_list(&mut self, user: UserId, paging: Option<&Paging<OrgId>>) -> Result<Vec<(OrgRecord, Role)>>;
+
+    /// Gives the organization another name, holding its row until the transaction ends; none when it has it already.
+    async fn org_rename(&mut self, org: OrgId, name: &str) -> Result<Option<OrgRecord>>;
+
+    /// One organization.
+    async fn org_find(&mut self, org: OrgId) -> Result<Option<OrgRecord>>;
+
+    /// The events of an organization that the filter lets through, newest first.
+    async fn audit_list(
+        &mut self,
+        org: OrgId,
+        filter: &AuditFilter,
+        paging: &Paging<AuditId>,
+    ) -> Result<Vec<AuditEvent>>;
 
     /// The members, by user id.
     async fn member_list(&mut self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>>;

@@ -1,6 +1,19 @@
 //! The Postgres schema `orgs`, written by `cargo xtask codegen` from `migrations/`: change it there.
 
 diesel::table! {
+    orgs.audit (id) {
+        id -> Uuid,
+        event -> Text,
+        org_id -> Nullable<Uuid>,
+        actor_id -> Nullable<Uuid>,
+        target -> Text,
+        data -> Jsonb,
+        request_id -> Text,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     orgs.members (org_id, user_id) {
         org_id -> Uuid,
         user_id -> Uuid,
@@ -31,4 +44,4 @@ diesel::table! {
 }
 
 diesel::joinable!(members -> orgs (org_id));
-diesel::allow_tables_to_appear_in_same_query!(members, orgs, people);
+diesel::allow_tables_to_appear_in_same_query!(audit, members, orgs, people);

@@ -1,12 +1,14 @@
 //! The use cases of organizations and members.
 
 use kernel::audit::{Actor, Event};
-use kernel::{Limits, OrgId, Page, Paging, Plan, Role, UserId};
+use kernel::{AuditId, Limits, OrgId, Page, Paging, Plan, Role, UserId};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
 use crate::error::OrgError;
-use crate::model::{Member, NewMember, NewOrg, Org, OrgMembership, RoleChange, Slug};
+use crate::model::{
+    AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, OrgMembership, RoleChange, Slug,
+};
 use crate::repository::{OrgRecord, OrgRepository as _, Person};
 
 /// Organizations and their members. Cheap to clone.
@@ -66,6 +68,34 @@ impl Orgs {
                 Ok(Outcome::Changed(self.show(org, Role::Admin), event))
             })
             .await
+    }
+
+    /// Gives an organization another name; `role` is the caller's. The same name again changes nothing.
+    ///
+    /// # Errors
+    /// [`OrgError::Store`].
+    pub async fn rename(&self, actor: &Actor, role: Role, org: OrgId, change: OrgChange) -> Result<Org> {
+        let OrgChange { name } = change;
+        self.store
+            .transaction(actor, async |tx| {
+                let Some(renamed) = tx.org_rename(org, name.as_str()).await? else {
+                    let same = tx.org_find(org).await?.ok_or_else(|| store::Error::inconsistent("no organization"))?;
+                    return Ok(Outcome::Unchanged(self.show(same, role)));
+                };
+                let (target, data) = (org.to_string(), json!({ "name": name }));
+                let event = Event { name: "org.rename", org: Some(org), target, data };
+                Ok(Outcome::Changed(self.show(renamed, role), event))
+            })
+            .await
+    }
+
+    /// What happened in an organization, newest first.
+    ///
+    /// # Errors
+    /// [`OrgError::Store`].
+    pub async fn audit(&self, org: OrgId, filter: &AuditFilter, paging: &Paging<AuditId>) -> Result<Page<AuditEvent>> {
+        let events = self.store.connection().await?.audit_list(org, filter, paging).await?;
+        Ok(Page::cut(events, paging, |event| event.id))
     }
 
     /// Creates the personal organization of a user who signs in for the first time, inside the transaction that

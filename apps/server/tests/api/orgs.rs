@@ -134,3 +134,58 @@ async fn the_audit_log_cannot_be_rewritten() {
         assert!(error.to_string().contains("append-only"), "{error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_is_renamed_by_its_admins() {
+    let app = App::start().await;
+    let ada = acme(&app).await;
+    let rename = async |name: &str| ada.patch("/v1/orgs/acme", json!({ "name": name })).await;
+    assert_eq!(rename("Acme & Sons").await.expect(200)["name"], "Acme & Sons");
+    assert_eq!(rename("Acme & Sons").await.expect(200)["slug"], "acme");
+    rename("").await.refused(400, "bad_request");
+    assert_eq!(app.db_audit("acme").await, ["org.create", "org.rename"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_log_is_read_in_pages_and_by_filters() {
+    let app = App::start().await;
+    let ada = acme(&app).await;
+    let bob = app.joined(&ada, "acme", "bob", "admin").await;
+    for name in ["one", "two", "three"] {
+        app.clock.advance_days(1);
+        bob.patch("/v1/orgs/acme", json!({ "name": name })).await.expect(200);
+    }
+    let read = async |query: &str| {
+        let page = ada.get(&format!("/v1/orgs/acme/audit{query}")).await.expect(200).clone();
+        let events = page["items"].as_array().unwrap().clone();
+        (events, page["nextCursor"].as_str().map(str::to_owned))
+    };
+    let (all, none) = read("").await;
+    let names: Vec<&str> = all.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["org.rename", "org.rename", "org.rename", "member.add", "org.create"]);
+    assert_eq!(none, None);
+    let newest = &all[0];
+    assert_eq!((&newest["actor"], &newest["data"]), (&json!(bob.user_id), &json!({ "name": "three" })));
+    assert!(newest["target"].as_str().unwrap().starts_with("org_") && newest["requestId"].is_string());
+
+    let (mut seen, mut query) = (Vec::new(), "?limit=2".to_owned());
+    loop {
+        let (events, cursor) = read(&query).await;
+        seen.extend(events);
+        let Some(cursor) = cursor else { break };
+        query = format!("?limit=2&cursor={cursor}");
+    }
+    assert_eq!(seen, all);
+
+    let newest_at = newest["createdAt"].as_str().unwrap();
+    assert_eq!(read("?event=member.add").await.0, all[3..4]);
+    assert_eq!(read(&format!("?actor={}", ada.user_id)).await.0, all[3..]);
+    assert_eq!(read(&format!("?event=org.rename&actor={}", ada.user_id)).await.0, [] as [Value; 0]);
+    assert_eq!(read(&format!("?since={newest_at}")).await.0, all[..1]);
+    assert_eq!(read(&format!("?until={newest_at}")).await.0, all[1..]);
+    for wrong in ["actor=ada", "since=yesterday", "until=1", "cursor=x", "event=a&event=b"] {
+        ada.get(&format!("/v1/orgs/acme/audit?{wrong}")).await.refused(400, "bad_request");
+    }
+    // The log of one organization shows nothing of another one, nor of sign-ins.
+    assert!(all.iter().all(|event| event["event"] != "session.start"));
+}

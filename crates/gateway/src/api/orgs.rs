@@ -1,18 +1,20 @@
 //! Organizations and their members.
 
 use actix_web::web::Data;
-use kernel::{OrgId, Page, UserId};
-use orgs::{Member, NewMember, NewOrg, Org, OrgError, Orgs, RoleChange};
+use kernel::{AuditId, OrgId, Page, UserId};
+use orgs::{AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, OrgError, Orgs, RoleChange};
 
 use crate::authority::role::{Admin, Member as AtLeastMember, Viewer};
 use crate::authority::scope::{OrgRead, OrgWrite};
 use crate::authority::{InOrg, SignedIn};
-use crate::http::{Body, Created, Json, NoContent, Pages, Path, Routes};
+use crate::http::{Body, Created, Json, NoContent, Pages, Path, Query, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.get("/v1/orgs", list).summary("The organizations that the caller belongs to");
     routes.post("/v1/orgs", create).summary("Create an organization").codes(&[&OrgError::SLUG_TAKEN]);
+    routes.patch("/v1/orgs/{orgSlug}", rename).summary("Rename an organization");
+    routes.get("/v1/orgs/{orgSlug}/audit", audit).summary("What happened in an organization, newest first");
     routes.get("/v1/orgs/{orgSlug}/members", members).summary("The members");
     routes
         .post("/v1/orgs/{orgSlug}/members", member_add)
@@ -34,6 +36,23 @@ async fn list(by: SignedIn<OrgRead>, orgs: Data<Orgs>, Pages(pages): Pages<OrgId
 
 async fn create(by: SignedIn<OrgWrite>, orgs: Data<Orgs>, Body(new): Body<NewOrg>) -> Result<Created<Org>, Problem> {
     Ok(Created(orgs.create(&by.actor, by.user.id, new).await?))
+}
+
+async fn rename(
+    at: InOrg<Admin, OrgWrite>,
+    orgs: Data<Orgs>,
+    Body(change): Body<OrgChange>,
+) -> Result<Json<Org>, Problem> {
+    Ok(Json(orgs.rename(&at.actor, at.org.role, at.org.id, change).await?))
+}
+
+async fn audit(
+    at: InOrg<Admin, OrgRead>,
+    orgs: Data<Orgs>,
+    Query(filter): Query<AuditFilter>,
+    Pages(pages): Pages<AuditId>,
+) -> Result<Json<Page<AuditEvent>>, Problem> {
+    Ok(Json(orgs.audit(at.org.id, &filter, &pages).await?))
 }
 
 async fn members(

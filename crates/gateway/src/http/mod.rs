@@ -18,6 +18,6 @@ pub(crate) use guard::{Room, percent_decoded};
 pub use observe::{RequestId, observe};
 pub use operation::{Operation, Place};
 pub use path::{Header, Path};
-pub use query::Pages;
+pub use query::{Pages, Query};
 pub use reply::{Bytes, Created, Json, Moved, NoContent};
 pub use routes::Routes;

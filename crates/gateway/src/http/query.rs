@@ -1,14 +1,16 @@
 //! What a handler takes from the query.
 
-use actix_web::HttpRequest;
 use actix_web::dev::Payload;
+use actix_web::{HttpRequest, web};
 use kernel::{Code, Paging};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use super::{Describe, Extract, Operation};
+use crate::openapi::Schemas;
 use crate::problem::Problem;
-use crate::shape::Fault;
+use crate::shape::{self, Fault};
 
 /// `limit` and `cursor` of a list ordered by `K`.
 #[derive(Debug)]
@@ -46,6 +48,43 @@ impl<K: DeserializeOwned> Extract for Pages<K> {
         };
         if faults.is_empty() { Ok(Self(paging)) } else { Err(Problem::faults(&faults)) }
     }
+}
+
+/// Parameters of a struct whose fields are optional texts.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: ToSchema> Describe for Query<T> {
+    fn describe(operation: &mut Operation) {
+        operation.schema::<T>();
+        let schema = operation.schemas.get(T::name().as_ref()).cloned().unwrap_or_default();
+        for (name, schema) in properties(&schema) {
+            let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+            operation.parameter("query", name, description, schema);
+        }
+        operation.code(&Code::BAD_REQUEST);
+    }
+}
+
+impl<T: DeserializeOwned + ToSchema> Extract for Query<T> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let schemas = web::Data::<Schemas>::extract(request, payload).await?;
+        let (schema, mut faults) = (schemas.get(&T::name()), Vec::new());
+        let given =
+            properties(schema).filter_map(|(name, _)| Some((name.clone(), single(request, name, &mut faults)?.into())));
+        let given = Value::Object(given.collect::<Map<_, _>>());
+        faults.extend(shape::check(schema, schemas.all(), &given));
+        if !faults.is_empty() {
+            return Err(Problem::faults(&faults));
+        }
+        serde_path_to_error::deserialize(given)
+            .map(Self)
+            .map_err(|error| Problem::faults(&[fault(&error.path().to_string(), &error.inner().to_string())]))
+    }
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
 /// The value of a parameter that may be there once.

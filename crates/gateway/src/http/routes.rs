@@ -35,6 +35,11 @@ impl Routes {
         self.add(Method::PUT, path, handler)
     }
 
+    /// Adds a `PATCH`.
+    pub fn patch<A: 'static>(&mut self, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
+        self.add(Method::PATCH, path, handler)
+    }
+
     /// Adds a `DELETE`.
     pub fn delete<A: 'static>(&mut self, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
         self.add(Method::DELETE, path, handler)

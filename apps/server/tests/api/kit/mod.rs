@@ -150,6 +150,10 @@ impl Caller {
         self.send(Method::PUT, path, |request| request.json(&body)).await
     }
 
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PATCH, path, |request| request.json(&body)).await
+    }
+
     pub async fn upload(&self, path: &str, bundle: Vec<u8>) -> Answer {
         self.send(Method::POST, path, |request| request.header("content-type", "application/gzip").body(bundle)).await
     }
