@@ -94,7 +94,7 @@ fn database(services: &mut Services, own: &mut Own) -> Result<Secret> {
 
 async fn build(services: &mut Services, release: bool) -> Result<()> {
     let start = Instant::now();
-    let mut cargo = workspace::cargo(&["build", "-p", "server", "-p", "node"])?;
+    let mut cargo = workspace::cargo(workspace::BUILD_PROGRAMS)?;
     if release {
         cargo.arg("--release");
     }

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::postgres::Cluster;
 use crate::process::Signals;
-use crate::workspace::cargo;
+use crate::workspace::{BUILD_PROGRAMS, BUILD_TESTED, cargo};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -16,21 +16,23 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-pub async fn run(args: Args) -> Result<ExitCode> {
+pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
+    // clap takes a `--` that comes first for its own.
+    if std::env::args_os().nth(2).is_some_and(|first| first == "--") {
+        arguments.insert(0, "--".into());
+    }
     let mut signals = Signals::listen()?;
-    let all = !args.arguments.iter().any(|it| it == "--package" || it.to_string_lossy().starts_with("-p"));
+    let all = !arguments.iter().any(|it| it == "--package" || it.to_string_lossy().starts_with("-p"));
     // Tests that start the programs are in the programs' crates.
-    if all || args.arguments.iter().any(|it| it == "server" || it == "node") {
-        // All that the tests are made of too, or cargo would build the crates once for them and once for the programs.
-        let everything = ["build", "--workspace", "--bins", "--tests", "--examples"];
-        let build = cargo(if all { &everything } else { &["build", "-p", "server", "-p", "node"] })?;
+    if all || arguments.iter().any(|it| it == "server" || it == "node") {
+        let build = cargo(if all { BUILD_TESTED } else { BUILD_PROGRAMS })?;
         if !signals.run(build).await?.success() {
             return Ok(ExitCode::FAILURE);
         }
     }
     let cluster = Cluster::test()?;
     let mut tests = cargo(if all { &["test", "--workspace"] } else { &["test"] })?;
-    tests.args(&args.arguments);
+    tests.args(&arguments);
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres")).env("SVC_TEST_PG_BIN", cluster.bin());
     let status = signals.run(tests).await?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))

@@ -25,6 +25,12 @@ pub fn fingerprint(path: &Path) -> String {
     format!("{hash:016x}")
 }
 
+/// Builds the programs as they are shipped.
+pub const BUILD_PROGRAMS: &[&str] = &["build", "-p", "server", "-p", "node"];
+/// Builds the programs and all tests in one go. What only tests depend on changes the features of what everybody
+/// depends on: asked for one after the other, cargo builds most crates twice.
+pub const BUILD_TESTED: &[&str] = &["build", "--workspace", "--bins", "--tests", "--examples"];
+
 /// Cargo, in the checkout. `cargo run` describes xtask in the environment; passed on, that would make build scripts
 /// that look there (ring's does) run again each time.
 pub fn cargo(arguments: &[&str]) -> Result<Command> {

@@ -1,5 +1,5 @@
-//! Ends a login session, as an operator does whose colleague has lost a laptop; its id is the target of the audit log's
-//! `session.start`: `SVC_DATABASE_URL=… cargo run -p identity --example end_session -- <session id>`
+//! Ends a login session, as an operator does whose colleague has lost a laptop; the audit log's `session.start` tells both
+//! ids: `SVC_DATABASE_URL=… cargo run -p identity --example end_session -- <user id> <session id>`
 
 use std::error::Error;
 use std::sync::Arc;
@@ -23,11 +23,13 @@ impl PersonalOrgs for NoOrgs {
 async fn main() -> Result<(), Box<dyn Error>> {
     #[expect(clippy::disallowed_methods, reason = "one setting, and its error names it well enough")]
     let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
-    let session: SessionId = std::env::args().nth(1).ok_or("which session? give its id")?.parse()?;
+    let mut ids = std::env::args().skip(1);
+    let user: UserId = ids.next().ok_or("whose session? give the user's id")?.parse()?;
+    let session: SessionId = ids.next().ok_or("which session? give its id")?.parse()?;
     let store = Store::new(&Config::new(Secret::new(url), "end_session"), World::system())?;
 
     let identity = Identity::new(store, Arc::new(NoOrgs));
-    identity.logout(&Actor::operator("end_session"), session).await?;
+    identity.session_end(&Actor::operator("end_session"), user, session).await?;
     println!("{session} has ended");
     Ok(())
 }

@@ -2,9 +2,11 @@
 
 use kernel::{Code, Failure};
 
-/// A database that is away; nothing else fails once a request has the right shape.
+/// A refused request, or a database that is away.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
+    #[error("you have no such session")]
+    SessionNotFound,
     #[error(transparent)]
     Store(#[from] store::Error),
 }
@@ -12,6 +14,7 @@ pub enum IdentityError {
 impl Failure for IdentityError {
     fn code(&self) -> &'static Code {
         match self {
+            Self::SessionNotFound => &Code::NOT_FOUND,
             Self::Store(error) => error.code(),
         }
     }

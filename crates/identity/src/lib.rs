@@ -12,7 +12,7 @@ mod schema;
 mod service;
 
 pub use error::IdentityError;
-pub use model::{DevLogin, Profile, Session, Subject};
+pub use model::{DevLogin, LoginSession, Profile, Session, Subject};
 pub use port::PersonalOrgs;
 pub use repository::{IdentityRepository, NewSession, SignIn};
 pub use service::Identity;

@@ -1,6 +1,6 @@
 //! The types as the wire shows them (contract section 2).
 
-use kernel::{Provider, Time, Token, UserId};
+use kernel::{Provider, SessionId, Time, Token, UserId};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
@@ -19,6 +19,22 @@ pub struct Session {
     pub expires_at: Time,
     pub user_id: UserId,
     pub subject: String,
+}
+
+/// A login session of the caller's, in the list of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LoginSession {
+    pub id: SessionId,
+    pub created_at: Time,
+    /// To within ten minutes; null when it was used at its start alone.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub last_used_at: Option<Time>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub user_agent: Option<String>,
+    /// Whether it is the one that asks.
+    pub current: bool,
 }
 
 /// A user, without the organizations.

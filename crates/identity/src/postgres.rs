@@ -4,10 +4,10 @@ use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Text};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
-use kernel::{Provider, SessionId, Time, TokenHash, UserId};
+use kernel::{Paging, Provider, SessionId, Time, TokenHash, UserId};
 use store::{Cached, Connection, Result};
 
-use crate::model::Profile;
+use crate::model::{LoginSession, Profile};
 use crate::repository::{IdentityRepository, NewSession, SignIn};
 use crate::schema::{sessions, users};
 
@@ -65,8 +65,43 @@ impl IdentityRepository for Connection {
         Ok(())
     }
 
-    async fn session_delete(&mut self, session: SessionId) -> Result<bool> {
-        Ok(Cached(diesel::delete(sessions::table.find(session))).execute(self).await? == 1)
+    async fn session_delete(&mut self, user: UserId, session: SessionId) -> Result<bool> {
+        let own = sessions::table.find(session).filter(sessions::user_id.eq(user));
+        Ok(diesel::delete(own).execute(self).await? == 1)
+    }
+
+    async fn session_list(
+        &mut self,
+        user: UserId,
+        current: SessionId,
+        at: Time,
+        paging: &Paging<SessionId>,
+    ) -> Result<Vec<LoginSession>> {
+        let mut query = sessions::table
+            .filter(sessions::user_id.eq(user).and(sessions::expires_at.gt(at)))
+            .order(sessions::id.desc())
+            .limit(paging.fetch())
+            .select((sessions::id, sessions::created_at, sessions::last_used_at, sessions::user_agent))
+            .into_boxed();
+        if let Some(after) = paging.after {
+            query = query.filter(sessions::id.lt(after));
+        }
+        let rows = query.load::<(SessionId, Time, Option<Time>, Option<String>)>(self).await?;
+        let show = |(id, created_at, last_used_at, user_agent)| LoginSession {
+            id,
+            created_at,
+            last_used_at,
+            user_agent,
+            current: id == current,
+        };
+        Ok(rows.into_iter().map(show).collect())
+    }
+
+    async fn session_touch(&mut self, session: SessionId, at: Time, stale: Time) -> Result<()> {
+        let old = sessions::last_used_at.is_null().or(sessions::last_used_at.lt(stale));
+        let touch = diesel::update(sessions::table.find(session).filter(old)).set(sessions::last_used_at.eq(at));
+        Cached(touch).execute(self).await?;
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! What signing in asks of storage.
 
-use kernel::{Provider, SessionId, Time, TokenHash, UserId};
+use kernel::{Paging, Provider, SessionId, Time, TokenHash, UserId};
 use store::Result;
 
-use crate::model::Profile;
+use crate::model::{LoginSession, Profile};
 
 /// Somebody whom a provider vouches for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,18 @@ pub trait IdentityRepository {
     /// Writes a session.
     async fn session_insert(&mut self, session: &NewSession) -> Result<()>;
 
-    /// Ends a session; false when it had ended.
-    async fn session_delete(&mut self, session: SessionId) -> Result<bool>;
+    /// Ends a session of the user's; false when there is none.
+    async fn session_delete(&mut self, user: UserId, session: SessionId) -> Result<bool>;
+
+    /// The user's sessions that have not expired, newest first; `current` is the one that asks.
+    async fn session_list(
+        &mut self,
+        user: UserId,
+        current: SessionId,
+        at: Time,
+        paging: &Paging<SessionId>,
+    ) -> Result<Vec<LoginSession>>;
+
+    /// Notes that a session is in use, unless that was noted after `stale`.
+    async fn session_touch(&mut self, session: SessionId, at: Time, stale: Time) -> Result<()>;
 }

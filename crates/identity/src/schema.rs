@@ -8,6 +8,7 @@ diesel::table! {
         user_agent -> Nullable<Text>,
         created_at -> Timestamptz,
         expires_at -> Timestamptz,
+        last_used_at -> Nullable<Timestamptz>,
     }
 }
 

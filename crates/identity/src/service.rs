@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use kernel::audit::{Actor, Event};
-use kernel::{Provider, SessionId, Token, TokenKind, UserId};
+use kernel::{Page, Paging, Provider, SessionId, Time, Token, TokenKind, UserId};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
 use crate::error::IdentityError;
-use crate::model::{DevLogin, Session};
+use crate::model::{DevLogin, LoginSession, Session};
 use crate::port::PersonalOrgs;
 use crate::repository::{IdentityRepository as _, NewSession, SignIn};
 
 /// How long a login session lives (contract section 1): 30 days.
 const SESSION_SECONDS: i64 = 30 * 24 * 3600;
+
+/// How coarsely the last use of a session is noted: a read should not cost a write.
+const COARSE_SECONDS: i64 = 600;
 
 /// What is kept of a browser's name for itself.
 const USER_AGENT_CHARS: usize = 255;
@@ -45,20 +48,52 @@ impl Identity {
             .await
     }
 
-    /// Ends a session.
+    /// Ends one of the user's sessions; it opens nothing from the next request on.
     ///
     /// # Errors
-    /// [`IdentityError::Store`].
-    pub async fn logout(&self, actor: &Actor, session: SessionId) -> Result<()> {
+    /// [`IdentityError::SessionNotFound`].
+    pub async fn session_end(&self, actor: &Actor, user: UserId, session: SessionId) -> Result<()> {
         self.store
             .transaction(actor, async |tx| {
-                if !tx.session_delete(session).await? {
-                    return Ok(Outcome::Unchanged(()));
+                if !tx.session_delete(user, session).await? {
+                    return Err(IdentityError::SessionNotFound);
                 }
                 let event = Event { name: "session.end", org: None, target: session.to_string(), data: json!({}) };
                 Ok(Outcome::Changed((), event))
             })
             .await
+    }
+
+    /// The user's live sessions, newest first; `current` is the one that asks.
+    ///
+    /// # Errors
+    /// [`IdentityError::Store`].
+    pub async fn sessions(
+        &self,
+        user: UserId,
+        current: SessionId,
+        paging: &Paging<SessionId>,
+    ) -> Result<Page<LoginSession>> {
+        let now = self.store.world().now();
+        let sessions = self.store.connection().await?.session_list(user, current, now, paging).await?;
+        Ok(Page::cut(sessions, paging, |session| session.id))
+    }
+
+    /// Whether a session's last use, as noted, is old enough to be noted anew.
+    #[must_use]
+    pub fn is_stale(&self, last_used_at: Option<Time>, created_at: Time) -> bool {
+        let noted = last_used_at.unwrap_or(created_at);
+        self.store.world().now() > noted.plus_seconds(COARSE_SECONDS)
+    }
+
+    /// Notes that a session is in use.
+    ///
+    /// # Errors
+    /// [`IdentityError::Store`].
+    pub async fn session_touch(&self, session: SessionId) -> Result<()> {
+        let now = self.store.world().now();
+        let stale = now.plus_seconds(-COARSE_SECONDS);
+        Ok(self.store.connection().await?.session_touch(session, now, stale).await?)
     }
 
     /// User, personal organization and session, in one transaction.

@@ -78,9 +78,15 @@ impl Own {
         self.values.insert(name, value.to_string());
     }
 
-    /// Hands a program its settings.
+    /// Hands a program its settings, and keeps from the node what is not its own.
     pub fn hand_to(&self, program: Program, command: &mut Command) {
         let node = |name: &str| name.starts_with("SVC_NODE_") || name.starts_with("SVC_EDGE_");
+        for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+            let others = name.starts_with("SVC_") && name != "SVC_CONFIG" && !node(&name);
+            if program == Program::Node && others {
+                command.env_remove(name);
+            }
+        }
         command.envs(self.values.iter().filter(|(name, _)| node(name) == (program == Program::Node)));
     }
 

@@ -1,17 +1,20 @@
 //! Whether a program answers. One request of HTTP/1.1 needs no client library.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 /// Waits until a `GET` is answered with 200.
 pub async fn until_ok(address: SocketAddr, path: &str) -> Result<()> {
-    const AT_MOST: Duration = Duration::from_secs(2);
-    while !matches!(timeout(AT_MOST, is_ok(address, path)).await, Ok(Ok(true))) {
+    const ONE: Duration = Duration::from_secs(2);
+    const ALL: Duration = Duration::from_secs(60);
+    let start = Instant::now();
+    while !matches!(timeout(ONE, is_ok(address, path)).await, Ok(Ok(true))) {
+        ensure!(start.elapsed() < ALL, "GET {path} at {address} is not answered with 200");
         sleep(Duration::from_millis(20)).await;
     }
     Ok(())

@@ -149,3 +149,40 @@ async fn only_a_trusted_proxy_says_where_a_request_comes_from() {
         (200, 429)
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_listed_and_ended_by_their_owner() {
+    let app = App::start().await;
+    let (old, current, bob) = (app.sign_in("ada").await, app.sign_in("ada").await, app.sign_in("bob").await);
+    let list = async |caller: &crate::kit::Caller| {
+        let page = caller.get("/v1/me/sessions").await.expect(200).clone();
+        page["items"].as_array().unwrap().clone()
+    };
+    let sessions = list(&current).await;
+    let shown: Vec<bool> = sessions.iter().map(|session| session["current"].as_bool().unwrap()).collect();
+    assert_eq!(shown, [true, false]);
+    assert_eq!(sessions[0]["lastUsedAt"], json!(null));
+
+    // Used again after a day: noted beside the request.
+    app.clock.advance_days(1);
+    current.get("/v1/me").await.expect(200);
+    let mut noted = json!(null);
+    for _ in 0..100 {
+        noted = list(&current).await[0]["lastUsedAt"].clone();
+        if noted.is_string() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!(noted.is_string());
+
+    let at = format!("/v1/me/sessions/{}", sessions[1]["id"].as_str().unwrap());
+    bob.delete(&at).await.refused(404, "not_found");
+    current.delete(&at).await.expect(204);
+    current.delete(&at).await.refused(404, "not_found");
+    old.get("/v1/me").await.refused(401, "unauthenticated");
+    assert_eq!(list(&current).await.len(), 1);
+    // What has expired is not listed.
+    app.clock.advance_days(31);
+    assert_eq!(list(&app.sign_in("ada").await).await.len(), 1);
+}

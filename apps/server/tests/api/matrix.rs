@@ -61,6 +61,8 @@ impl World {
     fn path(&self, template: &str) -> String {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", "site");
         let path = path.replace("{userId}", &self.somebody).replace("{file}", "index.html");
+        // Somebody else's, and so nothing to this caller.
+        let path = path.replace("{sessionId}", "ses_01h455vb4pex5vsknk084sn02q");
         assert!(!path.contains('{'), "the matrix knows no value for a parameter of {template}");
         path
     }

@@ -1,18 +1,21 @@
 //! The caller's own account.
 
 use actix_web::web::Data;
-use identity::Profile;
+use identity::{Identity, LoginSession, Profile};
+use kernel::{Page, SessionId};
 use orgs::{OrgMembership, Orgs};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::authority::SignedIn;
 use crate::authority::scope::AccountRead;
-use crate::http::{Json, Routes};
+use crate::authority::{Session, SignedIn};
+use crate::http::{Json, NoContent, Pages, Path, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.get("/v1/me", get).summary("The caller and the organizations they belong to");
+    routes.get("/v1/me/sessions", sessions).summary("The caller's live login sessions, newest first");
+    routes.delete("/v1/me/sessions/{sessionId}", session_end).summary("End one of the caller's sessions");
 }
 
 /// A user together with their organizations.
@@ -26,4 +29,21 @@ struct User {
 async fn get(by: SignedIn<AccountRead>, orgs: Data<Orgs>) -> Result<Json<User>, Problem> {
     let orgs = orgs.memberships(by.user.id).await?;
     Ok(Json(User { profile: by.user, orgs }))
+}
+
+async fn sessions(
+    by: Session,
+    identity: Data<Identity>,
+    Pages(pages): Pages<SessionId>,
+) -> Result<Json<Page<LoginSession>>, Problem> {
+    Ok(Json(identity.sessions(by.user.id, by.session, &pages).await?))
+}
+
+async fn session_end(
+    by: Session,
+    Path(session): Path<SessionId>,
+    identity: Data<Identity>,
+) -> Result<NoContent, Problem> {
+    identity.session_end(&by.actor, by.user.id, session).await?;
+    Ok(NoContent)
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use actix_web::dev::Payload;
 use actix_web::{HttpMessage as _, HttpRequest, web};
 use convergence::Convergence;
-use identity::Profile;
+use identity::{Identity, Profile};
 use kernel::audit::{Actor, Credential};
 use kernel::{NodeId, OrgId, Plan, ProjectId, Role, SessionId, TokenKind};
 use serde_json::json;
@@ -105,6 +105,17 @@ async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Fo
     let found = resolve(&store, lookup).await?.ok_or_else(|| stranger(invalid()))?;
     // Only credentials that exist have a bucket of their own, or made-up ones would fill the memory.
     limiters.count(request, Limit::Credential, Key::Credential(token.hash()))?;
+    let (began, last_used) = found.used;
+    let identity = web::Data::<Identity>::extract(request, payload).await?;
+    if identity.is_stale(last_used, began) {
+        let session = found.session;
+        // Beside the request: nobody waits for a note, and one that is lost is made by the next request.
+        actix_web::rt::spawn(async move {
+            if let Err(error) = identity.session_touch(session).await {
+                tracing::debug!(%error, "the use of a session was not noted");
+            }
+        });
+    }
     let credential = Credential::Session(found.session);
     Ok((Actor { user: Some(found.user.id), credential, request_id: request_id(request) }, found))
 }

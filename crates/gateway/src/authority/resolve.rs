@@ -17,6 +17,8 @@ pub(super) struct Lookup<'a> {
 /// What was found of it, behind a live credential.
 pub(super) struct Found {
     pub(super) session: SessionId,
+    /// When the session began, and when it was last noted to be in use.
+    pub(super) used: (Time, Option<Time>),
     pub(super) user: Profile,
     pub(super) org: Option<FoundOrg>,
     pub(super) project: Option<(ProjectId, String)>,
@@ -31,7 +33,7 @@ pub(super) struct FoundOrg {
 }
 
 const STATEMENT: &str = "\
-    SELECT s.id AS session_id, u.id AS user_id, u.provider, u.subject, u.name, u.email, u.avatar_url, u.created_at, \
+    SELECT s.id AS session_id, s.last_used_at, s.created_at AS session_at, u.id AS user_id, u.provider, u.subject, u.name, u.email, u.avatar_url, u.created_at, \
            o.id AS org_id, o.slug, o.plan, m.role, p.id AS project_id, p.name AS project_name \
     FROM identity.sessions s \
     JOIN identity.users u ON u.id = s.user_id \
@@ -44,6 +46,10 @@ const STATEMENT: &str = "\
 struct Row {
     #[diesel(sql_type = Uuid)]
     session_id: SessionId,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_used_at: Option<Time>,
+    #[diesel(sql_type = Timestamptz)]
+    session_at: Time,
     #[diesel(sql_type = Uuid)]
     user_id: UserId,
     #[diesel(sql_type = Text)]
@@ -89,6 +95,7 @@ impl From<Row> for Found {
         let org = row.org_id.zip(row.slug).zip(row.plan);
         Self {
             session: session_id,
+            used: (row.session_at, row.last_used_at),
             user: Profile { id: user_id, provider, subject, name, email, avatar_url, created_at },
             org: org.map(|((id, slug), plan)| FoundOrg { id, slug, plan, role: row.role }),
             project: row.project_id.zip(row.project_name),

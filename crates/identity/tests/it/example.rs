@@ -7,14 +7,14 @@ use crate::kit::Kit;
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_ends_a_session() {
     let kit = Kit::start().await;
-    kit.login("ada").await.unwrap();
+    let user = kit.login("ada").await.unwrap().user_id;
     let session = kit.audited().await[0].target.clone();
 
     // Cargo puts examples beside the folder that holds the tests.
     let test = std::env::current_exe().unwrap();
     let example = test.ancestors().nth(2).unwrap().join("examples/end_session");
     let output = Command::new(&example)
-        .arg(&session)
+        .args([&user.to_string(), &session])
         .env("SVC_DATABASE_URL", kit.database.url())
         .output()
         .unwrap_or_else(|error| panic!("{}: {error}; `cargo test` without `--test` builds it", example.display()));

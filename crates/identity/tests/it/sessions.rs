@@ -43,12 +43,13 @@ async fn of_a_browsers_name_only_the_beginning_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_ends_once_and_no_other_with_it() {
     let kit = Kit::start().await;
-    let mut sessions = Vec::new();
+    let (mut sessions, mut user) = (Vec::new(), None);
     for _ in 0..2 {
-        kit.login("ada").await.unwrap();
+        user = Some(kit.login("ada").await.unwrap().user_id);
         sessions.push(kit.audited().await[0].target.parse::<SessionId>().unwrap());
     }
-    kit.identity.logout(&anyone(), sessions[0]).await.unwrap();
+    let user = user.unwrap();
+    kit.identity.session_end(&anyone(), user, sessions[0]).await.unwrap();
     let told = kit.audited().await;
     let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
     assert_eq!((row.event.as_str(), &row.target), ("session.end", &sessions[0].to_string()));
@@ -56,8 +57,9 @@ async fn a_session_ends_once_and_no_other_with_it() {
     let left = [json!({ "id": sessions[1].as_uuid().to_string() })];
     assert_eq!(kit.db_rows("SELECT id FROM identity.sessions").await, left);
 
-    for ended in [sessions[0], kit.store.world().id()] {
-        kit.identity.logout(&anyone(), ended).await.unwrap();
+    for (user, gone) in [(user, sessions[0]), (user, kit.store.world().id()), (kit.store.world().id(), sessions[1])] {
+        let refused = kit.identity.session_end(&anyone(), user, gone).await;
+        assert!(matches!(refused, Err(identity::IdentityError::SessionNotFound)), "{refused:?}");
     }
     assert_eq!(kit.audited().await, []);
     assert_eq!(kit.db_rows("SELECT id FROM identity.sessions").await, left);

@@ -27,6 +27,7 @@ async fn projects_are_listed_once_each_and_in_order() {
         loop {
             let Page { items, next_cursor } = kit.projects.list(&acme, &paging).await.unwrap();
             seen.extend(items);
+            assert!(seen.is_sorted_by(|a, b| a.id < b.id), "a project again, or out of order");
             let Some(cursor) = next_cursor else { break };
             paging = Paging::after(limit, &cursor).unwrap();
         }
@@ -49,6 +50,7 @@ async fn deployments_are_listed_newest_first_while_more_arrive() {
         loop {
             let Page { items, next_cursor } = kit.projects.deployments(project, &paging).await.unwrap();
             seen.extend(items.iter().map(|deployment| deployment.version));
+            assert!(seen.is_sorted_by(|a, b| a > b), "a deployment again, or out of order");
             let Some(cursor) = next_cursor else { break };
             if paging.after.is_none() {
                 kit.deploy(&org, project, "one more").await.unwrap();

@@ -1,6 +1,6 @@
 //! A Postgres behind TLS: a proxy that answers `SSLRequest` and holds a certificate.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,0 +1,1 @@
+ALTER TABLE identity.sessions DROP COLUMN last_used_at;

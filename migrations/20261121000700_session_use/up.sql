@@ -1,0 +1,2 @@
+-- When a session was used last, to within minutes.
+ALTER TABLE identity.sessions ADD COLUMN last_used_at timestamptz;
