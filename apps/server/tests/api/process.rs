@@ -207,7 +207,7 @@ async fn a_collector_gets_the_caller_s_trace_with_a_span_for_each_statement() {
         let bodies = bodies.clone();
         let take = move |body: web::Bytes| {
             bodies.lock().unwrap().extend_from_slice(&body);
-            async { actix_web::HttpResponse::Ok() }
+            async { actix_web::HttpResponse::Ok().finish() }
         };
         actix_web::App::new().route("/v1/traces", web::post().to(take))
     });
