@@ -18,7 +18,7 @@ settings::table! {
     /// The node's own directory, kept across restarts: the last desired state, and what it serves.
     pub DIR: PathBuf = Setting::required("SVC_NODE_DIR");
     /// Which log lines are written, in the syntax of `RUST_LOG`.
-    pub LOG: EnvFilter = Setting::with_default("SVC_NODE_LOG", "info");
+    pub LOG: EnvFilter = Setting::with_default("SVC_NODE_LOG", "info,actix_server=warn");
 }
 
 /// The node answers for the names of its own and of its front, whoever else reads the same environment.

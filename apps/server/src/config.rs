@@ -50,7 +50,7 @@ settings::table! {
     /// Base address of an OTLP collector (http/protobuf) for traces: plain http, so a collector beside the process.
     pub OTLP_URL: Option<Url> = Setting::optional("SVC_OTLP_URL");
     /// Which log lines are written, in the syntax of `RUST_LOG`.
-    pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info");
+    pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info,actix_server=warn");
 }
 
 /// The control plane answers for every name of the product but the node's.

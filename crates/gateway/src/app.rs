@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use crate::config::Config;
 use crate::http::{Room, Routes, guard, observe};
 use crate::limits::Limiters;
-use crate::openapi::{Schemas, document};
+use crate::openapi::{Reference, Schemas};
 use crate::{api, internal};
 
 /// An application that is ready to be served.
@@ -55,12 +55,6 @@ pub struct Services {
     registry: Data<Registry>,
 }
 
-/// The API's description of itself.
-pub(crate) struct Reference {
-    pub(crate) document: String,
-    pub(crate) swagger: Arc<utoipa_swagger_ui::Config<'static>>,
-}
-
 impl Services {
     /// Composes the contexts.
     #[must_use]
@@ -74,11 +68,9 @@ impl Services {
         registry: Registry,
     ) -> Self {
         let public = api::routes(config.dev_auth);
-        let document = format!("{:#}", document(&public));
-        let swagger = utoipa_swagger_ui::Config::from("/v1/openapi.json");
         Self {
             schemas: Data::new(Schemas::of(&public)),
-            reference: Data::new(Reference { document, swagger: Arc::new(swagger) }),
+            reference: Data::new(Reference::of(&public)),
             public,
             internal: internal::routes(),
             limiters: Data::new(Limiters::new(config.rate_limits)),

@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document, from the table of routes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kernel::Code;
 use serde_json::{Map, Value, json};
@@ -32,6 +33,19 @@ impl Schemas {
 
     pub(crate) fn get(&self, name: &str) -> &Value {
         self.0.get(name).unwrap_or(&Value::Null)
+    }
+}
+
+/// The document and the page that shows it, as they are served.
+pub(crate) struct Reference {
+    pub(crate) document: String,
+    pub(crate) swagger: Arc<utoipa_swagger_ui::Config<'static>>,
+}
+
+impl Reference {
+    pub(crate) fn of(routes: &Routes) -> Self {
+        let swagger = Arc::new(utoipa_swagger_ui::Config::from("/v1/openapi.json"));
+        Self { document: format!("{:#}", document(routes)), swagger }
     }
 }
 

@@ -4,6 +4,9 @@
 //! tree. [`ALL`] is written by hand: a macro that read the folder would not notice a new one until something else made
 //! cargo rebuild this crate. A test compares the two.
 //!
+//! A file runs in one transaction with its line in the books. One that does something `CONCURRENTLY`, which Postgres
+//! refuses there, holds that statement and no other.
+//!
 //! The books are kept in `public.__diesel_schema_migrations`, as diesel's own tools keep them.
 
 use std::time::{Duration, Instant};
@@ -61,6 +64,14 @@ pub enum Error {
     /// A file was refused by Postgres. What it had done is undone; migrations before it stay.
     #[error("migrations/{file} failed, nothing of it is left: {source}")]
     Failed {
+        /// `<name>/up.sql` or `<name>/down.sql`.
+        file: String,
+        /// What Postgres said.
+        source: diesel::result::Error,
+    },
+    /// A file that runs outside a transaction was refused by Postgres, which may leave an invalid index.
+    #[error("migrations/{file} failed; drop the invalid index that it may have left, then try again: {source}")]
+    FailedAlone {
         /// `<name>/up.sql` or `<name>/down.sql`.
         file: String,
         /// What Postgres said.
@@ -285,7 +296,15 @@ async fn apply(conn: &mut AsyncPgConnection, migration: &Migration, direction: D
             format!("DELETE FROM public.__diesel_schema_migrations WHERE version = '{version}'"),
         ),
     };
-    conn.batch_execute(&format!("{sql}\n;{books}"))
-        .await
-        .map_err(|source| Error::Failed { file: format!("{}/{file}", migration.name), source })
+    let file = format!("{}/{file}", migration.name);
+    if is_alone(sql) {
+        conn.batch_execute(sql).await.map_err(|source| Error::FailedAlone { file, source })?;
+        return Ok(conn.batch_execute(&books).await?);
+    }
+    conn.batch_execute(&format!("{sql}\n;{books}")).await.map_err(|source| Error::Failed { file, source })
+}
+
+/// What Postgres does concurrently it does in no transaction: such a file is one statement.
+fn is_alone(sql: &str) -> bool {
+    sql.lines().any(|line| !line.trim_start().starts_with("--") && line.contains(" CONCURRENTLY "))
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use store::Store;
 use utoipa::ToSchema;
 
-use crate::app::Reference;
 use crate::authority::Open;
 use crate::config::{Config, Site};
 use crate::http::{Bytes, Json, Moved, Path, Routes};
+use crate::openapi::Reference;
 use crate::problem::Problem;
 
 /// The reference runs its own scripts and styles, and asks nobody but this API.

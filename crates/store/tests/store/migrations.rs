@@ -63,6 +63,25 @@ async fn a_failed_migration_is_named_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn an_index_can_be_built_while_others_write() {
+    const INDEX: &[Migration] = &[
+        Migration { name: "1_table", up: "CREATE TABLE big (x int)", down: "DROP TABLE big" },
+        Migration {
+            name: "2_index",
+            up: "-- Outside a transaction.\nCREATE INDEX CONCURRENTLY big_x_idx ON big (x);\n",
+            down: "DROP INDEX CONCURRENTLY big_x_idx;\n",
+        },
+    ];
+    let (database, mut conn) = empty().await;
+    let migrator = Migrator { migrations: INDEX, ..Migrator::default() };
+    let mut other = connect(&database).await;
+    let (one, two) = tokio::join!(migrator.up(&mut conn), migrator.up(&mut other));
+    assert_eq!(one.unwrap().len() + two.unwrap().len(), 2);
+    assert!(dump(&database).contains("big_x_idx"));
+    assert_eq!(names(&migrator.down(&mut conn, 2).await.unwrap()), ["2_index", "1_table"]);
+}
+
+#[tokio::test]
 async fn a_statement_that_waits_for_others_gives_up() {
     const CHANGE: &[Migration] = &[Migration { name: "1_change", up: "ALTER TABLE busy ADD x int", down: "" }];
     let (database, mut conn) = empty().await;

@@ -20,16 +20,17 @@ async fn abandon(work: impl Future, reached: impl Future) {
 
 /// That nothing of the abandoned connection is left: neither its locks nor its writes nor itself.
 async fn is_gone(kit: &Kit, abandoned: i64) {
-    // Nobody waits for a lock for long: this fails when the row stays locked.
+    // Before anybody draws from this pool again, and sooner than the server would lose its patience with the abandoned
+    // one: who waits for a lock gives up first, and this fails.
+    kit.db_execute(LOCK).await;
+    kit.db_until(0, &format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned}")).await;
     let work = async |tx: &mut Connection| {
-        diesel::sql_query(LOCK).execute(tx).await.map_err(Error::from)?;
         assert_ne!(pid(tx).await, abandoned);
         write(tx, 1).await?;
         Ok::<_, Error>(Outcome::Changed((), event()))
     };
     kit.store.transaction(&actor(), work).await.unwrap();
     assert_eq!((kit.store.status().open, kit.store.status().idle), (1, 1));
-    kit.db_until(0, &format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned}")).await;
     assert_eq!((kit.db_notes().await, kit.db_audits().await), (vec!["zero".to_owned(), "note 1".to_owned()], 1));
 }
 
