@@ -12,8 +12,10 @@ CREATE TABLE store.audit (
     request_id text NOT NULL,
     created_at timestamptz NOT NULL
 );
--- Keyset pages of one organization's log, newest first.
+-- Keyset pages of one organization's log, newest first; by event and by actor as well.
 CREATE INDEX audit_org_id_idx ON store.audit (org_id, id);
+CREATE INDEX audit_org_id_event_idx ON store.audit (org_id, event, id);
+CREATE INDEX audit_org_id_actor_id_idx ON store.audit (org_id, actor_id, id);
 
 -- Append-only for everybody, the owner of the table included.
 CREATE FUNCTION store.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -19,6 +19,8 @@ CREATE TABLE identity.sessions (
     token_hash bytea NOT NULL CONSTRAINT sessions_token_hash_key UNIQUE,
     user_agent text,
     created_at timestamptz NOT NULL,
-    expires_at timestamptz NOT NULL
+    expires_at timestamptz NOT NULL,
+    -- To within minutes; null until the session is used well after its start.
+    last_used_at timestamptz
 );
 CREATE INDEX sessions_user_id_idx ON identity.sessions (user_id, id);

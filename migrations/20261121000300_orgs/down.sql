@@ -1,3 +1,4 @@
+DROP VIEW orgs.audit;
 DROP VIEW orgs.people;
 DROP TABLE orgs.members;
 DROP TABLE orgs.orgs;

@@ -22,3 +22,7 @@ CREATE INDEX members_user_id_idx ON orgs.members (user_id, org_id);
 -- What this context reads of identity, and nothing more.
 CREATE VIEW orgs.people AS
     SELECT id, provider, subject, name, avatar_url FROM identity.users;
+
+-- What organizations read of the audit log, and nothing more.
+CREATE VIEW orgs.audit AS
+    SELECT id, event, org_id, actor_id, target, data, request_id, created_at FROM store.audit;

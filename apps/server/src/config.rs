@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -16,7 +17,7 @@ settings::table! {
     /// Postgres: `postgres://user:password@host/database?sslmode=verify-full`, or a unix socket as `postgres:///database?host=/folder&user=name`. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of roots.
     pub DATABASE_URL: Secret = Setting::required("SVC_DATABASE_URL");
     /// The most connections to Postgres.
-    pub DATABASE_CONNECTIONS: usize = Setting::with_default("SVC_DATABASE_CONNECTIONS", "16");
+    pub DATABASE_CONNECTIONS: NonZeroU16 = Setting::with_default("SVC_DATABASE_CONNECTIONS", "16");
     /// The public listener.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_LISTEN", "127.0.0.1:8080");
     /// The internal listener: nodes and measurements. Never to be reached from outside.
@@ -46,7 +47,7 @@ settings::table! {
     /// A TOML file with limits of plans (`[plans.free]`, `[plans.pro]`) and rates (`[rates]`) in place of the defaults.
     pub LIMITS: Option<PathBuf> = Setting::optional("SVC_LIMITS");
     /// Requests worked on at once; past that they are told to come back.
-    pub IN_FLIGHT: usize = Setting::with_default("SVC_IN_FLIGHT", "512");
+    pub IN_FLIGHT: NonZeroU16 = Setting::with_default("SVC_IN_FLIGHT", "512");
     /// Base address of an OTLP collector (http/protobuf) for traces: plain http, so a collector beside the process.
     pub OTLP_URL: Option<Url> = Setting::optional("SVC_OTLP_URL");
     /// Which log lines are written, in the syntax of `RUST_LOG`.
@@ -125,7 +126,7 @@ impl Config {
         };
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
         let database = store::Config {
-            connections: settings.get(&DATABASE_CONNECTIONS)?,
+            connections: settings.get(&DATABASE_CONNECTIONS)?.get().into(),
             ..store::Config::new(url, "svc-server")
         };
         Ok(Self {
@@ -139,7 +140,7 @@ impl Config {
                 dev_auth,
                 trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.map(|Networks(networks)| networks).unwrap_or_default(),
                 rate_limits: rates,
-                in_flight: settings.get(&IN_FLIGHT)?,
+                in_flight: settings.get(&IN_FLIGHT)?.get().into(),
             },
             otlp_url,
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_web::HttpServer;
 use actix_web::dev::Server as Listener;
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use gateway::{internal_app, public_app};
 use kernel::World;
 use prometheus::Registry;
@@ -68,8 +68,12 @@ impl Server {
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (public, internal) = self.listeners;
         let handles = (public.handle(), internal.handle());
-        let (public, internal) = (tokio::spawn(public), tokio::spawn(internal));
-        stop.await;
+        let (mut public, mut internal) = (tokio::spawn(public), tokio::spawn(internal));
+        tokio::select! {
+            () = stop => {}
+            ended = &mut public => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the public listener ended"))),
+            ended = &mut internal => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the internal listener ended"))),
+        }
         handles.0.stop(true).await;
         // Nodes that wait for a change come again, to whoever listens then.
         handles.1.stop(false).await;

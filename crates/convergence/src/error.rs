@@ -20,16 +20,13 @@ pub enum ConvergenceError {
 impl ConvergenceError {
     /// 409: add a node under a name in use.
     pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has the name.");
-    /// 401: no live node has this credential.
-    pub const UNAUTHENTICATED: Code =
-        Code::new("unauthenticated", Kind::Unauthenticated, "The credential is missing, unknown or no longer valid.");
 }
 
 impl Failure for ConvergenceError {
     fn code(&self) -> &'static Code {
         match self {
             Self::NodeNameTaken(_) => &Self::NODE_NAME_TAKEN,
-            Self::UnknownNode => &Self::UNAUTHENTICATED,
+            Self::UnknownNode => &Code::UNAUTHENTICATED,
             Self::NotPlacedHere => &Code::NOT_FOUND,
             Self::Store(error) => error.code(),
         }

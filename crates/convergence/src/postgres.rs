@@ -111,6 +111,11 @@ impl ConvergenceRepository for Connection {
         Ok(())
     }
 
+    async fn placement_is_waiting(&mut self) -> Result<bool> {
+        let waiting = placements::table.filter(placements::node_id.is_null());
+        Ok(diesel::select(diesel::dsl::exists(waiting)).get_result(self).await?)
+    }
+
     async fn placement_waiting(&mut self) -> Result<Vec<ProjectId>> {
         let query = placements::table.filter(placements::node_id.is_null()).select(placements::project_id);
         Ok(query.order(placements::project_id).for_update().load(self).await?)

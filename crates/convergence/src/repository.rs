@@ -39,6 +39,9 @@ pub trait ConvergenceRepository {
     /// Writes a placement, or what is now desired of it.
     async fn placement_upsert(&mut self, placement: &Placement) -> Result<()>;
 
+    /// Whether any project waits for a node.
+    async fn placement_is_waiting(&mut self) -> Result<bool>;
+
     /// Projects that wait for a node, locked.
     async fn placement_waiting(&mut self) -> Result<Vec<ProjectId>>;
 

@@ -59,10 +59,7 @@ impl Convergence {
                 if !tx.node_insert(&node, token.hash()).await? {
                     return Err(ConvergenceError::NodeNameTaken(node.name));
                 }
-                for project in tx.placement_waiting().await? {
-                    let revision = tx.node_next_revision(node.id).await?;
-                    tx.placement_adopt(project, node.id, revision).await?;
-                }
+                adopt(tx, node.id).await?;
                 let event = node_event("node.add", &node);
                 Ok(Outcome::Changed(NewNode { node, token }, event))
             })
@@ -128,6 +125,9 @@ impl Convergence {
     /// # Errors
     /// [`ConvergenceError::UnknownNode`] for a node that is gone.
     pub async fn desired(&self, node: NodeId, since: i64, wait: Duration) -> Result<Desired> {
+        if since == 0 {
+            self.adopt_waiting(node).await?;
+        }
         let until = Instant::now() + wait.min(LONGEST_WAIT);
         // Subscribed before the first look, so that no change falls between looking and waiting.
         let mut signals = self.listener.as_ref().map(|listener| listener.subscribe());
@@ -142,6 +142,24 @@ impl Convergence {
         }
     }
 
+    /// Gives the node whatever waits for one. A project may be deployed for the first time in the very moment in which the
+    /// first node is added, and neither see the other; the next full listing finds it.
+    async fn adopt_waiting(&self, node: NodeId) -> Result<()> {
+        if !self.store.connection().await?.placement_is_waiting().await? {
+            return Ok(());
+        }
+        self.store
+            .transaction(&Actor::operator("convergence"), async |tx| {
+                let adopted = adopt(tx, node).await?;
+                if adopted == 0 {
+                    return Ok(Outcome::Unchanged(()));
+                }
+                let (target, data) = (node.to_string(), json!({ "projects": adopted }));
+                Ok(Outcome::Changed((), Event { name: "node.adopt", org: None, target, data }))
+            })
+            .await
+    }
+
     /// Whether the node may fetch this bundle: it is to serve something out of it.
     ///
     /// # Errors
@@ -152,6 +170,16 @@ impl Convergence {
         }
         Err(ConvergenceError::NotPlacedHere)
     }
+}
+
+/// Gives the node every project that waits for one, and tells how many.
+async fn adopt(tx: &mut Connection, node: NodeId) -> Result<usize> {
+    let waiting = tx.placement_waiting().await?;
+    for &project in &waiting {
+        let revision = tx.node_next_revision(node).await?;
+        tx.placement_adopt(project, node, revision).await?;
+    }
+    Ok(waiting.len())
 }
 
 /// Waits until `node` may have changed, at the latest until `until`.

@@ -20,7 +20,7 @@ use store::Store;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
-use crate::http::{Room, Routes, guard, observe};
+use crate::http::{Room, Routes, UploadPlaces, guard, observe};
 use crate::limits::Limiters;
 use crate::openapi::{Reference, Schemas};
 use crate::{api, internal};
@@ -50,6 +50,7 @@ pub struct Services {
     convergence: Data<Convergence>,
     limiters: Data<Limiters>,
     room: Data<Room>,
+    uploads: Data<UploadPlaces>,
     schemas: Data<Schemas>,
     reference: Data<Reference>,
     registry: Data<Registry>,
@@ -74,6 +75,7 @@ impl Services {
             public,
             internal: internal::routes(),
             limiters: Data::new(Limiters::new(config.rate_limits)),
+            uploads: Data::new(UploadPlaces::default()),
             room: Data::new(Room(Arc::new(Semaphore::new(config.in_flight)))),
             config: Data::new(config),
             world: Data::new(store.world().clone()),
@@ -104,6 +106,7 @@ pub fn public_app(services: &Services) -> App<impl Served + use<>> {
         .app_data(services.projects.clone())
         .app_data(services.limiters.clone())
         .app_data(services.room.clone())
+        .app_data(services.uploads.clone())
         .app_data(services.schemas.clone())
         .app_data(services.reference.clone())
         .configure(|app| services.public.configure(app))

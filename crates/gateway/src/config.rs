@@ -1,5 +1,7 @@
 //! What the gateway is told at start.
 
+use std::num::NonZeroU32;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -46,14 +48,15 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimits {
     /// Of each address, on the endpoints that sign in.
-    pub sign_in: u32,
+    pub sign_in: NonZeroU32,
     /// Of each credential, on everything else; without one, of each address.
-    pub credential: u32,
+    pub credential: NonZeroU32,
 }
 
 impl Default for RateLimits {
     fn default() -> Self {
-        Self { sign_in: 30, credential: 600 }
+        let rate = |per_minute| NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN);
+        Self { sign_in: rate(30), credential: rate(600) }
     }
 }
 

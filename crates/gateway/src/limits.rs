@@ -50,9 +50,8 @@ impl Limiters {
     /// Fresh buckets.
     #[must_use]
     pub fn new(limits: RateLimits) -> Self {
-        let bucket = |per_minute: u32| {
-            let quota = Quota::per_minute(NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN));
-            (RateLimiter::keyed(quota).with_middleware(), per_minute)
+        let bucket = |per_minute: NonZeroU32| {
+            (RateLimiter::keyed(Quota::per_minute(per_minute)).with_middleware(), per_minute.get())
         };
         Self { sign_in: bucket(limits.sign_in), credential: bucket(limits.credential) }
     }

@@ -1,5 +1,6 @@
 //! A failure on its way to a client: the envelope, and what stays behind in the log.
 
+use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use kernel::{Code, Failure, Kind};
@@ -52,6 +53,7 @@ impl Problem {
         let problem = Self { code, message: message.into(), details: None, headers: Vec::new(), cause: None };
         match code.kind {
             Kind::Unavailable => problem.with_header(RETRY_AFTER, "1"),
+            Kind::Unauthenticated => problem.with_header(WWW_AUTHENTICATE, "Bearer error=\"invalid_token\""),
             _ => problem,
         }
     }
@@ -74,10 +76,12 @@ impl Problem {
         Self::new(&Code::NOT_FOUND, "there is nothing here under this address")
     }
 
-    /// 401; `sent` is whether a credential came with the request (RFC 6750 section 3.1).
-    pub(crate) fn unauthenticated(code: &'static Code, message: &str, sent: bool) -> Self {
-        let challenge = if sent { "Bearer error=\"invalid_token\"" } else { "Bearer" };
-        Self::new(code, message).with_header(WWW_AUTHENTICATE, challenge)
+    /// 401 of a request that came without a credential (RFC 6750 section 3.1).
+    pub(crate) fn no_credential() -> Self {
+        let message = "sign in first, and send the token as Authorization: Bearer <token>";
+        let mut problem = Self::new(&Code::UNAUTHENTICATED, message);
+        problem.headers = vec![(WWW_AUTHENTICATE, "Bearer".to_owned())];
+        problem
     }
 
     pub(crate) fn method_not_allowed(allowed: &str) -> Self {
@@ -87,7 +91,7 @@ impl Problem {
 
     pub(crate) fn too_large(limit: u64) -> Self {
         let message = format!("the body is larger than {limit} bytes");
-        Self::new(&protocol::PAYLOAD_TOO_LARGE, message).with_details(Some(json!({ "limit": limit })))
+        Self::new(&Code::PAYLOAD_TOO_LARGE, message).with_details(Some(json!({ "limit": limit })))
     }
 
     pub(crate) fn internal(cause: impl Into<String>) -> Self {
@@ -106,11 +110,11 @@ impl Problem {
     /// The answer. Causes go to the log under the request id.
     pub(crate) fn respond(&self, request: &HttpRequest) -> HttpResponse {
         let status = protocol::status(self.code);
-        if status.is_server_error() {
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
             let cause = self.cause.as_deref().unwrap_or_default();
             tracing::error!(code = self.code.name, cause, "the request failed");
         } else if let Some(cause) = &self.cause {
-            tracing::info!(code = self.code.name, cause, "the request was refused");
+            tracing::warn!(code = self.code.name, cause, "the request was refused");
         }
         let extensions = request.extensions();
         let request_id = extensions.get::<RequestId>().map_or("", RequestId::as_str);

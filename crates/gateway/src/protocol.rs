@@ -3,18 +3,12 @@
 use actix_web::http::StatusCode;
 use kernel::{Code, Kind};
 
-pub(crate) const UNAUTHENTICATED: Code =
-    Code::new("unauthenticated", Kind::Unauthenticated, "The credential is missing, unknown or no longer valid.");
 pub(crate) const SESSION_REQUIRED: Code =
     Code::new("session_required", Kind::Unauthenticated, "Only a login session serves here; a token does not.");
-pub(crate) const FORBIDDEN: Code =
-    Code::new("forbidden", Kind::Forbidden, "The caller's role is too low, or the caller is not of the organization.");
 pub(crate) const INSUFFICIENT_SCOPE: Code =
     Code::new("insufficient_scope", Kind::Forbidden, "The token lacks the scope that `details.required` names.");
 pub(crate) const RATE_LIMITED: Code =
     Code::new("rate_limited", Kind::RateLimited, "Too many requests; `Retry-After` tells when to come back.");
-pub(crate) const PAYLOAD_TOO_LARGE: Code =
-    Code::new("payload_too_large", Kind::TooLarge, "The body is over the limit that `details.limit` tells.");
 pub(crate) const METHOD_NOT_ALLOWED: Code =
     Code::new("method_not_allowed", Kind::Invalid, "The path exists, the method does not; see `Allow`.");
 pub(crate) const UNSUPPORTED_MEDIA_TYPE: Code = Code::new(

@@ -65,6 +65,12 @@ impl IdentityRepository for Connection {
         Ok(())
     }
 
+    async fn session_delete_expired(&mut self, user: UserId, at: Time) -> Result<()> {
+        let expired = sessions::table.filter(sessions::user_id.eq(user).and(sessions::expires_at.le(at)));
+        diesel::delete(expired).execute(self).await?;
+        Ok(())
+    }
+
     async fn session_delete(&mut self, user: UserId, session: SessionId) -> Result<bool> {
         let own = sessions::table.find(session).filter(sessions::user_id.eq(user));
         Ok(diesel::delete(own).execute(self).await? == 1)

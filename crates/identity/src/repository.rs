@@ -35,6 +35,9 @@ pub trait IdentityRepository {
     /// Writes a session.
     async fn session_insert(&mut self, session: &NewSession) -> Result<()>;
 
+    /// Removes the user's sessions that have expired.
+    async fn session_delete_expired(&mut self, user: UserId, at: Time) -> Result<()>;
+
     /// Ends a session of the user's; false when there is none.
     async fn session_delete(&mut self, user: UserId, session: SessionId) -> Result<bool>;
 

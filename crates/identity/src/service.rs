@@ -112,6 +112,8 @@ impl Identity {
                 let (id, token_hash) = (world.id(), token.hash());
                 let session = NewSession { id, user_id: user.id, token_hash, user_agent, created_at: now, expires_at };
                 tx.session_insert(&session).await?;
+                // Nothing else would ever remove them.
+                tx.session_delete_expired(user.id, now).await?;
                 let data = json!({ "user": user.id, "provider": user.provider, "first": first });
                 let event = Event { name: "session.start", org: None, target: id.to_string(), data };
                 Ok(Outcome::Changed(Session { token, expires_at, user_id: user.id, subject: user.subject }, event))

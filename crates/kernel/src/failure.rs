@@ -49,6 +49,18 @@ impl Code {
     /// 400 of every malformed request.
     pub const BAD_REQUEST: Self =
         Self::new("bad_request", Kind::Invalid, "The request is malformed; `details.fields` names each fault.");
+    /// 401 of every credential that opens nothing.
+    pub const UNAUTHENTICATED: Self =
+        Self::new("unauthenticated", Kind::Unauthenticated, "The credential is missing, unknown or no longer valid.");
+    /// 403 of everything without a code of its own.
+    pub const FORBIDDEN: Self = Self::new(
+        "forbidden",
+        Kind::Forbidden,
+        "The caller's role is too low, or the caller is not of the organization.",
+    );
+    /// 413 of every body that is too large.
+    pub const PAYLOAD_TOO_LARGE: Self =
+        Self::new("payload_too_large", Kind::TooLarge, "The body is over the limit that `details.limit` tells.");
     /// 404 of everything without a code of its own.
     pub const NOT_FOUND: Self = Self::new("not_found", Kind::NotFound, "What the path names does not exist.");
     /// 503 of everything without a code of its own.

@@ -55,7 +55,13 @@ impl World {
     /// A fresh id of any type: a UUIDv7 (RFC 9562 section 5.7) of the present, so that ids sort by their creation.
     #[must_use]
     pub fn id<T: From<Uuid>>(&self) -> T {
-        let millis = u64::try_from(self.now().unix_millis()).unwrap_or(0);
+        self.id_at(self.now())
+    }
+
+    /// A fresh id of this moment, for a row that also holds it as a time.
+    #[must_use]
+    pub fn id_at<T: From<Uuid>>(&self, at: Time) -> T {
+        let millis = u64::try_from(at.unix_millis()).unwrap_or(0);
         Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid().into()
     }
 }

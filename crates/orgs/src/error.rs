@@ -33,12 +33,6 @@ impl OrgError {
     /// 409: the organization would be left without an admin.
     pub const LAST_ADMIN: Code =
         Code::new("last_admin", Kind::Conflict, "The last admin cannot be demoted, be removed or leave.");
-    /// 403: the role is lacking.
-    pub const FORBIDDEN: Code = Code::new(
-        "forbidden",
-        Kind::Forbidden,
-        "The caller's role is too low, or the caller is not of the organization.",
-    );
 }
 
 impl Failure for OrgError {
@@ -49,7 +43,7 @@ impl Failure for OrgError {
             Self::AlreadyMember => &Self::ALREADY_MEMBER,
             Self::MemberNotFound => &Code::NOT_FOUND,
             Self::LastAdmin => &Self::LAST_ADMIN,
-            Self::AdminOnly => &Self::FORBIDDEN,
+            Self::AdminOnly => &Code::FORBIDDEN,
             Self::Store(error) => error.code(),
         }
     }

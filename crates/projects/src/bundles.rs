@@ -5,6 +5,7 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures_util::{Stream, StreamExt as _};
@@ -17,6 +18,9 @@ use crate::error::ProjectError;
 
 /// Chunks of the body that may wait for the reader, and parts that may wait for the store.
 const IN_FLIGHT: usize = 4;
+
+/// How long the rest of a refused upload is read for.
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// Bytes of one part on its way into the store: what S3 asks of all parts but the last.
 const PART: usize = 5 * 1024 * 1024;
@@ -63,15 +67,19 @@ impl Bundles {
         let mut writing = WriteMultipart::new_with_chunk_size(upload, PART);
         match pour(&mut body, limits, &mut writing).await {
             Ok(received) => {
-                writing.finish().await.map_err(unreachable_store)?;
-                self.0.rename(&temporary, &location(received.digest)).await.map_err(unreachable_store)?;
+                // On its own, so that it goes through whatever becomes of the request.
+                let keep = keep(self.0.clone(), writing, temporary, location(received.digest));
+                tokio::spawn(keep).await.map_err(store::Error::inconsistent)??;
                 Ok(received)
             }
             Err(error) => {
                 if let Err(error) = writing.abort().await {
                     tracing::warn!(%error, "a refused upload could not be taken back");
                 }
-                drain(&mut body, limits.compressed).await;
+                let drained = drain(&mut body, limits.compressed);
+                if tokio::time::timeout(DRAIN, drained).await.is_err() {
+                    tracing::debug!("a refused upload went on for too long to be read to its end");
+                }
                 Err(error)
             }
         }
@@ -93,6 +101,18 @@ impl Bundles {
     }
 }
 
+/// Completes the temporary object under its final name; where that fails, nothing is left of it.
+async fn keep(objects: Arc<dyn ObjectStore>, writing: WriteMultipart, temporary: Path, location: Path) -> Result<()> {
+    writing.finish().await.map_err(unreachable_store)?;
+    if let Err(error) = objects.rename(&temporary, &location).await {
+        if let Err(error) = objects.delete(&temporary).await {
+            tracing::warn!(%error, "a temporary object is left");
+        }
+        return Err(unreachable_store(error));
+    }
+    Ok(())
+}
+
 /// Pours the body into the digest, the reader and the store at once.
 async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin),
@@ -112,15 +132,15 @@ async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         digester.update(&chunk);
         size_bytes += chunk.len() as u64;
         writing.wait_for_capacity(IN_FLIGHT).await.map_err(unreachable_store)?;
-        writing.put(chunk.clone());
+        // Copied, not kept: a part of one-byte chunks would hold a hundred times its size.
+        writing.write(&chunk);
         if chunks.send(chunk).await.is_err() {
             // The reader has seen enough to refuse the rest.
             break;
         }
     }
     drop(chunks);
-    let contents =
-        reader.await.map_err(|error| ProjectError::BundleStore(error.into()))?.map_err(ProjectError::Bundle)?;
+    let contents = reader.await.map_err(store::Error::inconsistent)?.map_err(ProjectError::Bundle)?;
     Ok(Received { digest: digester.finish(), size_bytes, contents })
 }
 

@@ -46,9 +46,6 @@ impl ProjectError {
         Kind::Invalid,
         "The upload is not a bundle; `details.reason` says why, `details.entry` names the entry at fault.",
     );
-    /// 413: too large a body.
-    pub const TOO_LARGE: Code =
-        Code::new("payload_too_large", Kind::TooLarge, "The body is over the limit that `details.limit` tells.");
 }
 
 impl Failure for ProjectError {
@@ -58,7 +55,7 @@ impl Failure for ProjectError {
             Self::HostnameTaken(_) => &Self::HOSTNAME_TAKEN,
             Self::Limit { .. } => &Self::LIMIT,
             Self::NotFound | Self::VersionNotFound | Self::BundleNotFound => &Code::NOT_FOUND,
-            Self::Bundle(bundle::Fault::TooLarge { .. }) => &Self::TOO_LARGE,
+            Self::Bundle(bundle::Fault::TooLarge { .. }) => &Code::PAYLOAD_TOO_LARGE,
             Self::Bundle(bundle::Fault::Invalid { .. }) => &Self::INVALID_BUNDLE,
             // The reader is fed from memory and visits nothing: neither can fail.
             Self::Bundle(bundle::Fault::Io(_) | bundle::Fault::Visit(_)) => &Code::INTERNAL,

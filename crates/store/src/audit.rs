@@ -24,8 +24,9 @@ struct NewRow<'a> {
 }
 
 pub(crate) async fn append(connection: &mut Connection, world: &World, actor: &Actor, event: &Event) -> Result<()> {
+    let now = world.now();
     let row = NewRow {
-        id: world.id(),
+        id: world.id_at(now),
         event: event.name,
         org_id: event.org,
         actor_id: actor.user,
@@ -33,7 +34,7 @@ pub(crate) async fn append(connection: &mut Connection, world: &World, actor: &A
         target: &event.target,
         data: &event.data,
         request_id: &actor.request_id,
-        created_at: world.now(),
+        created_at: now,
     };
     diesel::insert_into(audit::table).values(row).execute(connection).await?;
     Ok(())

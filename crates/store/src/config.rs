@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kernel::Secret;
+use tokio_postgres::config::SslMode;
 
 /// How to reach Postgres.
 #[derive(Debug, Clone)]
@@ -36,11 +37,14 @@ pub(crate) enum Tls {
 }
 
 /// A statement never runs, and a lock is never waited for, longer than this: a request would be given up anyway.
-const SESSION: &str = "-c statement_timeout=3000 -c lock_timeout=2000 -c idle_in_transaction_session_timeout=10000 \
+const SESSION: &str = "-c statement_timeout=3000 -c lock_timeout=1000 -c idle_in_transaction_session_timeout=10000 \
      -c client_connection_check_interval=1000";
 
-/// How long a new connection may take.
-const CONNECT: Duration = Duration::from_secs(2);
+/// How long one address may take to connect; the pool waits for two of them.
+const CONNECT: Duration = Duration::from_millis(900);
+
+/// How long a server may leave what it was sent unacknowledged before it counts as gone.
+const SILENCE: Duration = Duration::from_secs(3);
 
 impl Config {
     /// A pool of the size that suits two cores.
@@ -57,12 +61,17 @@ impl Config {
         let (url, tls) = split_tls(self.url.reveal())?;
         let mut postgres: tokio_postgres::Config =
             url.parse().map_err(|error: tokio_postgres::Error| InvalidUrl(error.to_string()))?;
+        if postgres.get_options().is_some() {
+            return Err(InvalidUrl("options are set by the service; leave them out".into()));
+        }
+        if tls == Tls::Off && postgres.get_ssl_mode() == SslMode::Require {
+            return Err(InvalidUrl(
+                "sslmode is not where it is understood: write the address as postgres://…?sslmode=…".into(),
+            ));
+        }
         postgres.application_name(&self.application_name).options(SESSION).connect_timeout(CONNECT);
-        let mode = if tls == Tls::Off {
-            tokio_postgres::config::SslMode::Disable
-        } else {
-            tokio_postgres::config::SslMode::Require
-        };
+        postgres.tcp_user_timeout(SILENCE).keepalives_idle(Duration::from_secs(10));
+        let mode = if tls == Tls::Off { SslMode::Disable } else { SslMode::Require };
         postgres.ssl_mode(mode);
         Ok(Target { postgres, tls })
     }
@@ -70,6 +79,9 @@ impl Config {
 
 /// Takes `sslmode` and `sslrootcert` out of the address: tokio-postgres knows neither `verify-full` nor roots.
 fn split_tls(url: &str) -> Result<(String, Tls), InvalidUrl> {
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(InvalidUrl("write it as postgres://user:password@host/database".into()));
+    }
     let Some((base, query)) = url.split_once('?') else {
         return Ok((url.to_owned(), Tls::Off));
     };
@@ -111,7 +123,14 @@ mod tests {
             tls("postgres://a@h/db?sslmode=require&sslrootcert=/ca.pem"),
             Some(Tls::Verified { extra_root: Some("/ca.pem".into()) })
         );
-        assert_eq!(tls("postgres://a@h/db?sslmode=prefer"), None);
+        for refused in [
+            "postgres://a@h/db?sslmode=prefer",
+            "postgres://a:p?w@h/db?sslmode=require",
+            "host=h user=a dbname=db sslmode=require",
+            "postgres://a@h/db?options=-c%20statement_timeout%3D0",
+        ] {
+            assert_eq!(tls(refused), None, "{refused}");
+        }
     }
 
     #[test]

@@ -53,8 +53,12 @@ async fn listen_once(
     channel: &str,
     signals: &broadcast::Sender<String>,
 ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let mut connection = store.connector().connect().await?;
-    diesel::sql_query(format!("LISTEN {channel}")).execute(&mut connection).await?;
+    let listening = async {
+        let mut connection = store.connector().connect().await?;
+        diesel::sql_query(format!("LISTEN {channel}")).execute(&mut connection).await?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(connection)
+    };
+    let mut connection = tokio::time::timeout(Duration::from_secs(3), listening).await??;
     // Whatever was announced while nobody listened: an empty payload means "anything".
     drop(signals.send(String::new()));
     let mut notifications = std::pin::pin!(connection.notifications_stream());

@@ -54,8 +54,6 @@ pub const ALL: &[Migration] = embed![
     "20261121000300_orgs",
     "20261121000400_convergence",
     "20261121000500_projects",
-    "20261121000600_audit_read",
-    "20261121000700_session_use",
 ];
 
 /// Why the schema did not move, or is not where it should be.

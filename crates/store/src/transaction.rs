@@ -12,7 +12,7 @@ type Manager = <Connection as AsyncConnection>::TransactionManager;
 pub enum Outcome<T> {
     /// Something changed: its one audit event.
     Changed(T, Event),
-    /// Everything already was as asked for.
+    /// Everything already was as asked for. Whatever was written all the same is rolled back.
     Unchanged(T),
 }
 
@@ -32,15 +32,16 @@ impl Store {
         let connection: &mut Connection = &mut lease;
         Manager::begin_transaction(connection).await.map_err(Error::from)?;
         match self.perform(connection, actor, work).await {
-            Ok(value) => {
+            Ok(Ended::Commit(value)) => {
                 Manager::commit_transaction(connection).await.map_err(Error::from)?;
                 Ok(value)
             }
+            Ok(Ended::RollBack(value)) => {
+                roll_back(connection).await;
+                Ok(value)
+            }
             Err(failure) => {
-                if let Err(error) = Manager::rollback_transaction(connection).await {
-                    // The lease closes the connection, which rolls back as well.
-                    tracing::debug!(%error, "a rollback could not be sent");
-                }
+                roll_back(connection).await;
                 Err(failure)
             }
         }
@@ -51,13 +52,26 @@ impl Store {
         connection: &mut Connection,
         actor: &Actor,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
-    ) -> Result<T, E> {
+    ) -> Result<Ended<T>, E> {
         match work(connection).await? {
-            Outcome::Unchanged(value) => Ok(value),
+            Outcome::Unchanged(value) => Ok(Ended::RollBack(value)),
             Outcome::Changed(value, event) => {
                 audit::append(connection, self.world(), actor, &event).await?;
-                Ok(value)
+                Ok(Ended::Commit(value))
             }
         }
+    }
+}
+
+/// What is left to do with a transaction.
+enum Ended<T> {
+    Commit(T),
+    RollBack(T),
+}
+
+async fn roll_back(connection: &mut Connection) {
+    if let Err(error) = Manager::rollback_transaction(connection).await {
+        // The lease closes the connection, which rolls back as well.
+        tracing::debug!(%error, "a rollback could not be sent");
     }
 }

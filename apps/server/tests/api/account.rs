@@ -44,7 +44,7 @@ async fn a_taken_or_impossible_slug_gets_a_suffix() {
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_first_logins_at_once_make_one_user() {
     for round in 0..3 {
-        let app = App::start().await;
+        let app = App::with(|config| config.database.connections = 48).await;
         let subject = format!("ada-{round}");
         let logins = (0..20).map(|_| app.sign_in(&subject));
         let callers = futures_util::future::join_all(logins).await;
@@ -90,7 +90,7 @@ async fn the_database_holds_no_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sign_ins_are_limited_by_address() {
-    let app = App::with(|config| config.gateway.rate_limits.sign_in = 5).await;
+    let app = App::with(|config| config.gateway.rate_limits.sign_in = 5u32.try_into().unwrap()).await;
     for left in (0..5).rev() {
         let answer = app.anyone().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await;
         answer.expect(200);
@@ -104,7 +104,7 @@ async fn sign_ins_are_limited_by_address() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_credential_cannot_use_up_another_ones_rate() {
-    let app = App::with(|config| config.gateway.rate_limits.credential = 3).await;
+    let app = App::with(|config| config.gateway.rate_limits.credential = 3u32.try_into().unwrap()).await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
     for _ in 0..3 {
         ada.get("/v1/me").await.expect(200);
@@ -115,7 +115,7 @@ async fn one_credential_cannot_use_up_another_ones_rate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_credential_an_address_has_one_rate() {
-    let app = App::with(|config| config.gateway.rate_limits.credential = 2).await;
+    let app = App::with(|config| config.gateway.rate_limits.credential = 2u32.try_into().unwrap()).await;
     for _ in 0..2 {
         app.anyone().get("/v1/me").await.refused(401, "unauthenticated");
     }
@@ -132,10 +132,10 @@ async fn only_a_trusted_proxy_says_where_a_request_comes_from() {
         let build = |request: reqwest::RequestBuilder| request.header("x-forwarded-for", forwarded).json(&body);
         app.anyone().send(reqwest::Method::POST, "/v1/auth/dev/login", build).await.status
     };
-    let untrusting = App::with(|config| config.gateway.rate_limits.sign_in = 1).await;
+    let untrusting = App::with(|config| config.gateway.rate_limits.sign_in = 1u32.try_into().unwrap()).await;
     assert_eq!((login(&untrusting, "192.0.2.1").await, login(&untrusting, "192.0.2.2").await), (200, 429));
     let trusting = App::with(|config| {
-        config.gateway.rate_limits.sign_in = 1;
+        config.gateway.rate_limits.sign_in = 1u32.try_into().unwrap();
         config.gateway.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
     })
     .await;

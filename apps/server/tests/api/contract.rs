@@ -92,17 +92,12 @@ async fn a_caller_without_credential_learns_nothing_of_a_request_s_shape() {
 async fn unknown_paths_and_methods_get_the_envelope() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    for path in [
-        "/",
-        "/v1",
-        "/v1/",
-        "/v1/me/",
-        "/v1/orgs/ada/",
-        "/v1/nothing",
-        "/v1/orgs/ada/projects/%2e%2e/x/y",
-        "/v1/%6de/x",
-    ] {
+    for path in ["/", "/v1", "/v1/", "/v1/me/", "/v1/orgs/ada/", "/v1/nothing"] {
         ada.get(path).await.refused(404, "not_found");
+    }
+    // One spelling for each address: what needs no escape has none.
+    for path in ["/v1/%6de", "/v1/orgs/ad%61/members", "/v1/orgs/ada/projects/a%2Db"] {
+        ada.get(path).await.refused(400, "bad_request");
     }
     let answer = ada.delete("/v1/me").await;
     answer.refused(405, "method_not_allowed");
@@ -241,25 +236,27 @@ async fn past_its_capacity_the_server_refuses_at_once() {
     let app = App::with(|config| config.gateway.in_flight = 1).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    // An upload that stands still takes the one place there is.
+    // An upload that stands still takes the one place there is, unless it met another request there.
     let address = app.base.strip_prefix("http://").unwrap();
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!(
         "POST /v1/orgs/ada/projects/site/deployments HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
          Content-Type: application/gzip\r\nContent-Length: 1000\r\n\r\n",
         ada.token.as_deref().unwrap()
     );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut refused = ada.get("/v1/me").await;
-    for _ in 0..100 {
-        if refused.status == 503 {
-            break;
+    let mut tries = 0;
+    let (stream, refused) = loop {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        let answer = ada.get("/v1/me").await;
+        tries += 1;
+        if answer.status == 503 || tries == 50 {
+            break (stream, answer);
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        refused = ada.get("/v1/me").await;
-    }
+    };
     refused.refused(503, "unavailable");
     assert_eq!(refused.header("retry-after"), "1");
+    app.anyone().get("/healthz").await.expect(200);
     drop(stream);
     for _ in 0..100 {
         if ada.get("/v1/me").await.status == 200 {

@@ -159,7 +159,7 @@ async fn an_upload_that_breaks_off_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_uploads_at_once_are_numbered_without_gaps() {
-    let app = App::start().await;
+    let app = App::with(|config| config.database.connections = 48).await;
     let ada = project(&app).await;
     let answers = join_all((0..20).map(|n| {
         let (ada, body) = (ada.clone(), site(&format!("page {n}")));

@@ -185,6 +185,9 @@ async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         ("SVC_DASHBOARD_URL", Some("*")),
         ("SVC_PUBLIC_URL", Some("https://api.example")),
         ("SVC_LIMITS", Some("/nowhere.toml")),
+        ("SVC_IN_FLIGHT", Some("0")),
+        ("SVC_DATABASE_CONNECTIONS", Some("0")),
+        ("SVC_DATABASE_URL", Some("host=h user=a password=hunter2 sslmode=require")),
         ("SVC_BUNDLE_STORE", Some("ftp://host")),
     ] {
         let mut given = settings(&database, &folder, port(), port());

@@ -43,7 +43,7 @@ async fn names_and_hostnames_are_taken_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forty_creates_at_a_limit_of_three_make_three() {
     for _ in 0..3 {
-        let app = App::start().await;
+        let app = App::with(|config| config.database.connections = 48).await;
         let ada = app.sign_in("ada").await;
         let answers = join_all((0..40).map(|n| {
             let ada = ada.clone();

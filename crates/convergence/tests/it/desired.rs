@@ -55,7 +55,7 @@ async fn a_node_that_is_gone_is_told_so() {
     for since in [0, 1] {
         let refused = kit.convergence.desired(nowhere, since, Duration::from_secs(30)).await.unwrap_err();
         assert!(matches!(refused, ConvergenceError::UnknownNode));
-        assert_eq!(refused.code(), &ConvergenceError::UNAUTHENTICATED);
+        assert_eq!(refused.code(), &kernel::Code::UNAUTHENTICATED);
     }
 }
 

@@ -29,7 +29,7 @@ async fn a_node_is_known_by_its_credential_alone() {
     }
     let stranger = Token::mint(TokenKind::Node, kit.store.world());
     let refused = kit.convergence.authenticate(&stranger).await.unwrap_err();
-    assert_eq!(refused.code(), &ConvergenceError::UNAUTHENTICATED);
+    assert_eq!(refused.code(), &kernel::Code::UNAUTHENTICATED);
     let mut expected = [told("node.add", one.node.id, "edge-1"), told("node.add", two.node.id, "edge-2")];
     let mut audited = kit.audited().await;
     audited.sort_by(|a, b| a.target.cmp(&b.target));

@@ -55,7 +55,7 @@ async fn polls_hold_no_connection_and_are_all_woken() {
     let (node, project) = (kit.node("edge").await.node.id, kit.project());
     kit.converge(project, Some(site(1))).await;
     let convergence = listening(&kit).await;
-    let polls = join_all((0..30).map(|_| convergence.desired(node, 2, WAIT)));
+    let polls = join_all((0..12).map(|_| convergence.desired(node, 2, WAIT)));
     let deciding = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         kit.converge(project, Some(site(2))).await;

@@ -1,7 +1,7 @@
 //! Deployments of a project.
 
 use actix_web::web::Data;
-use kernel::Page;
+use kernel::{Code, Page};
 use projects::{Author, Deployment, Git, ProjectError, Projects, Rollback};
 
 use crate::authority::InProject;
@@ -17,7 +17,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes
         .post(DEPLOYMENTS, create)
         .summary("Upload a bundle; it is live at once")
-        .codes(&[&ProjectError::INVALID_BUNDLE, &ProjectError::TOO_LARGE]);
+        .codes(&[&ProjectError::INVALID_BUNDLE, &Code::PAYLOAD_TOO_LARGE]);
     routes
         .post("/v1/orgs/{orgSlug}/projects/{projectName}/rollback", rollback)
         .summary("Make an older deployment live again");

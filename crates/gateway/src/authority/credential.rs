@@ -1,22 +1,18 @@
 //! What a request presents.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
-use kernel::{Token, TokenKind};
+use kernel::{Code, Token, TokenKind};
 
 use crate::config::Config;
 use crate::problem::Problem;
-use crate::protocol;
 
 /// The bearer token of this kind that came with the request.
 pub(super) fn bearer(request: &HttpRequest, kind: TokenKind) -> Result<Token, Problem> {
     let mut sent = request.headers().get_all(AUTHORIZATION);
-    let Some(first) = sent.next() else {
-        let message = "sign in first, and send the token as Authorization: Bearer <token>";
-        return Err(Problem::unauthenticated(&protocol::UNAUTHENTICATED, message, false));
-    };
+    let Some(first) = sent.next() else { return Err(Problem::no_credential()) };
     let text = first.to_str().ok().filter(|_| sent.next().is_none()).unwrap_or_default();
     let (scheme, credential) = text.split_once(' ').unwrap_or_default();
     let token = scheme.eq_ignore_ascii_case("bearer").then(|| Token::parse(kind, credential.trim())).flatten();
@@ -25,13 +21,20 @@ pub(super) fn bearer(request: &HttpRequest, kind: TokenKind) -> Result<Token, Pr
 
 /// The answer to a credential that opens nothing.
 pub(super) fn invalid() -> Problem {
-    let message = "the credential is unknown, expired or revoked; sign in again";
-    Problem::unauthenticated(&protocol::UNAUTHENTICATED, message, true)
+    Problem::new(&Code::UNAUTHENTICATED, "the credential is unknown, expired or revoked; sign in again")
+}
+
+/// What the request's address is counted as: an IPv6 client has a /64 at least, and may pick any address of it.
+pub(super) fn counted_address(request: &HttpRequest) -> IpAddr {
+    match address(request) {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
 }
 
 /// Where the request came from: the peer, or whom the trusted proxies name. Each proxy appends who spoke to it, so the
 /// entries are believed from the last one backwards, as long as trusted proxies wrote them and they can be read.
-pub(super) fn address(request: &HttpRequest) -> IpAddr {
+fn address(request: &HttpRequest) -> IpAddr {
     let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
     let hops: Vec<&str> = forwarded.flat_map(|value| value.split(',')).collect();

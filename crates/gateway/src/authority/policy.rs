@@ -7,11 +7,11 @@ use actix_web::{HttpMessage as _, HttpRequest, web};
 use convergence::Convergence;
 use identity::{Identity, Profile};
 use kernel::audit::{Actor, Credential};
-use kernel::{NodeId, OrgId, Plan, ProjectId, Role, SessionId, TokenKind};
+use kernel::{Code, NodeId, OrgId, Plan, ProjectId, Role, SessionId, TokenKind};
 use serde_json::json;
 use store::Store;
 
-use super::credential::{address, bearer, invalid};
+use super::credential::{bearer, counted_address, invalid};
 use super::resolve::{Found, FoundOrg, Lookup, resolve};
 use super::role::AtLeast;
 use super::scope::Needs;
@@ -95,7 +95,7 @@ pub struct ProjectPlace {
 async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Found), Problem> {
     let limiters = web::Data::<Limiters>::extract(request, payload).await?;
     let stranger = |problem| {
-        let counted = limiters.count(request, Limit::Credential, Key::Address(address(request)));
+        let counted = limiters.count(request, Limit::Credential, Key::Address(counted_address(request)));
         counted.err().unwrap_or(problem)
     };
     let token = bearer(request, TokenKind::Session).map_err(stranger)?;
@@ -122,15 +122,15 @@ async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Fo
 
 fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
     let Some(FoundOrg { id, slug, plan, role }) = org else {
-        return Err(Problem::new(&kernel::Code::NOT_FOUND, "there is no such organization"));
+        return Err(Problem::new(&Code::NOT_FOUND, "there is no such organization"));
     };
     match role {
         Some(role) if role >= least => Ok(OrgPlace { id, slug, plan, role }),
         Some(role) => {
             let message = format!("this needs the role {least}, and you are {role}; ask an admin of the organization");
-            Err(Problem::new(&protocol::FORBIDDEN, message).with_details(Some(json!({ "required": least }))))
+            Err(Problem::new(&Code::FORBIDDEN, message).with_details(Some(json!({ "required": least }))))
         }
-        None => Err(Problem::new(&protocol::FORBIDDEN, "you are not a member of this organization")),
+        None => Err(Problem::new(&Code::FORBIDDEN, "you are not a member of this organization")),
     }
 }
 
@@ -161,7 +161,7 @@ impl Describe for SignIn {
 impl Extract for SignIn {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let limiters = web::Data::<Limiters>::extract(request, payload).await?;
-        limiters.count(request, Limit::SignIn, Key::Address(address(request)))?;
+        limiters.count(request, Limit::SignIn, Key::Address(counted_address(request)))?;
         Ok(Self { actor: nobody(request) })
     }
 }
@@ -219,7 +219,7 @@ impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let (actor, found) = find(request, payload).await?;
         let org = org_place(found.org, R::ROLE)?;
-        let no_project = || Problem::new(&kernel::Code::NOT_FOUND, "there is no such project in this organization");
+        let no_project = || Problem::new(&Code::NOT_FOUND, "there is no such project in this organization");
         let (id, name) = found.project.ok_or_else(no_project)?;
         Ok(Self { actor, user: found.user, org, project: ProjectPlace { id, name }, policy: PhantomData })
     }
@@ -228,7 +228,7 @@ impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
 impl Describe for AsNode {
     fn describe(operation: &mut Operation) {
         operation.place = Place::Node;
-        operation.code(&protocol::UNAUTHENTICATED);
+        operation.code(&Code::UNAUTHENTICATED);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a handler takes from the body.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use futures_util::{Stream, StreamExt as _};
 use kernel::Code;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 use validator::{Validate, ValidationErrors, ValidationErrorsKind};
 
@@ -24,6 +27,15 @@ use crate::shape::{self, Fault};
 /// The largest JSON body, in bytes.
 const LARGEST: usize = 64 * 1024;
 
+/// How long a JSON body may take to arrive.
+const BODY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Uploads at once. Each holds a thread of its own while it is read.
+const UPLOADS: usize = 32;
+
+/// How long an upload may take in all.
+const UPLOAD_PATIENCE: Duration = Duration::from_secs(600);
+
 /// How long an upload may stand still.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -35,14 +47,16 @@ impl<T: ToSchema> Describe for Body<T> {
     fn describe(operation: &mut Operation) {
         let schema = operation.schema::<T>();
         operation.body = Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
-        operation.codes(&[&Code::BAD_REQUEST, &protocol::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
+        operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
     }
 }
 
 impl<T: DeserializeOwned + Validate + ToSchema> Extract for Body<T> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/json")?;
-        let value = strict::parse(&read(payload).await?)
+        let late = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_PATIENCE.as_secs()));
+        let bytes = tokio::time::timeout(BODY_PATIENCE, read(payload)).await.map_err(late)??;
+        let value = strict::parse(&bytes)
             .map_err(|error| Problem::faults(&[fault(String::new(), format!("is not valid JSON: {error}"))]))?;
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
         let faults = shape::check(schemas.get(&T::name()), schemas.all(), &value);
@@ -56,8 +70,9 @@ impl<T: DeserializeOwned + Validate + ToSchema> Extract for Body<T> {
     }
 }
 
-/// A body of one content type, handed on as it comes.
-pub struct Upload(Payload);
+/// A body of one content type, handed on as it comes. It takes one of the places that uploads have among themselves, so
+/// that slow ones cannot take the server from everybody else.
+pub struct Upload(Payload, OwnedSemaphorePermit);
 
 impl Describe for Upload {
     fn describe(operation: &mut Operation) {
@@ -71,32 +86,51 @@ impl Describe for Upload {
 impl Extract for Upload {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/gzip")?;
-        Ok(Self(payload.take()))
+        let places = web::Data::<UploadPlaces>::extract(request, payload).await?.0.clone();
+        let busy = |_| Problem::new(&Code::UNAVAILABLE, "too many uploads at once; try again in a moment");
+        Ok(Self(payload.take(), places.try_acquire_owned().map_err(busy)?))
     }
 }
 
 impl Upload {
-    /// The bytes. A body that stands still for too long breaks off.
+    /// The bytes. A body that stands still, or comes too slowly as a whole, breaks off.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Unpin {
-        Patient { body: self.0, alarm: Box::pin(tokio::time::sleep(PATIENCE)) }
+        let last = Instant::now() + UPLOAD_PATIENCE;
+        Patient { body: self.0, alarm: Box::pin(tokio::time::sleep(PATIENCE)), last, _place: self.1 }
+    }
+}
+
+/// The places that uploads have among themselves.
+#[derive(Debug)]
+pub(crate) struct UploadPlaces(Arc<Semaphore>);
+
+impl Default for UploadPlaces {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(UPLOADS)))
     }
 }
 
 struct Patient {
     body: Payload,
     alarm: Pin<Box<tokio::time::Sleep>>,
+    last: Instant,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Stream for Patient {
     type Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Poll::Ready(chunk) = self.body.poll_next_unpin(context) {
-            self.alarm.as_mut().reset(tokio::time::Instant::now() + PATIENCE);
+        let now = Instant::now();
+        if now < self.last
+            && let Poll::Ready(chunk) = self.body.poll_next_unpin(context)
+        {
+            let next = self.last.min(now + PATIENCE);
+            self.alarm.as_mut().reset(next);
             return Poll::Ready(chunk.map(|chunk| chunk.map_err(|error| error.to_string().into())));
         }
         std::task::ready!(self.alarm.as_mut().poll(context));
-        Poll::Ready(Some(Err(format!("nothing came for {} s", PATIENCE.as_secs()).into())))
+        Poll::Ready(Some(Err("the upload stood still, or took too long as a whole".into())))
     }
 }
 

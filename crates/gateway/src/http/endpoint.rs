@@ -12,8 +12,11 @@ use kernel::Code;
 use super::Operation;
 use crate::problem::Problem;
 
-/// How long any request but an upload may take.
+/// How long any request may take but one that carries a file or waits for a change.
 const LONGEST: Duration = Duration::from_secs(10);
+
+/// How long those may take.
+const LONGEST_OF_ALL: Duration = Duration::from_secs(900);
 
 /// Says of a route what a type brings with it.
 pub trait Describe {
@@ -52,7 +55,7 @@ pub(crate) async fn run<A, E: Endpoint<A>>(
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
-    let longest = if long { Duration::MAX } else { LONGEST };
+    let longest = if long { LONGEST_OF_ALL } else { LONGEST };
     let answer = AssertUnwindSafe(endpoint.answer(&request, payload)).catch_unwind();
     let problem = match tokio::time::timeout(longest, answer).await {
         Ok(Ok(Ok(response))) => return response,

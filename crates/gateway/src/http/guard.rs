@@ -32,6 +32,10 @@ pub async fn guard(
         let answer = problem.respond(request.request());
         return Ok(request.into_response(answer));
     }
+    // Whether the process is up is not a matter of how busy it is.
+    if request.path() == "/healthz" {
+        return Ok(next.call(request).await?.map_into_boxed_body());
+    }
     let room = request.app_data::<web::Data<Room>>().map(|room| room.0.clone());
     let Ok(place) = room.map(Semaphore::try_acquire_owned).transpose() else {
         let busy = Problem::new(&Code::UNAVAILABLE, "the server is at its capacity; try again in a moment");
@@ -54,8 +58,14 @@ fn acceptable(request: &ServiceRequest) -> Result<(), Problem> {
         return Err(Problem::new(&protocol::HEADERS_TOO_LARGE, message));
     }
     match percent_decoded(request.uri().path()) {
-        Some(path) if !path.chars().any(char::is_control) => Ok(()),
-        _ => Err(Problem::bad_request("the path is not UTF-8 text in valid percent encoding")),
+        Some(path) if path.chars().any(char::is_control) => {
+            Err(Problem::bad_request("the path holds control characters"))
+        }
+        Some(_) if has_needless_escape(request.uri().path()) => {
+            Err(Problem::bad_request("the path escapes characters that need no escape: there is one spelling of it"))
+        }
+        Some(_) => Ok(()),
+        None => Err(Problem::bad_request("the path is not UTF-8 text in valid percent encoding")),
     }
 }
 
@@ -75,4 +85,12 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
         bytes.push(byte);
     }
     String::from_utf8(bytes).ok()
+}
+
+/// Whether an unreserved character (RFC 3986 section 2.3) is written as an escape.
+fn has_needless_escape(path: &str) -> bool {
+    path.split('%').skip(1).any(|rest| {
+        let byte = rest.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+    })
 }

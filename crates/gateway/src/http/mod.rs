@@ -11,6 +11,7 @@ mod query;
 mod reply;
 mod routes;
 
+pub(crate) use body::UploadPlaces;
 pub use body::{Body, Upload};
 pub use endpoint::{Describe, Endpoint, Extract, Policy, Reply};
 pub use guard::guard;

@@ -120,7 +120,7 @@ impl Operation {
     /// Somebody must be signed in.
     pub(crate) fn signed_in(&mut self, place: Place, role: Option<Role>, scope: Option<Scope>) {
         (self.place, self.role, self.scope) = (place, role, scope);
-        self.code(&protocol::UNAUTHENTICATED);
+        self.code(&Code::UNAUTHENTICATED);
         self.code(&protocol::RATE_LIMITED);
         match scope {
             Some(_) => self.code(&protocol::INSUFFICIENT_SCOPE),
@@ -130,7 +130,7 @@ impl Operation {
             }
         }
         if role.is_some() {
-            self.code(&protocol::FORBIDDEN);
+            self.code(&Code::FORBIDDEN);
             self.code(&Code::NOT_FOUND);
         }
     }

@@ -2,11 +2,11 @@
 
 use std::str::FromStr;
 
+use actix_web::HttpRequest;
 use actix_web::dev::Payload;
-use actix_web::{HttpMessage as _, HttpRequest};
 use utoipa::PartialSchema;
 
-use super::{Describe, Extract, Operation, RequestId};
+use super::{Describe, Extract, Operation};
 use crate::problem::Problem;
 
 /// The last parameter of the path. A text that is not of its type names nothing: 404.
@@ -37,12 +37,6 @@ impl Header {
         let mut values = self.0.headers().get_all(name);
         let value = values.next()?;
         values.next().is_none().then(|| value.to_str().ok())?
-    }
-
-    /// The request's id.
-    #[must_use]
-    pub fn request_id(&self) -> String {
-        self.0.extensions().get::<RequestId>().map_or_else(String::new, |id| id.as_str().to_owned())
     }
 }
 

@@ -31,13 +31,16 @@ impl<K: DeserializeOwned> Extract for Pages<K> {
         let mut faults = Vec::new();
         let limit = match single(request, "limit", &mut faults) {
             None => Paging::<K>::DEFAULT,
-            Some(text) => match text.parse::<u64>() {
-                Ok(limit) if limit >= 1 => u16::try_from(limit).map_or(Paging::<K>::MOST, |n| n.min(Paging::<K>::MOST)),
-                _ => {
-                    faults.push(fault("limit", "must be a whole number of at least 1"));
-                    Paging::<K>::DEFAULT
-                }
-            },
+            // Digits that no number type holds are a large limit all the same.
+            Some(text)
+                if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0') =>
+            {
+                text.parse().map_or(Paging::<K>::MOST, |limit: u16| limit.min(Paging::<K>::MOST))
+            }
+            Some(_) => {
+                faults.push(fault("limit", "must be a whole number of at least 1"));
+                Paging::<K>::DEFAULT
+            }
         };
         let paging = match single(request, "cursor", &mut faults) {
             None => Paging { limit, after: None },

@@ -71,7 +71,7 @@ async fn an_admin_removes_and_anybody_leaves() {
     let eve = kit.joined(org, "eve", Role::Viewer).await;
     for role in [Role::Viewer, Role::Member] {
         let refused = kit.orgs.member_remove(&by(bob), role, org, eve).await.unwrap_err();
-        assert_eq!(refused.code(), &OrgError::FORBIDDEN);
+        assert_eq!(refused.code(), &kernel::Code::FORBIDDEN);
     }
     assert_eq!(kit.audited().await, []);
     kit.orgs.member_remove(&by(eve), Role::Viewer, org, eve).await.unwrap();

@@ -53,7 +53,7 @@ async fn what_is_too_large_is_told_the_limit() {
         (bundle(&crowd), "entries", 4),
     ] {
         let refused = bundles.receive("upload", LIMITS, body(&upload, 1000)).await.unwrap_err();
-        assert_eq!(refused.code(), &ProjectError::TOO_LARGE, "{limit}");
+        assert_eq!(refused.code(), &kernel::Code::PAYLOAD_TOO_LARGE, "{limit}");
         assert_eq!(refused.details(), Some(json!({ "limit": most, "of": limit })));
         assert_eq!(files.list(), [""; 0], "{limit}");
     }

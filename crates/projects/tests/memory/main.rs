@@ -17,6 +17,7 @@ use object_store::local::LocalFileSystem;
 use projects::Bundles;
 
 const MIB: u64 = 1 << 20;
+const CHUNK: usize = 64;
 const LIMITS: BundleLimits = BundleLimits { compressed: 64 * MIB, unpacked: 64 * MIB, entries: 10 };
 
 /// A bundle with one asset of so many bytes that do not compress, written without ever being in memory.
@@ -43,14 +44,17 @@ fn resident() -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Uploads the file in small chunks and tells the most memory that was seen meanwhile.
+/// Uploads the file in tiny chunks, as a client may choose to, and tells the most memory that was seen meanwhile.
 async fn upload(bundles: &Bundles, name: &str, mut file: File) -> u64 {
-    let mut most = 0;
+    let (mut most, mut sent) = (0, 0);
     let chunks = std::iter::from_fn(|| {
-        let mut chunk = vec![0; 2048];
+        let mut chunk = vec![0; CHUNK];
         let length = file.read(&mut chunk).unwrap();
         chunk.truncate(length);
-        most = most.max(resident());
+        sent += 1;
+        if sent % 256 == 0 {
+            most = most.max(resident());
+        }
         (length > 0).then(|| Ok::<_, io::Error>(Bytes::from(chunk)))
     });
     let received = bundles.receive(name, LIMITS, stream::iter(chunks)).await.unwrap();

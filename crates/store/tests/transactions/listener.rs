@@ -5,7 +5,7 @@ use std::time::Duration;
 use store::{Connection, Error, Outcome, notify};
 use tokio::sync::broadcast::Receiver;
 
-use crate::kit::{Kit, actor};
+use crate::kit::{Kit, actor, event};
 
 const LISTENING: &str = "SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN wakeups' \
      AND datname = current_database()";
@@ -13,7 +13,7 @@ const LISTENING: &str = "SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN 
 async fn announce(kit: &Kit, payload: &str) {
     let work = async |tx: &mut Connection| {
         notify(tx, "wakeups", payload).await?;
-        Ok::<_, Error>(Outcome::Unchanged(()))
+        Ok::<_, Error>(Outcome::Changed((), event()))
     };
     kit.store.transaction(&actor(), work).await.unwrap();
 }

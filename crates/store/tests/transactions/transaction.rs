@@ -114,9 +114,14 @@ async fn what_only_the_commit_finds_is_an_error_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_change_has_no_audit_row() {
+async fn no_change_has_no_audit_row_and_is_none() {
     let kit = Kit::start().await;
-    let work = async |_: &mut Connection| Ok::<_, Error>(Outcome::Unchanged(7));
+    let work = async |tx: &mut Connection| {
+        write(tx, 1).await?;
+        Ok::<_, Error>(Outcome::Unchanged(7))
+    };
     assert_eq!(kit.store.transaction(&actor(), work).await.unwrap(), 7);
-    assert_eq!(kit.db_audits().await, 0);
+    // What was written and not told of was not written.
+    assert_eq!((kit.db_notes().await, kit.db_audits().await), (vec!["zero".to_owned()], 0));
+    assert_eq!((kit.store.status().open, kit.store.status().idle), (1, 1));
 }

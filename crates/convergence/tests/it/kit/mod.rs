@@ -92,7 +92,7 @@ impl Kit {
     pub async fn audited(&self) -> Vec<Audit> {
         let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
         let now = self.store.world().now();
-        self.clock.tick();
+        self.clock.pass(1);
         query.bind::<Timestamptz, _>(now).load(&mut self.connection().await).await.unwrap()
     }
 

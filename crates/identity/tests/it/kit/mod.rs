@@ -71,7 +71,7 @@ impl Kit {
     pub async fn audited(&self) -> Vec<Audit> {
         let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
         let now = self.now();
-        self.clock.tick();
+        self.clock.pass(1);
         query.bind::<Timestamptz, _>(now).load(&mut self.connection().await).await.unwrap()
     }
 
@@ -92,6 +92,10 @@ impl Kit {
             *count = row.number;
         }
         counts
+    }
+
+    pub fn pass(&self, seconds: i64) {
+        self.clock.pass(seconds);
     }
 
     pub fn now(&self) -> Time {

@@ -71,7 +71,7 @@ impl Kit {
     pub async fn audited(&self) -> Vec<Audit> {
         let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
         let now = self.now();
-        self.clock.tick();
+        self.clock.pass(1);
         let query = query.bind::<Timestamptz, _>(now);
         query.load(&mut self.connection().await).await.unwrap()
     }

@@ -11,8 +11,8 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    pub fn tick(&self) {
-        self.seconds.fetch_add(1, Ordering::SeqCst);
+    pub fn pass(&self, seconds: i64) {
+        self.seconds.fetch_add(seconds, Ordering::SeqCst);
     }
 
     pub fn world(&self) -> World {

@@ -1,0 +1,108 @@
+//! What an organization's own log shows, and a change that is told there once.
+
+use kernel::{AuditId, Failure as _, Kind, OrgId, Paging, Role, Time};
+use orgs::{AuditEvent, AuditFilter, OrgChange, RoleChange};
+use serde_json::json;
+
+use crate::kit::{Kit, by, new_member, told};
+
+/// The events on every page of this size, as they come.
+async fn all(kit: &Kit, org: OrgId, filter: &AuditFilter, limit: u16) -> Vec<AuditEvent> {
+    let (mut paging, mut seen) = (Paging::<AuditId> { limit, after: None }, Vec::<AuditEvent>::new());
+    loop {
+        let page = kit.orgs.audit(org, filter, &paging).await.unwrap();
+        seen.extend(page.items);
+        assert!(seen.is_sorted_by(|a, b| a.id > b.id), "an event again, or out of order");
+        let Some(cursor) = page.next_cursor else { return seen };
+        paging = Paging::after(limit, &cursor).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_name_is_told_once() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let (org, actor) = (kit.org(ada, "acme").await, by(ada));
+    let change = || OrgChange { name: "Acme & Sons".parse().unwrap() };
+    let renamed = kit.orgs.rename(&actor, Role::Admin, org.id, change()).await.unwrap();
+    assert_eq!(renamed, orgs::Org { name: "Acme & Sons".to_owned(), ..org.clone() });
+    let data = json!({ "name": "Acme & Sons" });
+    assert_eq!(kit.audited().await, [told("org.rename", &actor, org.id, org.id, data)]);
+
+    let again = kit.orgs.rename(&actor, Role::Admin, org.id, change()).await.unwrap();
+    assert_eq!(again, renamed);
+    let nowhere = kit.store.world().id();
+    let failed = kit.orgs.rename(&actor, Role::Admin, nowhere, change()).await.unwrap_err();
+    assert_eq!(failed.code().kind, Kind::Internal);
+    assert_eq!(kit.audited().await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_shows_an_organizations_own_events_newest_first() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let founded = kit.now();
+    let (org, other) = (kit.org(ada, "acme").await.id, kit.org(ada, "other").await.id);
+    kit.joined(other, "eve", Role::Viewer).await;
+    let bob = kit.db_user("bob").await;
+    let added = kit.now();
+    kit.orgs.member_add(&by(ada), org, new_member("bob", Role::Admin)).await.unwrap();
+    kit.audited().await;
+    let demoted = kit.now();
+    let role = Role::Member;
+    kit.orgs.member_set_role(&by(bob), org, ada, RoleChange { role }).await.unwrap();
+
+    let log = all(&kit, org, &AuditFilter::default(), 10).await;
+    let event = |at: usize, event: &str, actor, target: String, data, created_at: Time| AuditEvent {
+        id: log[at].id,
+        event: event.to_owned(),
+        actor: Some(actor),
+        target,
+        data,
+        request_id: "req-1".to_owned(),
+        created_at,
+    };
+    let expected = [
+        event(0, "member.role", bob, ada.to_string(), json!({ "from": "admin", "to": "member" }), demoted),
+        event(1, "member.add", ada, bob.to_string(), json!({ "role": "admin" }), added),
+        event(2, "org.create", ada, org.to_string(), json!({ "slug": "acme", "name": "acme" }), founded),
+    ];
+    assert_eq!(log, expected);
+    for (filter, shown) in [
+        (AuditFilter { event: Some("member.add".to_owned()), ..AuditFilter::default() }, &[1][..]),
+        (AuditFilter { event: Some("member".to_owned()), ..AuditFilter::default() }, &[]),
+        (AuditFilter { actor: Some(ada), ..AuditFilter::default() }, &[1, 2]),
+        // From this very moment on, and up to this moment without it.
+        (AuditFilter { since: Some(added), ..AuditFilter::default() }, &[0, 1]),
+        (AuditFilter { until: Some(added), ..AuditFilter::default() }, &[2]),
+        (AuditFilter { since: Some(added), until: Some(demoted), ..AuditFilter::default() }, &[1]),
+        (AuditFilter { actor: Some(bob), until: Some(demoted), ..AuditFilter::default() }, &[]),
+    ] {
+        let shown: Vec<AuditEvent> = shown.iter().map(|at| expected[*at].clone()).collect();
+        assert_eq!(all(&kit, org, &filter, 10).await, shown, "{filter:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_paged_without_gaps_under_any_filter() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let org = kit.org(ada, "acme").await.id;
+    let actor = by(ada);
+    for n in 0..30 {
+        let change = OrgChange { name: format!("Acme {n}").parse().unwrap() };
+        kit.orgs.rename(&actor, Role::Admin, org, change).await.unwrap();
+        if n % 3 == 0 {
+            kit.joined(org, &format!("user-{n}"), Role::Viewer).await;
+        }
+    }
+    let renames = AuditFilter { event: Some("org.rename".to_owned()), ..AuditFilter::default() };
+    let hers = AuditFilter { actor: Some(ada), ..AuditFilter::default() };
+    for (filter, count) in [(AuditFilter::default(), 41), (renames, 30), (hers, 31)] {
+        let whole = all(&kit, org, &filter, 200).await;
+        assert_eq!(whole.len(), count);
+        for limit in [1, 7, 30, 31] {
+            assert!(all(&kit, org, &filter, limit).await == whole, "{filter:?} with {limit} on a page");
+        }
+    }
+}

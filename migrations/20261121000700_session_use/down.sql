@@ -1,1 +1,0 @@
-ALTER TABLE identity.sessions DROP COLUMN last_used_at;
