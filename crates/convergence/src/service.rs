@@ -125,9 +125,6 @@ impl Convergence {
     /// # Errors
     /// [`ConvergenceError::UnknownNode`] for a node that is gone.
     pub async fn desired(&self, node: NodeId, since: i64, wait: Duration) -> Result<Desired> {
-        if since == 0 {
-            self.adopt_waiting(node).await?;
-        }
         let until = Instant::now() + wait.min(LONGEST_WAIT);
         // Subscribed before the first look, so that no change falls between looking and waiting.
         let mut signals = self.listener.as_ref().map(|listener| listener.subscribe());
@@ -135,6 +132,9 @@ impl Convergence {
             let mut connection = self.store.connection().await?;
             let desired = connection.desired_since(node, since).await?.ok_or(ConvergenceError::UnknownNode)?;
             drop(connection);
+            if since == 0 && self.adopt_waiting(node).await? {
+                continue;
+            }
             if since == 0 || desired.revision != since || Instant::now() >= until {
                 return Ok(desired);
             }
@@ -143,19 +143,19 @@ impl Convergence {
     }
 
     /// Gives the node whatever waits for one. A project may be deployed for the first time in the very moment in which the
-    /// first node is added, and neither see the other; the next full listing finds it.
-    async fn adopt_waiting(&self, node: NodeId) -> Result<()> {
+    /// first node is added, and neither see the other; the next full listing finds it. Tells whether there was anything.
+    async fn adopt_waiting(&self, node: NodeId) -> Result<bool> {
         if !self.store.connection().await?.placement_is_waiting().await? {
-            return Ok(());
+            return Ok(false);
         }
         self.store
             .transaction(&Actor::operator("convergence"), async |tx| {
                 let adopted = adopt(tx, node).await?;
                 if adopted == 0 {
-                    return Ok(Outcome::Unchanged(()));
+                    return Ok(Outcome::Unchanged(false));
                 }
                 let (target, data) = (node.to_string(), json!({ "projects": adopted }));
-                Ok(Outcome::Changed((), Event { name: "node.adopt", org: None, target, data }))
+                Ok(Outcome::Changed(true, Event { name: "node.adopt", org: None, target, data }))
             })
             .await
     }

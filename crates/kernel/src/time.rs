@@ -13,6 +13,9 @@ use diesel::sql_types::Timestamptz;
 pub struct Time(DateTime<Utc>);
 
 impl Time {
+    /// 1970-01-01T00:00:00.000Z.
+    pub const UNIX_EPOCH: Self = Self(DateTime::UNIX_EPOCH);
+
     /// The point in time, cut to its millisecond.
     #[must_use]
     pub fn new(at: DateTime<Utc>) -> Self {

@@ -10,6 +10,7 @@ use kernel::World;
 
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
+use crate::instrument::{InFlight, Statements};
 use crate::{Config, Connection, Error, Result};
 
 /// How long a request waits for a connection before it is told to come back.
@@ -71,8 +72,10 @@ impl Store {
     /// # Errors
     /// [`Error::Unavailable`] when none is free or Postgres is away.
     pub async fn connection(&self) -> Result<Lease> {
-        let object = self.pool.get().await.map_err(|error| Error::Unavailable(error.into()))?;
-        Ok(Lease { object: Some(object), connector: self.connector.clone() })
+        let mut object = self.pool.get().await.map_err(|error| Error::Unavailable(error.into()))?;
+        let in_flight = InFlight::default();
+        object.set_instrumentation(Statements::of(in_flight.clone()));
+        Ok(Lease { object: Some(object), in_flight, connector: self.connector.clone() })
     }
 
     /// How busy the pool is.
@@ -96,9 +99,11 @@ impl std::fmt::Debug for Store {
 /// A connection on loan from the pool.
 ///
 /// A request may be given up at any await. deadpool would take the connection back with its transaction open and its
-/// row locks held until somebody draws it again; the lease closes such a connection at once instead.
+/// row locks held, or with a statement running that the next user waits behind; the lease closes such a connection at
+/// once instead.
 pub struct Lease {
     object: Option<Object<Connection>>,
+    in_flight: InFlight,
     connector: Connector,
 }
 
@@ -121,7 +126,9 @@ impl std::ops::DerefMut for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some(mut object) = self.object.take() else { return };
-        if !<Connection as AsyncConnection>::TransactionManager::is_broken_transaction_manager(&mut *object) {
+        let in_transaction =
+            <Connection as AsyncConnection>::TransactionManager::is_broken_transaction_manager(&mut *object);
+        if !in_transaction && !self.in_flight.get() {
             return;
         }
         let connection = Object::take(object);

@@ -6,7 +6,7 @@ use convergence::{ConvergenceError, ConvergenceRepository as _, Placed};
 use kernel::{NodeId, ProjectId};
 use store::Outcome;
 
-use crate::kit::{Kit, operator, site};
+use crate::kit::{Kit, deployed, operator, site};
 
 /// How many projects each node has.
 async fn loads(kit: &Kit, projects: &[ProjectId]) -> BTreeMap<NodeId, usize> {
@@ -79,6 +79,29 @@ async fn what_waits_for_a_node_is_taken_by_the_first_one() {
     expected.sort();
     assert_eq!(taken, expected);
     assert_eq!(kit.desired(kit.node("second").await.node.id, 0).await.sites, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_arrives_in_the_middle_of_a_first_decision_finds_it() {
+    let kit = Kit::start().await;
+    let (project, actor) = (kit.project(), operator());
+    let decided = kit.store.transaction(&actor, async |tx| {
+        kit.convergence.converge(tx, project, Some(site(1))).await?;
+        // Neither sees the other.
+        let node = kit.node("edge").await.node.id;
+        Ok::<_, ConvergenceError>(Outcome::Changed(node, deployed(project)))
+    });
+    let node = decided.await.unwrap();
+    assert_eq!(kit.connection().await.placement_home(project).await.unwrap(), Some(None));
+    kit.audited().await;
+
+    let everything = kit.desired(node, 0).await;
+    assert_eq!((everything.revision, everything.full), (2, true));
+    assert_eq!(everything.sites, [Placed { project, revision: 2, site: Some(site(1)) }]);
+    let [adopted] = kit.audited().await.try_into().unwrap();
+    assert_eq!((adopted.event.as_str(), adopted.target), ("node.adopt", node.to_string()));
+    assert_eq!(kit.desired(node, 0).await, everything);
+    assert_eq!(kit.audited().await, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,12 +66,14 @@ async fn who_reads_a_bundle_gets_all_of_it_while_it_is_uploaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_is_said_to_be_away() {
-    let files = Files::new();
-    let bundles = files.bundles();
-    // Where uploads in progress are kept stands something that is no folder.
-    std::fs::write(files.path().join("incoming"), "").unwrap();
-    let failed = bundles.receive("upload", limits(), body(&site("one"), 50)).await.unwrap_err();
-    assert!(matches!(failed, ProjectError::BundleStore(_)), "{failed:?}");
-    assert_eq!(failed.code(), &kernel::Code::UNAVAILABLE);
+async fn a_store_that_is_away_is_said_to_be_away_and_keeps_nothing() {
+    // Something that is no folder stands where uploads in progress are kept, and where finished ones are.
+    for obstacle in ["incoming", "bundles"] {
+        let files = Files::new();
+        std::fs::write(files.path().join(obstacle), "").unwrap();
+        let failed = files.bundles().receive("upload", limits(), body(&site("one"), 50)).await.unwrap_err();
+        assert!(matches!(failed, ProjectError::BundleStore(_)), "{obstacle}: {failed:?}");
+        assert_eq!(failed.code(), &kernel::Code::UNAVAILABLE);
+        assert_eq!(files.list(), [obstacle]);
+    }
 }

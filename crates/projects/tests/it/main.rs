@@ -1,6 +1,6 @@
 //! Projects, deployments and bundles as a user of this crate alone meets them, on a real Postgres and real files.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod bundles;
 mod creation;

@@ -102,7 +102,8 @@ async fn an_upload_that_nobody_waits_for_any_more_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_refusal_the_body_is_read_on_for_a_while() {
-    let bundles = Files::new().bundles();
+    let files = Files::new();
+    let bundles = files.bundles();
     // A client that sends first and reads then sees the answer only when all it sends is taken.
     for (chunks, most) in [(50, 51), (100_000, 120)] {
         let polled = AtomicUsize::new(0);

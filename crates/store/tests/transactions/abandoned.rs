@@ -71,6 +71,25 @@ async fn in_the_middle_of_a_statement_it_holds_nothing_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_read_given_up_in_the_middle_of_a_statement_takes_its_connection_along() {
+    let kit = Kit::start().await;
+    let (tell, told) = oneshot::channel();
+    let mut abandoned = 0;
+    let work = async {
+        let mut connection = kit.store.connection().await.unwrap();
+        let _ = tell.send(pid(&mut connection).await);
+        diesel::sql_query("SELECT pg_sleep(20)").execute(&mut *connection).await
+    };
+    let sleeping = async {
+        abandoned = told.await.unwrap();
+        let sleeps = format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned} AND wait_event = 'PgSleep'");
+        kit.db_until(1, &sleeps).await;
+    };
+    abandon(work, sleeping).await;
+    is_gone(&kit, abandoned).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_it_waits_for_a_lock_it_leaves_the_queue() {
     let kit = Kit::start().await;
     let (tell, told) = oneshot::channel();

@@ -1,7 +1,5 @@
 //! A database of its own for each test, a clock that stands, and looks behind the service.
 
-mod clock;
-
 use std::time::Duration;
 
 use convergence::{Convergence, ConvergenceError, Desired, NewNode, Site};
@@ -11,10 +9,8 @@ use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use kernel::audit::{Actor, Event};
 use kernel::{Digest, NodeId, OrgId, ProjectId, Secret, UserId};
 use serde_json::{Value, json};
-use store::testing::TestDatabase;
+use store::testing::{TestClock, TestDatabase};
 use store::{Connection, Lease, Outcome, Store};
-
-use clock::TestClock;
 
 pub struct Kit {
     pub convergence: Convergence,

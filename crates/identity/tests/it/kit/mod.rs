@@ -1,6 +1,5 @@
 //! A database of its own for each test, a clock that stands, and a port that can be told to fail.
 
-mod clock;
 mod port;
 
 use std::sync::Arc;
@@ -12,10 +11,9 @@ use identity::{DevLogin, Identity, IdentityError, Session};
 use kernel::audit::{Actor, Credential};
 use kernel::{Secret, Time};
 use serde_json::Value;
-use store::testing::TestDatabase;
+use store::testing::{TestClock, TestDatabase};
 use store::{Lease, Store};
 
-use clock::TestClock;
 pub use port::Port;
 
 pub struct Kit {

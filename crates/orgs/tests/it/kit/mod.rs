@@ -1,7 +1,5 @@
 //! A database of its own for each test, a clock that stands, and looks behind the service.
 
-mod clock;
-
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
@@ -9,10 +7,8 @@ use kernel::audit::{Actor, Credential};
 use kernel::{Limits, OrgId, Provider, Role, Secret, SessionId, Time, UserId};
 use orgs::{NewMember, NewOrg, Org, Orgs};
 use serde_json::Value;
-use store::testing::TestDatabase;
+use store::testing::{TestClock, TestDatabase};
 use store::{Lease, Store};
-
-use clock::TestClock;
 
 pub struct Kit {
     pub orgs: Orgs,

@@ -1,7 +1,6 @@
 //! A database and a bundle store of its own for each test, a clock that stands, and looks behind the service.
 
 mod bundle;
-mod clock;
 mod ports;
 
 use std::path::{Path, PathBuf};
@@ -15,11 +14,10 @@ use kernel::{Limits, OrgId, Plan, ProjectId, Secret, SessionId, Time, UserId, Wo
 use object_store::local::LocalFileSystem;
 use projects::{Author, Bundles, Deployment, Git, NewProject, Org, Project, ProjectError, Projects};
 use serde_json::Value;
-use store::testing::TestDatabase;
+use store::testing::{TestClock, TestDatabase};
 use store::{Lease, Store};
 
 pub use bundle::{body, bundle, noise, site};
-use clock::TestClock;
 pub use ports::{Node, OrgRows};
 
 pub struct Kit {

@@ -4,12 +4,16 @@
 //! test` syncs nothing: there the checkpoints it forces are free, and it takes half of what the default takes, or of
 //! what running the migrations again would.
 
+mod clock;
+
 use std::sync::LazyLock;
 
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use kernel::{Digest, Digester, World};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
+
+pub use clock::TestClock;
 
 use crate::migrations::{self, Migrator};
 

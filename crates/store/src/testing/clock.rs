@@ -5,16 +5,23 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use kernel::{Clock, Random, Time, World};
 
-#[derive(Clone, Default)]
+/// A clock in the hands of a test. Clones are the same clock.
+#[derive(Debug, Clone, Default)]
 pub struct TestClock {
     seconds: Arc<AtomicI64>,
 }
 
+/// 2026-11-21T10:00:00Z, when every test begins.
+const START: i64 = 1_795_255_200;
+
 impl TestClock {
+    /// Lets this much time pass.
     pub fn pass(&self, seconds: i64) {
         self.seconds.fetch_add(seconds, Ordering::SeqCst);
     }
 
+    /// A world with this clock.
+    #[must_use]
     pub fn world(&self) -> World {
         World::new(self.clone(), self.clone())
     }
@@ -22,15 +29,13 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Time {
-        let start: Time = serde_json::from_str("\"2026-11-21T10:00:00.000Z\"").unwrap();
-        start.plus_seconds(self.seconds.load(Ordering::SeqCst))
+        Time::UNIX_EPOCH.plus_seconds(START + self.seconds.load(Ordering::SeqCst))
     }
 }
 
 impl Random for TestClock {
     fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(32) {
-            chunk.copy_from_slice(&World::system().bytes::<32>()[..chunk.len()]);
-        }
+        let world = World::system();
+        bytes.iter_mut().for_each(|byte| [*byte] = world.bytes());
     }
 }
