@@ -102,14 +102,14 @@ impl ProjectRepository for Connection {
         Ok(rows.into_iter().map(show).collect())
     }
 
-    async fn project_detail(&mut self, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>> {
+    async fn project_detail(&mut self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>> {
         let live =
             deployments::project_id.eq(projects::id).and(deployments::version.nullable().eq(projects::live_version));
         let rows = hostnames::table
             .inner_join(projects::table)
             .left_join(deployments::table.on(live))
             .left_join(placements::table.on(placements::project_id.eq(projects::id)))
-            .filter(projects::id.eq(project))
+            .filter(projects::id.eq(project).and(projects::org_id.eq(org)))
             .order((hostnames::kind.desc(), hostnames::name))
             .select((
                 HostnameRow::as_select(),
@@ -122,14 +122,15 @@ impl ProjectRepository for Connection {
         detail(rows, slug)
     }
 
-    async fn project_next_version(&mut self, project: ProjectId) -> Result<Option<i32>> {
-        let update =
-            diesel::update(projects::table.find(project)).set(projects::last_version.eq(projects::last_version + 1));
+    async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>> {
+        let update = diesel::update(projects::table.find(project).filter(projects::org_id.eq(org)))
+            .set(projects::last_version.eq(projects::last_version + 1));
         Ok(Cached(update.returning(projects::last_version).as_query()).get_result(self).await.optional()?)
     }
 
-    async fn project_lock(&mut self, project: ProjectId) -> Result<Option<Option<i32>>> {
-        let query = projects::table.find(project).select(projects::live_version).for_update();
+    async fn project_lock(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Option<i32>>> {
+        let query =
+            projects::table.find(project).filter(projects::org_id.eq(org)).select(projects::live_version).for_update();
         Ok(query.first(self).await.optional()?)
     }
 

@@ -44,14 +44,14 @@ pub trait ProjectRepository {
     /// The projects of an organization, by id; `slug` is the organization's.
     async fn project_list(&mut self, org: OrgId, slug: &str, paging: &Paging<ProjectId>) -> Result<Vec<Project>>;
 
-    /// One project with everything that is shown of it, in one statement.
-    async fn project_detail(&mut self, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>>;
+    /// One project of an organization with everything that is shown of it, in one statement.
+    async fn project_detail(&mut self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>>;
 
     /// Hands out the next version and holds the project's row until the transaction ends; none when it is gone.
-    async fn project_next_version(&mut self, project: ProjectId) -> Result<Option<i32>>;
+    async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>>;
 
     /// The live version, holding the project's row until the transaction ends; none when the project is gone.
-    async fn project_lock(&mut self, project: ProjectId) -> Result<Option<Option<i32>>>;
+    async fn project_lock(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Option<i32>>>;
 
     /// Points the project at one of its versions.
     async fn project_set_live(&mut self, project: ProjectId, version: i32) -> Result<()>;

@@ -97,7 +97,7 @@ impl Projects {
     /// # Errors
     /// [`ProjectError::NotFound`].
     pub async fn detail(&self, org: &Org, project: ProjectId) -> Result<ProjectDetail> {
-        let detail = self.store.connection().await?.project_detail(project, &org.slug).await?;
+        let detail = self.store.connection().await?.project_detail(org.id, project, &org.slug).await?;
         detail.ok_or(ProjectError::NotFound)
     }
 
@@ -142,7 +142,7 @@ impl Projects {
         };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                record.version = tx.project_next_version(project).await?.ok_or(ProjectError::NotFound)?;
+                record.version = tx.project_next_version(org.id, project).await?.ok_or(ProjectError::NotFound)?;
                 tx.deployment_insert(&record).await?;
                 let deployment = self.go_live(tx, project, record.version).await?;
                 let data = json!({ "version": deployment.version, "digest": digest });
@@ -159,7 +159,7 @@ impl Projects {
         let Rollback { version } = to;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let live = tx.project_lock(project).await?.ok_or(ProjectError::NotFound)?;
+                let live = tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
                 let target = tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)?;
                 if target.live {
                     return Ok(Outcome::Unchanged(target));

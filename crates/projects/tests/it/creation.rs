@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use kernel::{Failure as _, Limits, Plan};
 use projects::{
     Access, AccessMode, Hostname, HostnameKind, HostnameState, Org, Placement, Project, ProjectDetail, ProjectError,
-    Resources,
+    Resources, Rollback,
 };
 use serde_json::json;
 
@@ -61,6 +61,21 @@ async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
 
     let nowhere = kit.store.world().id();
     assert!(matches!(kit.projects.detail(&org, nowhere).await, Err(ProjectError::NotFound)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_is_nothing_to_another_organization() {
+    let kit = Kit::start().await;
+    let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
+    let project = kit.project(&org, "site").await;
+    kit.deploy(&org, project.id, "one").await.unwrap();
+    kit.audited().await;
+    assert!(matches!(kit.projects.detail(&other, project.id).await, Err(ProjectError::NotFound)));
+    assert!(matches!(kit.deploy(&other, project.id, "two").await, Err(ProjectError::NotFound)));
+    let back = kit.projects.rollback(&kit.actor, &other, project.id, Rollback { version: 1 }).await;
+    assert!(matches!(back, Err(ProjectError::NotFound)), "{back:?}");
+    assert_eq!(kit.audited().await, []);
+    assert_eq!(kit.db_number("SELECT last_version FROM projects.projects").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
