@@ -8,8 +8,11 @@ mod clock;
 
 use std::sync::LazyLock;
 
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Jsonb};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use kernel::{Digest, Digester, World};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -48,6 +51,38 @@ impl TestDatabase {
         in_cluster(&self.cluster, &self.name)
     }
 
+    /// The rows of a statement, each as one JSON object: a look behind the service, on a connection of its own.
+    ///
+    /// # Panics
+    /// When Postgres refuses the statement.
+    pub async fn rows(&self, statement: &str) -> Vec<Value> {
+        let query = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
+        let rows: Vec<Row> = answered(statement, query.load(&mut self.connect().await).await);
+        rows.into_iter().map(|row| row.row).collect()
+    }
+
+    /// The one number that a statement answers.
+    ///
+    /// # Panics
+    /// When Postgres refuses the statement.
+    pub async fn number(&self, statement: &str) -> i64 {
+        let query = diesel::sql_query(format!("SELECT ({statement})::bigint AS number"));
+        let row: Number = answered(statement, query.get_result(&mut self.connect().await).await);
+        row.number
+    }
+
+    /// Runs statements: a change behind the service.
+    ///
+    /// # Panics
+    /// When Postgres refuses them.
+    pub async fn run(&self, statements: &str) {
+        answered(statements, self.connect().await.batch_execute(statements).await);
+    }
+
+    async fn connect(&self) -> AsyncPgConnection {
+        answered("connect", AsyncPgConnection::establish(&self.url()).await)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "set by the test runner, not by a deployment")]
     async fn try_create() -> Result<Self> {
         let cluster = std::env::var(CLUSTER).map_err(|_| format!("{CLUSTER} is not set: run `cargo xtask test`"))?;
@@ -56,6 +91,23 @@ impl TestDatabase {
         execute(&cluster, &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await?;
         Ok(Self { cluster, name })
     }
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = Jsonb)]
+    row: Value,
+}
+
+#[derive(QueryableByName)]
+struct Number {
+    #[diesel(sql_type = BigInt)]
+    number: i64,
+}
+
+#[expect(clippy::panic, reason = "called by tests only, which end like this")]
+fn answered<T, E: std::fmt::Display>(statement: &str, answer: std::result::Result<T, E>) -> T {
+    answer.unwrap_or_else(|error| panic!("{statement}: {error}"))
 }
 
 impl Drop for TestDatabase {

@@ -99,16 +99,7 @@ impl App {
 
     /// The rows of a statement, each as one JSON object: a look behind the API.
     pub async fn db_rows(&self, statement: &str) -> Vec<Value> {
-        use diesel::prelude::*;
-        use diesel_async::{AsyncConnection as _, RunQueryDsl};
-        #[derive(QueryableByName)]
-        struct Row {
-            #[diesel(sql_type = diesel::sql_types::Jsonb)]
-            row: Value,
-        }
-        let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
-        let rows = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
-        rows.load::<Row>(&mut connection).await.unwrap().into_iter().map(|row| row.row).collect()
+        self.database.rows(statement).await
     }
 
     /// Runs a statement: a change behind the API.

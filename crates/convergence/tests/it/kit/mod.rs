@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use convergence::{Convergence, ConvergenceError, Desired, NewNode, Site};
 use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid};
-use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
+use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{Digest, NodeId, OrgId, ProjectId, Secret, UserId};
 use serde_json::{Value, json};
@@ -34,12 +34,6 @@ pub struct Audit {
     pub target: String,
     #[diesel(sql_type = Jsonb)]
     pub data: Value,
-}
-
-#[derive(QueryableByName)]
-struct Number {
-    #[diesel(sql_type = BigInt)]
-    number: i64,
 }
 
 impl Kit {
@@ -94,13 +88,11 @@ impl Kit {
 
     /// The one number that a statement answers.
     pub async fn db_number(&self, statement: &str) -> i64 {
-        let query = diesel::sql_query(format!("SELECT ({statement})::bigint AS number"));
-        let row: Number = query.get_result(&mut self.connection().await).await.unwrap();
-        row.number
+        self.database.number(statement).await
     }
 
     pub async fn db_execute(&self, statement: &str) {
-        self.connection().await.batch_execute(statement).await.unwrap();
+        self.database.run(statement).await;
     }
 
     pub async fn connection(&self) -> Lease {

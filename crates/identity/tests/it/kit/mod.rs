@@ -5,7 +5,7 @@ mod port;
 use std::sync::Arc;
 
 use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Jsonb, Text, Timestamptz};
+use diesel::sql_types::{Jsonb, Text, Timestamptz};
 use diesel_async::RunQueryDsl;
 use identity::{DevLogin, Identity, IdentityError, Session};
 use kernel::audit::{Actor, Credential};
@@ -37,18 +37,6 @@ pub struct Audit {
     pub data: Value,
 }
 
-#[derive(QueryableByName)]
-struct Row {
-    #[diesel(sql_type = Jsonb)]
-    row: Value,
-}
-
-#[derive(QueryableByName)]
-struct Number {
-    #[diesel(sql_type = BigInt)]
-    number: i64,
-}
-
 impl Kit {
     pub async fn start() -> Self {
         let (database, clock, port) = (TestDatabase::create().await, TestClock::default(), Port::default());
@@ -75,9 +63,7 @@ impl Kit {
 
     /// The rows of a statement, each as one JSON object.
     pub async fn db_rows(&self, statement: &str) -> Vec<Value> {
-        let rows = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
-        let rows: Vec<Row> = rows.load(&mut self.connection().await).await.unwrap();
-        rows.into_iter().map(|row| row.row).collect()
+        self.database.rows(statement).await
     }
 
     /// Rows of users, sessions, organizations, members and the audit log.
@@ -85,9 +71,7 @@ impl Kit {
         let tables = ["identity.users", "identity.sessions", "orgs.orgs", "orgs.members", "store.audit"];
         let mut counts = [0; 5];
         for (count, table) in counts.iter_mut().zip(tables) {
-            let query = diesel::sql_query(format!("SELECT count(*) AS number FROM {table}"));
-            let row: Number = query.get_result(&mut self.connection().await).await.unwrap();
-            *count = row.number;
+            *count = self.database.number(&format!("SELECT count(*) FROM {table}")).await;
         }
         counts
     }

@@ -1,8 +1,8 @@
 //! A database of its own for each test, a clock that stands, and looks behind the service.
 
 use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid};
-use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+use diesel::sql_types::{Integer, Jsonb, Nullable, Text, Timestamptz, Uuid};
+use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Credential};
 use kernel::{Limits, OrgId, Provider, Role, Secret, SessionId, Time, UserId};
 use orgs::{NewMember, NewOrg, Org, Orgs};
@@ -40,12 +40,6 @@ pub struct Audit {
 struct UserRow {
     #[diesel(sql_type = Uuid)]
     id: UserId,
-}
-
-#[derive(QueryableByName)]
-struct Number {
-    #[diesel(sql_type = BigInt)]
-    number: i64,
 }
 
 impl Kit {
@@ -122,13 +116,11 @@ impl Kit {
 
     /// The one number that a statement answers.
     pub async fn db_number(&self, statement: &str) -> i64 {
-        let query = diesel::sql_query(format!("SELECT ({statement})::bigint AS number"));
-        let row: Number = query.get_result(&mut self.connection().await).await.unwrap();
-        row.number
+        self.database.number(statement).await
     }
 
     pub async fn db_execute(&self, statement: &str) {
-        self.connection().await.batch_execute(statement).await.unwrap();
+        self.database.run(statement).await;
     }
 
     pub fn now(&self) -> Time {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid};
-use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
+use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Credential};
 use kernel::{Limits, OrgId, Plan, ProjectId, Secret, SessionId, Time, UserId, World};
 use object_store::local::LocalFileSystem;
@@ -89,12 +89,6 @@ pub struct Audit {
     pub data: Value,
 }
 
-#[derive(QueryableByName)]
-struct Number {
-    #[diesel(sql_type = BigInt)]
-    number: i64,
-}
-
 impl Kit {
     pub async fn start() -> Self {
         Self::with(Limits::default()).await
@@ -159,13 +153,11 @@ impl Kit {
 
     /// The one number that a statement answers.
     pub async fn db_number(&self, statement: &str) -> i64 {
-        let query = diesel::sql_query(format!("SELECT ({statement})::bigint AS number"));
-        let row: Number = query.get_result(&mut self.connection().await).await.unwrap();
-        row.number
+        self.database.number(statement).await
     }
 
     pub async fn db_execute(&self, statement: &str) {
-        self.connection().await.batch_execute(statement).await.unwrap();
+        self.database.run(statement).await;
     }
 
     pub fn now(&self) -> Time {
