@@ -2,7 +2,7 @@
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
-use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse};
 use kernel::{Code, Failure, Kind};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -116,8 +116,7 @@ impl Problem {
         } else if let Some(cause) = &self.cause {
             tracing::warn!(code = self.code.name, cause, "the request was refused");
         }
-        let extensions = request.extensions();
-        let request_id = extensions.get::<RequestId>().map_or("", RequestId::as_str);
+        let request_id = &RequestId::text(request);
         let mut response = HttpResponse::build(status);
         for (name, value) in &self.headers {
             response.insert_header((name.clone(), value.as_str()));

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use actix_web::dev::Payload;
-use actix_web::{HttpMessage as _, HttpRequest, web};
+use actix_web::{HttpRequest, web};
 use convergence::Convergence;
 use identity::{Identity, Profile};
 use kernel::audit::{Actor, Credential};
@@ -117,7 +117,7 @@ async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Fo
         });
     }
     let credential = Credential::Session(found.session);
-    Ok((Actor { user: Some(found.user.id), credential, request_id: request_id(request) }, found))
+    Ok((Actor { user: Some(found.user.id), credential, request_id: RequestId::text(request) }, found))
 }
 
 fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
@@ -134,12 +134,8 @@ fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
     }
 }
 
-fn request_id(request: &HttpRequest) -> String {
-    request.extensions().get::<RequestId>().map_or_else(String::new, |id| id.as_str().to_owned())
-}
-
 fn nobody(request: &HttpRequest) -> Actor {
-    Actor { user: None, credential: Credential::None, request_id: request_id(request) }
+    Actor { user: None, credential: Credential::None, request_id: RequestId::text(request) }
 }
 
 impl Describe for Open {

@@ -8,7 +8,7 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
-use actix_web::{Error, HttpMessage as _, web};
+use actix_web::{Error, HttpMessage as _, HttpRequest, web};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
 use opentelemetry::propagation::Extractor;
@@ -37,6 +37,11 @@ impl RequestId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The id of a request that [`observe`] has seen; empty for any other.
+    pub(crate) fn text(request: &HttpRequest) -> String {
+        request.extensions().get::<Self>().map_or_else(String::new, |id| id.0.clone())
     }
 
     fn of(request: &ServiceRequest, world: &kernel::World) -> Self {
