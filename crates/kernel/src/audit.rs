@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{OrgId, SessionId, UserId};
+use crate::{OrgId, SessionId, TokenId, UserId};
 
 /// Who did it, under which request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,18 @@ pub struct Actor {
     pub credential: Credential,
     /// The request id, as in the answer and in the log.
     pub request_id: String,
+    /// What the request may do at most once, when its client asked for that.
+    pub once: Option<Once>,
+}
+
+/// A request that came with an idempotency key: its first commit notes that it was carried out, and one whose place
+/// another request has taken can commit nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Once {
+    /// Where that is noted.
+    pub id: uuid::Uuid,
+    /// Which attempt at the request this is.
+    pub attempt: i32,
 }
 
 /// With what an actor acted.
@@ -20,6 +32,8 @@ pub struct Actor {
 pub enum Credential {
     /// A login session.
     Session(SessionId),
+    /// A personal access token.
+    Token(TokenId),
     /// Nothing: an open endpoint.
     None,
     /// The operator's shell.
@@ -30,6 +44,7 @@ impl std::fmt::Display for Credential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Session(id) => write!(f, "{id}"),
+            Self::Token(id) => write!(f, "{id}"),
             Self::None => f.write_str("none"),
             Self::Operator => f.write_str("operator"),
         }
@@ -53,6 +68,6 @@ impl Actor {
     /// The operator at the machine itself, outside any request.
     #[must_use]
     pub fn operator(command: &str) -> Self {
-        Self { user: None, credential: Credential::Operator, request_id: command.to_owned() }
+        Self { user: None, credential: Credential::Operator, request_id: command.to_owned(), once: None }
     }
 }

@@ -15,6 +15,8 @@ pub enum Kind {
     NotFound,
     /// The state of things forbids it; the same request will fail again.
     Conflict,
+    /// It is well formed, and cannot be done all the same.
+    Unprocessable,
     /// More bytes than are taken.
     TooLarge,
     /// Too many requests.

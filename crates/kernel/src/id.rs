@@ -132,8 +132,16 @@ ids! {
     UserId = "usr";
     /// A login session.
     SessionId = "ses";
+    /// A personal access token.
+    TokenId = "pat";
+    /// An SSH key.
+    KeyId = "key";
     /// An organization.
     OrgId = "org";
+    /// An invitation to an organization.
+    InviteId = "inv";
+    /// A notification of an organization.
+    NotificationId = "ntf";
     /// A project.
     ProjectId = "prj";
     /// A deployment.

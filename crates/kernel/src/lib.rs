@@ -5,11 +5,13 @@
 
 pub mod audit;
 mod digest;
+mod email;
 mod failure;
 mod id;
 mod page;
 mod plan;
 mod provider;
+mod redirect;
 mod role;
 mod scope;
 pub mod seal;
@@ -19,11 +21,16 @@ mod time;
 mod world;
 
 pub use digest::{Digest, Digester, InvalidDigest};
+pub use email::Email;
 pub use failure::{Code, Failure, Kind};
-pub use id::{AuditId, DeploymentId, InvalidId, NodeId, OrgId, ProjectId, SessionId, UserId};
+pub use id::{
+    AuditId, DeploymentId, InvalidId, InviteId, KeyId, NodeId, NotificationId, OrgId, ProjectId, SessionId, TokenId,
+    UserId,
+};
 pub use page::{Page, Paging};
 pub use plan::{BundleLimits, Limits, Plan, PlanLimits};
 pub use provider::Provider;
+pub use redirect::{AllowList, ForbiddenAddress, InvalidAllowList};
 pub use role::Role;
 pub use scope::Scope;
 pub use secret::{Secret, Token, TokenHash, TokenKind};

@@ -28,6 +28,9 @@ pub struct Limits {
 pub struct PlanLimits {
     /// Projects per organization.
     pub projects: u32,
+    /// Invitations that may be pending at once: a guard against abuse, the same for every plan unless set otherwise.
+    #[serde(default = "invites")]
+    pub invites: u32,
     /// Bundles of its projects.
     pub bundle: BundleLimits,
 }
@@ -55,14 +58,18 @@ impl Limits {
     }
 }
 
+const fn invites() -> u32 {
+    50
+}
+
 const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
     fn default() -> Self {
         let bundle = |compressed, unpacked| BundleLimits { compressed, unpacked, entries: 20_000 };
         Self {
-            free: PlanLimits { projects: 3, bundle: bundle(50 * MIB, 250 * MIB) },
-            pro: PlanLimits { projects: 100, bundle: bundle(200 * MIB, 1024 * MIB) },
+            free: PlanLimits { projects: 3, invites: invites(), bundle: bundle(50 * MIB, 250 * MIB) },
+            pro: PlanLimits { projects: 100, invites: invites(), bundle: bundle(200 * MIB, 1024 * MIB) },
         }
     }
 }

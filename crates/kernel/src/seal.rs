@@ -4,6 +4,8 @@
 //! data, so a ciphertext moved to another row or field does not open. The key's id stands beside the value: the first
 //! configured key seals, every configured key opens.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -30,13 +32,26 @@ pub struct Sealed {
     pub bytes: Vec<u8>,
 }
 
-/// The keys of this deployment: `SVC_SEALING_KEYS`, `id:base64,…`.
-pub struct Keys(Vec<(String, LessSafeKey)>);
+/// The keys of this deployment: `SVC_SEALING_KEYS`, `id:base64,…`. Cheap to clone. By default there are none, which
+/// seal and open nothing.
+#[derive(Clone, Default)]
+pub struct Keys(Arc<[(String, LessSafeKey)]>);
 
 /// A setting that holds no usable keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be one or more id:base64 of 32-byte keys with different ids, separated by commas")]
 pub struct InvalidKeys;
+
+/// A value that cannot be sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// There is nothing to seal it with.
+    #[error("no sealing key is configured")]
+    NoKey,
+    /// It is longer than the cipher takes (64 GiB).
+    #[error("longer than the cipher takes")]
+    TooLong,
+}
 
 /// A sealed value that does not open.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,19 +80,19 @@ impl Keys {
             }
             keys.push((id.to_owned(), LessSafeKey::new(key)));
         }
-        Ok(Self(keys))
+        Ok(Self(keys.into()))
     }
 
     /// Seals `plaintext` for its place under the first key.
     ///
     /// # Errors
-    /// When the plaintext is longer than the cipher takes (64 GiB).
-    pub fn seal(&self, world: &World, place: Place<'_>, plaintext: &[u8]) -> Result<Sealed, OpenError> {
-        let (key_id, key) = self.0.first().ok_or(OpenError::Broken)?;
+    /// When there is no key, or the plaintext is longer than the cipher takes.
+    pub fn seal(&self, world: &World, place: Place<'_>, plaintext: &[u8]) -> Result<Sealed, SealError> {
+        let (key_id, key) = self.0.first().ok_or(SealError::NoKey)?;
         let nonce = world.bytes::<NONCE_LEN>();
         let mut sealed = plaintext.to_vec();
         key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), place.associated(key_id), &mut sealed)
-            .map_err(|_| OpenError::Broken)?;
+            .map_err(|_| SealError::TooLong)?;
         let bytes = [nonce.as_slice(), &sealed].concat();
         Ok(Sealed { key_id: key_id.clone(), bytes })
     }
@@ -168,6 +183,14 @@ mod tests {
         assert_eq!(both.open(place, &sealed).expect("opened"), b"secret");
         assert_eq!(both.seal(&World::system(), place, b"secret").expect("sealed").key_id, "new");
         assert_eq!(keys(NEW).open(place, &sealed), Err(OpenError::UnknownKey("old".into())));
+    }
+
+    #[test]
+    fn without_keys_nothing_is_sealed_and_nothing_opens() {
+        let place = Place { table: "t", row: "r", field: "f" };
+        assert_eq!(Keys::default().seal(&World::system(), place, b"secret"), Err(SealError::NoKey));
+        let sealed = keys(OLD).seal(&World::system(), place, b"secret").expect("sealed");
+        assert_eq!(Keys::default().open(place, &sealed), Err(OpenError::UnknownKey("old".into())));
     }
 
     #[test]

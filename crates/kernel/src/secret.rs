@@ -39,6 +39,12 @@ impl std::fmt::Debug for Secret {
 pub enum TokenKind {
     /// A login session.
     Session,
+    /// A personal access token.
+    Access,
+    /// An invitation to an organization.
+    Invite,
+    /// A sign-in at the code host that is under way: its state, and the cookie of its browser.
+    Login,
     /// A node's credential on the internal listener.
     Node,
 }
@@ -49,6 +55,9 @@ impl TokenKind {
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Session => "svc_ses_",
+            Self::Access => "svc_pat_",
+            Self::Invite => "svc_inv_",
+            Self::Login => "svc_lgn_",
             Self::Node => "svc_nod_",
         }
     }

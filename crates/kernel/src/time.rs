@@ -28,6 +28,12 @@ impl Time {
         Self(self.0 + TimeDelta::seconds(seconds))
     }
 
+    /// The point `millis` milliseconds later.
+    #[must_use]
+    pub fn plus_millis(self, millis: i64) -> Self {
+        Self(self.0 + TimeDelta::milliseconds(millis))
+    }
+
     /// Milliseconds since the Unix epoch; negative before it.
     #[must_use]
     pub fn unix_millis(self) -> i64 {

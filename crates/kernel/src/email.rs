@@ -1,0 +1,80 @@
+//! E-mail addresses.
+
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use regex_lite::Regex;
+
+use crate::InvalidText;
+
+const PATTERN: &str = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$";
+
+/// The longest address (RFC 5321 section 4.5.3.1.3, less the angle brackets).
+const LONGEST: usize = 254;
+
+/// An address that a mail can be sent to: what RFC 5321 section 4.1.2 calls a dot-string before the `@`, and a domain
+/// behind it; neither quoted parts nor address literals. Domains beyond ASCII are written in punycode.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, diesel::AsExpression, diesel::FromSqlRow)]
+#[diesel(sql_type = diesel::sql_types::Text)]
+pub struct Email(String);
+
+impl Email {
+    /// The text itself.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Email {
+    type Err = InvalidText;
+
+    fn from_str(text: &str) -> Result<Self, InvalidText> {
+        static RULE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
+        match &*RULE {
+            Some(rule) if text.len() <= LONGEST && rule.is_match(text) => Ok(Self(text.to_owned())),
+            _ => Err(InvalidText("an e-mail address of at most 254 characters")),
+        }
+    }
+}
+
+crate::string_like!(Email);
+crate::string_schema!(Email, |schema| schema
+    .format(Some(openapi::SchemaFormat::KnownFormat(openapi::KnownFormat::Email)))
+    .pattern(Some(PATTERN))
+    .max_length(Some(LONGEST))
+    .description(Some("an e-mail address of at most 254 characters")));
+
+#[cfg(test)]
+mod tests {
+    use super::Email;
+
+    #[test]
+    fn what_can_be_written_to_is_an_address() {
+        for text in ["a@b", "ada@example.org", "Ada.Lovelace+x@Mail.Example.org", "o'neill@xn--mnchen-3ya.example"] {
+            assert!(text.parse::<Email>().is_ok(), "{text}");
+        }
+        for text in [
+            "",
+            "ada",
+            "@example.org",
+            "ada@",
+            "ada@@b",
+            "a b@c.org",
+            "ada@exa mple.org",
+            "a@-b.org",
+            "a@b..org",
+            ".a@b.org",
+            "a..b@c.org",
+            "a@[127.0.0.1]",
+            "a@x\r\n[10.0.0.1]",
+            "a@b.org\n",
+            "a\r\nBcc: c@d.org@b.org",
+            "\"a b\"@c.org",
+            "a<b@c.org>",
+        ] {
+            assert!(text.parse::<Email>().is_err(), "{text:?}");
+        }
+        assert!(format!("{}@example.org", "a".repeat(300)).parse::<Email>().is_err());
+    }
+}

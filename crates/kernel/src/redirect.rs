@@ -1,0 +1,160 @@
+//! Addresses that a browser may be sent to (security rules, "OAuth").
+//!
+//! What is asked for is parsed and held against each allowed address part by part: scheme, host and port exactly, the
+//! path up to a segment's border. Texts that two parsers may read in two ways are refused before that, and what is
+//! used is the parsed address, never the text.
+
+use std::str::FromStr;
+
+use url::Url;
+
+/// The addresses of a setting, under which others may be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowList(Vec<Url>);
+
+/// A setting that is no such list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must be http or https addresses without user, query, fragment and wildcards, separated by commas: {0:?} is not"
+)]
+pub struct InvalidAllowList(String);
+
+/// An address that nobody is sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ForbiddenAddress {
+    #[error("must be an absolute http or https address, without user, fragment, backslash and control characters")]
+    Malformed,
+    #[error("is not under an address that this deployment allows")]
+    Elsewhere,
+}
+
+impl AllowList {
+    /// The address, when it lies under an allowed one.
+    ///
+    /// # Errors
+    /// When it is malformed, ambiguous or lies elsewhere.
+    pub fn admit(&self, text: &str) -> Result<Url, ForbiddenAddress> {
+        let url = parse(text).ok_or(ForbiddenAddress::Malformed)?;
+        if self.0.iter().any(|allowed| is_under(&url, allowed)) { Ok(url) } else { Err(ForbiddenAddress::Elsewhere) }
+    }
+}
+
+impl FromStr for AllowList {
+    type Err = InvalidAllowList;
+
+    fn from_str(setting: &str) -> Result<Self, Self::Err> {
+        let read = |text: &str| {
+            let url = parse(text.trim()).filter(|url| url.query().is_none() && !text.contains('*'));
+            url.ok_or_else(|| InvalidAllowList(text.trim().to_owned()))
+        };
+        setting.split(',').map(read).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn parse(text: &str) -> Option<Url> {
+    // Only what the parser would not quietly mend: it strips white space, turns backslashes and adds slashes.
+    let clean = !text.chars().any(|c| c == '\\' || c.is_control() || c.is_whitespace());
+    let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
+    let url = Url::parse(text).ok().filter(|_| clean && !authority.starts_with('/'))?;
+    let plain = url.has_host() && url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    let host = authority.split(['/', '?', '#']).next()?;
+    // What is decoded later may climb out of its segment.
+    let path = text.split('?').next()?.to_ascii_lowercase();
+    let ambiguous =
+        host.contains('@') || ["%2e", "%2f", "%5c", "%00", "%25"].iter().any(|escape| path.contains(escape));
+    (plain && !ambiguous).then_some(url)
+}
+
+fn is_under(url: &Url, allowed: &Url) -> bool {
+    let base = allowed.path().trim_end_matches('/');
+    let rest = url.path().strip_prefix(base);
+    url.scheme() == allowed.scheme()
+        && url.host() == allowed.host()
+        && url.port_or_known_default() == allowed.port_or_known_default()
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(setting: &str) -> AllowList {
+        setting.parse().expect(setting)
+    }
+
+    #[test]
+    fn what_lies_under_an_allowed_address_is_admitted() {
+        let list = list("https://app.example.org/signed-in, http://localhost:3000");
+        for (asked, gone) in [
+            ("https://app.example.org/signed-in", "https://app.example.org/signed-in"),
+            ("https://app.example.org/signed-in/", "https://app.example.org/signed-in/"),
+            ("https://app.example.org/signed-in/a?b=c", "https://app.example.org/signed-in/a?b=c"),
+            ("https://APP.example.org:443/signed-in", "https://app.example.org/signed-in"),
+            ("http://localhost:3000", "http://localhost:3000/"),
+            ("http://localhost:3000/any/where", "http://localhost:3000/any/where"),
+        ] {
+            assert_eq!(list.admit(asked).map(String::from), Ok(gone.to_owned()), "{asked}");
+        }
+    }
+
+    #[test]
+    fn every_trick_is_refused() {
+        let list = list("https://app.example.org/signed-in,http://localhost:3000");
+        for asked in [
+            "",
+            "/signed-in",
+            "//app.example.org/signed-in",
+            "https:app.example.org/signed-in",
+            "https:///app.example.org/signed-in",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "http://app.example.org/signed-in",
+            "https://app.example.org",
+            "https://app.example.org/signed-in-elsewhere",
+            "https://app.example.org/signed-in.evil",
+            "https://app.example.org/Signed-In",
+            "https://app.example.org/other",
+            "https://app.example.org:444/signed-in",
+            "https://app.example.org.evil.org/signed-in",
+            "https://evil.org/https://app.example.org/signed-in",
+            "https://app.example.org@evil.org/signed-in",
+            "https://user@app.example.org/signed-in",
+            "https://user:word@app.example.org/signed-in",
+            "https://@app.example.org/signed-in",
+            "https://evil.org\\@app.example.org/signed-in",
+            "https://app.example.org\\.evil.org/signed-in",
+            "https:\\\\app.example.org/signed-in",
+            "https://app.example.org/signed-in\\..\\other",
+            "https://app.example.org/signed-in/../other",
+            "https://app.example.org/signed-in/%2e%2e/other",
+            "https://app.example.org/signed-in/.%2E/other",
+            "https://app.example.org/signed-in/..%2fother",
+            "https://app.example.org/signed-in%2f..%2fother",
+            "https://app.example.org/signed-in/%5c..",
+            "https://app.example.org/signed-in/%252e%252e/",
+            "https://app.example.org/signed-in#token=mine",
+            "https://app.example.org/signed-in#",
+            " https://app.example.org/signed-in",
+            "https://app.example.org/signed-in\n",
+            "https://app.example.org/signed-in\t/x",
+            "https://app.example.org/signed-in/\u{0}",
+            "https://app.example.org./signed-in",
+            "https://app\u{3002}example.org/signed-in/%2e",
+            "http://localhost:3001/",
+            "http://localhost/",
+            "http://127.0.0.1:3000/",
+            "http://localhost:3000.evil.org/",
+        ] {
+            assert!(list.admit(asked).is_err(), "{asked:?} was admitted");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_would_allow_too_much_is_refused() {
+        for setting in
+            ["", "*", "https://*.example.org", "app.example.org", "https://a.org,", "https://u@a.org", "ftp://a.org"]
+        {
+            assert!(setting.parse::<AllowList>().is_err(), "{setting:?}");
+        }
+    }
+}
