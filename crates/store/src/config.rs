@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kernel::Secret;
+use kernel::seal::Keys;
 use tokio_postgres::config::SslMode;
 
 /// How to reach Postgres.
@@ -15,6 +16,8 @@ pub struct Config {
     pub application_name: String,
     /// The most connections the pool opens.
     pub connections: usize,
+    /// What values are sealed with and opened by. Without keys, whatever asks for either fails.
+    pub keys: Keys,
 }
 
 /// A database address that cannot be used. Never holds the address, which may hold a password.
@@ -47,10 +50,10 @@ const CONNECT: Duration = Duration::from_millis(900);
 const SILENCE: Duration = Duration::from_secs(3);
 
 impl Config {
-    /// A pool of the size that suits two cores.
+    /// A pool of the size that suits two cores, and no keys.
     #[must_use]
     pub fn new(url: Secret, application_name: &str) -> Self {
-        Self { url, application_name: application_name.to_owned(), connections: 16 }
+        Self { url, application_name: application_name.to_owned(), connections: 16, keys: Keys::default() }
     }
 
     /// Reads the address.

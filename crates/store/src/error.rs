@@ -38,6 +38,9 @@ const PASSING: &[&str] = &[
     "cannot execute",
 ];
 
+/// Those of them that mean that nothing can be written for now, while reading goes on.
+const READ_ONLY: &[&str] = &["could not extend file", "could not write", "No space left on device", "cannot execute"];
+
 impl From<Diesel> for Error {
     fn from(error: Diesel) -> Self {
         let passing = match &error {
@@ -61,6 +64,17 @@ impl Error {
     pub fn violates(&self, constraint: &str) -> bool {
         match self {
             Self::Statement(Diesel::DatabaseError(_, info)) => info.constraint_name() == Some(constraint),
+            _ => false,
+        }
+    }
+
+    /// Whether Postgres took no writes: its disk is full, or it follows another one. It may well answer reads.
+    #[must_use]
+    pub fn refuses_writes(&self) -> bool {
+        let Self::Unavailable(source) = self else { return false };
+        match source.downcast_ref::<Diesel>() {
+            Some(Diesel::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _)) => true,
+            Some(Diesel::DatabaseError(_, info)) => READ_ONLY.iter().any(|start| info.message().starts_with(start)),
             _ => false,
         }
     }

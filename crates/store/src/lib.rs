@@ -1,10 +1,12 @@
-//! Postgres, as every context uses it: the pool, the transaction with its audit row, notifications and migrations.
+//! Postgres, as every context uses it: the pool, the transaction with its audit row, notifications, sealed values,
+//! the outbox and migrations.
 //!
 //! A context's repository is a trait implemented for [`Connection`]; a service begins the unit of work with
 //! [`Store::transaction`] or borrows a connection for reading with [`Store::connection`], and the repository's verbs
 //! are at hand on what it is given.
 
 mod audit;
+mod batches;
 mod cached;
 mod config;
 mod connect;
@@ -12,16 +14,21 @@ mod error;
 mod instrument;
 mod listen;
 pub mod migrations;
+mod once;
+pub mod outbox;
 mod pool;
 pub mod schema;
+mod seal;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transaction;
 
+pub use batches::{BATCH, is_full};
 pub use cached::Cached;
 pub use config::{Config, InvalidUrl};
 pub use error::{Error, Result};
 pub use listen::{Listener, notify};
+pub use once::{Claim, Request};
 pub use pool::{Lease, PoolStatus, Store};
 pub use transaction::Outcome;
 

@@ -54,6 +54,11 @@ pub const ALL: &[Migration] = embed![
     "20261121000300_orgs",
     "20261121000400_convergence",
     "20261121000500_projects",
+    "20261121000600_outbox",
+    "20261121000700_credentials",
+    "20261121000800_requests",
+    "20261121000900_invites",
+    "20261121000950_user_emails",
 ];
 
 /// Why the schema did not move, or is not where it should be.

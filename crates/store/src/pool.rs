@@ -1,5 +1,6 @@
 //! The pool, and the lease that never hands back a connection in the middle of a transaction.
 
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use deadpool::Runtime;
@@ -7,21 +8,25 @@ use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
 use diesel_async::{AsyncConnection, TransactionManager as _};
 use kernel::World;
+use kernel::seal::Keys;
 
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
 use crate::instrument::{InFlight, Statements};
-use crate::{Config, Connection, Error, Result};
+use crate::{Config, Connection, Error, Listener, Result, outbox};
 
 /// How long a request waits for a connection before it is told to come back.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// The database of this process: its pool, and the [`World`] that ids and times of rows come from. Cheap to clone.
+/// The database of this process: its pool, the [`World`] that ids and times of rows come from, and the keys of what is
+/// sealed in rows. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     pool: Pool<Connection>,
     connector: Connector,
     world: World,
+    keys: Keys,
+    outbox_listener: Arc<Mutex<Weak<Listener>>>,
 }
 
 /// How busy the pool is.
@@ -58,7 +63,7 @@ impl Store {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| InvalidUrl(error.to_string()))?;
-        Ok(Self { pool, connector, world })
+        Ok(Self { pool, connector, world, keys: config.keys.clone(), outbox_listener: Arc::default() })
     }
 
     /// Where ids and times come from.
@@ -83,6 +88,20 @@ impl Store {
     pub fn status(&self) -> PoolStatus {
         let status = self.pool.status();
         PoolStatus { open: status.size, idle: status.available, waiting: status.waiting }
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Listens for what is enqueued: one connection for all passes of this process, for as long as there are any.
+    pub(crate) fn outbox_listener(&self) -> Arc<Listener> {
+        let mut shared = self.outbox_listener.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let listener = Arc::new(self.listen(outbox::CHANNEL));
+            *shared = Arc::downgrade(&listener);
+            listener
+        })
     }
 
     pub(crate) fn connector(&self) -> &Connector {

@@ -3,7 +3,7 @@
 use diesel_async::{AsyncConnection, TransactionManager};
 use kernel::audit::{Actor, Event};
 
-use crate::{Connection, Error, Store, audit};
+use crate::{Connection, Error, Store, audit, once};
 
 type Manager = <Connection as AsyncConnection>::TransactionManager;
 
@@ -22,7 +22,6 @@ impl Store {
     ///
     /// # Errors
     /// Whatever `work` answers, or [`Error`] when Postgres does not take the transaction.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that begins transactions")]
     pub async fn transaction<T, E: From<Error>>(
         &self,
         actor: &Actor,
@@ -30,10 +29,10 @@ impl Store {
     ) -> Result<T, E> {
         let mut lease = self.connection().await?;
         let connection: &mut Connection = &mut lease;
-        Manager::begin_transaction(connection).await.map_err(Error::from)?;
+        begin(connection).await?;
         match self.perform(connection, actor, work).await {
             Ok(Ended::Commit(value)) => {
-                Manager::commit_transaction(connection).await.map_err(Error::from)?;
+                commit(connection).await?;
                 Ok(value)
             }
             Ok(Ended::RollBack(value)) => {
@@ -57,6 +56,9 @@ impl Store {
             Outcome::Unchanged(value) => Ok(Ended::RollBack(value)),
             Outcome::Changed(value, event) => {
                 audit::append(connection, self.world(), actor, &event).await?;
+                if let Some(once) = actor.once {
+                    once::commit(connection, once).await?;
+                }
                 Ok(Ended::Commit(value))
             }
         }
@@ -69,7 +71,17 @@ enum Ended<T> {
     RollBack(T),
 }
 
-async fn roll_back(connection: &mut Connection) {
+/// Whoever begins a transaction with this commits without an audit row: what is noted must be no operation of anybody.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that begins transactions")]
+pub(crate) async fn begin(connection: &mut Connection) -> Result<(), Error> {
+    Ok(Manager::begin_transaction(connection).await?)
+}
+
+pub(crate) async fn commit(connection: &mut Connection) -> Result<(), Error> {
+    Ok(Manager::commit_transaction(connection).await?)
+}
+
+pub(crate) async fn roll_back(connection: &mut Connection) {
     if let Err(error) = Manager::rollback_transaction(connection).await {
         // The lease closes the connection, which rolls back as well.
         tracing::debug!(%error, "a rollback could not be sent");

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use kernel::seal::Keys;
 use kernel::{Digest, Digester, World};
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -24,6 +25,13 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 
 /// Names the cluster: the address of a database in it that may be connected to while others are made.
 pub const CLUSTER: &str = "SVC_TEST_DATABASE_URL";
+
+/// Keys to seal with, the same in every test.
+#[must_use]
+#[expect(clippy::expect_used, reason = "a constant that parses")]
+pub fn keys() -> Keys {
+    Keys::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("32 bytes")
+}
 
 /// A fresh database with the whole schema and no rows; dropped with this value.
 #[derive(Debug)]

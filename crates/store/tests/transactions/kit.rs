@@ -99,6 +99,7 @@ pub fn actor() -> Actor {
         user: Some(UserId::from_uuid(Uuid::from_u128(1))),
         credential: Credential::Session(SessionId::from_uuid(Uuid::from_u128(2))),
         request_id: "req-1".to_owned(),
+        once: None,
     }
 }
 

@@ -1,0 +1,2 @@
+DROP TABLE store.idempotency;
+DROP TABLE store.rates;
