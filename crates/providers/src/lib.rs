@@ -1,0 +1,24 @@
+//! Adapters to the outside world: a code host that people sign in with, and the server that takes our mail.
+//!
+//! Each speaks a real protocol to a party that may be slow, wrong or hostile. What comes back is bounded in time and
+//! size and checked before it is a value here, and no error shows a credential, a contact or what the other side said
+//! in its own words. The crate knows no context: `apps/server` fits its types to their ports.
+
+mod codehost;
+mod letter;
+mod mail;
+mod outside;
+mod person;
+mod smtp;
+#[cfg(feature = "testing")]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "called by tests only, which end like this")]
+pub mod testing;
+mod tls;
+
+pub use codehost::{CodeHost, CodeHostConfig, CodeHostError};
+pub use letter::{Action, Letter, NotALink};
+pub use lettre::message::Mailbox;
+pub use mail::Mail;
+pub use outside::{InvalidOutside, Limits, Outside, OutsideError};
+pub use person::Person;
+pub use smtp::{Cause, Credentials, InvalidSmtp, MailError, Smtp, SmtpConfig, Step, Timeouts, Tls};

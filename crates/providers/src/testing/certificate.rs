@@ -1,0 +1,54 @@
+//! A certificate for this machine, from an authority of its own.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate for `localhost` and `127.0.0.1`, and who vouches for it.
+#[derive(Clone)]
+pub struct Certificate {
+    authority: String,
+    acceptor: TlsAcceptor,
+}
+
+impl Certificate {
+    /// A fresh authority and a certificate of its.
+    ///
+    /// # Panics
+    /// When no key can be made.
+    #[must_use]
+    pub fn generate() -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
+        Self { authority: authority.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) }
+    }
+
+    /// The authority's own certificate as PEM: what a client is to believe.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// What serves the certificate.
+    #[must_use]
+    pub const fn acceptor(&self) -> &TlsAcceptor {
+        &self.acceptor
+    }
+}
+
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Certificate").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! One conversation in SMTP, from the server's side.
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+use super::smtp::{Encryption, Received, Server, Trouble};
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+struct Session {
+    stream: BufReader<Box<dyn Stream>>,
+    server: Arc<Server>,
+    trouble: Option<Trouble>,
+    encrypted: bool,
+    authenticated: bool,
+    from: Option<String>,
+    to: Vec<String>,
+}
+
+pub(super) async fn serve(stream: TcpStream, server: Arc<Server>) {
+    let trouble = *server.trouble.lock().unwrap();
+    let encrypted = server.encryption == Encryption::Implicit;
+    let stream: Box<dyn Stream> = if encrypted {
+        let Ok(stream) = server.certificate.acceptor().accept(stream).await else { return };
+        Box::new(stream)
+    } else {
+        Box::new(stream)
+    };
+    let stream = BufReader::new(stream);
+    let authenticated = server.credentials.is_none();
+    let mut session = Session { stream, server, trouble, encrypted, authenticated, from: None, to: Vec::new() };
+    // A client that goes away ends the conversation; that is not for the server to judge.
+    let _ = session.converse().await;
+}
+
+impl Session {
+    async fn converse(&mut self) -> io::Result<()> {
+        match self.trouble {
+            Some(Trouble::Hang) => pending().await,
+            Some(Trouble::NotSmtp) => return self.say("HTTP/1.1 400 Bad Request\r\n").await,
+            _ => self.say("220 mail.example ESMTP").await?,
+        }
+        while let Some(line) = self.line().await? {
+            let (verb, rest) = line.split_once([' ', ':']).unwrap_or((&line, ""));
+            match verb.to_ascii_uppercase().as_str() {
+                "EHLO" => self.hello().await?,
+                "STARTTLS" if self.offers_tls() => {
+                    if !self.encrypt().await? {
+                        return Ok(());
+                    }
+                }
+                "AUTH" if self.server.credentials.is_some() => self.auth(rest).await?,
+                "MAIL" if self.authenticated => self.mail(rest).await?,
+                "MAIL" => self.say("530 5.7.0 Authentication required").await?,
+                "RCPT" if self.from.is_some() => self.recipient(rest).await?,
+                "DATA" if !self.to.is_empty() => {
+                    if !self.data().await? {
+                        return Ok(());
+                    }
+                }
+                "RSET" => {
+                    (self.from, self.to) = (None, Vec::new());
+                    self.say("250 2.0.0 Ok").await?;
+                }
+                "NOOP" => self.say("250 2.0.0 Ok").await?,
+                "QUIT" if self.trouble == Some(Trouble::HangAtQuit) => pending().await,
+                "QUIT" => return self.say("221 2.0.0 Bye").await,
+                _ => self.say("503 5.5.1 Not now").await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn offers_tls(&self) -> bool {
+        self.server.encryption == Encryption::StartTls && !self.encrypted
+    }
+
+    async fn hello(&mut self) -> io::Result<()> {
+        let mut extensions = vec!["mail.example", "8BITMIME", "ENHANCEDSTATUSCODES"];
+        if self.offers_tls() {
+            extensions.push("STARTTLS");
+        }
+        if self.server.credentials.is_some() {
+            extensions.push("AUTH PLAIN LOGIN");
+        }
+        let last = extensions.pop().unwrap_or_default();
+        let lines: String = extensions.iter().map(|extension| format!("250-{extension}\r\n")).collect();
+        self.say(&format!("{lines}250 {last}")).await
+    }
+
+    /// Whether the conversation goes on.
+    async fn encrypt(&mut self) -> io::Result<bool> {
+        let injected = if self.trouble == Some(Trouble::Injected) { "\r\n250 evil.example" } else { "" };
+        self.say(&format!("220 2.0.0 Go ahead{injected}")).await?;
+        let nothing: Box<dyn Stream> = Box::new(tokio::io::empty());
+        let plain = std::mem::replace(&mut self.stream, BufReader::new(nothing)).into_inner();
+        let Ok(stream) = self.server.certificate.acceptor().accept(plain).await else { return Ok(false) };
+        self.stream = BufReader::new(Box::new(stream));
+        self.encrypted = true;
+        Ok(true)
+    }
+
+    async fn auth(&mut self, rest: &str) -> io::Result<()> {
+        let (mechanism, initial) = rest.split_once(' ').unwrap_or((rest, ""));
+        let given = match mechanism.to_ascii_uppercase().as_str() {
+            "PLAIN" => {
+                let text = decoded(initial);
+                let mut parts = text.split('\0').skip(1).map(str::to_owned);
+                (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+            }
+            "LOGIN" => (self.ask("VXNlcm5hbWU6").await?, self.ask("UGFzc3dvcmQ6").await?),
+            _ => return self.say("504 5.5.4 Unknown mechanism").await,
+        };
+        self.authenticated = self.server.credentials.as_ref() == Some(&given);
+        let (user, _) = given;
+        let refused = format!("535 5.7.8 {user} or the password is wrong");
+        self.say(if self.authenticated { "235 2.7.0 Welcome" } else { &refused }).await
+    }
+
+    async fn ask(&mut self, question: &str) -> io::Result<String> {
+        self.say(&format!("334 {question}")).await?;
+        Ok(decoded(&self.line().await?.unwrap_or_default()))
+    }
+
+    async fn mail(&mut self, rest: &str) -> io::Result<()> {
+        if let Some(Trouble::Sender(answer)) = self.trouble {
+            return self.say(answer).await;
+        }
+        (self.from, self.to) = (Some(path(rest)), Vec::new());
+        self.say("250 2.1.0 Ok").await
+    }
+
+    async fn recipient(&mut self, rest: &str) -> io::Result<()> {
+        if let Some(Trouble::Recipient(answer)) = self.trouble {
+            return self.say(answer).await;
+        }
+        self.to.push(path(rest));
+        self.say("250 2.1.5 Ok").await
+    }
+
+    /// Whether the conversation goes on.
+    async fn data(&mut self) -> io::Result<bool> {
+        self.say("354 End with a dot").await?;
+        let mut raw = Vec::new();
+        loop {
+            let start = raw.len();
+            if self.stream.read_until(b'\n', &mut raw).await? == 0 {
+                return Ok(false);
+            }
+            match raw.get(start..) {
+                Some(b".\r\n") => {
+                    raw.truncate(start);
+                    break;
+                }
+                Some([b'.', ..]) => drop(raw.remove(start)),
+                _ => {}
+            }
+        }
+        if let Some(Trouble::Message(answer)) = self.trouble {
+            self.say(answer).await?;
+            return Ok(true);
+        }
+        let (from, to) = (self.from.take().unwrap_or_default(), std::mem::take(&mut self.to));
+        let mail = Received { from, to, raw, encrypted: self.encrypted };
+        self.server.received.send_modify(|mails| mails.push(mail));
+        if self.trouble == Some(Trouble::DropAfterMessage) {
+            return Ok(false);
+        }
+        self.say("250 2.0.0 Queued").await?;
+        Ok(true)
+    }
+
+    async fn line(&mut self) -> io::Result<Option<String>> {
+        let mut line = String::new();
+        let read = self.stream.read_line(&mut line).await?;
+        Ok((read > 0).then(|| line.trim_end().to_owned()))
+    }
+
+    async fn say(&mut self, line: &str) -> io::Result<()> {
+        self.stream.write_all(format!("{line}\r\n").as_bytes()).await?;
+        self.stream.flush().await
+    }
+}
+
+fn decoded(base64: &str) -> String {
+    STANDARD.decode(base64).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+/// What stands between the angle brackets.
+fn path(text: &str) -> String {
+    let inner = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+    inner.map(|(path, _)| path).unwrap_or_default().to_owned()
+}

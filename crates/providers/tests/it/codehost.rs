@@ -1,0 +1,197 @@
+//! Signing in with the code host.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use kernel::Secret;
+use providers::testing::{CodeHostServer, Failure, Page};
+use providers::{CodeHost, CodeHostError, Limits, OutsideError, Person};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use url::Url;
+
+const BACK: &str = "http://127.0.0.1:9/auth/callback?via=codehost";
+/// RFC 7636 appendix B.
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+/// Where the code host sends a browser that we sent there.
+async fn visit(url: &str) -> Url {
+    let url = Url::parse(url).unwrap();
+    let address = (url.host_str().unwrap(), url.port().unwrap());
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let target = &url[url::Position::BeforePath..];
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: codehost\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let location = answer.lines().find_map(|line| line.strip_prefix("Location: "));
+    Url::parse(location.unwrap_or_else(|| panic!("no redirect: {answer}"))).unwrap()
+}
+
+fn parameters(url: &Url) -> HashMap<String, String> {
+    url.query_pairs().into_owned().collect()
+}
+
+async fn code(server: &CodeHostServer) -> String {
+    let codehost = CodeHost::new(server.config()).unwrap();
+    parameters(&visit(&codehost.authorize_url(BACK, "state", CHALLENGE)).await)["code"].clone()
+}
+
+async fn identify(server: &CodeHostServer) -> Result<Person, CodeHostError> {
+    let code = code(server).await;
+    let codehost = CodeHost::new(server.config()).unwrap();
+    // As a server does it: from a task that may move.
+    tokio::spawn(async move { codehost.identify(&code, BACK, VERIFIER).await }).await.unwrap()
+}
+
+#[tokio::test]
+async fn from_the_browser_to_the_person() {
+    let server = CodeHostServer::start().await;
+    let codehost = CodeHost::new(server.config()).unwrap();
+    let back = visit(&codehost.authorize_url(BACK, "a b&c", CHALLENGE)).await;
+    assert!(back.as_str().starts_with(BACK));
+    let parameters = parameters(&back);
+    assert_eq!(parameters["state"], "a b&c");
+    let ada = Person {
+        subject: "1815".to_owned(),
+        login: "ada".to_owned(),
+        name: "Ada Lovelace".to_owned(),
+        email: Some("ada@code.example".to_owned()),
+        avatar_url: Some("https://avatars.code.example/u/1815?v=4".to_owned()),
+    };
+    assert_eq!(codehost.identify(&parameters["code"], BACK, VERIFIER).await, Ok(ada));
+    server.sign_in_as(json!({ "id": "u_2", "login": "grace", "name": null, "email": null }));
+    let grace = identify(&server).await.unwrap();
+    assert_eq!((grace.subject.as_str(), grace.name.as_str()), ("u_2", "grace"));
+    assert_eq!((grace.email, grace.avatar_url), (None, None));
+}
+
+#[tokio::test]
+async fn the_address_that_browsers_are_sent_to() {
+    let mut config = CodeHostServer::start().await.config();
+    config.authorize_url = Url::parse("https://code.example/authorize?prompt=select_account#top").unwrap();
+    let url = CodeHost::new(config).unwrap().authorize_url(BACK, "state", CHALLENGE);
+    let rest = url.strip_prefix("https://code.example/authorize?prompt=select_account&").unwrap();
+    assert_eq!(
+        rest,
+        "client_id=svc-client&redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fauth%2Fcallback%3Fvia%3Dcodehost\
+         &response_type=code&scope=read%3Auser&state=state\
+         &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256"
+    );
+}
+
+#[tokio::test]
+async fn a_user_who_says_no() {
+    let server = CodeHostServer::start().await;
+    server.deny(true);
+    let codehost = CodeHost::new(server.config()).unwrap();
+    let parameters = parameters(&visit(&codehost.authorize_url(BACK, "state", CHALLENGE)).await);
+    assert_eq!((parameters["error"].as_str(), parameters["state"].as_str()), ("access_denied", "state"));
+    assert!(!parameters.contains_key("code"));
+}
+
+#[tokio::test]
+async fn a_code_that_is_refused() {
+    let server = CodeHostServer::start().await;
+    let codehost = CodeHost::new(server.config()).unwrap();
+    let refused = |error: &str| Err(CodeHostError::Refused(error.to_owned()));
+    let bad = || refused("bad_verification_code");
+    assert_eq!(codehost.identify("made-up", BACK, VERIFIER).await, bad());
+    assert_eq!(codehost.identify("", BACK, VERIFIER).await, bad());
+    let used = code(&server).await;
+    codehost.identify(&used, BACK, VERIFIER).await.unwrap();
+    assert_eq!(codehost.identify(&used, BACK, VERIFIER).await, bad());
+    assert_eq!(codehost.identify(&code(&server).await, BACK, CHALLENGE).await, bad());
+    let elsewhere = codehost.identify(&code(&server).await, "http://127.0.0.1:9/", VERIFIER).await;
+    assert_eq!(elsewhere, refused("redirect_uri_mismatch"));
+    let mut config = server.config();
+    config.client_secret = Secret::new("wrong".to_owned());
+    let stranger = CodeHost::new(config).unwrap().identify(&code(&server).await, BACK, VERIFIER).await;
+    assert_eq!(stranger, refused("incorrect_client_credentials"));
+}
+
+#[tokio::test]
+async fn the_token_page_fails() {
+    let server = CodeHostServer::start().await;
+    let unavailable = CodeHostError::Unavailable;
+    let long = "x".repeat(5000);
+    let token = |token: Value| Failure::Json(json!({ "access_token": token, "token_type": "bearer" }));
+    let nonsense = |what| CodeHostError::Nonsense(what);
+    for (failure, error) in [
+        (Failure::Html, unavailable(OutsideError::NotJson)),
+        (Failure::Large, unavailable(OutsideError::TooLarge)),
+        (Failure::Redirect, unavailable(OutsideError::Redirected(302))),
+        (Failure::Status(500), unavailable(OutsideError::Refused(500))),
+        (Failure::Status(401), unavailable(OutsideError::Refused(401))),
+        (Failure::Status(400), CodeHostError::Refused("400".to_owned())),
+        (Failure::Json(json!([1])), unavailable(OutsideError::NotJson)),
+        (Failure::Json(json!({})), nonsense("the token's type")),
+        (Failure::Json(json!({ "access_token": "x", "token_type": "mac" })), nonsense("the token's type")),
+        (token(json!(17)), nonsense("the token")),
+        (token(json!("")), nonsense("the token")),
+        (token(json!("a\r\nHost: b")), nonsense("the token")),
+        (token(json!(long)), nonsense("the token")),
+        (Failure::Json(json!({ "error": "invalid_grant" })), CodeHostError::Refused("invalid_grant".to_owned())),
+        (
+            Failure::Json(json!({ "error": "you sent svc-client-hush" })),
+            CodeHostError::Refused("an error without a code".to_owned()),
+        ),
+    ] {
+        server.fail(Page::Token, Some(failure));
+        assert_eq!(identify(&server).await, Err(error));
+    }
+    server.fail(Page::Token, Some(Failure::Close));
+    assert!(matches!(identify(&server).await, Err(CodeHostError::Unavailable(OutsideError::Unreachable(_)))));
+    assert!(!server.requested().iter().any(|request| request.ends_with("elsewhere") || request == "GET /user"));
+    server.fail(Page::Token, None);
+    identify(&server).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_user_page_fails() {
+    let server = CodeHostServer::start().await;
+    let unavailable = CodeHostError::Unavailable;
+    for (failure, error) in [
+        (Failure::Html, unavailable(OutsideError::NotJson)),
+        (Failure::Large, unavailable(OutsideError::TooLarge)),
+        (Failure::Redirect, unavailable(OutsideError::Redirected(302))),
+        (Failure::Status(401), unavailable(OutsideError::Refused(401))),
+        (Failure::Status(503), unavailable(OutsideError::Refused(503))),
+        (Failure::Json(json!("ada")), unavailable(OutsideError::NotJson)),
+        (Failure::Json(json!({ "message": "Not Found" })), CodeHostError::Nonsense("the user's id")),
+        (Failure::Json(json!({ "id": { "a": 1 }, "login": "ada" })), CodeHostError::Nonsense("the user's id")),
+        (Failure::Json(json!({ "id": 1, "login": true })), CodeHostError::Nonsense("the user's login")),
+    ] {
+        server.fail(Page::User, Some(failure));
+        assert_eq!(identify(&server).await, Err(error));
+    }
+    assert!(!server.requested().iter().any(|request| request.ends_with("elsewhere")));
+}
+
+#[tokio::test]
+async fn a_page_that_never_answers() {
+    let server = CodeHostServer::start().await;
+    let limits = Limits { whole: Duration::from_millis(200), ..Limits::default() };
+    let codehost = CodeHost::within(server.config(), limits).unwrap();
+    for page in [Page::User, Page::Token] {
+        server.fail(page, Some(Failure::Hang));
+        let identified = codehost.identify(&code(&server).await, BACK, VERIFIER).await;
+        assert_eq!(identified, Err(CodeHostError::Unavailable(OutsideError::Timeout)));
+    }
+}
+
+#[tokio::test]
+async fn nothing_shows_a_secret() {
+    let server = CodeHostServer::start().await;
+    let codehost = CodeHost::new(server.config()).unwrap();
+    let mut shown = format!("{codehost:?} {:?}", server.config());
+    for failure in [Failure::Html, Failure::Close, Failure::Redirect, Failure::Status(500)] {
+        server.fail(Page::User, Some(failure));
+        let error = codehost.identify(&code(&server).await, BACK, VERIFIER).await.unwrap_err();
+        shown.push_str(&format!("{error} {error:?}"));
+    }
+    for secret in ["hush", "gho_", "code_0", VERIFIER] {
+        assert!(!shown.contains(secret), "{secret}: {shown}");
+    }
+}
