@@ -4,9 +4,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use identity::{Identity, PersonalOrgs};
+use identity::{Identity, PersonalOrgs, Places};
 use kernel::audit::Actor;
-use kernel::{Secret, SessionId, UserId, World};
+use kernel::{OrgId, ProjectId, Secret, SessionId, UserId, World};
 use store::{Config, Connection, Store};
 
 /// Nobody signs in here.
@@ -19,6 +19,17 @@ impl PersonalOrgs for NoOrgs {
     }
 }
 
+#[async_trait::async_trait]
+impl Places for NoOrgs {
+    async fn org(&self, _: &mut Connection, _: UserId, _: &str) -> store::Result<Option<OrgId>> {
+        Ok(None)
+    }
+
+    async fn project(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<Option<ProjectId>> {
+        Ok(None)
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     #[expect(clippy::disallowed_methods, reason = "one setting, and its error names it well enough")]
@@ -28,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let session: SessionId = ids.next().ok_or("which session? give its id")?.parse()?;
     let store = Store::new(&Config::new(Secret::new(url), "end_session"), World::system())?;
 
-    let identity = Identity::new(store, Arc::new(NoOrgs));
+    let identity = Identity::new(store, Arc::new(NoOrgs), Arc::new(NoOrgs));
     identity.session_end(&Actor::operator("end_session"), user, session).await?;
     println!("{session} has ended");
     Ok(())

@@ -1,7 +1,8 @@
-//! Who someone is: users and their login sessions.
+//! Who someone is: users, their login sessions, personal access tokens and SSH keys.
 //!
 //! Owns the Postgres schema `identity`. A first sign-in also founds the user's personal organization; that is asked of
-//! the port [`PersonalOrgs`], inside the same transaction.
+//! the port [`PersonalOrgs`], inside the same transaction. What a token is limited to is found through [`Places`], and
+//! who signs in at a code host is told by [`CodeHost`].
 
 mod error;
 mod model;
@@ -12,7 +13,12 @@ mod schema;
 mod service;
 
 pub use error::IdentityError;
-pub use model::{DevLogin, LoginSession, Profile, Session, Subject};
-pub use port::PersonalOrgs;
-pub use repository::{IdentityRepository, NewSession, SignIn};
-pub use service::Identity;
+pub use model::{
+    AccessToken, AccessTokenCreated, DevLogin, InvalidKey, KeyType, LoginSession, NewAccessToken, NewSshKey, ParsedKey,
+    Profile, Restrict, Restriction, Session, SshKey, Subject, Title,
+};
+pub use port::{CodeHost, CodeHostFailure, PersonalOrgs, Places};
+pub use repository::{
+    IdentityRepository, KeyRecord, KeyRepository, LoginRecord, NewSession, Only, SignIn, TokenRecord, TokenRepository,
+};
+pub use service::{CodeHostLogin, Identity, LoginBegun, LoginEnded};

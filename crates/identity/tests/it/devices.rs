@@ -1,6 +1,7 @@
 //! The sessions of a user, as the user is shown them.
 
 use identity::{IdentityRepository as _, LoginSession};
+use kernel::audit::Credential;
 use kernel::{Page, Paging, SessionId, UserId};
 
 use crate::kit::{Kit, anyone, dev_login};
@@ -75,21 +76,21 @@ async fn the_last_use_is_noted_now_and_then() {
     let (ada, session) = sign_in(&kit, "ada", "Firefox").await;
     let (_, other) = sign_in(&kit, "ada", "Safari").await;
     let noted = async || sessions(&kit, ada, session).await[1].last_used_at;
-    assert!(!kit.identity.is_stale(None, start));
+    assert!(!kit.identity.is_stale(Some(start)));
 
     kit.pass(3600);
     let first = kit.now();
-    assert!(kit.identity.is_stale(None, start) && !kit.identity.is_stale(Some(first), start));
-    kit.identity.session_touch(session).await.unwrap();
+    assert!(kit.identity.is_stale(Some(start)) && !kit.identity.is_stale(Some(first)));
+    kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(noted().await, Some(first));
     // Whoever asks again within ten minutes writes nothing.
     kit.pass(590);
-    kit.identity.session_touch(session).await.unwrap();
+    kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(noted().await, Some(first));
-    assert!(!kit.identity.is_stale(Some(first), start));
+    assert!(!kit.identity.is_stale(Some(first)));
     kit.pass(20);
-    assert!(kit.identity.is_stale(Some(first), start));
-    kit.identity.session_touch(session).await.unwrap();
+    assert!(kit.identity.is_stale(Some(first)));
+    kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(noted().await, Some(kit.now()));
 
     assert_eq!(sessions(&kit, ada, other).await[0].last_used_at, None);

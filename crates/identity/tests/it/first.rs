@@ -99,7 +99,7 @@ async fn users(connection: &mut Connection, user: UserId) -> store::Result<usize
 async fn the_port_is_called_inside_the_transaction_that_makes_the_user() {
     let kit = Kit::start().await;
     let watching = Arc::new(Watching { store: kit.store.clone(), seen: AtomicBool::default() });
-    let identity = Identity::new(kit.store.clone(), watching.clone());
+    let identity = Identity::new(kit.store.clone(), watching.clone(), Arc::new(kit.port.clone()));
     identity.dev_login(&anyone(), dev_login("ada", None, None), None).await.unwrap();
     assert!(watching.seen.load(Ordering::SeqCst));
 }

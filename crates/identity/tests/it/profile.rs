@@ -37,7 +37,8 @@ async fn provider_and_subject_together_are_the_user() {
         email: None,
         avatar_url: Some("https://pictures.example/1".to_owned()),
     };
-    let moved = SignIn { name: None, avatar_url: Some("https://pictures.example/2".to_owned()), ..here.clone() };
+    let moved = SignIn { avatar_url: Some("https://pictures.example/2".to_owned()), ..here.clone() };
+    let silent = SignIn { name: None, avatar_url: None, ..here.clone() };
     let elsewhere = SignIn { provider: Provider::Dev, ..here.clone() };
     let (one, two, three): (UserId, UserId, UserId) =
         (kit.store.world().id(), kit.store.world().id(), kit.store.world().id());
@@ -49,8 +50,13 @@ async fn provider_and_subject_together_are_the_user() {
     let again = connection.user_upsert(two, &moved, now.plus_seconds(60)).await.unwrap();
     assert_eq!(again.avatar_url, moved.avatar_url);
     assert_eq!(identity::Profile { avatar_url: here.avatar_url.clone(), ..again }, first);
+    // What a code host says no longer is known no longer; what somebody did not type this time is kept.
+    let forgotten = connection.user_upsert(two, &silent, now).await.unwrap();
+    assert_eq!((forgotten.id, forgotten.name, forgotten.avatar_url), (one, None, None));
     let other = connection.user_upsert(three, &elsewhere, now).await.unwrap();
     assert_eq!((other.id, other.provider), (three, Provider::Dev));
+    let quiet = SignIn { provider: Provider::Dev, ..silent };
+    assert_eq!(connection.user_upsert(two, &quiet, now).await.unwrap(), other);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,7 +44,7 @@ impl Kit {
         // Nobody of a race waits for a connection: what is raced for is a row.
         config.connections = 32;
         let store = Store::new(&config, clock.world()).unwrap();
-        let identity = Identity::new(store.clone(), Arc::new(port.clone()));
+        let identity = Identity::new(store.clone(), Arc::new(port.clone()), Arc::new(port.clone()));
         Self { identity, port, store, clock, database }
     }
 
@@ -91,9 +91,13 @@ impl Kit {
 
 /// Somebody who has not signed in yet.
 pub fn anyone() -> Actor {
-    Actor { user: None, credential: Credential::None, request_id: "req-1".to_owned() }
+    Actor { user: None, credential: Credential::None, request_id: "req-1".to_owned(), once: None }
 }
 
 pub fn dev_login(subject: &str, email: Option<&str>, name: Option<&str>) -> DevLogin {
-    DevLogin { subject: subject.parse().unwrap(), email: email.map(str::to_owned), name: name.map(str::to_owned) }
+    DevLogin {
+        subject: subject.parse().unwrap(),
+        email: email.map(|email| email.parse().unwrap()),
+        name: name.map(str::to_owned),
+    }
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use diesel::QueryableByName;
+use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
-use identity::PersonalOrgs;
-use kernel::UserId;
+use identity::{PersonalOrgs, Places};
+use kernel::{OrgId, ProjectId, UserId};
 use store::Connection;
 
 /// Founds organizations as the real one does: with rows of its own, in the transaction it is given.
@@ -43,5 +45,31 @@ impl PersonalOrgs for Port {
             Ok(_) => Err(store::Error::inconsistent("told to fail")),
             Err(_) => Ok(()),
         }
+    }
+}
+
+#[derive(QueryableByName)]
+struct Row<T: 'static>
+where
+    T: diesel::deserialize::FromSql<Uuid, diesel::pg::Pg>,
+{
+    #[diesel(sql_type = Uuid)]
+    id: T,
+}
+
+#[async_trait::async_trait]
+impl Places for Port {
+    async fn org(&self, tx: &mut Connection, user: UserId, slug: &str) -> store::Result<Option<OrgId>> {
+        let query = diesel::sql_query(
+            "SELECT id FROM orgs.orgs JOIN orgs.members ON org_id = id WHERE user_id = $1 AND slug = $2",
+        );
+        let query = query.bind::<Uuid, _>(user).bind::<Text, _>(slug);
+        Ok(query.get_result::<Row<OrgId>>(tx).await.optional()?.map(|row| row.id))
+    }
+
+    async fn project(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ProjectId>> {
+        let query = diesel::sql_query("SELECT id FROM projects.projects WHERE org_id = $1 AND name = $2");
+        let query = query.bind::<Uuid, _>(org).bind::<Text, _>(name);
+        Ok(query.get_result::<Row<ProjectId>>(tx).await.optional()?.map(|row| row.id))
     }
 }

@@ -1,40 +1,54 @@
-//! The use cases of signing in and out.
+//! The use cases of users: signing in and out here, the credentials beside the session in the files next to it.
+
+mod codehost;
+mod key;
+mod token;
+
+pub use codehost::{CodeHostLogin, LoginBegun, LoginEnded};
 
 use std::sync::Arc;
 
-use kernel::audit::{Actor, Event};
+use kernel::audit::{Actor, Credential, Event};
 use kernel::{Page, Paging, Provider, SessionId, Time, Token, TokenKind, UserId};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
 use crate::error::IdentityError;
 use crate::model::{DevLogin, LoginSession, Session};
-use crate::port::PersonalOrgs;
-use crate::repository::{IdentityRepository as _, NewSession, SignIn};
+use crate::port::{PersonalOrgs, Places};
+use crate::repository::{IdentityRepository as _, NewSession, SignIn, TokenRepository as _};
 
 /// How long a login session lives (contract section 1): 30 days.
 const SESSION_SECONDS: i64 = 30 * 24 * 3600;
 
-/// How coarsely the last use of a session is noted: a read should not cost a write.
+/// How coarsely the last use of a credential is noted: a read should not cost a write.
 const COARSE_SECONDS: i64 = 600;
 
 /// What is kept of a browser's name for itself.
 const USER_AGENT_CHARS: usize = 255;
 
-/// Users and their sessions. Cheap to clone.
+/// Users, their sessions and their other credentials. Cheap to clone.
 #[derive(Clone)]
 pub struct Identity {
     store: Store,
     personal_orgs: Arc<dyn PersonalOrgs>,
+    places: Arc<dyn Places>,
+    code_host: Option<Arc<CodeHostLogin>>,
 }
 
 type Result<T> = std::result::Result<T, IdentityError>;
 
 impl Identity {
-    /// The service on this database.
+    /// The service on this database, without a code host to sign in at.
     #[must_use]
-    pub fn new(store: Store, personal_orgs: Arc<dyn PersonalOrgs>) -> Self {
-        Self { store, personal_orgs }
+    pub fn new(store: Store, personal_orgs: Arc<dyn PersonalOrgs>, places: Arc<dyn Places>) -> Self {
+        Self { store, personal_orgs, places, code_host: None }
+    }
+
+    /// The same service, with a code host to sign in at.
+    #[must_use]
+    pub fn with_code_host(self, code_host: CodeHostLogin) -> Self {
+        Self { code_host: Some(Arc::new(code_host)), ..self }
     }
 
     /// Signs in whoever the caller says they are. Only for deployments that switched the development login on.
@@ -43,9 +57,10 @@ impl Identity {
     /// [`IdentityError::Store`].
     pub async fn dev_login(&self, actor: &Actor, login: DevLogin, user_agent: Option<&str>) -> Result<Session> {
         let DevLogin { subject, email, name } = login;
-        let subject = subject.to_string();
-        self.sign_in(actor, SignIn { provider: Provider::Dev, subject, name, email, avatar_url: None }, user_agent)
-            .await
+        let email = email.map(|email| email.to_string());
+        let (wish, subject) = (subject.as_str(), subject.to_string());
+        let sign_in = SignIn { provider: Provider::Dev, subject, name, email, avatar_url: None };
+        self.sign_in(actor, sign_in, wish, user_agent).await
     }
 
     /// Ends one of the user's sessions; it opens nothing from the next request on.
@@ -79,25 +94,30 @@ impl Identity {
         Ok(Page::cut(sessions, paging, |session| session.id))
     }
 
-    /// Whether a session's last use, as noted, is old enough to be noted anew.
+    /// Whether the last use of a credential, as noted, is old enough to be noted anew.
     #[must_use]
-    pub fn is_stale(&self, last_used_at: Option<Time>, created_at: Time) -> bool {
-        let noted = last_used_at.unwrap_or(created_at);
-        self.store.world().now() > noted.plus_seconds(COARSE_SECONDS)
+    pub fn is_stale(&self, noted: Option<Time>) -> bool {
+        noted.is_none_or(|noted| self.store.world().now() > noted.plus_seconds(COARSE_SECONDS))
     }
 
-    /// Notes that a session is in use.
+    /// Notes that a credential is in use.
     ///
     /// # Errors
     /// [`IdentityError::Store`].
-    pub async fn session_touch(&self, session: SessionId) -> Result<()> {
+    pub async fn touch(&self, credential: Credential) -> Result<()> {
         let now = self.store.world().now();
         let stale = now.plus_seconds(-COARSE_SECONDS);
-        Ok(self.store.connection().await?.session_touch(session, now, stale).await?)
+        let mut connection = self.store.connection().await?;
+        match credential {
+            Credential::Session(session) => connection.session_touch(session, now, stale).await?,
+            Credential::Token(token) => connection.token_touch(token, now, stale).await?,
+            Credential::None | Credential::Operator => {}
+        }
+        Ok(())
     }
 
-    /// User, personal organization and session, in one transaction.
-    async fn sign_in(&self, actor: &Actor, sign_in: SignIn, user_agent: Option<&str>) -> Result<Session> {
+    /// User, personal organization and session, in one transaction; `wish` is what the organization would best be called.
+    async fn sign_in(&self, actor: &Actor, sign_in: SignIn, wish: &str, user_agent: Option<&str>) -> Result<Session> {
         let world = self.store.world();
         let (fresh, token, now) = (world.id::<UserId>(), Token::mint(TokenKind::Session, world), world.now());
         let expires_at = now.plus_seconds(SESSION_SECONDS);
@@ -107,7 +127,7 @@ impl Identity {
                 let user = tx.user_upsert(fresh, &sign_in, now).await?;
                 let first = user.id == fresh;
                 if first {
-                    self.personal_orgs.create(tx, user.id, &user.subject).await?;
+                    self.personal_orgs.create(tx, user.id, wish).await?;
                 }
                 let (id, token_hash) = (world.id(), token.hash());
                 let session = NewSession { id, user_id: user.id, token_hash, user_agent, created_at: now, expires_at };

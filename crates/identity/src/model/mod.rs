@@ -1,6 +1,12 @@
 //! The types as the wire shows them (contract section 2).
 
-use kernel::{Provider, SessionId, Time, Token, UserId};
+mod key;
+mod token;
+
+pub use key::{InvalidKey, KeyType, NewSshKey, ParsedKey, SshKey};
+pub use token::{AccessToken, AccessTokenCreated, NewAccessToken, Restrict, Restriction, Title};
+
+use kernel::{Email, Provider, SessionId, Time, Token, UserId};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
@@ -62,9 +68,7 @@ pub struct DevLogin {
     pub subject: Subject,
     /// Replaces the user's address when given.
     #[serde(default)]
-    #[validate(email(message = "must be an e-mail address"))]
-    #[cfg_attr(feature = "openapi", schema(format = Email, max_length = 254))]
-    pub email: Option<String>,
+    pub email: Option<Email>,
     /// Replaces the user's name when given.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]

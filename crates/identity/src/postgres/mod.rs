@@ -1,15 +1,18 @@
-//! The repository on Postgres.
+//! The repositories on Postgres.
+
+mod key;
+mod token;
 
 use diesel::prelude::*;
-use diesel::sql_types::{Nullable, Text};
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{Paging, Provider, SessionId, Time, TokenHash, UserId};
 use store::{Cached, Connection, Result};
 
 use crate::model::{LoginSession, Profile};
-use crate::repository::{IdentityRepository, NewSession, SignIn};
-use crate::schema::{sessions, users};
+use crate::repository::{IdentityRepository, LoginRecord, NewSession, SignIn};
+use crate::schema::{logins, sessions, users};
 
 #[diesel::declare_sql_function]
 extern "SQL" {
@@ -44,17 +47,29 @@ impl IdentityRepository for Connection {
     async fn user_upsert(&mut self, id: UserId, sign_in: &SignIn, at: Time) -> Result<Profile> {
         let SignIn { provider, subject, name, email, avatar_url } = sign_in.clone();
         let row = UserRow { id, provider, subject, name, email, avatar_url, created_at: at };
-        let upsert = diesel::insert_into(users::table)
-            .values(row)
-            .on_conflict((users::provider, users::subject))
-            .do_update()
-            .set((
-                users::name.eq(coalesce(excluded(users::name), users::name)),
-                users::email.eq(coalesce(excluded(users::email), users::email)),
-                users::avatar_url.eq(coalesce(excluded(users::avatar_url), users::avatar_url)),
-            ))
-            .returning(UserRow::as_returning());
-        Ok(upsert.get_result::<UserRow>(self).await?.into())
+        let upsert =
+            diesel::insert_into(users::table).values(row).on_conflict((users::provider, users::subject)).do_update();
+        let user: UserRow = match provider {
+            // It says all that it knows: what it says no longer, a user has taken back.
+            Provider::Codehost => {
+                let said = (
+                    users::name.eq(excluded(users::name)),
+                    users::email.eq(excluded(users::email)),
+                    users::avatar_url.eq(excluded(users::avatar_url)),
+                );
+                upsert.set(said).returning(UserRow::as_returning()).get_result(self).await?
+            }
+            // It says what somebody typed, which may be nothing.
+            Provider::Dev => {
+                let said = (
+                    users::name.eq(coalesce(excluded(users::name), users::name)),
+                    users::email.eq(coalesce(excluded(users::email), users::email)),
+                    users::avatar_url.eq(coalesce(excluded(users::avatar_url), users::avatar_url)),
+                );
+                upsert.set(said).returning(UserRow::as_returning()).get_result(self).await?
+            }
+        };
+        Ok(user.into())
     }
 
     async fn session_insert(&mut self, session: &NewSession) -> Result<()> {
@@ -108,6 +123,30 @@ impl IdentityRepository for Connection {
         let touch = diesel::update(sessions::table.find(session).filter(old)).set(sessions::last_used_at.eq(at));
         Cached(touch).execute(self).await?;
         Ok(())
+    }
+
+    async fn login_forget(&mut self, at: Time, most: i64) -> Result<usize> {
+        let old = diesel::sql_query(
+            "DELETE FROM identity.logins WHERE state_hash = ANY (ARRAY( \
+                SELECT state_hash FROM identity.logins WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        );
+        Ok(Cached(old.bind::<Timestamptz, _>(at).bind::<BigInt, _>(most)).execute(self).await?)
+    }
+
+    async fn login_insert(&mut self, login: &LoginRecord) -> Result<()> {
+        let row = (
+            logins::state_hash.eq(login.state),
+            logins::browser_hash.eq(login.browser),
+            logins::redirect.eq(&login.redirect),
+            logins::expires_at.eq(login.expires_at),
+        );
+        diesel::insert_into(logins::table).values(row).execute(self).await?;
+        Ok(())
+    }
+
+    async fn login_take(&mut self, state: TokenHash, browser: TokenHash, at: Time) -> Result<Option<String>> {
+        let own = logins::table.find(state).filter(logins::browser_hash.eq(browser).and(logins::expires_at.gt(at)));
+        Ok(diesel::delete(own).returning(logins::redirect).get_result(self).await.optional()?)
     }
 }
 

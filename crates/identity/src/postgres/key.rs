@@ -1,0 +1,62 @@
+//! SSH keys on Postgres.
+
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
+use kernel::{KeyId, Paging, Time, UserId};
+use store::{Cached, Connection, Result};
+
+use crate::model::{KeyType, SshKey};
+use crate::repository::{KeyRecord, KeyRepository};
+use crate::schema::ssh_keys;
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = ssh_keys)]
+struct KeyRow {
+    id: KeyId,
+    title: String,
+    kind: KeyType,
+    fingerprint: String,
+    created_at: Time,
+    last_used_at: Option<Time>,
+}
+
+impl KeyRepository for Connection {
+    async fn key_insert(&mut self, key: &KeyRecord) -> Result<bool> {
+        let row = (
+            ssh_keys::id.eq(key.id),
+            ssh_keys::user_id.eq(key.user_id),
+            ssh_keys::title.eq(&key.title),
+            ssh_keys::kind.eq(key.kind),
+            ssh_keys::fingerprint.eq(&key.fingerprint),
+            ssh_keys::public_key.eq(&key.line),
+            ssh_keys::created_at.eq(key.created_at),
+        );
+        let insert = diesel::insert_into(ssh_keys::table).values(row).on_conflict(ssh_keys::fingerprint).do_nothing();
+        Ok(Cached(insert).execute(self).await? == 1)
+    }
+
+    async fn key_list(&mut self, user: UserId, paging: &Paging<KeyId>) -> Result<Vec<SshKey>> {
+        let mut query = ssh_keys::table
+            .filter(ssh_keys::user_id.eq(user))
+            .order(ssh_keys::id.desc())
+            .limit(paging.fetch())
+            .select(KeyRow::as_select())
+            .into_boxed();
+        if let Some(after) = paging.after {
+            query = query.filter(ssh_keys::id.lt(after));
+        }
+        Ok(query.load::<KeyRow>(self).await?.into_iter().map(SshKey::from).collect())
+    }
+
+    async fn key_delete(&mut self, user: UserId, key: KeyId) -> Result<Option<String>> {
+        let own = ssh_keys::table.find(key).filter(ssh_keys::user_id.eq(user));
+        Ok(diesel::delete(own).returning(ssh_keys::fingerprint).get_result(self).await.optional()?)
+    }
+}
+
+impl From<KeyRow> for SshKey {
+    fn from(row: KeyRow) -> Self {
+        let KeyRow { id, title, kind, fingerprint, created_at, last_used_at } = row;
+        Self { id, title, kind, fingerprint, created_at, last_used_at }
+    }
+}

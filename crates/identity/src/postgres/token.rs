@@ -1,0 +1,120 @@
+//! Personal access tokens on Postgres.
+
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
+use kernel::{OrgId, Paging, ProjectId, Scope, Time, TokenId, UserId};
+use store::{Cached, Connection, Result};
+
+use crate::model::{AccessToken, Restriction};
+use crate::repository::{TokenRecord, TokenRepository};
+use crate::schema::{access_tokens, restrictions};
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = access_tokens)]
+struct TokenRow {
+    id: TokenId,
+    name: String,
+    prefix: String,
+    scopes: Vec<Scope>,
+    only_org: Option<OrgId>,
+    only_projects: Option<Vec<ProjectId>>,
+    created_at: Time,
+    expires_at: Option<Time>,
+    last_used_at: Option<Time>,
+    revoked_at: Option<Time>,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = restrictions)]
+struct RestrictionRow {
+    org: Option<String>,
+    projects: Option<Vec<String>>,
+}
+
+type Found = (TokenRow, Option<RestrictionRow>);
+
+impl TokenRepository for Connection {
+    async fn token_insert(&mut self, token: &TokenRecord) -> Result<()> {
+        let projects = token.only.as_ref().and_then(|only| only.projects.as_ref());
+        let row = (
+            access_tokens::id.eq(token.id),
+            access_tokens::user_id.eq(token.user_id),
+            access_tokens::name.eq(&token.name),
+            access_tokens::token_hash.eq(token.token_hash),
+            access_tokens::prefix.eq(&token.prefix),
+            access_tokens::scopes.eq(&token.scopes),
+            access_tokens::only_org.eq(token.only.as_ref().map(|only| only.org)),
+            access_tokens::only_projects.eq(projects),
+            access_tokens::created_at.eq(token.created_at),
+            access_tokens::expires_at.eq(token.expires_at),
+        );
+        diesel::insert_into(access_tokens::table).values(row).execute(self).await?;
+        Ok(())
+    }
+
+    async fn token_find(&mut self, user: UserId, token: TokenId) -> Result<Option<AccessToken>> {
+        let found = access_tokens::table
+            .left_join(restrictions::table.on(restrictions::token_id.eq(access_tokens::id.nullable())))
+            .filter(access_tokens::user_id.eq(user).and(access_tokens::id.eq(token)))
+            .select((TokenRow::as_select(), Option::<RestrictionRow>::as_select()))
+            .first::<Found>(self)
+            .await
+            .optional()?;
+        Ok(found.map(AccessToken::from))
+    }
+
+    async fn token_list(&mut self, user: UserId, paging: &Paging<TokenId>) -> Result<Vec<AccessToken>> {
+        let mut query = access_tokens::table
+            .left_join(restrictions::table.on(restrictions::token_id.eq(access_tokens::id.nullable())))
+            .filter(access_tokens::user_id.eq(user))
+            .order(access_tokens::id.desc())
+            .limit(paging.fetch())
+            .select((TokenRow::as_select(), Option::<RestrictionRow>::as_select()))
+            .into_boxed();
+        if let Some(after) = paging.after {
+            query = query.filter(access_tokens::id.lt(after));
+        }
+        Ok(query.load::<Found>(self).await?.into_iter().map(AccessToken::from).collect())
+    }
+
+    async fn token_revoke(&mut self, user: UserId, token: TokenId, at: Time) -> Result<bool> {
+        let live = access_tokens::user_id.eq(user).and(access_tokens::revoked_at.is_null());
+        let revoke =
+            diesel::update(access_tokens::table.find(token).filter(live)).set(access_tokens::revoked_at.eq(at));
+        Ok(Cached(revoke).execute(self).await? == 1)
+    }
+
+    async fn token_touch(&mut self, token: TokenId, at: Time, stale: Time) -> Result<()> {
+        let old = access_tokens::last_used_at.is_null().or(access_tokens::last_used_at.lt(stale));
+        let touch =
+            diesel::update(access_tokens::table.find(token).filter(old)).set(access_tokens::last_used_at.eq(at));
+        Cached(touch).execute(self).await?;
+        Ok(())
+    }
+}
+
+impl From<Found> for AccessToken {
+    fn from((row, only): Found) -> Self {
+        let TokenRow {
+            id,
+            name,
+            prefix,
+            scopes,
+            created_at,
+            expires_at,
+            last_used_at,
+            revoked_at,
+            only_org,
+            only_projects,
+        } = row;
+        let (org, projects) = only.map_or((None, None), |RestrictionRow { org, projects }| (org, projects));
+        // Of a place that its user does not belong to any more, the ids are what is told.
+        let ids = |ids: Vec<ProjectId>| ids.iter().map(ToString::to_string).collect();
+        let restrict = only_org.map(|id| Restriction {
+            org: org.unwrap_or_else(|| id.to_string()),
+            projects: projects.or_else(|| only_projects.map(ids)),
+            zones: None,
+        });
+        Self { id, name, scopes, restrict, prefix, created_at, expires_at, last_used_at, revoked_at }
+    }
+}
