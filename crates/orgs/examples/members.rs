@@ -4,7 +4,7 @@
 use std::error::Error;
 
 use kernel::{Limits, Paging, Secret, World};
-use orgs::Orgs;
+use orgs::{Orgs, Site};
 use store::{Config, Store};
 
 #[tokio::main]
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
     let org = std::env::args().nth(1).ok_or("which organization? give its id")?.parse()?;
     let store = Store::new(&Config::new(Secret::new(url), "members"), World::system())?;
-    let orgs = Orgs::new(store, Limits::default());
+    let orgs = Orgs::new(store, Limits::default(), Site::default());
 
     let mut paging = Paging::default();
     loop {

@@ -1,6 +1,7 @@
-//! What can go wrong with organizations and members.
+//! What can go wrong with organizations, members and invitations.
 
 use kernel::{Code, Failure, Kind};
+use serde_json::{Value, json};
 
 /// A refused request, or a database that is away.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,20 @@ pub enum OrgError {
     MemberNotFound,
     #[error("an organization keeps at least one admin; make somebody else admin first")]
     LastAdmin,
+    #[error("there is no such organization")]
+    OrgNotFound,
+    #[error("no such open invitation in this organization")]
+    InviteNotFound,
+    #[error("there is no such invitation; ask for a new one")]
+    InviteUnknown,
+    #[error("the invitation was used already; ask for a new one if it was not by you")]
+    InviteUsed,
+    #[error("the invitation was taken back; ask an admin of the organization")]
+    InviteRevoked,
+    #[error("the invitation has expired; ask for it to be sent again")]
+    InviteExpired,
+    #[error("{0} invitations are pending, which is the limit; revoke some or wait for answers")]
+    TooManyInvites(u32),
     #[error("only an admin removes other members; you may remove yourself")]
     AdminOnly,
     #[error(transparent)]
@@ -33,6 +48,19 @@ impl OrgError {
     /// 409: the organization would be left without an admin.
     pub const LAST_ADMIN: Code =
         Code::new("last_admin", Kind::Conflict, "The last admin cannot be demoted, be removed or leave.");
+    /// 409: the abuse guard on pending invitations.
+    pub const TOO_MANY_INVITES: Code = Code::new(
+        "too_many_invites",
+        Kind::Conflict,
+        "Too many invitations are pending; `details.limit` tells how many may be.",
+    );
+    /// 409: accept what was accepted.
+    pub const INVITE_USED: Code = Code::new("invite_used", Kind::Conflict, "Somebody accepted the invitation already.");
+    /// 409: accept what was taken back.
+    pub const INVITE_REVOKED: Code = Code::new("invite_revoked", Kind::Conflict, "An admin took the invitation back.");
+    /// 409: accept too late.
+    pub const INVITE_EXPIRED: Code =
+        Code::new("invite_expired", Kind::Conflict, "The invitation is older than seven days.");
 }
 
 impl Failure for OrgError {
@@ -41,10 +69,20 @@ impl Failure for OrgError {
             Self::SlugTaken(_) => &Self::SLUG_TAKEN,
             Self::UserNotFound(_) => &Self::USER_NOT_FOUND,
             Self::AlreadyMember => &Self::ALREADY_MEMBER,
-            Self::MemberNotFound => &Code::NOT_FOUND,
+            Self::OrgNotFound | Self::MemberNotFound | Self::InviteNotFound | Self::InviteUnknown => &Code::NOT_FOUND,
+            Self::InviteUsed => &Self::INVITE_USED,
+            Self::InviteRevoked => &Self::INVITE_REVOKED,
+            Self::InviteExpired => &Self::INVITE_EXPIRED,
+            Self::TooManyInvites(_) => &Self::TOO_MANY_INVITES,
             Self::LastAdmin => &Self::LAST_ADMIN,
             Self::AdminOnly => &Code::FORBIDDEN,
             Self::Store(error) => error.code(),
+        }
+    }
+    fn details(&self) -> Option<Value> {
+        match self {
+            Self::TooManyInvites(limit) => Some(json!({ "limit": limit })),
+            _ => None,
         }
     }
 }

@@ -1,18 +1,25 @@
-//! Organizations and their members.
+//! Organizations, their members and invitations, and what they are notified of.
 //!
 //! Owns the Postgres schema `orgs`. Whatever must hold for an organization as a whole (its last admin, its plan's
-//! limits) is decided under a lock of its row, [`OrgRepository::org_lock`], which other contexts take through a port.
+//! limits, its pending invitations) is decided under a lock of its row, [`OrgRepository::org_lock`], which other contexts
+//! take through a port. Mails are queued in the outbox and sent through the port [`Post`].
 
 mod error;
+mod mail;
 mod model;
+mod port;
 mod postgres;
 mod repository;
 mod schema;
 mod service;
 
 pub use error::OrgError;
+pub use mail::{InviteMails, NotificationMails};
 pub use model::{
-    AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, OrgMembership, OrgName, RoleChange, Slug,
+    AuditEvent, AuditFilter, Invite, InviteCreated, InviteState, InviteView, Joined, Member, NewInvite, NewMember,
+    NewNotification, NewOrg, Notification, NotificationKind, OpenState, Org, OrgChange, OrgMembership, OrgName,
+    RoleChange, Slug,
 };
-pub use repository::{OrgRecord, OrgRepository, Person};
-pub use service::Orgs;
+pub use port::{Letter, Post};
+pub use repository::{InviteRecord, InviteRepository, NotificationRepository, OrgRecord, OrgRepository, Person};
+pub use service::{Invited, Orgs, Site};

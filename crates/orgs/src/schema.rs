@@ -14,11 +14,40 @@ diesel::table! {
 }
 
 diesel::table! {
+    orgs.invites (id) {
+        id -> Uuid,
+        org_id -> Uuid,
+        email -> Text,
+        role -> Text,
+        token_hash -> Binary,
+        invited_by -> Uuid,
+        created_at -> Timestamptz,
+        expires_at -> Timestamptz,
+        sent_at -> Nullable<Timestamptz>,
+        ended_at -> Nullable<Timestamptz>,
+        accepted_by -> Nullable<Uuid>,
+    }
+}
+
+diesel::table! {
     orgs.members (org_id, user_id) {
         org_id -> Uuid,
         user_id -> Uuid,
         role -> Text,
         joined_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    orgs.notifications (id) {
+        id -> Uuid,
+        org_id -> Uuid,
+        kind -> Text,
+        project -> Nullable<Text>,
+        title -> Text,
+        message -> Text,
+        created_at -> Timestamptz,
+        sent_at -> Nullable<Timestamptz>,
     }
 }
 
@@ -40,8 +69,11 @@ diesel::table! {
         subject -> Text,
         name -> Nullable<Text>,
         avatar_url -> Nullable<Text>,
+        email -> Nullable<Text>,
     }
 }
 
+diesel::joinable!(invites -> orgs (org_id));
 diesel::joinable!(members -> orgs (org_id));
-diesel::allow_tables_to_appear_in_same_query!(audit, members, orgs, people);
+diesel::joinable!(notifications -> orgs (org_id));
+diesel::allow_tables_to_appear_in_same_query!(audit, invites, members, notifications, orgs, people);

@@ -63,7 +63,14 @@ async fn the_log_shows_an_organizations_own_events_newest_first() {
         created_at,
     };
     let expected = [
-        event(0, "member.role", bob, ada.to_string(), json!({ "from": "admin", "to": "member" }), demoted),
+        event(
+            0,
+            "member.role",
+            bob,
+            ada.to_string(),
+            json!({ "from": "admin", "to": "member", "invitesRevoked": 0 }),
+            demoted,
+        ),
         event(1, "member.add", ada, bob.to_string(), json!({ "role": "admin" }), added),
         event(2, "org.create", ada, org.to_string(), json!({ "slug": "acme", "name": "acme" }), founded),
     ];

@@ -32,7 +32,7 @@ async fn whoever_founds_an_organization_is_its_admin() {
     assert_eq!(members.next_cursor, None);
     let [admin] = members.items.as_slice() else { panic!("one member is expected: {:?}", members.items) };
     assert_eq!((admin.user_id, admin.role, admin.joined_at), (ada, Role::Admin, now));
-    assert_eq!(kit.orgs.list(ada, &Paging::default()).await.unwrap().items, [expected]);
+    assert_eq!(kit.orgs.list(ada, None, &Paging::default()).await.unwrap().items, [expected]);
 
     let unnamed = kit.orgs.create(&actor, ada, new_org("other")).await.unwrap();
     assert_eq!(unnamed.name, "other");
@@ -61,7 +61,7 @@ async fn an_organization_is_shown_with_the_limit_of_its_plan() {
     let ada = kit.db_user("ada").await;
     let (free, pro) = (kit.org(ada, "free-one").await, kit.org(ada, "pro-one").await);
     kit.db_execute("UPDATE orgs.orgs SET plan = 'pro' WHERE slug = 'pro-one'").await;
-    let shown = kit.orgs.memberships(ada).await.unwrap();
+    let shown = kit.orgs.memberships(ada, None).await.unwrap();
     let shown: Vec<_> = shown.iter().map(|org| (org.id, org.plan, org.project_limit)).collect();
     assert_eq!(shown, [(free.id, Plan::Free, 2), (pro.id, Plan::Pro, 5)]);
 }

@@ -80,7 +80,7 @@ async fn a_users_organizations_are_listed_once_each_and_in_order() {
     for limit in [1, 4, 5, 19, 20, 21] {
         let (mut paging, mut seen) = (Paging { limit, after: None }, Vec::<Org>::new());
         loop {
-            let page = kit.orgs.list(ada, &paging).await.unwrap();
+            let page = kit.orgs.list(ada, None, &paging).await.unwrap();
             seen.extend(page.items);
             assert!(seen.is_sorted_by(|a, b| a.id < b.id), "an organization again, or out of order");
             let Some(cursor) = page.next_cursor else { break };
@@ -88,6 +88,6 @@ async fn a_users_organizations_are_listed_once_each_and_in_order() {
         }
         assert_eq!(seen, mine, "with {limit} on a page");
     }
-    let whole = kit.orgs.memberships(ada).await.unwrap();
+    let whole = kit.orgs.memberships(ada, None).await.unwrap();
     assert!(whole.iter().map(|org| org.id).eq(mine.iter().map(|org| org.id)));
 }

@@ -5,8 +5,13 @@
 mod audit;
 mod creation;
 mod example;
+mod invite_races;
+mod invites;
+mod joining;
 mod kit;
 mod lists;
+mod mails;
 mod members;
+mod notifications;
 mod personal;
 mod races;

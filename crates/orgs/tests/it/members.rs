@@ -47,7 +47,7 @@ async fn a_role_is_changed_and_the_same_again_is_no_change() {
         let change = RoleChange { role: to };
         let member = kit.orgs.member_set_role(&actor, org, bob, change).await.unwrap();
         assert_eq!((member.user_id, member.role), (bob, to));
-        let data = json!({ "from": from, "to": to });
+        let data = json!({ "from": from, "to": to, "invitesRevoked": 0 });
         assert_eq!(kit.audited().await, [told("member.role", &actor, org, bob, data)]);
     }
     // The last admin may well be told to be admin.
@@ -75,10 +75,10 @@ async fn an_admin_removes_and_anybody_leaves() {
     }
     assert_eq!(kit.audited().await, []);
     kit.orgs.member_remove(&by(eve), Role::Viewer, org, eve).await.unwrap();
-    let left = told("member.leave", &by(eve), org, eve, json!({ "role": "viewer" }));
+    let left = told("member.leave", &by(eve), org, eve, json!({ "role": "viewer", "invitesRevoked": 0 }));
     assert_eq!(kit.audited().await, [left]);
     kit.orgs.member_remove(&by(ada), Role::Admin, org, bob).await.unwrap();
-    let removed = told("member.remove", &by(ada), org, bob, json!({ "role": "member" }));
+    let removed = told("member.remove", &by(ada), org, bob, json!({ "role": "member", "invitesRevoked": 0 }));
     assert_eq!(kit.audited().await, [removed]);
     for gone in [bob, eve] {
         let again = kit.orgs.member_remove(&by(ada), Role::Admin, org, gone).await;

@@ -24,7 +24,7 @@ async fn found(kit: &Kit, user: UserId, wish: &str) -> Result<OrgId, OrgError> {
 /// The slug that somebody new gets for this wish.
 async fn slug(kit: &Kit, user: UserId, wish: &str) -> String {
     let id = found(kit, user, wish).await.unwrap();
-    let orgs = kit.orgs.memberships(user).await.unwrap();
+    let orgs = kit.orgs.memberships(user, None).await.unwrap();
     let org = orgs.into_iter().find(|org| org.id == id).unwrap();
     assert_eq!((org.role, org.plan, org.personal), (Role::Admin, Plan::Free, true));
     assert_eq!(org.name, wish);
@@ -96,6 +96,6 @@ async fn a_sign_in_that_fails_takes_its_organization_along() {
     };
     let failed = kit.store.transaction(&Actor::operator("test"), work).await;
     assert!(matches!(failed, Err(OrgError::MemberNotFound)));
-    assert_eq!(kit.orgs.memberships(ada).await.unwrap(), []);
+    assert_eq!(kit.orgs.memberships(ada, None).await.unwrap(), []);
     kit.orgs.create(&Actor::operator("test"), ada, new_org("ada")).await.unwrap();
 }

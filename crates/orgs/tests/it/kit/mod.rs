@@ -5,7 +5,7 @@ use diesel::sql_types::{Integer, Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Credential};
 use kernel::{Limits, OrgId, Provider, Role, Secret, SessionId, Time, UserId};
-use orgs::{NewMember, NewOrg, Org, Orgs};
+use orgs::{Invited, NewInvite, NewMember, NewOrg, Org, OrgError, Orgs, Site};
 use serde_json::Value;
 use store::testing::{TestClock, TestDatabase};
 use store::{Lease, Store};
@@ -52,8 +52,9 @@ impl Kit {
         let mut config = store::Config::new(Secret::new(database.url()), "test");
         // Nobody of a race waits for a connection: what is raced for is a row.
         config.connections = 32;
+        config.keys = store::testing::keys();
         let store = Store::new(&config, clock.world()).unwrap();
-        let orgs = Orgs::new(store.clone(), limits);
+        let orgs = Orgs::new(store.clone(), limits, site());
         Self { orgs, store, clock, database }
     }
 
@@ -123,6 +124,16 @@ impl Kit {
         self.database.run(statement).await;
     }
 
+    /// An invitation by somebody who may invite.
+    pub async fn invite(&self, org: OrgId, by_whom: UserId, email: &str, role: Role) -> Result<Invited, OrgError> {
+        let new = NewInvite { email: email.parse().unwrap(), role };
+        self.orgs.invite(&by(by_whom), org, by_whom, new).await
+    }
+
+    pub fn pass(&self, seconds: i64) {
+        self.clock.pass(seconds);
+    }
+
     pub fn now(&self) -> Time {
         self.store.world().now()
     }
@@ -132,12 +143,17 @@ impl Kit {
     }
 }
 
+pub fn site() -> Site {
+    Site { name: "Svc".to_owned(), dashboard_url: "https://dashboard.example".to_owned(), sends_mail: true }
+}
+
 /// A user with a session of the same number.
 pub fn by(user: UserId) -> Actor {
     Actor {
         user: Some(user),
         credential: Credential::Session(SessionId::from_uuid(user.as_uuid())),
         request_id: "req-1".to_owned(),
+        once: None,
     }
 }
 
@@ -160,4 +176,10 @@ pub fn new_org(slug: &str) -> NewOrg {
 
 pub fn new_member(subject: &str, role: Role) -> NewMember {
     NewMember { provider: Provider::Dev, subject: subject.to_owned(), role }
+}
+
+/// What opens an invitation that was just made or sent again.
+pub fn token(invited: &Invited) -> String {
+    let (Invited::New(created) | Invited::Again(created)) = invited;
+    created.accept_url.rsplit('/').next().unwrap().to_owned()
 }

@@ -1,4 +1,10 @@
-//! The use cases of organizations and members.
+//! The use cases of organizations: the organizations themselves and their members here, what else they have in the
+//! files next to it.
+
+mod invite;
+mod notification;
+
+pub use invite::Invited;
 
 use kernel::audit::{Actor, Event};
 use kernel::{AuditId, Limits, OrgId, Page, Paging, Plan, Role, UserId};
@@ -16,6 +22,17 @@ use crate::repository::{OrgRecord, OrgRepository as _, Person};
 pub struct Orgs {
     store: Store,
     limits: Limits,
+    site: Site,
+}
+
+/// What this deployment is called and where people meet it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Site {
+    pub name: String,
+    /// The address of the dashboard, without a trailing slash: invitations are accepted there.
+    pub dashboard_url: String,
+    /// Whether mail is sent at all. Where it is not, none is queued.
+    pub sends_mail: bool,
 }
 
 type Result<T> = std::result::Result<T, OrgError>;
@@ -23,26 +40,26 @@ type Result<T> = std::result::Result<T, OrgError>;
 impl Orgs {
     /// The service on this database, under these limits.
     #[must_use]
-    pub fn new(store: Store, limits: Limits) -> Self {
-        Self { store, limits }
+    pub fn new(store: Store, limits: Limits, site: Site) -> Self {
+        Self { store, limits, site }
     }
 
-    /// The organizations that a user belongs to, by id.
+    /// The organizations that a user belongs to, by id; of them `only` these, for a credential that reaches no others.
     ///
     /// # Errors
     /// [`OrgError::Store`].
-    pub async fn list(&self, user: UserId, paging: &Paging<OrgId>) -> Result<Page<Org>> {
-        let rows = self.store.connection().await?.org_list(user, Some(paging)).await?;
+    pub async fn list(&self, user: UserId, only: Option<&[OrgId]>, paging: &Paging<OrgId>) -> Result<Page<Org>> {
+        let rows = self.store.connection().await?.org_list(user, only, Some(paging)).await?;
         let orgs = rows.into_iter().map(|(org, role)| self.show(org, role)).collect();
         Ok(Page::cut(orgs, paging, |org: &Org| org.id))
     }
 
-    /// Every organization that a user belongs to, for the user's own page.
+    /// Every organization that a user belongs to, for the user's own page; of them `only` these.
     ///
     /// # Errors
     /// [`OrgError::Store`].
-    pub async fn memberships(&self, user: UserId) -> Result<Vec<OrgMembership>> {
-        let rows = self.store.connection().await?.org_list(user, None).await?;
+    pub async fn memberships(&self, user: UserId, only: Option<&[OrgId]>) -> Result<Vec<OrgMembership>> {
+        let rows = self.store.connection().await?.org_list(user, only, None).await?;
         Ok(rows.into_iter().map(|(org, role)| self.show(org, role).into()).collect())
     }
 
@@ -135,7 +152,7 @@ impl Orgs {
         let NewMember { provider, subject, role } = new;
         self.store
             .transaction(actor, async |tx| {
-                tx.org_lock(org).await?;
+                tx.org_lock(org).await?.ok_or(OrgError::OrgNotFound)?;
                 let person = tx.person_find(provider, &subject).await?.ok_or(OrgError::UserNotFound(subject))?;
                 let joined_at = self.store.world().now();
                 if !tx.member_insert(org, person.id, role, joined_at).await? {
@@ -161,7 +178,9 @@ impl Orgs {
                 }
                 keep_an_admin(tx, org, &member).await?;
                 tx.member_set_role(org, user, role).await?;
-                let event = member_event("member.role", org, user, json!({ "from": member.role, "to": role }));
+                let revoked = if role < Role::Admin { self.revoke_invites_of(tx, org, user).await? } else { 0 };
+                let data = json!({ "from": member.role, "to": role, "invitesRevoked": revoked });
+                let event = member_event("member.role", org, user, data);
                 member.role = role;
                 Ok(Outcome::Changed(member, event))
             })
@@ -182,8 +201,10 @@ impl Orgs {
                 let member = locked_member(tx, org, user).await?;
                 keep_an_admin(tx, org, &member).await?;
                 tx.member_delete(org, user).await?;
+                let revoked = self.revoke_invites_of(tx, org, user).await?;
                 let name = if leaving { "member.leave" } else { "member.remove" };
-                Ok(Outcome::Changed((), member_event(name, org, user, json!({ "role": member.role }))))
+                let data = json!({ "role": member.role, "invitesRevoked": revoked });
+                Ok(Outcome::Changed((), member_event(name, org, user, data)))
             })
             .await
     }
@@ -248,5 +269,12 @@ impl From<Org> for OrgMembership {
     fn from(org: Org) -> Self {
         let Org { id, slug, name, plan, personal, role, project_limit, .. } = org;
         Self { id, slug, name, role, plan, personal, project_limit }
+    }
+}
+
+impl Site {
+    /// Where the holder of an invitation's token joins.
+    pub(crate) fn accept_url(&self, token: &str) -> String {
+        format!("{}/invites/{token}", self.dashboard_url)
     }
 }

@@ -1,4 +1,7 @@
-//! The repository on Postgres.
+//! The repositories on Postgres.
+
+mod invite;
+mod notification;
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -38,13 +41,21 @@ impl OrgRepository for Connection {
         Ok(orgs::table.find(org).select(orgs::plan).for_update().first(self).await.optional()?)
     }
 
-    async fn org_list(&mut self, user: UserId, paging: Option<&Paging<OrgId>>) -> Result<Vec<(OrgRecord, Role)>> {
+    async fn org_list(
+        &mut self,
+        user: UserId,
+        only: Option<&[OrgId]>,
+        paging: Option<&Paging<OrgId>>,
+    ) -> Result<Vec<(OrgRecord, Role)>> {
         let mut query = members::table
             .inner_join(orgs::table)
             .filter(members::user_id.eq(user))
             .select((OrgRecord::as_select(), members::role))
             .order(members::org_id)
             .into_boxed();
+        if let Some(only) = only {
+            query = query.filter(members::org_id.eq_any(only));
+        }
         if let Some(paging) = paging {
             query = query.limit(paging.fetch());
             if let Some(after) = paging.after {
@@ -59,6 +70,11 @@ impl OrgRepository for Connection {
             .set(orgs::name.eq(name))
             .returning(OrgRecord::as_returning());
         Ok(update.get_result(self).await.optional()?)
+    }
+
+    async fn org_of_member(&mut self, user: UserId, slug: &str) -> Result<Option<OrgId>> {
+        let own = members::table.inner_join(orgs::table).filter(members::user_id.eq(user).and(orgs::slug.eq(slug)));
+        Ok(own.select(orgs::id).first(self).await.optional()?)
     }
 
     async fn org_find(&mut self, org: OrgId) -> Result<Option<OrgRecord>> {
@@ -144,6 +160,12 @@ impl OrgRepository for Connection {
             .filter(members::org_id.eq(org).and(members::role.eq(Role::Admin)).and(members::user_id.ne(user)))
             .count();
         Ok(others.get_result(self).await?)
+    }
+
+    async fn person_name(&mut self, user: UserId) -> Result<String> {
+        let (name, subject): (Option<String>, String) =
+            people::table.find(user).select((people::name, people::subject)).first(self).await?;
+        Ok(name.unwrap_or(subject))
     }
 
     async fn person_find(&mut self, provider: Provider, subject: &str) -> Result<Option<Person>> {

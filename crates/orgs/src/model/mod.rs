@@ -1,5 +1,11 @@
 //! The types as the wire shows them (contract section 4).
 
+mod invite;
+mod notification;
+
+pub use invite::{Invite, InviteCreated, InviteState, InviteView, Joined, NewInvite, OpenState};
+pub use notification::{NewNotification, Notification, NotificationKind};
+
 use kernel::{AuditId, OrgId, Plan, Provider, Role, Time, UserId};
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};

@@ -1,0 +1,48 @@
+//! Notifications (specification, "Notifications"; contract section 4).
+
+use kernel::{NotificationId, Time};
+use serde::Serialize;
+
+kernel::words! {
+    /// What a notification is about.
+    pub enum NotificationKind {
+        LimitProjects = "limit.projects",
+        LimitStorage = "limit.storage",
+        LimitEmail = "limit.email",
+        LimitAiCredit = "limit.ai_credit",
+        BackupFailed = "backup.failed",
+        BackupStale = "backup.stale",
+        RestoreCompleted = "restore.completed",
+        RestoreFailed = "restore.failed",
+        DatabaseDeleted = "database.deleted",
+        DomainExpiring = "domain.expiring",
+        PaymentFailed = "payment.failed",
+    }
+}
+
+/// Something an organization should know of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Notification {
+    pub id: NotificationId,
+    pub kind: NotificationKind,
+    /// The project's name at the time.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub project: Option<String>,
+    pub title: String,
+    pub message: String,
+    pub created_at: Time,
+    /// When a mail of it went out; null while it is queued, or when no admin has an address.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub sent_at: Option<Time>,
+}
+
+/// A notification to raise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewNotification {
+    pub kind: NotificationKind,
+    pub project: Option<String>,
+    pub title: String,
+    pub message: String,
+}

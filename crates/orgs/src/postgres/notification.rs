@@ -1,0 +1,91 @@
+//! Notifications on Postgres.
+
+use diesel::dsl::exists;
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
+use kernel::{NotificationId, OrgId, Paging, Role, Time};
+use store::{Cached, Connection, Result};
+
+use crate::model::{Notification, NotificationKind};
+use crate::repository::NotificationRepository;
+use crate::schema::{members, notifications, people};
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = notifications)]
+struct NotificationRow {
+    id: NotificationId,
+    kind: NotificationKind,
+    project: Option<String>,
+    title: String,
+    message: String,
+    created_at: Time,
+    sent_at: Option<Time>,
+}
+
+impl NotificationRepository for Connection {
+    async fn notification_insert(&mut self, org: OrgId, notification: &Notification) -> Result<()> {
+        let row = (
+            notifications::id.eq(notification.id),
+            notifications::org_id.eq(org),
+            notifications::kind.eq(notification.kind),
+            notifications::project.eq(notification.project.as_deref()),
+            notifications::title.eq(&notification.title),
+            notifications::message.eq(&notification.message),
+            notifications::created_at.eq(notification.created_at),
+        );
+        diesel::insert_into(notifications::table).values(row).execute(self).await?;
+        Ok(())
+    }
+
+    async fn notification_raised(
+        &mut self,
+        org: OrgId,
+        kind: NotificationKind,
+        project: Option<&str>,
+        since: Time,
+    ) -> Result<bool> {
+        let same = notifications::table.filter(
+            notifications::org_id
+                .eq(org)
+                .and(notifications::kind.eq(kind))
+                .and(notifications::project.is_not_distinct_from(project))
+                .and(notifications::id.ge(NotificationId::earliest_at(since))),
+        );
+        Ok(diesel::select(exists(same)).get_result(self).await?)
+    }
+
+    async fn notification_list(&mut self, org: OrgId, paging: &Paging<NotificationId>) -> Result<Vec<Notification>> {
+        let mut query = notifications::table
+            .filter(notifications::org_id.eq(org))
+            .order(notifications::id.desc())
+            .limit(paging.fetch())
+            .select(NotificationRow::as_select())
+            .into_boxed();
+        if let Some(after) = paging.after {
+            query = query.filter(notifications::id.lt(after));
+        }
+        Ok(query.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
+    }
+
+    async fn notification_sent(&mut self, notification: NotificationId, at: Time) -> Result<()> {
+        let first = notifications::table.find(notification).filter(notifications::sent_at.is_null());
+        Cached(diesel::update(first).set(notifications::sent_at.eq(at))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn admin_emails(&mut self, org: OrgId) -> Result<Vec<String>> {
+        let admins = members::table
+            .inner_join(people::table.on(people::id.eq(members::user_id)))
+            .filter(members::org_id.eq(org).and(members::role.eq(Role::Admin)).and(people::email.is_not_null()))
+            .select(people::email.assume_not_null())
+            .order(members::user_id);
+        Ok(admins.load(self).await?)
+    }
+}
+
+impl From<NotificationRow> for Notification {
+    fn from(row: NotificationRow) -> Self {
+        let NotificationRow { id, kind, project, title, message, created_at, sent_at } = row;
+        Self { id, kind, project, title, message, created_at, sent_at }
+    }
+}

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY identity.users_email_idx;
