@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut paging = Paging::default();
     loop {
         // The organization's slug is only passed on, and not shown here.
-        let projects = connection.project_list(org, "", &paging).await?;
+        let projects = connection.project_list(org, "", None, &paging).await?;
         let Some(last) = projects.last() else { return Ok(()) };
         paging.after = Some(last.id);
         for project in projects {

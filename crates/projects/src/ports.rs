@@ -1,5 +1,6 @@
 //! What this context asks of others.
 
+use kernel::audit::Actor;
 use kernel::{Digest, OrgId, Plan, ProjectId};
 use store::Connection;
 
@@ -12,6 +13,12 @@ pub trait Organizations: Send + Sync {
     /// # Errors
     /// When the database is away.
     async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>>;
+
+    /// Tells the organization that its plan's limit has stopped a project from being created.
+    ///
+    /// # Errors
+    /// When the database is away.
+    async fn limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> store::Result<()>;
 }
 
 /// What is live of a project, for whoever serves it.

@@ -85,7 +85,18 @@ impl ProjectRepository for Connection {
         Ok(Cached(insert).execute(self).await? == 1)
     }
 
-    async fn project_list(&mut self, org: OrgId, slug: &str, paging: &Paging<ProjectId>) -> Result<Vec<Project>> {
+    async fn project_find(&mut self, org: OrgId, name: &str) -> Result<Option<ProjectId>> {
+        let named = projects::table.filter(projects::org_id.eq(org).and(projects::name.eq(name)));
+        Ok(named.select(projects::id).first(self).await.optional()?)
+    }
+
+    async fn project_list(
+        &mut self,
+        org: OrgId,
+        slug: &str,
+        only: Option<&[ProjectId]>,
+        paging: &Paging<ProjectId>,
+    ) -> Result<Vec<Project>> {
         let mut query = projects::table
             .inner_join(hostnames::table)
             .filter(projects::org_id.eq(org).and(hostnames::kind.eq(HostnameKind::Default)))
@@ -93,6 +104,9 @@ impl ProjectRepository for Connection {
             .limit(paging.fetch())
             .select((projects::id, projects::name, hostnames::name, projects::created_at))
             .into_boxed();
+        if let Some(only) = only {
+            query = query.filter(projects::id.eq_any(only));
+        }
         if let Some(after) = paging.after {
             query = query.filter(projects::id.gt(after));
         }

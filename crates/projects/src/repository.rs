@@ -42,7 +42,16 @@ pub trait ProjectRepository {
     async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool>;
 
     /// The projects of an organization, by id; `slug` is the organization's.
-    async fn project_list(&mut self, org: OrgId, slug: &str, paging: &Paging<ProjectId>) -> Result<Vec<Project>>;
+    async fn project_list(
+        &mut self,
+        org: OrgId,
+        slug: &str,
+        only: Option<&[ProjectId]>,
+        paging: &Paging<ProjectId>,
+    ) -> Result<Vec<Project>>;
+
+    /// The project of this name in an organization.
+    async fn project_find(&mut self, org: OrgId, name: &str) -> Result<Option<ProjectId>>;
 
     /// One project of an organization with everything that is shown of it, in one statement.
     async fn project_detail(&mut self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>>;

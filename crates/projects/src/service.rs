@@ -62,7 +62,8 @@ impl Projects {
         let NewProject { name } = new;
         let hostname = format!("{}.{}", default_label(&name, &org.slug), self.platform_domain);
         let project = ProjectRecord { id: world.id(), org: org.id, name, hostname, created_at: world.now() };
-        self.store
+        let created = self
+            .store
             .transaction(actor, async |tx: &mut Connection| {
                 let plan = self.organizations.lock(tx, org.id).await?.ok_or(ProjectError::NotFound)?;
                 let (limit, count) = (self.limits.of(plan).projects, tx.project_count(org.id).await?);
@@ -80,15 +81,28 @@ impl Projects {
                 let ProjectRecord { id, name, hostname, created_at, .. } = project;
                 Ok(Outcome::Changed(Project { id, name, org: org.slug.clone(), hostname, created_at }, event))
             })
-            .await
+            .await;
+        if let Err(ProjectError::Limit { limit, .. }) = created {
+            // Beside the request, which made nothing: whether this succeeds changes neither its answer nor its key.
+            let actor = Actor { once: None, ..actor.clone() };
+            if let Err(error) = self.organizations.limit_reached(&actor, org.id, limit).await {
+                tracing::warn!(%error, "the organization was not told of its limit");
+            }
+        }
+        created
     }
 
-    /// The projects of an organization, oldest first.
+    /// The projects of an organization, oldest first; of them `only` these, for a credential that reaches no others.
     ///
     /// # Errors
     /// [`ProjectError::Store`].
-    pub async fn list(&self, org: &Org, paging: &Paging<ProjectId>) -> Result<Page<Project>> {
-        let projects = self.store.connection().await?.project_list(org.id, &org.slug, paging).await?;
+    pub async fn list(
+        &self,
+        org: &Org,
+        only: Option<&[ProjectId]>,
+        paging: &Paging<ProjectId>,
+    ) -> Result<Page<Project>> {
+        let projects = self.store.connection().await?.project_list(org.id, &org.slug, only, paging).await?;
         Ok(Page::cut(projects, paging, |project| project.id))
     }
 

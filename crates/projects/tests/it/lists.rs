@@ -25,7 +25,7 @@ async fn projects_are_listed_once_each_and_in_order() {
     for limit in [1, 7, 20, 39, 40, 41, 200] {
         let (mut paging, mut seen) = (Paging::<ProjectId> { limit, after: None }, Vec::new());
         loop {
-            let Page { items, next_cursor } = kit.projects.list(&acme, &paging).await.unwrap();
+            let Page { items, next_cursor } = kit.projects.list(&acme, None, &paging).await.unwrap();
             seen.extend(items);
             assert!(seen.is_sorted_by(|a, b| a.id < b.id), "a project again, or out of order");
             let Some(cursor) = next_cursor else { break };

@@ -100,7 +100,7 @@ impl Kit {
         // Nobody of a race waits for a connection: what is raced for is a row.
         config.connections = 32;
         let store = Store::new(&config, clock.world()).unwrap();
-        let (node, ports) = (Node::default(), Arc::new(OrgRows));
+        let (node, ports) = (Node::default(), Arc::new(OrgRows::default()));
         let placements = Arc::new(node.clone());
         let projects = Projects::new(store.clone(), files.bundles(), limits, "svc.example", ports, placements);
         let user: UserId = store.world().id();
@@ -108,6 +108,7 @@ impl Kit {
             user: Some(user),
             credential: Credential::Session(store.world().id()),
             request_id: "req-1".to_owned(),
+            once: None,
         };
         Self { projects, node, files, actor, store, clock, database }
     }

@@ -7,11 +7,16 @@ use diesel::QueryableByName;
 use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
+use kernel::audit::Actor;
 use kernel::{OrgId, Plan, ProjectId};
 use projects::{Live, Organizations, Placements};
 use store::Connection;
 
-pub struct OrgRows;
+/// Remembers whose limit was reached.
+#[derive(Clone, Default)]
+pub struct OrgRows {
+    pub reached: Arc<Mutex<Vec<(OrgId, u32)>>>,
+}
 
 #[derive(QueryableByName)]
 struct PlanRow {
@@ -24,6 +29,11 @@ impl Organizations for OrgRows {
     async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
         let query = diesel::sql_query("SELECT plan FROM orgs.orgs WHERE id = $1 FOR UPDATE").bind::<Uuid, _>(org);
         Ok(query.get_result::<PlanRow>(tx).await.optional()?.map(|row| row.plan))
+    }
+
+    async fn limit_reached(&self, _: &Actor, org: OrgId, limit: u32) -> store::Result<()> {
+        self.reached.lock().unwrap().push((org, limit));
+        Ok(())
     }
 }
 
