@@ -68,7 +68,7 @@ impl Services {
         convergence: Convergence,
         registry: Registry,
     ) -> Self {
-        let public = api::routes(config.dev_auth);
+        let public = api::routes(config.sign_ins);
         Self {
             schemas: Data::new(Schemas::of(&public)),
             reference: Data::new(Reference::of(&public)),
@@ -86,6 +86,18 @@ impl Services {
             convergence: Data::new(convergence),
             registry: Data::new(registry),
         }
+    }
+
+    /// The database, for the passes beside the listeners.
+    #[must_use]
+    pub fn store(&self) -> Store {
+        self.store.as_ref().clone()
+    }
+
+    /// Users and their credentials, for the passes beside the listeners.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.identity.as_ref().clone()
     }
 
     /// The rate limits, for the pass that forgets idle callers.

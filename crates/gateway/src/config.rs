@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::api::SignIns;
+
 /// What this deployment is called and where its parts are: the answer of `GET /v1/config`.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -33,8 +35,8 @@ pub struct Site {
 pub struct Config {
     /// What it tells about the deployment.
     pub site: Site,
-    /// Whether the development login exists.
-    pub dev_auth: bool,
+    /// The ways to sign in.
+    pub sign_ins: SignIns,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// How often one caller may come.
@@ -61,6 +63,11 @@ impl Default for RateLimits {
 }
 
 impl Config {
+    /// Whether clients reach this API encrypted.
+    pub(crate) fn is_https(&self) -> bool {
+        self.site.public_url.starts_with("https:")
+    }
+
     /// The address of the dashboard as browsers name it in `Origin`.
     pub(crate) fn dashboard_origin(&self) -> String {
         let url = &self.site.dashboard_url;

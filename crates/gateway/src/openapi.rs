@@ -64,7 +64,8 @@ pub fn document(routes: &Routes) -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
             "description": "Failures have one shape; read `code`, not the message. `x-role` is the least role in the \
-                organization, `x-scope` the scope that a token needs. Whatever fails before a route is found (a path \
+                organization, `x-scope` the scope that a token needs, and `x-limited-token` whether one that is limited to an \
+                organization, or to some of its projects, serves for its part. Whatever fails before a route is found (a path \
                 that is not UTF-8, a method that the path does not take, headers too large, a server at its capacity) \
                 is answered in the same shape.",
         },
@@ -73,6 +74,12 @@ pub fn document(routes: &Routes) -> Value {
             "schemas": Schemas::of(routes).0,
             "securitySchemes": {
                 "session": { "type": "http", "scheme": "bearer", "description": "A login session: svc_ses_…" },
+                "token": { "type": "http", "scheme": "bearer", "description": "A personal access token: svc_pat_…" },
+                "basic": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "A personal access token as the password; the user name is ignored.",
+                },
             },
         },
     })
@@ -89,7 +96,8 @@ fn describe(operation: &Operation) -> Value {
         "x-role": operation.role,
         "x-scope": operation.scope,
         "x-session-only": operation.session_only,
-        "security": if operation.place == Place::Open { json!([]) } else { json!([{ "session": [] }]) },
+        "x-limited-token": operation.takes_limited,
+        "security": security(operation),
     });
     if let (Some(body), Some(object)) = (&operation.body, described.as_object_mut()) {
         object.insert("requestBody".to_owned(), body.clone());
@@ -97,9 +105,18 @@ fn describe(operation: &Operation) -> Value {
     described
 }
 
+fn security(operation: &Operation) -> Value {
+    match operation.place {
+        Place::Open => json!([]),
+        _ if operation.session_only => json!([{ "session": [] }]),
+        _ if operation.scope.is_none() => json!([{ "token": [] }, { "basic": [] }]),
+        _ => json!([{ "session": [] }, { "token": [] }, { "basic": [] }]),
+    }
+}
+
 fn responses(operation: &Operation) -> Value {
     let mut responses = Map::new();
-    if let Some((status, content_type, schema)) = &operation.success {
+    for (status, content_type, schema) in &operation.successes {
         let mut answer = json!({ "description": "Done." });
         if !content_type.is_empty() {
             let schema = schema.clone().unwrap_or_else(|| json!({}));

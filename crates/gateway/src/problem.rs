@@ -107,15 +107,34 @@ impl Problem {
         self
     }
 
-    /// The answer. Causes go to the log under the request id.
-    pub(crate) fn respond(&self, request: &HttpRequest) -> HttpResponse {
-        let status = protocol::status(self.code);
-        if status == StatusCode::INTERNAL_SERVER_ERROR {
+    /// Whether it answers the request for good: the same one, sent again, is told the same. Of what is malformed or our
+    /// fault nothing came, and the next one may do better.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self.code.kind, Kind::Forbidden | Kind::NotFound | Kind::Conflict | Kind::Unprocessable)
+    }
+
+    pub(crate) fn code(&self) -> &'static Code {
+        self.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Tells the log of the cause, which clients are not told of.
+    pub(crate) fn log(&self) {
+        if protocol::status(self.code) == StatusCode::INTERNAL_SERVER_ERROR {
             let cause = self.cause.as_deref().unwrap_or_default();
             tracing::error!(code = self.code.name, cause, "the request failed");
         } else if let Some(cause) = &self.cause {
             tracing::warn!(code = self.code.name, cause, "the request was refused");
         }
+    }
+
+    /// The answer. Causes go to the log under the request id.
+    pub(crate) fn respond(&self, request: &HttpRequest) -> HttpResponse {
+        let status = protocol::status(self.code);
+        self.log();
         let request_id = &RequestId::text(request);
         let mut response = HttpResponse::build(status);
         for (name, value) in &self.headers {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::authority::scope::AccountRead;
-use crate::authority::{Session, SignedIn};
+use crate::authority::{Session, SignedInPart};
 use crate::http::{Json, NoContent, Pages, Path, Routes};
 use crate::problem::Problem;
 
@@ -26,8 +26,8 @@ struct User {
     orgs: Vec<OrgMembership>,
 }
 
-async fn get(by: SignedIn<AccountRead>, orgs: Data<Orgs>) -> Result<Json<User>, Problem> {
-    let orgs = orgs.memberships(by.user.id).await?;
+async fn get(by: SignedInPart<AccountRead>, orgs: Data<Orgs>) -> Result<Json<User>, Problem> {
+    let orgs = orgs.memberships(by.user.id, by.orgs.as_deref()).await?;
     Ok(Json(User { profile: by.user, orgs }))
 }
 

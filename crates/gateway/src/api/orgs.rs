@@ -6,7 +6,7 @@ use orgs::{AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, O
 
 use crate::authority::role::{Admin, Member as AtLeastMember, Viewer};
 use crate::authority::scope::{OrgRead, OrgWrite};
-use crate::authority::{InOrg, SignedIn};
+use crate::authority::{InOrg, SignedIn, SignedInPart};
 use crate::http::{Body, Created, Json, NoContent, Pages, Path, Query, Routes};
 use crate::problem::Problem;
 
@@ -30,8 +30,12 @@ pub(super) fn routes(routes: &mut Routes) {
         .codes(&[&OrgError::LAST_ADMIN]);
 }
 
-async fn list(by: SignedIn<OrgRead>, orgs: Data<Orgs>, Pages(pages): Pages<OrgId>) -> Result<Json<Page<Org>>, Problem> {
-    Ok(Json(orgs.list(by.user.id, &pages).await?))
+async fn list(
+    by: SignedInPart<OrgRead>,
+    orgs: Data<Orgs>,
+    Pages(pages): Pages<OrgId>,
+) -> Result<Json<Page<Org>>, Problem> {
+    Ok(Json(orgs.list(by.user.id, by.orgs.as_deref(), &pages).await?))
 }
 
 async fn create(by: SignedIn<OrgWrite>, orgs: Data<Orgs>, Body(new): Body<NewOrg>) -> Result<Created<Org>, Problem> {

@@ -6,7 +6,7 @@ use projects::{NewProject, Project, ProjectDetail, ProjectError, Projects};
 
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::authority::{InOrg, InProject};
+use crate::authority::{InOrg, InOrgPart, InProject};
 use crate::http::{Body, Created, Json, Pages, Routes};
 use crate::problem::Problem;
 
@@ -21,11 +21,11 @@ pub(super) fn routes(routes: &mut Routes) {
 }
 
 async fn list(
-    at: InOrg<Viewer, ProjectRead>,
+    at: InOrgPart<Viewer, ProjectRead>,
     projects: Data<Projects>,
     Pages(pages): Pages<ProjectId>,
 ) -> Result<Json<Page<Project>>, Problem> {
-    Ok(Json(projects.list(&(&at.org).into(), &pages).await?))
+    Ok(Json(projects.list(&(&at.org).into(), at.projects.as_deref(), &pages).await?))
 }
 
 async fn create(

@@ -4,19 +4,34 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kernel::{Code, Token, TokenKind};
 
 use crate::config::Config;
 use crate::problem::Problem;
 
-/// The bearer token of this kind that came with the request.
-pub(super) fn bearer(request: &HttpRequest, kind: TokenKind) -> Result<Token, Problem> {
+/// The credential that came with the request: a bearer token of one of these kinds, or a personal access token as the
+/// password of `Basic`, whatever the user name (RFC 7617).
+pub(super) fn presented(request: &HttpRequest, kinds: &[TokenKind]) -> Result<(TokenKind, Token), Problem> {
     let mut sent = request.headers().get_all(AUTHORIZATION);
     let Some(first) = sent.next() else { return Err(Problem::no_credential()) };
     let text = first.to_str().ok().filter(|_| sent.next().is_none()).unwrap_or_default();
     let (scheme, credential) = text.split_once(' ').unwrap_or_default();
-    let token = scheme.eq_ignore_ascii_case("bearer").then(|| Token::parse(kind, credential.trim())).flatten();
-    token.ok_or_else(invalid)
+    let read = |kind: TokenKind, text: &str| Token::parse(kind, text).map(|token| (kind, token));
+    let found = if scheme.eq_ignore_ascii_case("bearer") {
+        kinds.iter().find_map(|kind| read(*kind, credential.trim()))
+    } else if scheme.eq_ignore_ascii_case("basic") && kinds.contains(&TokenKind::Access) {
+        password(credential.trim()).and_then(|password| read(TokenKind::Access, &password))
+    } else {
+        None
+    };
+    found.ok_or_else(invalid)
+}
+
+fn password(credential: &str) -> Option<String> {
+    let decoded = String::from_utf8(STANDARD.decode(credential).ok()?).ok()?;
+    decoded.split_once(':').map(|(_, password)| password.to_owned())
 }
 
 /// The answer to a credential that opens nothing.

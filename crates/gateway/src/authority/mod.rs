@@ -8,7 +8,10 @@ mod credential;
 mod policy;
 mod resolve;
 
-pub use policy::{AsNode, InOrg, InProject, Open, OrgPlace, ProjectPlace, Session, SignIn, SignedIn};
+pub use policy::{
+    AsNode, InOrg, InOrgPart, InProject, Open, OrgPlace, Preview, ProjectPlace, Session, SignIn, SignedIn,
+    SignedInPart, Stranger, ThisToken,
+};
 
 /// The least role of a route, as a type.
 pub mod role {

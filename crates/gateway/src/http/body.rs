@@ -54,8 +54,7 @@ impl<T: ToSchema> Describe for Body<T> {
 impl<T: DeserializeOwned + Validate + ToSchema> Extract for Body<T> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/json")?;
-        let late = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_PATIENCE.as_secs()));
-        let bytes = tokio::time::timeout(BODY_PATIENCE, read(payload)).await.map_err(late)??;
+        let bytes = read_in_time(payload).await?;
         let value = strict::parse(&bytes)
             .map_err(|error| Problem::faults(&[fault(String::new(), format!("is not valid JSON: {error}"))]))?;
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
@@ -143,6 +142,12 @@ fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Prob
         return Err(Problem::new(&protocol::UNSUPPORTED_MEDIA_TYPE, message));
     }
     Ok(())
+}
+
+/// The whole of a body that is no upload.
+pub(super) async fn read_in_time(payload: &mut Payload) -> Result<Vec<u8>, Problem> {
+    let late = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_PATIENCE.as_secs()));
+    tokio::time::timeout(BODY_PATIENCE, read(payload)).await.map_err(late)?
 }
 
 async fn read(payload: &mut Payload) -> Result<Vec<u8>, Problem> {

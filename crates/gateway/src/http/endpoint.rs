@@ -8,8 +8,10 @@ use actix_web::dev::Payload;
 use actix_web::{HttpRequest, HttpResponse, web};
 use futures_util::FutureExt as _;
 use kernel::Code;
+use kernel::audit::Actor;
 
 use super::Operation;
+use super::once::{self, Begin};
 use crate::problem::Problem;
 
 /// How long any request may take but one that carries a file or waits for a change.
@@ -31,7 +33,12 @@ pub trait Extract: Describe + Sized {
 }
 
 /// Who may call: the first argument of every handler.
-pub trait Policy: Extract {}
+pub trait Policy: Extract {
+    /// Who acts, where somebody is signed in.
+    fn actor(&mut self) -> Option<&mut Actor> {
+        None
+    }
+}
 
 /// What a handler answers.
 pub trait Reply: Describe {
@@ -44,8 +51,8 @@ pub trait Endpoint<Arguments>: Clone + Send + Sync + 'static {
     /// Describes the route.
     fn describe(operation: &mut Operation);
 
-    /// Answers a request.
-    async fn answer(&self, request: &HttpRequest, payload: Payload) -> Result<HttpResponse, Problem>;
+    /// Answers a request; a `long` one may bring a file.
+    async fn answer(&self, request: &HttpRequest, payload: Payload, long: bool) -> Result<HttpResponse, Problem>;
 }
 
 /// Runs a handler so that a panic, a hang and an error all become an envelope.
@@ -56,7 +63,7 @@ pub(crate) async fn run<A, E: Endpoint<A>>(
     payload: Payload,
 ) -> HttpResponse {
     let longest = if long { LONGEST_OF_ALL } else { LONGEST };
-    let answer = AssertUnwindSafe(endpoint.answer(&request, payload)).catch_unwind();
+    let answer = AssertUnwindSafe(endpoint.answer(&request, payload, long)).catch_unwind();
     let problem = match tokio::time::timeout(longest, answer).await {
         Ok(Ok(Ok(response))) => return response,
         Ok(Ok(Err(problem))) => problem,
@@ -82,6 +89,20 @@ impl<T: 'static> Extract for web::Data<T> {
     }
 }
 
+impl<A: Describe, B: Describe> Describe for (A, B) {
+    fn describe(operation: &mut Operation) {
+        A::describe(operation);
+        B::describe(operation);
+    }
+}
+
+/// Two at once, for a handler that takes many.
+impl<A: Extract, B: Extract> Extract for (A, B) {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        Ok((A::extract(request, payload).await?, B::extract(request, payload).await?))
+    }
+}
+
 macro_rules! endpoint {
     ($($argument:ident $value:ident),*) => {
         impl<F, Answer, R, P, $($argument),*> Endpoint<(P, $($argument,)*)> for F
@@ -98,10 +119,22 @@ macro_rules! endpoint {
                 R::describe(operation);
             }
 
-            async fn answer(&self, request: &HttpRequest, mut payload: Payload) -> Result<HttpResponse, Problem> {
-                let policy = P::extract(request, &mut payload).await?;
-                $(let $value = $argument::extract(request, &mut payload).await?;)*
-                Ok(self(policy, $($value),*).await?.respond())
+            async fn answer(
+                &self,
+                request: &HttpRequest,
+                mut payload: Payload,
+                long: bool,
+            ) -> Result<HttpResponse, Problem> {
+                let mut policy = P::extract(request, &mut payload).await?;
+                let work = match once::begin(request, &mut payload, policy.actor(), long).await? {
+                    Begin::Work(work) => work,
+                    Begin::Answered(response) => return Ok(response),
+                };
+                let outcome = async {
+                    $(let $value = $argument::extract(request, &mut payload).await?;)*
+                    Ok(self(policy, $($value),*).await?.respond())
+                };
+                work.end(request, outcome.await).await
             }
         }
     };

@@ -65,8 +65,7 @@ pub async fn observe(
     let world = request.app_data::<web::Data<kernel::World>>().cloned();
     let world = world.unwrap_or_else(|| web::Data::new(kernel::World::system()));
     let id = RequestId::of(&request, &world);
-    let https =
-        request.app_data::<web::Data<Config>>().is_some_and(|config| config.site.public_url.starts_with("https:"));
+    let https = request.app_data::<web::Data<Config>>().is_some_and(|config| config.is_https());
     request.extensions_mut().insert(id.clone());
     let method = request.method().clone();
     // At this level, so that even a filter that wants errors alone keeps the id on its lines.

@@ -36,9 +36,12 @@ pub struct Operation {
     pub(crate) role: Option<Role>,
     pub(crate) scope: Option<Scope>,
     pub(crate) session_only: bool,
+    /// Whether a token that is limited to a part of what its user reaches serves here, for that part.
+    pub(crate) takes_limited: bool,
     pub(crate) parameters: Vec<Value>,
     pub(crate) body: Option<Value>,
-    pub(crate) success: Option<(u16, &'static str, Option<Value>)>,
+    /// Status, content type and schema of each way to succeed.
+    pub(crate) successes: Vec<(u16, &'static str, Option<Value>)>,
     pub(crate) codes: Vec<&'static Code>,
     pub(crate) schemas: BTreeMap<String, Value>,
     /// May take longer than any other request: it carries a file.
@@ -60,9 +63,10 @@ impl Operation {
             role: None,
             scope: None,
             session_only: false,
+            takes_limited: false,
             parameters: Vec::new(),
             body: None,
-            success: None,
+            successes: Vec::new(),
             codes: vec![&Code::INTERNAL, &Code::UNAVAILABLE],
             schemas: BTreeMap::new(),
             long: false,
@@ -122,12 +126,8 @@ impl Operation {
         (self.place, self.role, self.scope) = (place, role, scope);
         self.code(&Code::UNAUTHENTICATED);
         self.code(&protocol::RATE_LIMITED);
-        match scope {
-            Some(_) => self.code(&protocol::INSUFFICIENT_SCOPE),
-            None => {
-                self.session_only = true;
-                self.code(&protocol::SESSION_REQUIRED);
-            }
+        if scope.is_some() {
+            self.code(&protocol::INSUFFICIENT_SCOPE);
         }
         if role.is_some() {
             self.code(&Code::FORBIDDEN);

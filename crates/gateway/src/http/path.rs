@@ -40,6 +40,14 @@ impl Header {
     }
 }
 
+impl Header {
+    /// A cookie's value.
+    #[must_use]
+    pub fn cookie(&self, name: &str) -> Option<String> {
+        self.0.cookie(name).map(|cookie| cookie.value().to_owned())
+    }
+}
+
 impl Describe for Header {
     fn describe(_: &mut Operation) {}
 }

@@ -53,7 +53,7 @@ impl<K: DeserializeOwned> Extract for Pages<K> {
     }
 }
 
-/// Parameters of a struct whose fields are optional texts.
+/// Parameters of a struct whose fields are texts.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
@@ -61,9 +61,13 @@ impl<T: ToSchema> Describe for Query<T> {
     fn describe(operation: &mut Operation) {
         operation.schema::<T>();
         let schema = operation.schemas.get(T::name().as_ref()).cloned().unwrap_or_default();
+        let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
         for (name, schema) in properties(&schema) {
             let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
             operation.parameter("query", name, description, schema);
+            if let Some(parameter) = operation.parameters.last_mut() {
+                parameter["required"] = required.contains(&json!(name)).into();
+            }
         }
         operation.code(&Code::BAD_REQUEST);
     }

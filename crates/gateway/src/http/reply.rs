@@ -1,6 +1,7 @@
 //! What handlers answer.
 
 use actix_web::HttpResponse;
+use actix_web::cookie::Cookie;
 use actix_web::http::header;
 use futures_util::{Stream, StreamExt as _};
 use serde::Serialize;
@@ -16,6 +17,13 @@ pub struct Json<T>(pub T);
 #[derive(Debug)]
 pub struct Created<T>(pub T);
 
+/// 201 with what was made, or 200 with what was there before.
+#[derive(Debug)]
+pub enum Made<T> {
+    New(T),
+    Before(T),
+}
+
 /// 204.
 #[derive(Debug)]
 pub struct NoContent;
@@ -23,6 +31,12 @@ pub struct NoContent;
 /// 307 to another place of this API.
 #[derive(Debug)]
 pub struct Moved(pub &'static str);
+
+/// 302 to wherever a sign-in goes on, with a cookie to keep or to forget.
+pub struct Redirect {
+    pub location: String,
+    pub cookie: Cookie<'static>,
+}
 
 /// 200 with bytes of a content type.
 pub struct Bytes {
@@ -32,7 +46,7 @@ pub struct Bytes {
 impl<T: ToSchema> Describe for Json<T> {
     fn describe(operation: &mut Operation) {
         let schema = operation.schema::<T>();
-        operation.success = Some((200, "application/json", Some(schema)));
+        operation.successes.push((200, "application/json", Some(schema)));
     }
 }
 
@@ -45,7 +59,7 @@ impl<T: ToSchema + Serialize> Reply for Json<T> {
 impl<T: ToSchema> Describe for Created<T> {
     fn describe(operation: &mut Operation) {
         let schema = operation.schema::<T>();
-        operation.success = Some((201, "application/json", Some(schema)));
+        operation.successes.push((201, "application/json", Some(schema)));
     }
 }
 
@@ -55,9 +69,25 @@ impl<T: ToSchema + Serialize> Reply for Created<T> {
     }
 }
 
+impl<T: ToSchema> Describe for Made<T> {
+    fn describe(operation: &mut Operation) {
+        Created::<T>::describe(operation);
+        Json::<T>::describe(operation);
+    }
+}
+
+impl<T: ToSchema + Serialize> Reply for Made<T> {
+    fn respond(self) -> HttpResponse {
+        match self {
+            Self::New(made) => Created(made).respond(),
+            Self::Before(there) => Json(there).respond(),
+        }
+    }
+}
+
 impl Describe for NoContent {
     fn describe(operation: &mut Operation) {
-        operation.success = Some((204, "", None));
+        operation.successes.push((204, "", None));
     }
 }
 
@@ -69,13 +99,32 @@ impl Reply for NoContent {
 
 impl Describe for Moved {
     fn describe(operation: &mut Operation) {
-        operation.success = Some((307, "", None));
+        operation.successes.push((307, "", None));
     }
 }
 
 impl Reply for Moved {
     fn respond(self) -> HttpResponse {
         HttpResponse::TemporaryRedirect().insert_header((header::LOCATION, self.0)).finish()
+    }
+}
+
+/// Without the address, whose fragment may hold a token.
+impl std::fmt::Debug for Redirect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Redirect(…)")
+    }
+}
+
+impl Describe for Redirect {
+    fn describe(operation: &mut Operation) {
+        operation.successes.push((302, "", None));
+    }
+}
+
+impl Reply for Redirect {
+    fn respond(self) -> HttpResponse {
+        HttpResponse::Found().insert_header((header::LOCATION, self.location)).cookie(self.cookie).finish()
     }
 }
 
@@ -107,7 +156,7 @@ impl Bytes {
 
 impl Describe for Bytes {
     fn describe(operation: &mut Operation) {
-        operation.success = Some((200, "*/*", None));
+        operation.successes.push((200, "*/*", None));
     }
 }
 

@@ -7,8 +7,8 @@ use actix_web::http::Method;
 use actix_web::{HttpRequest, HttpResponse, web};
 use futures_util::future::LocalBoxFuture;
 
-use super::Operation;
 use super::endpoint::{Endpoint, run};
+use super::{Operation, Place, once};
 use crate::problem::Problem;
 
 type Run = dyn Fn(HttpRequest, web::Payload) -> LocalBoxFuture<'static, HttpResponse> + Send + Sync;
@@ -53,6 +53,9 @@ impl Routes {
     fn add<A: 'static, E: Endpoint<A>>(&mut self, method: Method, path: &'static str, handler: E) -> &mut Operation {
         let mut operation = Operation::new(method, path, std::any::type_name::<E>());
         E::describe(&mut operation);
+        if operation.method == Method::POST && !matches!(operation.place, Place::Open | Place::Node) {
+            once::describe(&mut operation);
+        }
         let long = operation.long;
         let answer = move |request: HttpRequest, payload: web::Payload| -> LocalBoxFuture<'static, HttpResponse> {
             Box::pin(run(handler.clone(), long, request, payload.into_inner()))

@@ -1,0 +1,69 @@
+//! The caller's credentials beside the session: personal access tokens and SSH keys.
+
+use actix_web::web::Data;
+use identity::{AccessToken, AccessTokenCreated, Identity, IdentityError, NewAccessToken, NewSshKey, SshKey};
+use kernel::{KeyId, Page, TokenId};
+
+use crate::authority::scope::AccountRead;
+use crate::authority::{Session, SignedIn, ThisToken};
+use crate::http::{Body, Created, Json, NoContent, Pages, Path, Routes};
+use crate::problem::Problem;
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.get("/v1/me/tokens", tokens).summary("The caller's personal access tokens, newest first");
+    routes.post("/v1/me/tokens", token_create).summary("Create a personal access token; it is shown this once");
+    routes.get("/v1/me/tokens/current", token_current).summary("The token that the request is made with");
+    routes.delete("/v1/me/tokens/{tokenId}", token_revoke).summary("Revoke a personal access token");
+    routes.get("/v1/me/ssh-keys", keys).summary("The caller's SSH keys, newest first");
+    routes
+        .post("/v1/me/ssh-keys", key_add)
+        .summary("Register an SSH public key")
+        .codes(&[&IdentityError::SSH_KEY_EXISTS]);
+    routes.delete("/v1/me/ssh-keys/{keyId}", key_delete).summary("Remove an SSH key");
+}
+
+async fn tokens(
+    by: SignedIn<AccountRead>,
+    identity: Data<Identity>,
+    Pages(pages): Pages<TokenId>,
+) -> Result<Json<Page<AccessToken>>, Problem> {
+    Ok(Json(identity.tokens(by.user.id, &pages).await?))
+}
+
+async fn token_create(
+    by: Session,
+    identity: Data<Identity>,
+    Body(new): Body<NewAccessToken>,
+) -> Result<Created<AccessTokenCreated>, Problem> {
+    Ok(Created(identity.token_create(&by.actor, by.user.id, new).await?))
+}
+
+async fn token_current(by: ThisToken, identity: Data<Identity>) -> Result<Json<AccessToken>, Problem> {
+    Ok(Json(identity.token(by.user.id, by.token).await?))
+}
+
+async fn token_revoke(by: Session, Path(token): Path<TokenId>, identity: Data<Identity>) -> Result<NoContent, Problem> {
+    identity.token_revoke(&by.actor, by.user.id, token).await?;
+    Ok(NoContent)
+}
+
+async fn keys(
+    by: SignedIn<AccountRead>,
+    identity: Data<Identity>,
+    Pages(pages): Pages<KeyId>,
+) -> Result<Json<Page<SshKey>>, Problem> {
+    Ok(Json(identity.keys(by.user.id, &pages).await?))
+}
+
+async fn key_add(
+    by: Session,
+    identity: Data<Identity>,
+    Body(new): Body<NewSshKey>,
+) -> Result<Created<SshKey>, Problem> {
+    Ok(Created(identity.key_add(&by.actor, by.user.id, new).await?))
+}
+
+async fn key_delete(by: Session, Path(key): Path<KeyId>, identity: Data<Identity>) -> Result<NoContent, Problem> {
+    identity.key_delete(&by.actor, by.user.id, key).await?;
+    Ok(NoContent)
+}
