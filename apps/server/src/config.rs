@@ -6,9 +6,11 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use gateway::api::SignIns;
 use gateway::{RateLimits, Site};
 use ipnet::IpNet;
-use kernel::{Limits, seal};
+use kernel::{AllowList, Limits, seal};
+use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use serde::Deserialize;
 use settings::{Claim, Error, Flag, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
@@ -38,6 +40,22 @@ settings::table! {
     pub NAMESERVERS: Option<String> = Setting::optional("SVC_NAMESERVERS");
     /// Domain of the projects' mail addresses.
     pub MAIL_DOMAIN: Option<String> = Setting::optional("SVC_MAIL_DOMAIN");
+    /// Our client id at the code host. Without it nobody signs in there.
+    pub CODEHOST_CLIENT_ID: Option<String> = Setting::optional("SVC_CODEHOST_CLIENT_ID");
+    /// Our client secret at the code host.
+    pub CODEHOST_CLIENT_SECRET: Option<Secret> = Setting::optional("SVC_CODEHOST_CLIENT_SECRET");
+    /// Where the code host asks people whether they want to sign in here.
+    pub CODEHOST_AUTHORIZE_URL: url::Url = Setting::with_default("SVC_CODEHOST_AUTHORIZE_URL", "https://github.com/login/oauth/authorize");
+    /// Where it exchanges the code.
+    pub CODEHOST_TOKEN_URL: url::Url = Setting::with_default("SVC_CODEHOST_TOKEN_URL", "https://github.com/login/oauth/access_token");
+    /// Where it tells who signed in.
+    pub CODEHOST_USER_URL: url::Url = Setting::with_default("SVC_CODEHOST_USER_URL", "https://api.github.com/user");
+    /// Addresses, separated by commas, under which a browser may be sent on once it is signed in (default: `SVC_PUBLIC_URL`).
+    pub CODEHOST_REDIRECTS: Option<AllowList> = Setting::optional("SVC_CODEHOST_REDIRECTS");
+    /// The server that takes our mail: `smtp://user:password@host:port` (STARTTLS; required with credentials, unless the host is this one or `?tls=` says `opportunistic` or `none`) or `smtps://…`. Without it no mail is sent.
+    pub SMTP_URL: Option<Secret> = Setting::optional("SVC_SMTP_URL");
+    /// The sender of our mail: `Name <address>` or an address.
+    pub MAIL_FROM: Option<Mailbox> = Setting::optional("SVC_MAIL_FROM");
     /// Where bundles are kept: `file:///folder`.
     pub BUNDLE_STORE: BundleStore = Setting::required("SVC_BUNDLE_STORE");
     /// What this deployment is called.
@@ -65,8 +83,24 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     pub bundle_store: BundleStore,
     pub limits: Limits,
+    pub code_host: Option<CodeHostLogin>,
+    pub mail: Option<MailConfig>,
     pub gateway: gateway::Config,
     pub otlp_url: Option<String>,
+}
+
+/// Signing in at a code host.
+#[derive(Debug, Clone)]
+pub struct CodeHostLogin {
+    pub host: CodeHostConfig,
+    pub redirects: AllowList,
+}
+
+/// Sending mail.
+#[derive(Debug, Clone)]
+pub struct MailConfig {
+    pub server: SmtpConfig,
+    pub from: Mailbox,
 }
 
 /// An http or https address, without a trailing slash.
@@ -103,12 +137,14 @@ impl Config {
         if dev_auth && public_url.starts_with("https:") {
             return Err(ENABLE_DEV_AUTH.malformed("the development login lets anyone in; it is refused behind https"));
         }
-        seal::Keys::parse(settings.get(&SEALING_KEYS)?.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?;
+        let keys = settings.get(&SEALING_KEYS)?;
+        let keys = seal::Keys::parse(keys.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?;
         let LimitsFile { plans, rates } = limits(settings)?;
         let otlp_url = settings.opt(&OTLP_URL)?.map(|Url(url)| url);
         if otlp_url.as_ref().is_some_and(|url| url.starts_with("https:")) {
             return Err(OTLP_URL.malformed("only plain http is spoken to the collector; put one beside the process"));
         }
+        let code_host = code_host(settings, &public_url)?;
         let words = |list: Option<String>| {
             list.map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect())
         };
@@ -127,6 +163,7 @@ impl Config {
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
         let database = store::Config {
             connections: settings.get(&DATABASE_CONNECTIONS)?.get().into(),
+            keys,
             ..store::Config::new(url, "svc-server")
         };
         Ok(Self {
@@ -136,15 +173,43 @@ impl Config {
             bundle_store: settings.get(&BUNDLE_STORE)?,
             limits: plans,
             gateway: gateway::Config {
+                sign_ins: SignIns { dev: dev_auth, code_host: code_host.is_some() },
                 site,
-                dev_auth,
                 trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.map(|Networks(networks)| networks).unwrap_or_default(),
                 rate_limits: rates,
                 in_flight: settings.get(&IN_FLIGHT)?.get().into(),
             },
+            code_host,
+            mail: mail(settings)?,
             otlp_url,
         })
     }
+}
+
+fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLogin>, Error> {
+    let secret = settings.opt(&CODEHOST_CLIENT_SECRET)?;
+    let Some(client_id) = settings.opt(&CODEHOST_CLIENT_ID)? else { return Ok(None) };
+    let secret = secret.ok_or_else(|| CODEHOST_CLIENT_SECRET.malformed("needed with SVC_CODEHOST_CLIENT_ID"))?;
+    let redirects = match settings.opt(&CODEHOST_REDIRECTS)? {
+        Some(redirects) => redirects,
+        None => public_url.parse().map_err(|error| PUBLIC_URL.malformed(error))?,
+    };
+    let host = CodeHostConfig {
+        client_id,
+        client_secret: kernel::Secret::new(secret.reveal().to_owned()),
+        authorize_url: settings.get(&CODEHOST_AUTHORIZE_URL)?,
+        token_url: settings.get(&CODEHOST_TOKEN_URL)?,
+        user_url: settings.get(&CODEHOST_USER_URL)?,
+    };
+    Ok(Some(CodeHostLogin { host, redirects }))
+}
+
+fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {
+    let from = settings.opt(&MAIL_FROM)?;
+    let Some(url) = settings.opt(&SMTP_URL)? else { return Ok(None) };
+    let server = url.reveal().parse().map_err(|error: providers::InvalidSmtp| SMTP_URL.malformed(error))?;
+    let from = from.ok_or_else(|| MAIL_FROM.malformed("needed with SVC_SMTP_URL"))?;
+    Ok(Some(MailConfig { server, from }))
 }
 
 fn limits(settings: &Settings) -> Result<LimitsFile, Error> {

@@ -1,11 +1,17 @@
 //! What one context asks of another: the ports that the asking side owns, answered by the other's service.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use convergence::{Convergence, ConvergenceError, Site};
-use kernel::{OrgId, Plan, ProjectId, UserId};
-use orgs::{OrgError, OrgRepository as _, Orgs};
-use projects::Live;
+use identity::{CodeHostFailure, SignIn};
+use kernel::audit::Actor;
+use kernel::{OrgId, Plan, ProjectId, Provider, UserId};
+use orgs::{NewNotification, NotificationKind, OrgError, OrgRepository as _, Orgs};
+use projects::{Live, ProjectRepository as _};
+use providers::{CodeHost, CodeHostError, Mail, MailError, Smtp};
 use store::Connection;
+use store::outbox::Undelivered;
 
 /// Organizations, as identity and projects ask for them.
 pub(crate) struct OrgsPort(pub(crate) Orgs);
@@ -16,11 +22,26 @@ pub(crate) struct ConvergencePort(pub(crate) Convergence);
 #[async_trait]
 impl identity::PersonalOrgs for OrgsPort {
     async fn create(&self, tx: &mut Connection, user: UserId, wish: &str) -> store::Result<()> {
-        match self.0.create_personal(tx, user, wish).await {
-            Ok(_) => Ok(()),
-            Err(OrgError::Store(error)) => Err(error),
-            Err(refused) => Err(store::Error::inconsistent(refused)),
-        }
+        self.0.create_personal(tx, user, wish).await.map(drop).map_err(of_store)
+    }
+}
+
+/// What nobody who asks through a port can be refused for is our fault.
+fn of_store(error: OrgError) -> store::Error {
+    match error {
+        OrgError::Store(error) => error,
+        refused => store::Error::inconsistent(refused),
+    }
+}
+
+#[async_trait]
+impl identity::Places for OrgsPort {
+    async fn org(&self, tx: &mut Connection, user: UserId, slug: &str) -> store::Result<Option<OrgId>> {
+        tx.org_of_member(user, slug).await
+    }
+
+    async fn project(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ProjectId>> {
+        tx.project_find(org, name).await
     }
 }
 
@@ -28,6 +49,18 @@ impl identity::PersonalOrgs for OrgsPort {
 impl projects::Organizations for OrgsPort {
     async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
         tx.org_lock(org).await
+    }
+
+    async fn limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> store::Result<()> {
+        let notification = NewNotification {
+            kind: NotificationKind::LimitProjects,
+            project: None,
+            title: "The plan's projects are used up".to_owned(),
+            message: format!(
+                "A project was not created, because the plan allows {limit} of them. Delete one, or change the plan."
+            ),
+        };
+        self.0.notify(actor, org, notification).await.map_err(of_store)
     }
 }
 
@@ -40,5 +73,56 @@ impl projects::Placements for ConvergencePort {
             Err(ConvergenceError::Store(error)) => Err(error),
             Err(refused) => Err(store::Error::inconsistent(refused)),
         }
+    }
+}
+
+/// How long the code host's two answers may take together: the browser that waits is sent on while its request lives.
+const IDENTIFY: Duration = Duration::from_secs(8);
+
+/// The code host, as identity asks for it.
+pub(crate) struct CodeHostPort(pub(crate) CodeHost);
+
+#[async_trait]
+impl identity::CodeHost for CodeHostPort {
+    fn authorize_url(&self, redirect_uri: &str, state: &str, challenge: &str) -> String {
+        self.0.authorize_url(redirect_uri, state, challenge)
+    }
+
+    async fn identify(
+        &self,
+        code: &str,
+        redirect_uri: &str,
+        verifier: &str,
+    ) -> Result<(SignIn, String), CodeHostFailure> {
+        let said = tokio::time::timeout(IDENTIFY, self.0.identify(code, redirect_uri, verifier)).await;
+        let said = said.map_err(|late| CodeHostFailure::Unavailable(late.into()))?.map_err(|error| match error {
+            // What is wrong with our registration there is nothing that a user can mend.
+            CodeHostError::Refused(ref word)
+                if ["bad_verification_code", "invalid_grant", "400"].contains(&word.as_str()) =>
+            {
+                CodeHostFailure::Refused(error.into())
+            }
+            error => CodeHostFailure::Unavailable(error.into()),
+        });
+        let providers::Person { subject, login, name, email, avatar_url } = said?;
+        Ok((SignIn { provider: Provider::Codehost, subject, name: Some(name), email, avatar_url }, login))
+    }
+}
+
+/// The mail server, as organizations ask for it.
+pub(crate) struct PostPort(pub(crate) Smtp);
+
+#[async_trait]
+impl orgs::Post for PostPort {
+    async fn send(&self, letter: orgs::Letter) -> Result<(), Undelivered> {
+        let orgs::Letter { id, to, date, subject, heading, paragraphs, action, footer } = letter;
+        let action = action.map(|(label, url)| providers::Action::new(label, &url)).transpose();
+        let action = action.map_err(|error| Undelivered::Never(error.to_string()))?;
+        let letter = providers::Letter { subject, heading, paragraphs, action, footer };
+        let sent = self.0.send(&Mail { to, message_id: id, date, letter }).await;
+        sent.map_err(|error| match error {
+            MailError::Later(cause) => Undelivered::Later(cause.to_string()),
+            MailError::Never(cause) => Undelivered::Never(cause.to_string()),
+        })
     }
 }

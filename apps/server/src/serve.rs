@@ -7,11 +7,14 @@ use actix_web::HttpServer;
 use actix_web::dev::Server as Listener;
 use anyhow::{Context as _, anyhow};
 use gateway::{internal_app, public_app};
+use identity::IdentityError;
 use kernel::World;
 use prometheus::Registry;
+use store::outbox::Pass;
+use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::wiring::services;
+use crate::wiring::{Parts, parts};
 
 /// How long requests may take to finish once the process is told to stop.
 const FINISH: u64 = 25;
@@ -23,7 +26,8 @@ pub struct Server {
     /// Where the internal listener is.
     pub internal: SocketAddr,
     listeners: (Listener, Listener),
-    idle_callers: tokio::task::JoinHandle<()>,
+    minutely: tokio::task::JoinHandle<()>,
+    passes: Vec<Pass>,
 }
 
 impl Server {
@@ -32,13 +36,17 @@ impl Server {
     /// # Errors
     /// An address in use, a bundle store that cannot be made, a database address that is none.
     pub fn bind(config: &Config, world: World, registry: Registry) -> anyhow::Result<Self> {
-        let services = services(config, world, registry)?;
-        let limiters = services.limiters();
-        let idle_callers = tokio::spawn(async move {
+        let Parts { services, passes } = parts(config, world, registry)?;
+        let (limiters, store, identity) = (services.limiters(), services.store(), services.identity());
+        let minutely = tokio::spawn(async move {
             let mut minutes = tokio::time::interval(Duration::from_secs(60));
             loop {
                 minutes.tick().await;
-                limiters.forget_idle();
+                let (rates, keys, logins) =
+                    tokio::join!(limiters.forget_idle(&store), store.once_forget(), identity.logins_forget());
+                if let Err(error) = rates.and(keys).map_err(IdentityError::from).and(logins) {
+                    tracing::warn!(%error, "what is past was not forgotten");
+                }
             }
         });
         let served = services.clone();
@@ -58,7 +66,7 @@ impl Server {
         let first = |addresses: Vec<SocketAddr>| addresses.first().copied().context("no address was bound");
         let (public_at, internal_at) = (first(public.addrs())?, first(internal.addrs())?);
         let listeners = (public.run(), internal.run());
-        Ok(Self { public: public_at, internal: internal_at, listeners, idle_callers })
+        Ok(Self { public: public_at, internal: internal_at, listeners, minutely, passes })
     }
 
     /// Serves until `stop` ends; what was accepted by then is answered.
@@ -74,10 +82,13 @@ impl Server {
             ended = &mut public => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the public listener ended"))),
             ended = &mut internal => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the internal listener ended"))),
         }
+        // Mails that are on their way arrive while the last requests are answered.
+        let mut passes = self.passes.into_iter().map(Pass::stop).collect::<JoinSet<()>>();
         handles.0.stop(true).await;
         // Nodes that wait for a change come again, to whoever listens then.
         handles.1.stop(false).await;
-        self.idle_callers.abort();
+        self.minutely.abort();
+        while passes.join_next().await.is_some() {}
         public.await??;
         internal.await??;
         Ok(())

@@ -72,7 +72,7 @@ async fn a_session_ends_by_logout_and_by_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_setting_there_is_no_development_login() {
-    let app = App::with(|config| config.gateway.dev_auth = false).await;
+    let app = App::with(|config| config.gateway.sign_ins.dev = false).await;
     app.anyone().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await.refused(404, "not_found");
     assert!(app.document.operations().all(|(_, path, _)| path != "/v1/auth/dev/login"));
 }

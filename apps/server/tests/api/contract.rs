@@ -38,7 +38,10 @@ async fn a_malformed_body_is_told_every_fault() {
         ["subject: is missing", "provider: must be one of: dev codehost", "role: must be one of: viewer member admin"]
     );
     let login = json!({ "subject": "ada", "email": "nobody" });
-    assert_eq!(faults(&app.anyone().post("/v1/auth/dev/login", login).await), ["email: must be an e-mail address"]);
+    assert_eq!(
+        faults(&app.anyone().post("/v1/auth/dev/login", login).await),
+        ["email: must be an e-mail address of at most 254 characters"]
+    );
     // Nothing of it was half done.
     assert_eq!(ada.get("/v1/orgs").await.expect(200)["items"].as_array().unwrap().len(), 1);
 }
@@ -228,7 +231,8 @@ async fn the_documented_page_is_the_served_page() {
     let app = App::start().await;
     let written = include_str!("../../../../docs/openapi.json");
     let written: Value = serde_json::from_str(written).unwrap();
-    assert_eq!(written, app.document.document, "run `cargo xtask codegen`");
+    // The documents themselves would fill the screen.
+    assert!(written == app.document.document, "run `cargo xtask codegen`");
 }
 
 #[tokio::test(flavor = "multi_thread")]

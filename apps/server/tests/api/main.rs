@@ -9,13 +9,20 @@
 )]
 
 mod account;
+mod codehost;
 mod contract;
 mod deployments;
+mod idempotency;
+mod invites;
 mod kit;
+mod limits;
 mod matrix;
 mod nodes;
+mod notifications;
 mod orgs;
 mod outage;
 mod process;
 mod projects;
+mod ssh_keys;
+mod tokens;
 mod tour;

@@ -105,3 +105,23 @@ async fn a_locked_organization_makes_nobody_else_wait() {
     holder.await.unwrap();
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_postgres_takes_no_writes_reads_go_on() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    let database = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
+                    current_database()); END $$";
+    app.db_execute(database).await.unwrap();
+    // Those that are open do not know yet.
+    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                  WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    app.db_execute(others).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    // More than one portion of permits.
+    for _ in 0..25 {
+        ada.get("/v1/me").await.expect(200);
+    }
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.refused(503, "unavailable");
+    app.with_token("svc_pat_wrong").get("/v1/me").await.refused(401, "unauthenticated");
+}

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web;
+use providers::testing::{CodeHostServer, Encryption, Failure, Page, SmtpServer, Trouble};
 use serde_json::{Value, json};
 use store::testing::TestDatabase;
 
@@ -17,7 +18,8 @@ struct Process {
     base: String,
     internal: String,
     folder: PathBuf,
-    _database: TestDatabase,
+    given: Vec<(&'static str, String)>,
+    database: TestDatabase,
 }
 
 /// A port that was free a moment ago.
@@ -63,18 +65,32 @@ impl Process {
         let (public, internal) = (port(), port());
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
         let given = [settings(&database, &folder, public, internal), more.to_vec()].concat();
-        let child = command(&given).spawn().unwrap();
+        let lines = std::fs::File::create(folder.with_extension("log")).unwrap();
+        let child = command(&given).stdout(lines).spawn().unwrap();
         let (base, internal) = (format!("http://127.0.0.1:{public}"), format!("http://127.0.0.1:{internal}"));
-        let process = Self { child, base, internal, folder, _database: database };
+        let process = Self { child, base, internal, folder, given, database };
+        process.ready().await;
+        process
+    }
+
+    async fn ready(&self) {
         for _ in 0..200 {
-            if let Ok(answer) = client().get(format!("{}/readyz", process.base)).send().await
+            if let Ok(answer) = client().get(format!("{}/readyz", self.base)).send().await
                 && answer.status() == 200
             {
-                return process;
+                return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         panic!("the server does not become ready");
+    }
+
+    /// kill -9, and the same process anew.
+    async fn killed_and_started_again(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = command(&self.given).spawn().unwrap();
+        self.ready().await;
     }
 
     async fn json(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Value {
@@ -90,6 +106,11 @@ impl Process {
     async fn sign_in(&self) -> String {
         let session = self.json("", "POST", "/v1/auth/dev/login", Some(json!({ "subject": "ada" }))).await;
         session["token"].as_str().unwrap().to_owned()
+    }
+
+    /// What it has written to its log.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.with_extension("log")).unwrap()
     }
 
     fn terminate(&self) {
@@ -120,6 +141,7 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_file(self.folder.with_extension("log"));
     }
 }
 
@@ -235,4 +257,106 @@ async fn a_collector_gets_the_caller_s_trace_with_a_span_for_each_statement() {
     assert!(holds(&id) >= 3, "{} spans of the trace", holds(&id));
     assert!(holds(b"identity.sessions") >= 1 && holds(b"request_id") >= 1);
     assert_eq!(holds(token.as_bytes()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_sending_a_mail_and_noting_it_the_server_sends_it_at_most_once_more() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    let mail = [("SVC_SMTP_URL", smtp.url()), ("SVC_MAIL_FROM", "Svc <no-reply@svc.example>".to_owned())];
+    let mut process = Process::with(&mail).await;
+    let token = process.sign_in().await;
+    // It has the mail, and the server does not know yet that it has.
+    smtp.trouble(Some(Trouble::HangAtQuit));
+    let invite = json!({ "email": "bob@example.org", "role": "viewer" });
+    process.json(&token, "POST", "/v1/orgs/ada/invites", Some(invite)).await;
+    smtp.wait_for(1).await;
+    process.killed_and_started_again().await;
+    smtp.trouble(None);
+
+    let sent = async || process.json(&token, "GET", "/v1/orgs/ada/invites", None).await["items"][0]["sentAt"].clone();
+    assert_eq!(sent().await, Value::Null);
+    // Nobody waits for the minute that the killed one had reserved for itself.
+    process.database.run("UPDATE store.outbox SET due_at = created_at").await;
+    for _ in 0..400 {
+        if sent().await.is_string() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(sent().await.is_string());
+    let received = smtp.wait_for(2).await;
+    let id = |raw: &[u8]| {
+        let text = String::from_utf8_lossy(raw).into_owned();
+        text.lines().find(|line| line.starts_with("Message-ID:")).unwrap().to_owned()
+    };
+    let ids: Vec<String> = received.iter().map(|mail| id(&mail.raw)).collect();
+    assert_eq!(ids.len(), 2);
+    assert_eq!(ids[0], ids[1], "the duplicate can be told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_holds_no_credential_code_or_contact() {
+    let host = CodeHostServer::start().await;
+    let smtp = SmtpServer::start_with_auth(Encryption::None, "svc", "smtp-hush").await;
+    let config = host.config();
+    let mut process = Process::with(&[
+        ("SVC_LOG", "trace".into()),
+        ("SVC_CODEHOST_CLIENT_ID", config.client_id.clone()),
+        ("SVC_CODEHOST_CLIENT_SECRET", config.client_secret.reveal().to_owned()),
+        ("SVC_CODEHOST_AUTHORIZE_URL", config.authorize_url.to_string()),
+        ("SVC_CODEHOST_TOKEN_URL", config.token_url.to_string()),
+        ("SVC_CODEHOST_USER_URL", config.user_url.to_string()),
+        ("SVC_SMTP_URL", smtp.url().replace("//", "//svc:smtp-hush@")),
+        ("SVC_MAIL_FROM", "hello@svc.example".into()),
+    ])
+    .await;
+    let mut secrets = vec!["svc-client-hush".to_owned(), "smtp-hush".into(), "code_0".into(), "gho_0".into()];
+    secrets.extend(["ada@code.example".to_owned(), "bob@mail.example".into()]);
+    let redirect = url::form_urlencoded::byte_serialize(process.base.as_bytes()).collect::<String>();
+    let sign_in = async || {
+        let start = format!("{}/v1/auth/codehost/start?redirect={redirect}", process.base);
+        let begun = client().get(start).send().await.unwrap();
+        let header = |answer: &reqwest::Response, name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        let cookie = header(&begun, "set-cookie").split(';').next().unwrap().to_owned();
+        let authorize = header(&begun, "location");
+        let query: Vec<(String, String)> = url::Url::parse(&authorize).unwrap().query_pairs().into_owned().collect();
+        let state = query.into_iter().find(|(name, _)| name == "state").unwrap().1;
+        let back = header(&client().get(authorize).send().await.unwrap(), "location");
+        let ended = client().get(back).header("cookie", &cookie).send().await.unwrap();
+        let fragment = header(&ended, "location").split_once('#').unwrap().1.to_owned();
+        let told: Vec<(String, String)> = url::form_urlencoded::parse(fragment.as_bytes()).into_owned().collect();
+        (told[0].clone(), vec![state, cookie.split_once('=').unwrap().1.to_owned()])
+    };
+    host.fail(Page::User, Some(Failure::Json(json!({ "id": "ada@code.example", "login": 7 }))));
+    let ((name, _), spent) = sign_in().await;
+    assert_eq!(name, "error");
+    secrets.extend(spent);
+    host.fail(Page::User, None);
+    let ((name, session), spent) = sign_in().await;
+    assert_eq!(name, "token");
+    secrets.extend(spent);
+
+    let body = json!({ "name": "ci", "scopes": ["account:read"] });
+    let token = process.json(&session, "POST", "/v1/me/tokens", Some(body)).await["token"].as_str().unwrap().to_owned();
+    process.json(&token, "GET", "/v1/me", None).await;
+    let invite = json!({ "email": "bob@mail.example", "role": "viewer" });
+    let invite = process.json(&session, "POST", "/v1/orgs/ada/invites", Some(invite)).await;
+    let link = invite["acceptUrl"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    process.json("", "GET", &format!("/v1/invites/{link}"), None).await;
+    smtp.wait_for(1).await;
+    let wrong = format!("svc_pat_{}", "Wrong".repeat(9));
+    for credential in [wrong.as_str(), "nonsense-credential"] {
+        let refused = client().get(format!("{}/v1/me", process.base)).bearer_auth(credential).send().await.unwrap();
+        assert_eq!(refused.status(), 401);
+    }
+    secrets.extend([session, token, link, wrong, "nonsense-credential".to_owned()]);
+    secrets.push("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_owned());
+    process.terminate();
+    assert!(process.ended().await.success());
+    let log = process.log();
+    assert!(log.lines().count() > 50);
+    for secret in &secrets {
+        let line = log.lines().find(|line| line.contains(secret.as_str()));
+        assert!(line.is_none(), "{secret} is in the log: {line:?}");
+    }
 }

@@ -10,10 +10,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gateway::api::SignIns;
 use kernel::{Limits, Secret, World};
 use prometheus::Registry;
+use providers::CodeHostConfig;
 use reqwest::Method;
 use serde_json::{Value, json};
+use server::config::CodeHostLogin;
 use server::{Config, Server};
 use store::testing::TestDatabase;
 use tokio::sync::oneshot;
@@ -31,7 +34,8 @@ pub struct App {
     pub clock: TestClock,
     pub bundles: PathBuf,
     pub document: Arc<Document>,
-    pub database: TestDatabase,
+    pub database: Arc<TestDatabase>,
+    config: Config,
     client: reqwest::Client,
     stop: Option<oneshot::Sender<()>>,
 }
@@ -57,7 +61,15 @@ impl App {
         let bundles = std::env::temp_dir().join(format!("svc-test-{}", World::system().id::<uuid::Uuid>()));
         let mut config = config(&database.url(), &bundles);
         change(&mut config);
-        let clock = TestClock::default();
+        Self::serve(config, Arc::new(database), bundles, TestClock::default()).await
+    }
+
+    /// Another server of the same deployment: on this one's database, bundle store and clock.
+    pub async fn another(&self) -> Self {
+        Self::serve(self.config.clone(), self.database.clone(), self.bundles.clone(), self.clock.clone()).await
+    }
+
+    async fn serve(config: Config, database: Arc<TestDatabase>, bundles: PathBuf, clock: TestClock) -> Self {
         let server = Server::bind(&config, World::new(clock.clone(), clock.clone()), Registry::new()).unwrap();
         let (base, internal) = (format!("http://{}", server.public), format!("http://{}", server.internal));
         let (stop, stopping) = oneshot::channel();
@@ -67,8 +79,8 @@ impl App {
         let client = client();
         let document =
             client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().json::<Value>().await.unwrap();
-        let stop = Some(stop);
-        Self { base, internal, clock, bundles, document: Arc::new(Document::new(document)), database, client, stop }
+        let (document, stop) = (Arc::new(Document::new(document)), Some(stop));
+        Self { base, internal, clock, bundles, document, database, config, client, stop }
     }
 
     /// Nobody in particular.
@@ -82,8 +94,18 @@ impl App {
         Caller { token: Some(token.to_owned()), ..self.anyone() }
     }
 
+    /// The same caller, at another server.
+    pub fn meets(&self, caller: &Caller) -> Caller {
+        Caller { base: self.base.clone(), ..caller.clone() }
+    }
+
     pub async fn sign_in(&self, subject: &str) -> Caller {
-        let answer = self.anyone().post("/v1/auth/dev/login", json!({ "subject": subject })).await;
+        self.sign_in_with(json!({ "subject": subject })).await
+    }
+
+    /// Signs in with this body.
+    pub async fn sign_in_with(&self, login: Value) -> Caller {
+        let answer = self.anyone().post("/v1/auth/dev/login", login).await;
         let session = answer.expect(200);
         let text = |name: &str| session[name].as_str().unwrap().to_owned();
         Caller { token: Some(text("token")), user_id: text("userId"), ..self.anyone() }
@@ -138,6 +160,11 @@ impl Caller {
         self.send(Method::POST, path, |request| request.json(&body)).await
     }
 
+    /// A POST that may be sent again.
+    pub async fn post_once(&self, key: &str, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, |request| request.header("idempotency-key", key).json(&body)).await
+    }
+
     pub async fn put(&self, path: &str, body: Value) -> Answer {
         self.send(Method::PUT, path, |request| request.json(&body)).await
     }
@@ -168,10 +195,31 @@ impl Caller {
     }
 }
 
+/// A point in time, as answers tell it.
+pub fn time(value: &Value) -> kernel::Time {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// Asks again until the answer is there.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("in half a minute it did not come to this: {what}");
+}
+
 fn config(database: &str, bundles: &std::path::Path) -> Config {
     let loopback = "127.0.0.1:0".parse().unwrap();
     Config {
-        database: store::Config::new(Secret::new(database.to_owned()), "test"),
+        database: store::Config {
+            keys: store::testing::keys(),
+            ..store::Config::new(Secret::new(database.to_owned()), "test")
+        },
+        code_host: Some(code_host()),
+        mail: None,
         listen: loopback,
         internal_listen: loopback,
         bundle_store: server::config::BundleStore::Folder(bundles.to_owned()),
@@ -189,13 +237,26 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
                 ssh_host: None,
                 version: "0".into(),
             },
-            dev_auth: true,
+            sign_ins: SignIns { dev: true, code_host: true },
             trusted_proxies: Vec::new(),
             rate_limits: gateway::RateLimits { sign_in: NonZeroU32::MAX, credential: NonZeroU32::MAX },
             in_flight: 512,
         },
         otlp_url: None,
     }
+}
+
+/// A code host that nobody runs; a test that signs in there names its own.
+fn code_host() -> CodeHostLogin {
+    let nobody: url::Url = "http://127.0.0.1:9".parse().unwrap();
+    let host = CodeHostConfig {
+        client_id: "svc".to_owned(),
+        client_secret: Secret::new("secret".to_owned()),
+        authorize_url: nobody.clone(),
+        token_url: nobody.clone(),
+        user_url: nobody,
+    };
+    CodeHostLogin { host, redirects: "http://localhost:3000".parse().unwrap() }
 }
 
 pub fn client() -> reqwest::Client {

@@ -1,0 +1,171 @@
+//! The mails of invitations, with a mail server of its own for each test.
+
+use std::time::Duration;
+
+use mail_parser::MessageParser;
+use providers::testing::{Encryption, SmtpServer};
+use serde_json::{Value, json};
+use server::config::MailConfig;
+
+use super::{INVITES, accept, acme, invite, invited, listed, token};
+use crate::kit::{App, Caller, eventually};
+
+/// A deployment that sends mail to this server.
+async fn mailing(smtp: &SmtpServer) -> App {
+    let server = smtp.url().parse().unwrap();
+    let from = "Hosting <hello@svc.example>".parse().unwrap();
+    App::with(|config| config.mail = Some(MailConfig { server, from })).await
+}
+
+/// When the mail of the only invitation went out.
+async fn sent_at(admin: &Caller) -> Option<Value> {
+    listed(admin).await.into_iter().next().map(|invite| invite["sentAt"].clone()).filter(Value::is_string)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mail_arrives_and_its_link_is_the_one_to_join_by() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    let app = mailing(&smtp).await;
+    let ada = acme(&app).await;
+    let (made, token) = invited(&ada, "bob@example.org", "admin").await;
+    assert_eq!(made["sentAt"], json!(null));
+    let received = smtp.wait_for(1).await;
+    assert_eq!(
+        (received[0].from.as_str(), received[0].to.as_slice()),
+        ("hello@svc.example", ["bob@example.org".to_owned()].as_slice())
+    );
+
+    let mail = MessageParser::default().parse(&received[0].raw).unwrap();
+    let address = |addresses: Option<&mail_parser::Address<'_>>| {
+        let first = addresses.unwrap().first().unwrap();
+        (first.name().map(str::to_owned), first.address().unwrap().to_owned())
+    };
+    assert_eq!(mail.subject(), Some("Ada Lovelace invites you to Acme & Sons on test"));
+    assert_eq!(address(mail.from()), (Some("Hosting".to_owned()), "hello@svc.example".to_owned()));
+    assert_eq!(address(mail.to()), (None, "bob@example.org".to_owned()));
+    assert!(mail.message_id().unwrap().ends_with("@svc.example"));
+    let written = mail.date().unwrap().to_timestamp();
+    assert!((written - kernel::World::system().now().unix_millis() / 1000).abs() < 60, "{written}");
+    assert_eq!((mail.text_body_count(), mail.html_body_count()), (1, 1));
+    let link = format!("http://localhost:3000/invites/{token}");
+    let (text, html) = (mail.body_text(0).unwrap(), mail.body_html(0).unwrap());
+    assert!(text.contains(&format!("\n{link}\r\n")) || text.contains(&format!("\n{link}\n")), "{text}");
+    assert!(html.contains(&format!("href=\"{link}\"")) && html.contains("Acme &amp; Sons"), "{html}");
+
+    eventually("sentAt is told", async || sent_at(&ada).await).await;
+    let events = ["org.create", "member.invite"];
+    assert_eq!(app.db_audit("acme").await, events);
+    let bob = app.sign_in("bob").await;
+    assert_eq!(accept(&bob, &token).await.expect(200)["role"], "admin");
+    assert_eq!(app.db_rows("SELECT * FROM store.outbox").await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_invited_again_is_sent_again_with_the_new_link() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    let app = mailing(&smtp).await;
+    let ada = acme(&app).await;
+    let (_, old) = invited(&ada, "bob@example.org", "viewer").await;
+    smtp.wait_for(1).await;
+    eventually("sentAt is told", async || sent_at(&ada).await).await;
+    let again = invite(&ada, "bob@example.org", "viewer").await.expect(200).clone();
+    assert_eq!(again["sentAt"], json!(null));
+    let new = token(&again["acceptUrl"]);
+    let received = smtp.wait_for(2).await;
+    let texts: Vec<String> = received
+        .iter()
+        .map(|mail| {
+            let mail = MessageParser::default().parse(&mail.raw).unwrap();
+            mail.body_text(0).unwrap().into_owned()
+        })
+        .collect();
+    assert!(texts[0].contains(&old) && texts[1].contains(&new) && !texts[1].contains(&old));
+    let ids: Vec<String> = received
+        .iter()
+        .map(|mail| MessageParser::default().parse(&mail.raw).unwrap().message_id().unwrap().to_owned())
+        .collect();
+    assert_ne!(ids[0], ids[1]);
+    eventually("sentAt is told", async || sent_at(&ada).await).await;
+}
+
+/// What the outbox says of an attempt that failed.
+async fn failed(app: &App) {
+    eventually("an attempt fails", async || {
+        let rows =
+            app.db_rows("SELECT last_error FROM store.outbox WHERE attempts > 0 AND last_error IS NOT NULL").await;
+        let reason = rows.first()?["last_error"].as_str()?.to_owned();
+        assert!(!reason.contains("svc_inv_") && !reason.contains("bob@"), "{reason}");
+        Some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_server_that_was_away_gets_the_mail_once() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    smtp.stop().await;
+    let app = mailing(&smtp).await;
+    let other = app.another().await;
+    let ada = acme(&app).await;
+    let (_, token) = invited(&other.meets(&ada), "bob@example.org", "member").await;
+    failed(&app).await;
+    assert_eq!(listed(&ada).await[0]["sentAt"], json!(null));
+    smtp.restart().await;
+    app.clock.advance_seconds(400);
+    smtp.wait_for(1).await;
+    eventually("sentAt is told", async || sent_at(&ada).await).await;
+    // Neither server has it left: what is sent after it is the second there ever was.
+    app.clock.advance_seconds(400);
+    invited(&ada, "carol@example.org", "member").await;
+    let received = smtp.wait_for(2).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(smtp.received().len(), 2);
+    assert_eq!(
+        (&received[0].to[0], &received[1].to[0]),
+        (&"bob@example.org".to_owned(), &"carol@example.org".to_owned())
+    );
+    assert!(String::from_utf8_lossy(&received[0].raw).replace("=\r\n", "").contains(&token));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_back_before_it_is_sent_never_arrives() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    smtp.stop().await;
+    let app = mailing(&smtp).await;
+    let ada = acme(&app).await;
+    let (made, _) = invited(&ada, "bob@example.org", "member").await;
+    failed(&app).await;
+    ada.delete(&format!("{INVITES}/{}", made["id"].as_str().unwrap())).await.expect(204);
+    assert_eq!(app.db_rows("SELECT * FROM store.outbox").await, Vec::<Value>::new());
+    smtp.restart().await;
+    app.clock.advance_seconds(400);
+    invited(&ada, "carol@example.org", "member").await;
+    assert_eq!(smtp.wait_for(1).await[0].to, ["carol@example.org"]);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(smtp.received().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_accepted_before_it_is_sent_never_arrives() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    smtp.stop().await;
+    let app = mailing(&smtp).await;
+    let ada = acme(&app).await;
+    let (_, token) = invited(&ada, "bob@example.org", "member").await;
+    failed(&app).await;
+    accept(&app.sign_in("bob").await, &token).await.expect(200);
+    assert_eq!(app.db_rows("SELECT * FROM store.outbox").await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_queue_holds_neither_link_nor_address_in_the_clear() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    smtp.stop().await;
+    let app = mailing(&smtp).await;
+    let ada = acme(&app).await;
+    let (_, token) = invited(&ada, "bob@example.org", "member").await;
+    let rows = app.db_rows("SELECT o.*, encode(payload, 'escape') AS escaped FROM store.outbox o").await;
+    let text = serde_json::to_string(&rows).unwrap();
+    assert_eq!(rows.len(), 1);
+    assert!(!text.contains(&token[8..]) && !text.contains("example.org"), "{text}");
+}
