@@ -41,6 +41,7 @@ fn dependencies(graph: &Graph) -> Vec<String> {
             match member {
                 "kernel" => forbid(member, other, "kernel depends on no other crate of the workspace"),
                 "store" if other != "kernel" => forbid(member, other, "store depends on kernel alone"),
+                "providers" if other != "kernel" => forbid(member, other, "providers depends on kernel alone"),
                 context if CONTEXTS.contains(&context) => {
                     if CONTEXTS.contains(&other) {
                         forbid(context, other, "no context depends on another; what it needs is a port of its own");

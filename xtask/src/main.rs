@@ -6,6 +6,7 @@ mod dev;
 mod invariants;
 mod migrate;
 mod node;
+mod outbox;
 mod postgres;
 mod process;
 mod setting;
@@ -36,6 +37,8 @@ enum Command {
     Migrate(migrate::Args),
     /// Add nodes and renew their credentials
     Node(node::Args),
+    /// List what is to be delivered outside, and have what was given up tried again
+    Outbox(outbox::Args),
     /// Write the files that are derived from the migrations and from the programs
     Codegen(codegen::Args),
     /// Check what holds for the whole workspace and no compiler checks
@@ -70,6 +73,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,
+        Command::Outbox(args) => outbox::run(args).await,
         Command::Codegen(args) => codegen::run(args).await,
         Command::Invariants => invariants::run(),
         Command::ExecChild(command) => command.run(),

@@ -67,6 +67,7 @@ fn rust_type(column: &Column) -> Result<String> {
         "uuid" => "Uuid",
         "text" => "Text",
         "text[]" => "Array<Text>",
+        "uuid[]" => "Array<Uuid>",
         "bytea" => "Binary",
         "boolean" => "Bool",
         "integer" => "Integer",
