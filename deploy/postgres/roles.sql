@@ -7,7 +7,7 @@
 -- Owns the schema and migrates it. Only `xtask migrate` logs in as this one.
 CREATE ROLE svc_owner LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
 -- Reads and writes rows. `svc-server` and `xtask node` log in as this one. The limit is three servers of
--- SVC_DATABASE_CONNECTIONS 16 and one that listens, each, and a few for `xtask`.
+-- SVC_DATABASE_CONNECTIONS 16 and two that listen, each, and a few for `xtask`.
 CREATE ROLE svc LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE CONNECTION LIMIT 56;
 
 -- The service tells a passing failure from a fault by the start of Postgres' English message.
