@@ -38,6 +38,8 @@ pub enum Credential {
     None,
     /// The operator's shell.
     Operator,
+    /// The service itself: a pass that runs by the clock.
+    Service,
 }
 
 impl std::fmt::Display for Credential {
@@ -47,6 +49,7 @@ impl std::fmt::Display for Credential {
             Self::Token(id) => write!(f, "{id}"),
             Self::None => f.write_str("none"),
             Self::Operator => f.write_str("operator"),
+            Self::Service => f.write_str("service"),
         }
     }
 }
@@ -65,6 +68,12 @@ pub struct Event {
 }
 
 impl Actor {
+    /// The service itself, in one of its passes.
+    #[must_use]
+    pub fn service(pass: &str) -> Self {
+        Self { user: None, credential: Credential::Service, request_id: pass.to_owned(), once: None }
+    }
+
     /// The operator at the machine itself, outside any request.
     #[must_use]
     pub fn operator(command: &str) -> Self {

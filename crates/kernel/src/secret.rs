@@ -45,6 +45,8 @@ pub enum TokenKind {
     Invite,
     /// A sign-in at the code host that is under way: its state, and the cookie of its browser.
     Login,
+    /// A key that passes by a project's access policy.
+    Bypass,
     /// A node's credential on the internal listener.
     Node,
 }
@@ -58,6 +60,7 @@ impl TokenKind {
             Self::Access => "svc_pat_",
             Self::Invite => "svc_inv_",
             Self::Login => "svc_lgn_",
+            Self::Bypass => "svc_byp_",
             Self::Node => "svc_nod_",
         }
     }
@@ -100,6 +103,14 @@ impl Token {
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+}
+
+impl TokenHash {
+    /// The 64 hex digits, for whoever is to compare it elsewhere.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
