@@ -83,15 +83,18 @@ impl<R: Read> Archive<R> {
     }
 
     /// The second block of the end marker has to be there; the zeros after it fill up a tape block, if the writer cares.
+    /// Read in large pieces, for a writer who cares too much.
     fn end(&mut self) -> Result<(), Fault> {
-        let mut zeros = [0; BLOCK];
-        self.source.read_exact(&mut zeros)?;
+        const ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
+        let mut read = ZEROS;
+        let (marker, _) = read.split_at_mut(BLOCK);
+        self.source.read_exact(marker)?;
         let mut count = BLOCK;
         while count > 0 {
-            if zeros.iter().take(count).any(|byte| *byte != 0) {
+            if read.get(..count) != ZEROS.get(..count) {
                 return Err(Reason::DataAfterEnd.into());
             }
-            count = self.source.read(&mut zeros)?;
+            count = self.source.read(&mut read)?;
         }
         Ok(())
     }

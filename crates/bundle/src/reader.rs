@@ -8,6 +8,10 @@ use crate::names::Names;
 use crate::source::Source;
 use crate::{Fault, Limit, MANIFEST_MAX_BYTES, MANIFEST_PATH, Manifest, Reason, path};
 
+/// How many directories without an entry of their own there may be, on average, to an entry. What packs directories has
+/// none, and names alone cannot fill the memory.
+const IMPLIED_PER_ENTRY: u64 = 4;
+
 /// How much of a bundle is taken. A bundle of exactly a limit's size is within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -17,7 +21,8 @@ pub struct Limits {
     /// allowed and 1 MiB of headers and padding; a stream that goes on beyond that is over this limit, too.
     pub unpacked: u64,
     /// Entries of the archive: files and directories, `svc.json` and `./` included. Extended headers belong to their
-    /// entry and do not count.
+    /// entry and do not count. Of directories that are no entries, and only in the names of others, there may be four
+    /// times as many; more are over this limit, too.
     pub entries: u64,
 }
 
@@ -123,6 +128,9 @@ impl<'a> Census<'a> {
             return Ok(None);
         };
         self.names.insert(path, entry.kind)?;
+        if self.names.implied() > self.limits.entries.saturating_mul(IMPLIED_PER_ENTRY) {
+            return Err(Fault::TooLarge { limit: Limit::Entries, max: self.limits.entries });
+        }
         // An empty directory counts as worker code: whoever packed it meant there to be some.
         self.has_worker |= path == "worker" || path.starts_with("worker/");
         if entry.kind == Kind::Directory {

@@ -134,3 +134,16 @@ fn limits_without_limit_do_not_overflow() {
     let fault = collect(&*vast, &limits).unwrap_err();
     assert!(matches!(fault, Fault::Invalid { reason: Reason::Truncated, .. }), "{fault:?}");
 }
+
+#[test]
+fn directories_that_are_only_in_names_are_limited_as_well() {
+    let limits = Limits { compressed: 1 << 20, unpacked: 1 << 20, entries: 10 };
+    // Two are `worker` and `assets`.
+    let nested =
+        |levels: usize| Tar::valid().long_name(&format!("assets/{}x", "d/".repeat(levels))).file("cut", "").gzip();
+    collect(&*nested(38), &limits).unwrap();
+    assert_eq!(over(&*nested(39), &limits), (Limit::Entries, 10));
+    // Those that are entries are counted as such, if they come first as packers have it.
+    let spelled = (0..5).fold(Tar::valid(), |tar, at| tar.directory(&format!("assets/{}", "d/".repeat(at))));
+    collect(&*spelled.gzip(), &limits).unwrap();
+}
