@@ -1,4 +1,5 @@
-//! Adapters to the outside world: a code host that people sign in with, and the server that takes our mail.
+//! Adapters to the outside world: a code host that people sign in with, the server that takes our mail, and the DNS in
+//! which they prove what they own.
 //!
 //! Each speaks a real protocol to a party that may be slow, wrong or hostile. What comes back is bounded in time and
 //! size and checked before it is a value here, and no error shows a credential, a contact or what the other side said
@@ -9,6 +10,7 @@ mod letter;
 mod mail;
 mod outside;
 mod person;
+mod resolver;
 mod smtp;
 #[cfg(feature = "testing")]
 #[expect(clippy::unwrap_used, clippy::panic, reason = "called by tests only, which end like this")]
@@ -21,4 +23,5 @@ pub use lettre::message::Mailbox;
 pub use mail::Mail;
 pub use outside::{InvalidOutside, Limits, Outside, OutsideError};
 pub use person::Person;
+pub use resolver::{InvalidResolver, LookupError, Resolver};
 pub use smtp::{Cause, Credentials, InvalidSmtp, MailError, Smtp, SmtpConfig, Step, Timeouts, Tls};

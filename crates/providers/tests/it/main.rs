@@ -14,4 +14,5 @@ mod letter;
 mod mail;
 mod outside;
 mod refusals;
+mod resolver;
 mod smtp;
