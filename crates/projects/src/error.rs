@@ -14,6 +14,23 @@ pub enum ProjectError {
     Limit { limit: u32, count: i64, plan: Plan },
     #[error("no such project")]
     NotFound,
+    #[error("the project has no such hostname")]
+    HostnameNotFound,
+    #[error("the hostname that came with the project stays with it; delete or rename the project")]
+    DefaultHostname,
+    #[error("no project is served under this hostname")]
+    UnknownHostname,
+    #[error("confirm must be the project's name, {0}; nothing was deleted")]
+    ConfirmMismatch(String),
+    /// A value that only this context can judge.
+    #[error("the request is malformed: {path}: {message}")]
+    Field { path: &'static str, message: String },
+    #[error("you are not a member of the organization that this hostname belongs to")]
+    Outsider,
+    #[error("this project is for members of its organization; you are {0} there, and member is the least")]
+    MembersOnly(kernel::Role),
+    #[error("the code is unknown, used or expired; open the page again")]
+    InvalidCode,
     #[error("no such version of this project")]
     VersionNotFound,
     #[error("no such bundle")]
@@ -40,6 +57,9 @@ impl ProjectError {
         Kind::Conflict,
         "The plan allows no more projects; `details` holds `limit`, `count` and `plan`.",
     );
+    /// 400: a deletion that was not meant.
+    pub const CONFIRM_MISMATCH: Code =
+        Code::new("confirm_mismatch", Kind::Invalid, "`confirm` is not the project's name; nothing was deleted.");
     /// 400: not a bundle that can be served.
     pub const INVALID_BUNDLE: Code = Code::new(
         "invalid_bundle",
@@ -54,7 +74,14 @@ impl Failure for ProjectError {
             Self::NameTaken => &Self::NAME_TAKEN,
             Self::HostnameTaken(_) => &Self::HOSTNAME_TAKEN,
             Self::Limit { .. } => &Self::LIMIT,
-            Self::NotFound | Self::VersionNotFound | Self::BundleNotFound => &Code::NOT_FOUND,
+            Self::NotFound
+            | Self::VersionNotFound
+            | Self::BundleNotFound
+            | Self::HostnameNotFound
+            | Self::UnknownHostname => &Code::NOT_FOUND,
+            Self::ConfirmMismatch(_) => &Self::CONFIRM_MISMATCH,
+            Self::DefaultHostname | Self::Field { .. } | Self::InvalidCode => &Code::BAD_REQUEST,
+            Self::Outsider | Self::MembersOnly(_) => &Code::FORBIDDEN,
             Self::Bundle(bundle::Fault::TooLarge { .. }) => &Code::PAYLOAD_TOO_LARGE,
             Self::Bundle(bundle::Fault::Invalid { .. }) => &Self::INVALID_BUNDLE,
             // The reader is fed from memory and visits nothing: neither can fail.
@@ -72,6 +99,7 @@ impl Failure for ProjectError {
             Self::Bundle(bundle::Fault::Invalid { reason, entry }) => {
                 Some(json!({ "reason": reason.as_str(), "entry": entry }))
             }
+            Self::Field { path, message } => Some(json!({ "fields": [{ "path": path, "message": message }] })),
             _ => None,
         }
     }

@@ -1,11 +1,12 @@
-//! Projects, their deployments and their hostnames.
+//! Projects, their deployments, their hostnames and who may see them.
 //!
-//! Owns the Postgres schema `projects` and the store of bundles. Two things are asked of others, in the transaction
-//! that needs them: the organization's lock and plan ([`Organizations`]), and that a project's node converges on what is
-//! now live ([`Placements`]).
+//! Owns the Postgres schema `projects` and the store of bundles. Asked of others are the organization's lock and plan
+//! ([`Organizations`]), that a project's node converges on what is now live ([`Placements`]), and the proofs of hostnames
+//! ([`Resolver`], [`Zones`]).
 
 mod bundles;
 mod error;
+mod hostname;
 mod model;
 mod ports;
 mod postgres;
@@ -13,12 +14,20 @@ mod repository;
 mod schema;
 mod service;
 
-pub use bundles::{Bundles, Received};
+pub use bundle;
+pub use bundles::{Bundles, Received, S3};
 pub use error::ProjectError;
+pub use hostname::{HostName, InvalidHostName};
+pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};
 pub use model::{
-    Access, AccessMode, Author, Check, Deployment, Git, Hostname, HostnameKind, HostnameState, NewProject, Placement,
-    Project, ProjectDetail, ProjectName, Proof, Resource, Resources, Rollback, VerifyRecord, VerifyRecordType,
+    Access, AccessAuthorize, AccessBypass, AccessChange, AccessMode, AccessPolicy, Author, Authorize, Check,
+    Deployment, Generation, GenerationKind, Git, Hostname, HostnameKind, HostnameState, NewHostname, NewProject,
+    Overview, Placement, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectName, Proof, Resource,
+    ResourceState, ResourceStates, Resources, Rollback, VerifyRecord, VerifyRecordType,
 };
-pub use ports::{Live, Organizations, Placements};
-pub use repository::{DeploymentRecord, ProjectRecord, ProjectRepository};
-pub use service::{Org, Projects};
+pub use ports::{Live, LiveAccess, Organizations, Placements, Resolver, Zones};
+pub use repository::{
+    AccessRecord, AccessRepository, Claim, DeploymentRecord, Door, HostnameRepository, NewClaim, ProjectRecord,
+    ProjectRepository, Unproved,
+};
+pub use service::{Org, Ports, Projects, Site};

@@ -1,8 +1,12 @@
 //! What this context asks of others.
 
+use std::time::Duration;
+
 use kernel::audit::Actor;
-use kernel::{Digest, OrgId, Plan, ProjectId};
+use kernel::{Digest, OrgId, Plan, ProjectId, Role, TokenHash, UserId};
 use store::Connection;
+
+use crate::model::AccessMode;
 
 /// Organizations, as far as projects depend on them.
 #[async_trait::async_trait]
@@ -14,11 +18,31 @@ pub trait Organizations: Send + Sync {
     /// When the database is away.
     async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>>;
 
+    /// The user's role in the organization; none for an outsider.
+    ///
+    /// # Errors
+    /// When the database is away.
+    async fn role(&self, connection: &mut Connection, org: OrgId, user: UserId) -> store::Result<Option<Role>>;
+
     /// Tells the organization that its plan's limit has stopped a project from being created.
     ///
     /// # Errors
     /// When the database is away.
     async fn limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> store::Result<()>;
+
+    /// Tells the organization, in the transaction that found it out, that an active hostname has no proof any more, and
+    /// when it will be served no longer.
+    ///
+    /// # Errors
+    /// When the database is away.
+    async fn hostname_unproved(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        project: &str,
+        hostname: &str,
+        until: kernel::Time,
+    ) -> store::Result<()>;
 }
 
 /// What is live of a project, for whoever serves it.
@@ -32,14 +56,54 @@ pub struct Live {
     pub size_bytes: i64,
     /// The deployment's version.
     pub version: i32,
+    /// Who may see it.
+    pub access: LiveAccess,
+}
+
+/// Who may see a project, for whoever serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveAccess {
+    pub mode: AccessMode,
+    /// The shared password's hash, as a PHC string (Argon2id).
+    pub password: Option<String>,
+    /// Of the key that passes by the policy.
+    pub bypass: Option<TokenHash>,
+    /// Raised by every change: what was let in before it is let in no longer.
+    pub version: i32,
 }
 
 /// The nodes that serve projects.
 #[async_trait::async_trait]
 pub trait Placements: Send + Sync {
-    /// Writes down, in the transaction that decides it, what the project's node is to serve.
+    /// Writes down, in the transaction that decides it, what the project's node is to serve; none for nothing.
     ///
     /// # Errors
     /// When the database is away.
-    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Live) -> store::Result<()>;
+    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Option<Live>) -> store::Result<()>;
+}
+
+/// Zones that are hosted here.
+#[async_trait::async_trait]
+pub trait Zones: Send + Sync {
+    /// The organization's zone that the name lies in.
+    ///
+    /// # Errors
+    /// When the database is away.
+    async fn zone_of(&self, org: OrgId, name: &str) -> store::Result<Option<String>>;
+}
+
+/// Looks records up in the public DNS.
+#[async_trait::async_trait]
+pub trait Resolver: Send + Sync {
+    /// The texts of the name's TXT records; none when there are none.
+    ///
+    /// # Errors
+    /// In words for people, when that cannot be said.
+    async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, String>;
+
+    /// What the name is a CNAME of, lowercase and without the final dot.
+    ///
+    /// # Errors
+    /// In words for people, when that cannot be said.
+    async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, String>;
 }

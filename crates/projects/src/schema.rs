@@ -21,6 +21,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    projects.former_hostnames (name) {
+        name -> Text,
+        org_id -> Uuid,
+        active_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     projects.hostnames (name) {
         name -> Text,
         project_id -> Uuid,
@@ -30,6 +38,11 @@ diesel::table! {
         last_error -> Nullable<Text>,
         created_at -> Timestamptz,
         verified_at -> Nullable<Timestamptz>,
+        proof -> Nullable<Text>,
+        checks -> Nullable<Jsonb>,
+        check_at -> Nullable<Timestamptz>,
+        lost_at -> Nullable<Timestamptz>,
+        lapses_at -> Nullable<Timestamptz>,
     }
 }
 
@@ -51,9 +64,29 @@ diesel::table! {
         last_version -> Integer,
         live_version -> Nullable<Integer>,
         created_at -> Timestamptz,
+        deleted_at -> Nullable<Timestamptz>,
+        access_password -> Nullable<Text>,
+        access_changed_at -> Nullable<Timestamptz>,
+        access_version -> Integer,
+        bypass_hash -> Nullable<Binary>,
+        bypass_created_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    projects.used_codes (id) {
+        id -> Uuid,
+        expires_at -> Timestamptz,
     }
 }
 
 diesel::joinable!(deployments -> projects (project_id));
 diesel::joinable!(hostnames -> projects (project_id));
-diesel::allow_tables_to_appear_in_same_query!(deployments, hostnames, placements, projects);
+diesel::allow_tables_to_appear_in_same_query!(
+    deployments,
+    former_hostnames,
+    hostnames,
+    placements,
+    projects,
+    used_codes
+);

@@ -59,6 +59,9 @@ pub const ALL: &[Migration] = embed![
     "20261121000800_requests",
     "20261121000900_invites",
     "20261121000950_user_emails",
+    "20261121001000_project_lifecycle",
+    "20261121001100_project_names",
+    "20261121001200_project_names_freed",
 ];
 
 /// Why the schema did not move, or is not where it should be.

@@ -111,7 +111,7 @@ impl Identity {
         match credential {
             Credential::Session(session) => connection.session_touch(session, now, stale).await?,
             Credential::Token(token) => connection.token_touch(token, now, stale).await?,
-            Credential::None | Credential::Operator => {}
+            Credential::None | Credential::Operator | Credential::Service => {}
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! The store of bundles: whole or not at all, and once each.
 
+use std::time::{Duration, SystemTime};
+
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use futures_util::future::join_all;
-use kernel::{BundleLimits, Digest, Failure as _, Limits, Plan};
+use kernel::{BundleLimits, Digest, Failure as _, Limits, Plan, World};
 use projects::{Bundles, ProjectError};
 
 use crate::kit::{Files, body, bundle, noise, site};
@@ -76,4 +78,28 @@ async fn a_store_that_is_away_is_said_to_be_away_and_keeps_nothing() {
         assert_eq!(failed.code(), &kernel::Code::UNAVAILABLE);
         assert_eq!(files.list(), [obstacle]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_process_left_is_swept_and_what_is_written_to_is_not() {
+    let files = Files::new();
+    let bundles = Bundles::in_folder(files.path()).unwrap();
+    let hour_ago = World::system().now().plus_seconds(-3600);
+    assert_eq!(bundles.sweep(hour_ago).await.unwrap(), 0);
+    let digest = bundles.receive("upload", limits(), body(&site("kept"), 50)).await.unwrap().digest;
+    let kept = format!("bundles/{}", digest.hex());
+    // As the store leaves a file that it was writing, and one that it had finished.
+    for (name, seconds) in [("left#1", 3700), ("whole", 3700), ("running#1", 3500)] {
+        let file = std::fs::File::create(files.path().join("incoming").join(name)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(millis_ago(seconds))).unwrap();
+    }
+    let bundle = std::fs::File::options().append(true).open(files.path().join(&kept)).unwrap();
+    bundle.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(bundles.sweep(hour_ago).await.unwrap(), 2);
+    assert_eq!(files.list(), [kept.as_str(), "incoming/running#1"]);
+    assert_eq!(bundles.sweep(hour_ago).await.unwrap(), 0);
+}
+
+fn millis_ago(seconds: i64) -> u64 {
+    World::system().now().plus_seconds(-seconds).unix_millis().try_into().unwrap()
 }

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use kernel::{Digest, Failure as _, Kind, Paging, Plan};
-use projects::{Deployment, Git, Live, ProjectError, Resources};
+use projects::{AccessMode, Deployment, Git, Live, LiveAccess, ProjectError, Resources};
 use serde_json::json;
 
 use crate::kit::{Kit, body, bundle, site};
@@ -38,7 +38,8 @@ async fn an_upload_is_the_next_version_and_live() {
     };
     assert_eq!(deployment, expected);
     let hostnames = vec!["shop-acme.svc.example".to_owned()];
-    let live = Live { hostnames, bundle: digest, size_bytes: upload.len() as i64, version: 1 };
+    let access = LiveAccess { mode: AccessMode::Public, password: None, bypass: None, version: 0 };
+    let live = Live { hostnames, bundle: digest, size_bytes: upload.len() as i64, version: 1, access };
     assert_eq!(kit.node.told(), [(project, live)]);
     let data = json!({ "version": 1, "digest": digest });
     assert_eq!(kit.audited().await, [kit.tells("deployment.create", &org, project, data)]);

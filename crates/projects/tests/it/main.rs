@@ -2,12 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+mod access;
 mod bundles;
 mod creation;
 mod deployments;
 mod example;
+mod hostnames;
 mod kit;
+mod lifecycle;
 mod lists;
+mod plans;
 mod provenance;
 mod refusals;
 mod rollback;
+mod upkeep;

@@ -1,6 +1,7 @@
 //! A database and a bundle store of its own for each test, a clock that stands, and looks behind the service.
 
 mod bundle;
+mod claims;
 mod ports;
 
 use std::path::{Path, PathBuf};
@@ -10,19 +11,22 @@ use diesel::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Credential};
-use kernel::{Limits, OrgId, Plan, ProjectId, Secret, SessionId, Time, UserId, World};
+use kernel::{Limits, OrgId, Plan, ProjectId, Role, Secret, SessionId, Time, UserId, World};
 use object_store::local::LocalFileSystem;
-use projects::{Author, Bundles, Deployment, Git, NewProject, Org, Project, ProjectError, Projects};
+use projects::{Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectError, Projects, Site};
 use serde_json::Value;
 use store::testing::{TestClock, TestDatabase};
 use store::{Lease, Store};
 
 pub use bundle::{body, bundle, noise, site};
-pub use ports::{Node, OrgRows};
+pub use claims::{ACTIVE, DAY, NAME, ORIGIN, PENDING};
+pub use ports::{Node, OrgRows, Records};
 
 pub struct Kit {
     pub projects: Projects,
     pub node: Node,
+    pub orgs: OrgRows,
+    pub records: Records,
     pub files: Files,
     pub actor: Actor,
     pub store: Store,
@@ -99,10 +103,21 @@ impl Kit {
         let mut config = store::Config::new(Secret::new(database.url()), "test");
         // Nobody of a race waits for a connection: what is raced for is a row.
         config.connections = 32;
+        config.keys = store::testing::keys();
         let store = Store::new(&config, clock.world()).unwrap();
-        let (node, ports) = (Node::default(), Arc::new(OrgRows::default()));
-        let placements = Arc::new(node.clone());
-        let projects = Projects::new(store.clone(), files.bundles(), limits, "svc.example", ports, placements);
+        let (node, orgs, records) = (Node::default(), OrgRows::default(), Records::default());
+        let ports = Ports {
+            organizations: Arc::new(orgs.clone()),
+            placements: Arc::new(node.clone()),
+            zones: Arc::new(records.clone()),
+            resolver: Arc::new(records.clone()),
+        };
+        let site = Site {
+            platform_domain: "svc.example".to_owned(),
+            fallback_origin: "fallback.svc.example".to_owned(),
+            own_domains: vec!["svc.example".to_owned()],
+        };
+        let projects = Projects::new(store.clone(), files.bundles(), limits, site, ports);
         let user: UserId = store.world().id();
         let actor = Actor {
             user: Some(user),
@@ -110,7 +125,7 @@ impl Kit {
             request_id: "req-1".to_owned(),
             once: None,
         };
-        Self { projects, node, files, actor, store, clock, database }
+        Self { projects, node, orgs, records, files, actor, store, clock, database }
     }
 
     /// A project of an organization.
@@ -136,6 +151,28 @@ impl Kit {
         let now = self.now();
         self.clock.pass(1);
         query.bind::<Timestamptz, _>(now).load(&mut self.connection().await).await.unwrap()
+    }
+
+    /// Lets this much time pass.
+    pub fn pass(&self, seconds: i64) {
+        self.clock.pass(seconds);
+    }
+
+    /// The row that an event of nobody's request leaves.
+    pub fn tells_itself(&self, event: &str, org: &Org, project: ProjectId, data: Value) -> Audit {
+        Audit { actor_id: None, ..self.tells(event, org, project, data) }
+    }
+
+    /// A user with this role in an organization; none for an outsider.
+    pub async fn db_user(&self, org: &Org, role: Option<Role>) -> UserId {
+        let user: UserId = self.store.world().id();
+        let (id, org) = (user.as_uuid(), org.id.as_uuid());
+        let insert = format!("INSERT INTO identity.users VALUES ('{id}', 'dev', '{id}', NULL, NULL, NULL, now())");
+        self.db_execute(&insert).await;
+        if let Some(role) = role {
+            self.db_execute(&format!("INSERT INTO orgs.members VALUES ('{org}', '{id}', '{role}', now())")).await;
+        }
+        user
     }
 
     /// The row that an event leaves.

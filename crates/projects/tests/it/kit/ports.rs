@@ -1,21 +1,25 @@
 //! What projects ask of others, answered in small: an organization's row that is really locked, and a node's list.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use diesel::QueryableByName;
 use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
 use kernel::audit::Actor;
-use kernel::{OrgId, Plan, ProjectId};
-use projects::{Live, Organizations, Placements};
+use kernel::{OrgId, Plan, ProjectId, Role, Time, UserId};
+use projects::{Live, Organizations, Placements, Resolver, Zones};
 use store::Connection;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 
 /// Remembers whose limit was reached.
 #[derive(Clone, Default)]
 pub struct OrgRows {
     pub reached: Arc<Mutex<Vec<(OrgId, u32)>>>,
+    pub unproved: Arc<Mutex<Vec<(String, String, Time)>>>,
 }
 
 #[derive(QueryableByName)]
@@ -24,11 +28,35 @@ struct PlanRow {
     plan: Plan,
 }
 
+#[derive(QueryableByName)]
+struct RoleRow {
+    #[diesel(sql_type = Text)]
+    role: Role,
+}
+
 #[async_trait::async_trait]
 impl Organizations for OrgRows {
     async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
         let query = diesel::sql_query("SELECT plan FROM orgs.orgs WHERE id = $1 FOR UPDATE").bind::<Uuid, _>(org);
         Ok(query.get_result::<PlanRow>(tx).await.optional()?.map(|row| row.plan))
+    }
+
+    async fn role(&self, connection: &mut Connection, org: OrgId, user: UserId) -> store::Result<Option<Role>> {
+        let query = diesel::sql_query("SELECT role FROM orgs.members WHERE org_id = $1 AND user_id = $2");
+        let query = query.bind::<Uuid, _>(org).bind::<Uuid, _>(user);
+        Ok(query.get_result::<RoleRow>(connection).await.optional()?.map(|row| row.role))
+    }
+
+    async fn hostname_unproved(
+        &self,
+        _: &mut Connection,
+        _: OrgId,
+        project: &str,
+        hostname: &str,
+        until: Time,
+    ) -> store::Result<()> {
+        self.unproved.lock().unwrap().push((project.to_owned(), hostname.to_owned(), until));
+        Ok(())
     }
 
     async fn limit_reached(&self, _: &Actor, org: OrgId, limit: u32) -> store::Result<()> {
@@ -41,6 +69,7 @@ impl Organizations for OrgRows {
 #[derive(Clone, Default)]
 pub struct Node {
     told: Arc<Mutex<Vec<(ProjectId, Live)>>>,
+    ended: Arc<Mutex<Vec<ProjectId>>>,
     failures: Arc<AtomicUsize>,
 }
 
@@ -48,6 +77,11 @@ impl Node {
     /// What it was told since the last look.
     pub fn told(&self) -> Vec<(ProjectId, Live)> {
         std::mem::take(&mut *self.told.lock().unwrap())
+    }
+
+    /// What it was told to serve no longer, since the last look.
+    pub fn ended(&self) -> Vec<ProjectId> {
+        std::mem::take(&mut *self.ended.lock().unwrap())
     }
 
     /// The next `count` calls fail.
@@ -58,12 +92,92 @@ impl Node {
 
 #[async_trait::async_trait]
 impl Placements for Node {
-    async fn converge(&self, _: &mut Connection, project: ProjectId, live: Live) -> store::Result<()> {
-        self.told.lock().unwrap().push((project, live));
+    async fn converge(&self, _: &mut Connection, project: ProjectId, live: Option<Live>) -> store::Result<()> {
+        match live {
+            Some(live) => self.told.lock().unwrap().push((project, live)),
+            None => self.ended.lock().unwrap().push(project),
+        }
         let due = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match due {
             Ok(_) => Err(store::Error::inconsistent("told to fail")),
             Err(_) => Ok(()),
         }
+    }
+}
+
+/// A type and a name.
+type Question = (&'static str, String);
+
+/// The public DNS as a test writes it, and the zones that are hosted here.
+#[derive(Clone, Default)]
+pub struct Records {
+    records: Arc<Mutex<HashMap<Question, Vec<String>>>>,
+    silent: Arc<AtomicUsize>,
+    asked: Arc<AtomicUsize>,
+    gate: Arc<RwLock<()>>,
+}
+
+impl Records {
+    pub fn txt(&self, name: &str, texts: &[String]) {
+        self.records.lock().unwrap().insert(("TXT", name.to_owned()), texts.to_vec());
+    }
+
+    pub fn cname(&self, name: &str, target: &str) {
+        self.records.lock().unwrap().insert(("CNAME", name.to_owned()), vec![target.to_owned()]);
+    }
+
+    /// A zone that is hosted here, whoever asks.
+    pub fn zone(&self, zone: &str) {
+        self.records.lock().unwrap().insert(("ZONE", String::new()), vec![zone.to_owned()]);
+    }
+
+    /// Everything that is known of a name is gone.
+    pub fn forget(&self) {
+        self.records.lock().unwrap().clear();
+    }
+
+    /// Whether nobody answers.
+    pub fn silence(&self, silent: bool) {
+        self.silent.store(usize::from(silent), Ordering::SeqCst);
+    }
+
+    /// No answer about TXT comes until the guard is dropped.
+    pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.gate).write_owned().await
+    }
+
+    /// How many TXT records were asked for since the last look.
+    pub fn asked(&self) -> usize {
+        self.asked.swap(0, Ordering::SeqCst)
+    }
+
+    fn look(&self, kind: &'static str, name: &str) -> Result<Vec<String>, String> {
+        if AtomicUsize::load(&self.silent, Ordering::SeqCst) > 0 {
+            return Err("the name server did not answer in time".to_owned());
+        }
+        Ok(self.records.lock().unwrap().get(&(kind, name.to_owned())).cloned().unwrap_or_default())
+    }
+}
+
+#[async_trait::async_trait]
+impl Resolver for Records {
+    async fn txt(&self, name: &str, _: Duration) -> Result<Vec<String>, String> {
+        // As a name server would: what it says is from when it was asked.
+        let answer = self.look("TXT", name);
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let _open = self.gate.read().await;
+        answer
+    }
+
+    async fn cname(&self, name: &str, _: Duration) -> Result<Option<String>, String> {
+        Ok(self.look("CNAME", name)?.into_iter().next())
+    }
+}
+
+#[async_trait::async_trait]
+impl Zones for Records {
+    async fn zone_of(&self, _: OrgId, name: &str) -> store::Result<Option<String>> {
+        let zones = self.look("ZONE", "").unwrap_or_default();
+        Ok(zones.into_iter().find(|zone| name.ends_with(zone.as_str())))
     }
 }

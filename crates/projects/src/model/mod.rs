@@ -1,5 +1,13 @@
 //! The types as the wire shows them (contract section 5).
 
+mod access;
+mod hostname;
+mod overview;
+
+pub use access::{Access, AccessAuthorize, AccessBypass, AccessChange, AccessMode, AccessPolicy, Authorize};
+pub use hostname::{Check, Hostname, HostnameKind, HostnameState, NewHostname, Proof, VerifyRecord, VerifyRecordType};
+pub use overview::{Generation, GenerationKind, Overview, ResourceState, ResourceStates};
+
 use kernel::{DeploymentId, Digest, ProjectId, Time, UserId};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
@@ -11,18 +19,6 @@ kernel::text! {
 }
 
 kernel::words! {
-    /// Who may see a project's deployments.
-    pub enum AccessMode {
-        /// Everybody.
-        Public = "public",
-        /// Members of the organization, from `member` upward.
-        Org = "org",
-        /// Whoever knows the password.
-        Password = "password",
-    }
-}
-
-kernel::words! {
     /// An optional resource of a project.
     pub enum Resource {
         Auth = "auth",
@@ -30,43 +26,6 @@ kernel::words! {
         Email = "email",
         Ai = "ai",
         Storage = "storage",
-    }
-}
-
-kernel::words! {
-    /// Whether a hostname came with the project.
-    pub enum HostnameKind {
-        Default = "default",
-        Custom = "custom",
-    }
-}
-
-kernel::words! {
-    /// Whether a hostname is served.
-    pub enum HostnameState {
-        /// Reserved until its ownership is proved.
-        PendingDns = "pending_dns",
-        Active = "active",
-    }
-}
-
-kernel::words! {
-    /// How the ownership of a hostname is proved.
-    pub enum Proof {
-        /// It lies in a zone that the organization hosts here.
-        Zone = "zone",
-        /// A TXT record.
-        Txt = "txt",
-        /// A CNAME to the fallback origin.
-        Cname = "cname",
-    }
-}
-
-kernel::words! {
-    /// The record types that guide a user to a proof.
-    pub enum VerifyRecordType {
-        Txt = "TXT",
-        Cname = "CNAME",
     }
 }
 
@@ -101,13 +60,6 @@ pub struct ProjectDetail {
     /// Null before the first deployment.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub placement: Option<Placement>,
-}
-
-/// Who may see a project, in short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Access {
-    pub mode: AccessMode,
 }
 
 /// Where a project is served from, in short.
@@ -180,57 +132,32 @@ pub struct Git {
     pub dirty: Option<bool>,
 }
 
-/// A name under which a project is reached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Hostname {
-    /// Lowercase punycode.
-    pub name: String,
-    pub kind: HostnameKind,
-    pub state: HostnameState,
-    /// Records that would prove the ownership; empty once it is proved.
-    pub verify: Vec<VerifyRecord>,
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub verification_token: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub last_error: Option<String>,
-    /// What was looked up last, and seen; empty once the ownership is proved.
-    pub checks: Vec<Check>,
-    pub created_at: Time,
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub verified_at: Option<Time>,
-}
-
-/// A record to publish.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct VerifyRecord {
-    #[serde(rename = "type")]
-    pub kind: VerifyRecordType,
-    pub name: String,
-    pub value: String,
-}
-
-/// One look for a proof.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Check {
-    pub proof: Proof,
-    pub expected: String,
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub observed: Option<Vec<String>>,
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub error: Option<String>,
-    pub at: Time,
-}
-
 /// The project to create.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewProject {
     pub name: ProjectName,
+}
+
+/// What is to change of a project.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProjectChange {
+    /// The default hostname follows it.
+    pub name: ProjectName,
+}
+
+/// The deletion of a project, said twice.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProjectDeletion {
+    /// The project's name.
+    #[validate(length(max = 255))]
+    #[cfg_attr(feature = "openapi", schema(max_length = 255))]
+    pub confirm: String,
 }
 
 /// The deployment to go back to.

@@ -1,33 +1,47 @@
 //! The store of bundles: one object for each digest, written whole or not at all.
 //!
 //! An upload passes in one stream through SHA-256, the validating reader and a temporary object. Memory does not grow
-//! with its size: at most [`IN_FLIGHT`] chunks wait for each of the two.
+//! with its size: at most [`IN_FLIGHT`] chunks wait for the reader, and a few [`Parts`] for the store.
+
+mod s3;
+mod sweep;
+mod writing;
 
 use std::io::{self, Read};
+use std::path::{Path as Folder, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures_util::{Stream, StreamExt as _};
-use kernel::{BundleLimits, Digest, Digester};
+use kernel::{BundleLimits, Digest, Digester, Time};
+use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _, WriteMultipart};
+use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::sync::mpsc;
 
+use self::writing::{Parts, Writing};
 use crate::error::ProjectError;
 
-/// Chunks of the body that may wait for the reader, and parts that may wait for the store.
+pub use self::s3::S3;
+
+/// Chunks of the body that may wait for the reader.
 const IN_FLIGHT: usize = 4;
+
+/// Where uploads are until they are known to be bundles.
+const INCOMING: &str = "incoming";
 
 /// How long the rest of a refused upload is read for.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Bytes of one part on its way into the store: what S3 asks of all parts but the last.
-const PART: usize = 5 * 1024 * 1024;
-
-/// The store of bundles. Cheap to clone.
+/// The store of bundles. Cheap to clone; clones share the memory that uploads may take.
 #[derive(Debug, Clone)]
-pub struct Bundles(Arc<dyn ObjectStore>);
+pub struct Bundles {
+    objects: Arc<dyn ObjectStore>,
+    /// The folder that the objects are files of, if they are.
+    folder: Option<PathBuf>,
+    parts: Parts,
+}
 
 /// A bundle that is valid and stored.
 #[derive(Debug, Clone)]
@@ -42,10 +56,28 @@ pub struct Received {
 type Result<T> = std::result::Result<T, ProjectError>;
 
 impl Bundles {
-    /// The bundles kept in this object store.
+    /// The bundles kept in this object store, which is not a folder.
     #[must_use]
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
-        Self(objects)
+        Self { objects, folder: None, parts: Parts::large() }
+    }
+
+    /// The bundles kept in a folder, which is made if there is none. What is finished is on the disk.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn in_folder(folder: &Folder) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let files = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
+        Ok(Self { objects: Arc::new(files), folder: Some(folder.to_owned()), parts: Parts::small() })
+    }
+
+    /// The bundles kept in a bucket. It is not asked yet whether it is there. Needs rustls' default provider.
+    ///
+    /// # Errors
+    /// What [`S3`] says cannot be used.
+    pub fn in_s3(s3: &S3) -> object_store::Result<Self> {
+        Ok(Self::new(s3.connect()?))
     }
 
     /// Takes an upload in. What is refused or breaks off leaves no object behind.
@@ -62,20 +94,18 @@ impl Bundles {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let temporary = Path::from_iter(["incoming", name]);
-        let upload = self.0.put_multipart(&temporary).await.map_err(unreachable_store)?;
-        let mut writing = WriteMultipart::new_with_chunk_size(upload, PART);
+        let temporary = Path::from_iter([INCOMING, name]);
+        let upload = self.objects.put_multipart(&temporary).await.map_err(unreachable_store)?;
+        let mut writing = Writing::new(upload, self.parts.clone());
         match pour(&mut body, limits, &mut writing).await {
             Ok(received) => {
                 // On its own, so that it goes through whatever becomes of the request.
-                let keep = keep(self.0.clone(), writing, temporary, location(received.digest));
+                let keep = keep(self.objects.clone(), writing, temporary, location(received.digest));
                 tokio::spawn(keep).await.map_err(store::Error::inconsistent)??;
                 Ok(received)
             }
             Err(error) => {
-                if let Err(error) = writing.abort().await {
-                    tracing::warn!(%error, "a refused upload could not be taken back");
-                }
+                writing.abort().await;
                 let drained = drain(&mut body, limits.compressed);
                 if tokio::time::timeout(DRAIN, drained).await.is_err() {
                     tracing::debug!("a refused upload went on for too long to be read to its end");
@@ -93,16 +123,33 @@ impl Bundles {
         &self,
         digest: Digest,
     ) -> Result<(u64, impl Stream<Item = object_store::Result<Bytes>> + 'static)> {
-        match self.0.get(&location(digest)).await {
+        match self.objects.get(&location(digest)).await {
             Ok(object) => Ok((object.meta.size, object.into_stream())),
             Err(object_store::Error::NotFound { .. }) => Err(ProjectError::BundleNotFound),
             Err(error) => Err(unreachable_store(error)),
         }
     }
+
+    /// Deletes what uploads of processes that were killed left behind: temporary objects that were last written before
+    /// `before`, which has to be longer ago than an upload takes. Tells how many there were.
+    ///
+    /// Parts of an S3 upload that was never completed are no objects: a rule of the bucket has to remove those.
+    ///
+    /// # Errors
+    /// [`ProjectError::BundleStore`].
+    pub async fn sweep(&self, before: Time) -> Result<usize> {
+        match &self.folder {
+            Some(folder) => {
+                let swept = sweep::folder(folder.clone(), before).await;
+                swept.map_err(|error| ProjectError::BundleStore(error.into()))
+            }
+            None => sweep::objects(&*self.objects, before).await.map_err(unreachable_store),
+        }
+    }
 }
 
 /// Completes the temporary object under its final name; where that fails, nothing is left of it.
-async fn keep(objects: Arc<dyn ObjectStore>, writing: WriteMultipart, temporary: Path, location: Path) -> Result<()> {
+async fn keep(objects: Arc<dyn ObjectStore>, writing: Writing, temporary: Path, location: Path) -> Result<()> {
     writing.finish().await.map_err(unreachable_store)?;
     if let Err(error) = objects.rename(&temporary, &location).await {
         if let Err(error) = objects.delete(&temporary).await {
@@ -117,7 +164,7 @@ async fn keep(objects: Arc<dyn ObjectStore>, writing: WriteMultipart, temporary:
 async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin),
     limits: BundleLimits,
-    writing: &mut WriteMultipart,
+    writing: &mut Writing,
 ) -> Result<Received> {
     let (chunks, waiting) = mpsc::channel(IN_FLIGHT);
     let BundleLimits { compressed, unpacked, entries } = limits;
@@ -131,9 +178,7 @@ async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         let chunk = chunk.map_err(|error| ProjectError::UploadBroken(error.into()))?;
         digester.update(&chunk);
         size_bytes += chunk.len() as u64;
-        writing.wait_for_capacity(IN_FLIGHT).await.map_err(unreachable_store)?;
-        // Copied, not kept: a part of one-byte chunks would hold a hundred times its size.
-        writing.write(&chunk);
+        writing.write(&chunk).await.map_err(unreachable_store)?;
         if chunks.send(chunk).await.is_err() {
             // The reader has seen enough to refuse the rest.
             break;

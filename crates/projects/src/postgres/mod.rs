@@ -1,16 +1,20 @@
-//! The repository on Postgres.
+//! The repositories on Postgres.
+
+mod access;
+mod hostname;
 
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel_async::RunQueryDsl;
-use kernel::{DeploymentId, Digest, OrgId, Paging, ProjectId, Time, UserId};
+use kernel::{DeploymentId, Digest, OrgId, Paging, ProjectId, Time, TokenHash, UserId};
 use store::{Cached, Connection, Error, Result};
 
+use self::hostname::HostnameRow;
 use crate::model::{
-    Access, AccessMode, Author, Deployment, Git, Hostname, HostnameKind, HostnameState, Placement, Project,
-    ProjectDetail, ProjectName, Resources,
+    Access, AccessMode, Author, Deployment, Git, Hostname, HostnameKind, HostnameState, Overview, Placement, Project,
+    ProjectDetail, ProjectName, ResourceStates, Resources,
 };
-use crate::ports::Live;
+use crate::ports::{Live, LiveAccess};
 use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository};
 use crate::schema::{deployments, hostnames, placements, projects};
 
@@ -46,18 +50,6 @@ struct DeploymentRow {
 }
 
 #[derive(Queryable, Selectable)]
-#[diesel(table_name = hostnames)]
-struct HostnameRow {
-    name: String,
-    kind: HostnameKind,
-    state: HostnameState,
-    verification_token: Option<String>,
-    last_error: Option<String>,
-    created_at: Time,
-    verified_at: Option<Time>,
-}
-
-#[derive(Queryable, Selectable)]
 #[diesel(table_name = placements)]
 struct PlacementRow {
     state: String,
@@ -68,7 +60,8 @@ type DetailRow = (HostnameRow, ProjectRow, Option<DeploymentRow>, Option<Placeme
 
 impl ProjectRepository for Connection {
     async fn project_count(&mut self, org: OrgId) -> Result<i64> {
-        Ok(projects::table.filter(projects::org_id.eq(org)).count().get_result(self).await?)
+        let kept = projects::org_id.eq(org).and(projects::deleted_at.is_null());
+        Ok(projects::table.filter(kept).count().get_result(self).await?)
     }
 
     async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool> {
@@ -86,7 +79,8 @@ impl ProjectRepository for Connection {
     }
 
     async fn project_find(&mut self, org: OrgId, name: &str) -> Result<Option<ProjectId>> {
-        let named = projects::table.filter(projects::org_id.eq(org).and(projects::name.eq(name)));
+        let named = projects::org_id.eq(org).and(projects::name.eq(name)).and(projects::deleted_at.is_null());
+        let named = projects::table.filter(named);
         Ok(named.select(projects::id).first(self).await.optional()?)
     }
 
@@ -108,7 +102,8 @@ impl ProjectRepository for Connection {
             query = query.filter(projects::id.eq_any(only));
         }
         if let Some(after) = paging.after {
-            query = query.filter(projects::id.gt(after));
+            // Said of both sides: Postgres does not conclude the one from the other, and might read all hostnames before.
+            query = query.filter(projects::id.gt(after).and(hostnames::project_id.gt(after)));
         }
         let rows = query.load::<(ProjectId, ProjectName, String, Time)>(self).await?;
         let org = slug.to_owned();
@@ -137,14 +132,15 @@ impl ProjectRepository for Connection {
     }
 
     async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>> {
-        let update = diesel::update(projects::table.find(project).filter(projects::org_id.eq(org)))
+        let own = projects::org_id.eq(org).and(projects::deleted_at.is_null());
+        let update = diesel::update(projects::table.find(project).filter(own))
             .set(projects::last_version.eq(projects::last_version + 1));
         Ok(Cached(update.returning(projects::last_version).as_query()).get_result(self).await.optional()?)
     }
 
     async fn project_lock(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Option<i32>>> {
-        let query =
-            projects::table.find(project).filter(projects::org_id.eq(org)).select(projects::live_version).for_update();
+        let own = projects::org_id.eq(org).and(projects::deleted_at.is_null());
+        let query = projects::table.find(project).filter(own).select(projects::live_version).for_update();
         Ok(query.first(self).await.optional()?)
     }
 
@@ -162,14 +158,77 @@ impl ProjectRepository for Connection {
             .inner_join(deployments::table.on(live))
             .filter(projects::id.eq(project).and(hostnames::state.eq(HostnameState::Active)))
             .order(hostnames::name)
-            .select((hostnames::name, deployments::digest, deployments::size_bytes, deployments::version))
-            .load::<(String, Digest, i64, i32)>(self)
+            .select((
+                hostnames::name,
+                (deployments::digest, deployments::size_bytes, deployments::version),
+                (projects::access_mode, projects::access_password, projects::bypass_hash, projects::access_version),
+            ))
+            .load::<LiveRow>(self)
             .await?;
-        let &[(_, bundle, size_bytes, version), ..] = rows.as_slice() else {
+        let Some((_, (bundle, size_bytes, version), access)) = rows.as_slice().first().cloned() else {
             return Ok(None);
         };
+        let (mode, password, bypass, access_version) = access;
+        let access = LiveAccess { mode, password, bypass, version: access_version };
         let hostnames = rows.into_iter().map(|(name, ..)| name).collect();
-        Ok(Some(Live { hostnames, bundle, size_bytes, version }))
+        Ok(Some(Live { hostnames, bundle, size_bytes, version, access }))
+    }
+
+    async fn project_overview(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Overview>> {
+        let recent = projects::last_version - RECENT;
+        let shown = deployments::version.gt(recent).or(deployments::version.nullable().eq(projects::live_version));
+        let rows = projects::table
+            .left_join(deployments::table.on(deployments::project_id.eq(projects::id).and(shown)))
+            .filter(projects::id.eq(project).and(projects::org_id.eq(org)).and(projects::deleted_at.is_null()))
+            .order(deployments::version.desc())
+            .select((ProjectRow::as_select(), Option::<DeploymentRow>::as_select()))
+            .load::<(ProjectRow, Option<DeploymentRow>)>(self)
+            .await?;
+        let Some((ProjectRow { granted, live_version, .. }, _)) = rows.as_slice().first() else { return Ok(None) };
+        let granted = Resources::which(|resource| granted.iter().any(|word| word == resource.as_str()));
+        let live_version = *live_version;
+        let deployments: Vec<Deployment> =
+            rows.into_iter().filter_map(|(_, row)| Some(row?.show(live_version))).collect();
+        let live = deployments.iter().find(|deployment| deployment.live).cloned();
+        let declared = live.as_ref().map(|live| live.declares).unwrap_or_default();
+        let deployments = deployments.into_iter().take(usize::try_from(RECENT).unwrap_or(0)).collect();
+        let resources = ResourceStates::new(declared, granted);
+        Ok(Some(Overview { live, deployments, last_backup: None, resources }))
+    }
+
+    async fn project_rename(&mut self, project: ProjectId, name: &ProjectName, hostname: &str) -> Result<()> {
+        let rename = diesel::update(projects::table.find(project)).set(projects::name.eq(name));
+        Cached(rename).execute(self).await?;
+        let default = hostnames::project_id.eq(project).and(hostnames::kind.eq(HostnameKind::Default));
+        let follow = diesel::update(hostnames::table.filter(default)).set(hostnames::name.eq(hostname));
+        Cached(follow).execute(self).await?;
+        Ok(())
+    }
+
+    async fn project_delete(&mut self, project: ProjectId, at: Time) -> Result<()> {
+        diesel::delete(hostnames::table.filter(hostnames::project_id.eq(project))).execute(self).await?;
+        let delete = diesel::update(projects::table.find(project)).set((
+            projects::deleted_at.eq(at),
+            projects::access_password.eq(None::<String>),
+            projects::bypass_hash.eq(None::<TokenHash>),
+        ));
+        Cached(delete).execute(self).await?;
+        Ok(())
+    }
+
+    async fn project_purge(&mut self, deleted_before: Time, most: i64) -> Result<usize> {
+        let old = projects::table
+            .filter(projects::deleted_at.lt(deleted_before))
+            .select(projects::id)
+            .limit(most)
+            .for_update()
+            .skip_locked();
+        let old: Vec<ProjectId> = old.load(self).await?;
+        // The pointer first: it refers to what is removed next.
+        let unpoint = diesel::update(projects::table.filter(projects::id.eq_any(&old)));
+        unpoint.set(projects::live_version.eq(None::<i32>)).execute(self).await?;
+        diesel::delete(deployments::table.filter(deployments::project_id.eq_any(&old))).execute(self).await?;
+        Ok(diesel::delete(projects::table.filter(projects::id.eq_any(&old))).execute(self).await?)
     }
 
     async fn hostname_insert_default(&mut self, project: &ProjectRecord) -> Result<bool> {
@@ -218,12 +277,17 @@ impl ProjectRepository for Connection {
     }
 }
 
+/// Deployments on a project's first page.
+const RECENT: i32 = 5;
+
+type LiveRow = (String, (Digest, i64, i32), (AccessMode, Option<String>, Option<TokenHash>, i32));
+
 /// Puts the detail together: one row for each hostname, and everything else repeated in each.
 fn detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
     let mut shared = None;
     let mut hostnames = Vec::with_capacity(rows.len());
     for (hostname, project, live, placement) in rows {
-        hostnames.push(Hostname::from(hostname));
+        hostnames.push(Hostname::try_from(hostname)?);
         shared = Some((project, live, placement));
     }
     let Some((project, live, placement)) = shared else {
@@ -288,13 +352,5 @@ impl From<DeploymentRecord> for DeploymentRow {
             created_by_subject: record.created_by.subject,
             created_at: record.created_at,
         }
-    }
-}
-
-impl From<HostnameRow> for Hostname {
-    fn from(row: HostnameRow) -> Self {
-        let HostnameRow { name, kind, state, verification_token, last_error, created_at, verified_at } = row;
-        let (verify, checks) = (Vec::new(), Vec::new());
-        Self { name, kind, state, verify, verification_token, last_error, checks, created_at, verified_at }
     }
 }

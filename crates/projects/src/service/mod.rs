@@ -1,4 +1,8 @@
-//! The use cases of projects and deployments.
+//! The use cases of projects and deployments; those of hostnames and access are in the files next to it.
+
+mod access;
+mod hostname;
+mod password;
 
 use std::sync::Arc;
 
@@ -11,8 +15,11 @@ use store::{Connection, Outcome, Store};
 
 use crate::bundles::{Bundles, Received};
 use crate::error::ProjectError;
-use crate::model::{Author, Deployment, Git, NewProject, Project, ProjectDetail, ProjectName, Rollback};
-use crate::ports::{Organizations, Placements};
+use crate::model::{
+    Author, Deployment, Git, NewProject, Overview, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectName,
+    Rollback,
+};
+use crate::ports::{Organizations, Placements, Resolver, Zones};
 use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository as _};
 
 /// The longest label of a host name (RFC 1035 section 2.3.4).
@@ -32,25 +39,44 @@ pub struct Projects {
     store: Store,
     bundles: Bundles,
     limits: Limits,
-    platform_domain: Arc<str>,
+    site: Arc<Site>,
     organizations: Arc<dyn Organizations>,
     placements: Arc<dyn Placements>,
+    zones: Arc<dyn Zones>,
+    resolver: Arc<dyn Resolver>,
 }
+
+/// The names of this deployment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Site {
+    /// Default hostnames lie under it.
+    pub platform_domain: String,
+    /// What the CNAME of a custom hostname points at.
+    pub fallback_origin: String,
+    /// Names under which no project may claim one: the platform's own, lowercase.
+    pub own_domains: Vec<String>,
+}
+
+/// What projects ask of others.
+#[derive(Clone)]
+pub struct Ports {
+    pub organizations: Arc<dyn Organizations>,
+    pub placements: Arc<dyn Placements>,
+    pub zones: Arc<dyn Zones>,
+    pub resolver: Arc<dyn Resolver>,
+}
+
+/// How long a deleted project's rows stay (contract section 5): 30 days.
+const DELETED_SECONDS: i64 = 30 * 24 * 3600;
 
 type Result<T> = std::result::Result<T, ProjectError>;
 
 impl Projects {
-    /// The service on this database and this store of bundles; default hostnames lie under `platform_domain`.
+    /// The service on this database and this store of bundles.
     #[must_use]
-    pub fn new(
-        store: Store,
-        bundles: Bundles,
-        limits: Limits,
-        platform_domain: &str,
-        organizations: Arc<dyn Organizations>,
-        placements: Arc<dyn Placements>,
-    ) -> Self {
-        Self { store, bundles, limits, platform_domain: platform_domain.into(), organizations, placements }
+    pub fn new(store: Store, bundles: Bundles, limits: Limits, site: Site, ports: Ports) -> Self {
+        let Ports { organizations, placements, zones, resolver } = ports;
+        Self { store, bundles, limits, site: Arc::new(site), organizations, placements, zones, resolver }
     }
 
     /// Creates a project and the hostname that comes with it, within the plan's limit.
@@ -60,7 +86,7 @@ impl Projects {
     pub async fn create(&self, actor: &Actor, org: &Org, new: NewProject) -> Result<Project> {
         let world = self.store.world();
         let NewProject { name } = new;
-        let hostname = format!("{}.{}", default_label(&name, &org.slug), self.platform_domain);
+        let hostname = self.default_hostname(&name, &org.slug);
         let project = ProjectRecord { id: world.id(), org: org.id, name, hostname, created_at: world.now() };
         let created = self
             .store
@@ -113,6 +139,84 @@ impl Projects {
     pub async fn detail(&self, org: &Org, project: ProjectId) -> Result<ProjectDetail> {
         let detail = self.store.connection().await?.project_detail(org.id, project, &org.slug).await?;
         detail.ok_or(ProjectError::NotFound)
+    }
+
+    /// A project's first page.
+    ///
+    /// # Errors
+    /// [`ProjectError::NotFound`].
+    pub async fn overview(&self, org: &Org, project: ProjectId) -> Result<Overview> {
+        let overview = self.store.connection().await?.project_overview(org.id, project).await?;
+        overview.ok_or(ProjectError::NotFound)
+    }
+
+    /// Gives a project another name; its default hostname follows. The same name again changes nothing.
+    ///
+    /// # Errors
+    /// [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`], [`ProjectError::NotFound`].
+    pub async fn rename(
+        &self,
+        actor: &Actor,
+        org: &Org,
+        project: ProjectId,
+        change: ProjectChange,
+    ) -> Result<ProjectDetail> {
+        let ProjectChange { name } = change;
+        let hostname = self.default_hostname(&name, &org.slug);
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
+                let before =
+                    tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?.project;
+                if before.name != name {
+                    tx.project_rename(project, &name, &hostname).await.map_err(|error| taken(error, &hostname))?;
+                    self.serve(tx, project).await?;
+                }
+                let detail = tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?;
+                if before.name == name {
+                    return Ok(Outcome::Unchanged(detail));
+                }
+                let data = json!({ "from": before.name, "to": name, "hostname": hostname });
+                Ok(Outcome::Changed(detail, event("project.rename", org.id, project, data)))
+            })
+            .await
+    }
+
+    /// Deletes a project: it is gone from every path and served no longer, its name and its hostnames are free.
+    ///
+    /// # Errors
+    /// [`ProjectError::ConfirmMismatch`], [`ProjectError::NotFound`].
+    pub async fn delete(&self, actor: &Actor, org: &Org, project: ProjectId, deletion: ProjectDeletion) -> Result<()> {
+        let now = self.store.world().now();
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
+                let Project { name, .. } =
+                    tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?.project;
+                if deletion.confirm != name.as_str() {
+                    return Err(ProjectError::ConfirmMismatch(name.to_string()));
+                }
+                tx.project_delete(project, now).await?;
+                self.placements.converge(tx, project, None).await?;
+                Ok(Outcome::Changed((), event("project.delete", org.id, project, json!({ "name": name }))))
+            })
+            .await
+    }
+
+    /// Removes what was deleted thirty days ago, some at a time; tells how many projects. Bundles stay: others may use them.
+    ///
+    /// # Errors
+    /// [`ProjectError::Store`].
+    pub async fn purge(&self) -> Result<usize> {
+        let before = self.store.world().now().plus_seconds(-DELETED_SECONDS);
+        self.store
+            .transaction(&Actor::service("purge"), async |tx: &mut Connection| {
+                let purged = tx.project_purge(before, 100).await?;
+                let (name, target) = ("project.purge", "projects".to_owned());
+                let event = Event { name, org: None, target, data: json!({ "projects": purged }) };
+                Ok(if purged == 0 { Outcome::Unchanged(0) } else { Outcome::Changed(purged, event) })
+            })
+            .await
     }
 
     /// The deployments of a project, newest first.
@@ -196,14 +300,35 @@ impl Projects {
         self.bundles.open(digest).await
     }
 
+    /// Tells the project's node what it is to serve now, under the project's row lock; nothing before the first deployment.
+    async fn serve(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
+        if let Some(live) = tx.project_live(project).await? {
+            self.placements.converge(tx, project, Some(live)).await?;
+        }
+        Ok(())
+    }
+
+    fn default_hostname(&self, name: &ProjectName, org: &str) -> String {
+        format!("{}.{}", default_label(name, org), self.site.platform_domain)
+    }
+
     /// Moves the live pointer, under the project's row lock, and tells the project's node.
     async fn go_live(&self, tx: &mut Connection, project: ProjectId, version: i32) -> Result<Deployment> {
         tx.project_set_live(project, version).await?;
-        if let Some(live) = tx.project_live(project).await? {
-            self.placements.converge(tx, project, live).await?;
-        }
+        self.serve(tx, project).await?;
         tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)
     }
+}
+
+/// What a name in use is answered with.
+fn taken(error: store::Error, hostname: &str) -> ProjectError {
+    if error.violates("projects_org_id_name_live_key") {
+        return ProjectError::NameTaken;
+    }
+    if error.violates("hostnames_pkey") {
+        return ProjectError::HostnameTaken(hostname.to_owned());
+    }
+    error.into()
 }
 
 /// `<project>-<org>`, or as much of it as fits a label beside a digest of the whole.

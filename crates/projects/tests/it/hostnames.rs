@@ -1,0 +1,352 @@
+//! Custom hostnames: claimed, proved, and given up.
+
+use futures_util::future::join_all;
+use kernel::{Failure as _, Plan, Time};
+use projects::{Check, Hostname, HostnameKind, ProjectDeletion, ProjectError, Proof, VerifyRecord, VerifyRecordType};
+use serde_json::json;
+
+use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};
+
+fn check(proof: Proof, expected: &str, observed: &[&str], at: Time) -> Check {
+    let observed = Some(observed.iter().map(|text| (*text).to_owned()).collect());
+    Check { proof, expected: expected.to_owned(), observed, error: None, at }
+}
+
+const ZONE: &str = "a zone of this organization, hosted here";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_reserves_a_name_and_says_how_to_prove_it() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.deploy(&org, project, "page").await.unwrap();
+    kit.audited().await;
+    kit.node.told();
+
+    let now = kit.now();
+    let claim = kit.claim(&org, project, "WWW.Example.ORG.").await.unwrap();
+    let token = claim.verification_token.clone().unwrap();
+    assert!(token.len() >= 32 && token.bytes().all(|b| b.is_ascii_hexdigit()), "{token}");
+    let record = |kind, name: &str, value: String| VerifyRecord { kind, name: name.to_owned(), value };
+    let expected = Hostname {
+        name: NAME.to_owned(),
+        kind: HostnameKind::Custom,
+        state: PENDING,
+        verify: vec![
+            record(VerifyRecordType::Txt, "_svc-verify.www.example.org", format!("svc-verify={token}")),
+            record(VerifyRecordType::Cname, NAME, ORIGIN.to_owned()),
+        ],
+        verification_token: Some(token),
+        last_error: None,
+        checks: Vec::new(),
+        created_at: now,
+        verified_at: None,
+    };
+    assert_eq!(claim, expected);
+    let data = json!({ "hostname": NAME });
+    assert_eq!(kit.audited().await, [kit.tells("hostname.add", &org, project, data)]);
+    // Reserved, and served by nobody.
+    assert_eq!(kit.told_names(), [[""; 0]; 0]);
+
+    // The default one first, whatever the alphabet says.
+    let early = kit.claim(&org, project, "a.example.org").await.unwrap();
+    kit.audited().await;
+    let list = kit.projects.hostnames(project).await.unwrap();
+    let [default, rest @ ..] = list.as_slice() else { panic!("an empty list") };
+    assert_eq!((default.name.as_str(), default.kind), ("shop-acme.svc.example", HostnameKind::Default));
+    assert_eq!((default.state, default.verify.len(), &default.verification_token), (ACTIVE, 0, &None));
+    assert_eq!(rest, [early, expected.clone()]);
+
+    // Again, in any spelling and later: the same claim, and no trace.
+    for name in [NAME, "WWW.EXAMPLE.ORG", "www\u{3002}example\u{3002}org", "ｗｗｗ.example.org."] {
+        assert_eq!(kit.claim(&org, project, name).await.unwrap(), expected, "{name}");
+        assert_eq!(kit.audited().await, []);
+    }
+
+    // For everybody else it is taken, in the same organization too.
+    let other = kit.db_org("other", Plan::Free).await;
+    for (org, name) in [(&org, "blog"), (&other, "shop")] {
+        let project = kit.project(org, name).await.id;
+        let refused = kit.claim(org, project, NAME).await.unwrap_err();
+        assert!(matches!(&refused, ProjectError::HostnameTaken(name) if name == NAME), "{refused:?}");
+        assert_eq!(refused.code(), &ProjectError::HOSTNAME_TAKEN);
+        assert_eq!(kit.audited().await, []);
+    }
+    // A project of another organization is none.
+    let refused = kit.claim(&other, project, "b.example.org").await;
+    assert!(matches!(refused, Err(ProjectError::NotFound)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spelling_that_is_no_name_to_have_is_refused() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let (label, name) = (format!("{}.example.org", "a".repeat(64)), format!("{}example.org", "a.".repeat(130)));
+    for name in [
+        "",
+        ".",
+        "example",
+        "localhost",
+        "example..org",
+        ".example.org",
+        "-a.example.org",
+        "a-.example.org",
+        "a_b.example.org",
+        "a b.example.org",
+        " www.example.org",
+        "www.example.org\n",
+        "a\u{0}.example.org",
+        "xn--a.example.org",
+        "*.example.org",
+        "www.*.org",
+        "＊.example.org",
+        "https://example.org",
+        "example.org:443",
+        "example.org/x",
+        "a@example.org",
+        "example.org?x",
+        "example.org#x",
+        "example.org\\x",
+        "127.0.0.1",
+        "::1",
+        "[::1]",
+        "0x7f.1",
+        "1.2.3.0x4",
+        "１２７.0.0.1",
+        "com",
+        "co.uk",
+        "github.io",
+        "svc.example",
+        "SVC.EXAMPLE.",
+        "x.svc.example",
+        "shop-acme.svc.example",
+        "x.ｓvc.example",
+        "x.svc\u{3002}example",
+        &label,
+        &name,
+    ] {
+        let refused = kit.claim(&org, project, name).await.unwrap_err();
+        assert!(matches!(refused, ProjectError::Field { path: "name", .. }), "{name:?}: {refused:?}");
+        assert_eq!(refused.code(), &kernel::Code::BAD_REQUEST);
+    }
+    assert_eq!(kit.audited().await, []);
+    assert_eq!(kit.db_number("SELECT count(*) FROM projects.hostnames").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_strongest_proof_there_is_makes_a_name_active() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.deploy(&org, project, "page").await.unwrap();
+    for (n, proof) in [Proof::Txt, Proof::Cname, Proof::Zone].into_iter().enumerate() {
+        let name = format!("w{n}.example.org");
+        let claim = kit.claim(&org, project, &name).await.unwrap();
+        // This proof and all that are weaker.
+        kit.records.zone("example.org");
+        if proof != Proof::Zone {
+            kit.records.cname(&name, ORIGIN);
+        }
+        if proof == Proof::Txt {
+            let texts = ["v=spf1 -all".to_owned(), claim.verify[0].value.clone()];
+            kit.records.txt(&claim.verify[0].name, &texts);
+        }
+        kit.audited().await;
+        kit.node.told();
+
+        let now = kit.now();
+        let active = kit.verify(project, &name).await.unwrap();
+        assert_eq!((active.state, active.verified_at, active.last_error.as_deref()), (ACTIVE, Some(now), None));
+        assert_eq!((active.verify.len(), active.checks.len()), (0, 0));
+        assert_eq!(kit.shown(project, &name).await, Some(active.clone()));
+        let data = json!({ "hostname": name, "proof": proof });
+        assert_eq!(kit.audited().await, [kit.tells("hostname.verify", &org, project, data)]);
+        let [told] = kit.told_names().try_into().unwrap();
+        assert!(told.contains(&name) && told.len() == n + 2, "{told:?}");
+
+        // Looked at again while its proof is there: as before, without a trace.
+        assert_eq!(kit.verify(project, &name.to_uppercase()).await.unwrap(), active);
+        assert_eq!((kit.audited().await, kit.told_names().len()), (vec![], 0));
+        kit.records.forget();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_nearly_a_proof_is_none() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let claim = kit.claim(&org, project, NAME).await.unwrap();
+    let other = kit.claim(&org, project, "b.example.org").await.unwrap();
+    let text = claim.verify[0].value.clone();
+    let token = claim.verification_token.clone().unwrap();
+    for texts in [format!("{text}x"), format!(" {text}"), token, text.to_uppercase(), other.verify[0].value.clone()] {
+        kit.records.txt(&claim.verify[0].name, &[texts]);
+        assert_eq!(kit.verify(project, NAME).await.unwrap().state, PENDING);
+    }
+    kit.records.forget();
+    kit.records.txt(NAME, &[text]);
+    for target in
+        ["svc.example", "x.fallback.svc.example", "fallback.svc.example.evil.example", "shop-acme.svc.example"]
+    {
+        kit.records.cname(NAME, target);
+        assert_eq!(kit.verify(project, NAME).await.unwrap().state, PENDING, "{target}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_that_finds_no_proof_says_what_it_saw() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let claim = kit.claim(&org, project, NAME).await.unwrap();
+    let text = claim.verify[0].value.clone();
+    kit.audited().await;
+    kit.records.txt("_svc-verify.www.example.org", &["svc-verify=old".to_owned()]);
+    kit.records.cname(NAME, "elsewhere.example");
+
+    let now = kit.now();
+    let pending = kit.verify(project, NAME).await.unwrap();
+    let checks = vec![
+        check(Proof::Txt, &text, &["svc-verify=old"], now),
+        check(Proof::Cname, ORIGIN, &["elsewhere.example"], now),
+        check(Proof::Zone, ZONE, &[], now),
+    ];
+    let error = pending.last_error.clone().unwrap();
+    for part in ["_svc-verify.www.example.org", &text, "svc-verify=old", ORIGIN, "elsewhere.example"] {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+    // Everything else is as it was.
+    assert_eq!(pending, Hostname { checks, last_error: Some(error), ..claim.clone() });
+    assert_eq!(kit.shown(project, NAME).await, Some(pending.clone()));
+    assert_eq!(kit.audited().await, []);
+
+    // A name server that says nothing has said nothing: no proof, and no "none".
+    kit.records.silence(true);
+    let pending = kit.verify(project, NAME).await.unwrap();
+    let silent = "the name server did not answer in time";
+    for check in &pending.checks[..2] {
+        assert_eq!((&check.observed, check.error.as_deref()), (&None, Some(silent)));
+    }
+    assert_eq!(pending.state, PENDING);
+    assert!(pending.last_error.unwrap().contains(silent));
+
+    // Nothing to be seen is told from nothing seen; and a proof ends the explanations.
+    kit.records.silence(false);
+    kit.records.forget();
+    let pending = kit.verify(project, NAME).await.unwrap();
+    assert!(pending.checks.iter().all(|check| check.observed == Some(vec![]) && check.error.is_none()));
+    assert!(pending.last_error.unwrap().contains("found none"));
+    kit.publish(&claim);
+    let active = kit.verify(project, NAME).await.unwrap();
+    assert_eq!((active.state, active.last_error, active.checks), (ACTIVE, None, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_was_another_organization_s_needs_the_txt_record() {
+    let kit = Kit::start().await;
+    let (acme, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
+    let shop = kit.served(&acme).await;
+    let blog = kit.project(&acme, "blog").await.id;
+    let theirs = kit.project(&other, "shop").await.id;
+    // Deleted, or gone with its project: its CNAME still points here.
+    kit.projects.hostname_delete(&kit.actor, &acme, shop, NAME).await.unwrap();
+    kit.claim(&acme, blog, NAME).await.unwrap();
+    // The same organization may go on with it as it was.
+    assert_eq!(kit.verify(blog, NAME).await.unwrap().state, ACTIVE);
+    let deletion = ProjectDeletion { confirm: "blog".to_owned() };
+    kit.projects.delete(&kit.actor, &acme, blog, deletion).await.unwrap();
+
+    let claim = kit.claim(&other, theirs, NAME).await.unwrap();
+    kit.records.zone("example.org");
+    kit.audited().await;
+    let pending = kit.verify(theirs, NAME).await.unwrap();
+    assert_eq!(pending.state, PENDING);
+    for check in &pending.checks[1..] {
+        assert!(check.error.as_ref().unwrap().contains("another organization"), "{check:?}");
+        assert_eq!(check.observed.as_ref().unwrap().len(), 1);
+    }
+    assert!(pending.last_error.unwrap().contains("Another organization had this name before"));
+    kit.pass(60);
+    kit.projects.hostnames_check().await.unwrap();
+    assert_eq!(kit.shown(theirs, NAME).await.unwrap().state, PENDING);
+    assert_eq!(kit.audited().await, []);
+
+    kit.publish(&claim);
+    assert_eq!(kit.verify(theirs, NAME).await.unwrap().state, ACTIVE);
+    let data = json!({ "hostname": NAME, "proof": "txt" });
+    assert_eq!(kit.audited().await, [kit.tells("hostname.verify", &other, theirs, data)]);
+    // It is theirs now, and so the CNAME will do.
+    kit.records.forget();
+    kit.records.cname(NAME, ORIGIN);
+    kit.pass(DAY);
+    kit.projects.hostnames_check().await.unwrap();
+    assert_eq!((kit.audited().await, kit.orgs.unproved.lock().unwrap().len()), (vec![], 0));
+    // And not the first one's any more.
+    kit.projects.hostname_delete(&kit.actor, &other, theirs, NAME).await.unwrap();
+    kit.claim(&acme, shop, NAME).await.unwrap();
+    assert_eq!(kit.verify(shop, NAME).await.unwrap().state, PENDING);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_projects_that_race_for_a_name_one_has_it() {
+    let kit = Kit::start().await;
+    let (acme, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
+    let projects = [(&acme, kit.project(&acme, "shop").await.id), (&other, kit.project(&other, "shop").await.id)];
+    // A free name, and one whose claim is over.
+    for round in 0..2 {
+        let race = (0..20).map(|n| kit.claim(projects[n % 2].0, projects[n % 2].1, NAME));
+        let outcomes = join_all(race).await;
+        let taken = |it: &Result<Hostname, ProjectError>| matches!(it, Err(ProjectError::HostnameTaken(_)));
+        assert!(outcomes.iter().all(|it| it.is_ok() || taken(it)), "{outcomes:?}");
+        let winner = usize::from(outcomes[1].is_ok());
+        assert!(outcomes.iter().enumerate().all(|(n, it)| it.is_ok() == (n % 2 == winner)), "{outcomes:?}");
+        let mut claims: Vec<_> = outcomes.into_iter().flatten().collect();
+        claims.dedup();
+        assert_eq!(claims.len(), 1, "{claims:?}");
+        let (org, project) = projects[winner];
+        let data = json!({ "hostname": NAME });
+        assert_eq!(kit.audited().await, [kit.tells("hostname.add", org, project, data)], "round {round}");
+        kit.pass(7 * DAY);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_deleted_is_free_at_once() {
+    let kit = Kit::start().await;
+    let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
+    let shop = kit.served(&org).await;
+    let (blog, theirs) = (kit.project(&org, "blog").await.id, kit.project(&other, "shop").await.id);
+    for (org, project, name) in [
+        (&org, shop, "b.example.org"),
+        (&org, shop, "no name"),
+        (&org, shop, ""),
+        (&org, blog, NAME),
+        (&other, theirs, NAME),
+    ] {
+        let refused = kit.projects.hostname_delete(&kit.actor, org, project, name).await;
+        assert!(matches!(refused, Err(ProjectError::HostnameNotFound)), "{name}: {refused:?}");
+        let refused = kit.verify(project, name).await;
+        assert!(matches!(refused, Err(ProjectError::HostnameNotFound)), "{name}: {refused:?}");
+    }
+    let refused = kit.projects.hostname_delete(&kit.actor, &org, shop, "SHOP-acme.svc.example").await.unwrap_err();
+    assert!(matches!(refused, ProjectError::DefaultHostname), "{refused:?}");
+    assert_eq!(refused.code(), &kernel::Code::BAD_REQUEST);
+    let default = kit.verify(shop, "shop-acme.svc.example").await.unwrap();
+    assert_eq!((default.state, default.kind), (ACTIVE, HostnameKind::Default));
+    assert_eq!((kit.audited().await, kit.told_names().len()), (vec![], 0));
+
+    kit.projects.hostname_delete(&kit.actor, &org, shop, "WWW.example.org.").await.unwrap();
+    let data = json!({ "hostname": NAME });
+    assert_eq!(kit.audited().await, [kit.tells("hostname.delete", &org, shop, data)]);
+    assert_eq!(kit.told_names(), [["shop-acme.svc.example"]]);
+    assert_eq!(kit.shown(shop, NAME).await, None);
+    let again = kit.projects.hostname_delete(&kit.actor, &org, shop, NAME).await;
+    assert!(matches!(again, Err(ProjectError::HostnameNotFound)), "{again:?}");
+
+    // Free for anybody; a claim that goes changes nothing that is served.
+    kit.claim(&other, theirs, NAME).await.unwrap();
+    kit.projects.hostname_delete(&kit.actor, &other, theirs, NAME).await.unwrap();
+    assert_eq!(kit.told_names(), [[""; 0]; 0]);
+}

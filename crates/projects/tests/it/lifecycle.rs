@@ -1,0 +1,385 @@
+//! A project's later life: another name, its first page, and its end.
+
+use futures_util::future::join_all;
+use kernel::{Failure as _, Paging, Plan, ProjectId, Role};
+use projects::{
+    AccessChange, AccessMode, Authorize, HostnameState, NewHostname, Org, Overview, ProjectChange, ProjectDeletion,
+    ProjectDetail, ProjectError, ProjectRepository as _, ResourceState, ResourceStates, Resources, Rollback,
+};
+use serde_json::json;
+
+use crate::kit::{DAY, Kit, body, bundle, new};
+
+impl Kit {
+    async fn rename(&self, org: &Org, project: ProjectId, to: &str) -> Result<ProjectDetail, ProjectError> {
+        self.projects.rename(&self.actor, org, project, ProjectChange { name: to.parse().unwrap() }).await
+    }
+
+    async fn delete(&self, org: &Org, project: ProjectId, confirm: &str) -> Result<(), ProjectError> {
+        self.projects.delete(&self.actor, org, project, ProjectDeletion { confirm: confirm.to_owned() }).await
+    }
+
+    async fn find(&self, org: &Org, name: &str) -> Option<ProjectId> {
+        self.connection().await.project_find(org.id, name).await.unwrap()
+    }
+
+    /// A custom hostname that a CNAME proved.
+    async fn custom(&self, org: &Org, project: ProjectId, name: &str) {
+        let new = NewHostname { name: name.to_owned() };
+        self.projects.hostname_add(&self.actor, org, project, new).await.unwrap();
+        self.records.cname(name, "fallback.svc.example");
+        let active = self.projects.hostname_verify(&self.actor, project, name).await.unwrap();
+        assert_eq!(active.state, HostnameState::Active);
+    }
+
+    async fn names(&self, org: &Org) -> Vec<String> {
+        let list = self.projects.list(org, None, &Paging::default()).await.unwrap();
+        list.items.into_iter().map(|project| project.name.to_string()).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_default_hostname_follows_the_name() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.custom(&org, project, "www.example.org").await;
+    kit.deploy(&org, project, "page").await.unwrap();
+    kit.audited().await;
+    kit.node.told();
+    let before = kit.projects.detail(&org, project).await.unwrap();
+
+    let renamed = kit.rename(&org, project, "store").await.unwrap();
+    let mut expected = before.clone();
+    expected.project.name = "store".parse().unwrap();
+    expected.project.hostname = "store-acme.svc.example".to_owned();
+    expected.hostnames[0].name = "store-acme.svc.example".to_owned();
+    assert_eq!(renamed, expected);
+    assert_eq!(kit.projects.detail(&org, project).await.unwrap(), expected);
+    let data = json!({ "from": "shop", "to": "store", "hostname": "store-acme.svc.example" });
+    assert_eq!(kit.audited().await, [kit.tells("project.rename", &org, project, data)]);
+    let [(told, live)] = kit.node.told().try_into().unwrap();
+    assert_eq!((told, live.version), (project, 1));
+    assert_eq!(live.hostnames, ["store-acme.svc.example", "www.example.org"]);
+    assert_eq!((kit.find(&org, "shop").await, kit.find(&org, "store").await), (None, Some(project)));
+    assert_eq!(kit.names(&org).await, ["store"]);
+
+    // The same name again: an answer, and no change.
+    assert_eq!(kit.rename(&org, project, "store").await.unwrap(), expected);
+    assert_eq!((kit.audited().await, kit.node.told().len()), (vec![], 0));
+
+    // The old name and its hostname are free at once; and back again.
+    let second = kit.project(&org, "shop").await;
+    assert_eq!(second.hostname, "shop-acme.svc.example");
+    kit.rename(&org, second.id, "third").await.unwrap();
+    assert_eq!(kit.rename(&org, project, "shop").await.unwrap(), before);
+
+    // Before the first deployment there is nobody to tell.
+    assert_eq!(kit.node.told().len(), 1);
+    assert_eq!(kit.node.ended(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_in_use_is_not_to_be_had() {
+    let kit = Kit::start().await;
+    let (long, short) = (kit.db_org("b-c", Plan::Free).await, kit.db_org("c", Plan::Free).await);
+    kit.project(&long, "a").await;
+    let project = kit.project(&short, "x").await.id;
+    kit.project(&short, "taken").await;
+    kit.deploy(&short, project, "page").await.unwrap();
+    kit.audited().await;
+    kit.node.told();
+    let before = kit.projects.detail(&short, project).await.unwrap();
+    let nowhere = kit.store.world().id();
+    for (org, project, name, code) in [
+        (&short, project, "taken", &ProjectError::NAME_TAKEN),
+        // `a` in `b-c` has it.
+        (&short, project, "a-b", &ProjectError::HOSTNAME_TAKEN),
+        (&long, project, "free", &kernel::Code::NOT_FOUND),
+        (&short, nowhere, "free", &kernel::Code::NOT_FOUND),
+    ] {
+        let refused = kit.rename(org, project, name).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{name}: {refused}");
+    }
+    kit.node.fail(1);
+    let failed = kit.rename(&short, project, "free").await;
+    assert!(matches!(failed, Err(ProjectError::Store(_))), "{failed:?}");
+    assert_eq!(kit.projects.detail(&short, project).await.unwrap(), before);
+    assert_eq!(kit.audited().await, []);
+    // A name is an organization's own: the other one may have it.
+    assert_eq!(kit.rename(&short, project, "a").await.unwrap().project.hostname, "a-c.svc.example");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_projects_that_race_for_a_name_one_has_it() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Pro).await;
+    let mut projects = Vec::new();
+    for n in 0..8 {
+        projects.push(kit.project(&org, &format!("shop-{n}")).await.id);
+    }
+    let renames = join_all(projects.iter().map(|project| kit.rename(&org, *project, "shop")));
+    let creates = join_all((0..8).map(|_| kit.projects.create(&kit.actor, &org, new("shop"))));
+    let (renames, creates) = futures_util::join!(renames, creates);
+    let outcomes: Vec<_> =
+        renames.into_iter().map(|it| it.map(|it| it.project)).chain(creates).filter(Result::is_ok).collect();
+    let [Ok(winner)] = outcomes.as_slice() else { panic!("one of them: {outcomes:?}") };
+    assert_eq!(kit.find(&org, "shop").await, Some(winner.id));
+    assert_eq!(kit.audited().await.len(), 1);
+    // Each project has its own default hostname, and no other.
+    let strays = "SELECT count(*) FROM projects.projects p WHERE 1 <> (SELECT count(*) FROM projects.hostnames h \
+                  WHERE h.project_id = p.id AND h.name = p.name || '-acme.svc.example')";
+    assert_eq!(kit.db_number(strays).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_project_is_gone_from_every_path() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.custom(&org, project, "www.example.org").await;
+    let claim = NewHostname { name: "claimed.example.org".to_owned() };
+    kit.projects.hostname_add(&kit.actor, &org, project, claim).await.unwrap();
+    kit.deploy(&org, project, "one").await.unwrap();
+    kit.deploy(&org, project, "two").await.unwrap();
+    let password = Some("correct horse battery".to_owned());
+    let change = AccessChange { mode: AccessMode::Password, password };
+    kit.projects.access_set(&kit.actor, &org, project, change).await.unwrap();
+    kit.projects.access_bypass_new(&kit.actor, &org, project).await.unwrap();
+    let user = kit.db_user(&org, Some(Role::Admin)).await;
+    kit.audited().await;
+    kit.node.told();
+
+    // Not meant.
+    let before = kit.projects.detail(&org, project).await.unwrap();
+    for confirm in ["", "SHOP", "shop ", "blog", "acme/shop"] {
+        let refused = kit.delete(&org, project, confirm).await.unwrap_err();
+        assert_eq!(refused.code(), &ProjectError::CONFIRM_MISMATCH, "{confirm:?}: {refused}");
+    }
+    kit.node.fail(1);
+    let failed = kit.delete(&org, project, "shop").await;
+    assert!(matches!(failed, Err(ProjectError::Store(_))), "{failed:?}");
+    assert_eq!(kit.projects.detail(&org, project).await.unwrap(), before);
+    assert_eq!((kit.audited().await, kit.node.told().len()), (vec![], 0));
+    kit.node.ended();
+
+    kit.delete(&org, project, "shop").await.unwrap();
+    assert_eq!(kit.audited().await, [kit.tells("project.delete", &org, project, json!({ "name": "shop" }))]);
+    assert_eq!((kit.node.ended(), kit.node.told().len()), (vec![project], 0));
+    assert_eq!((kit.names(&org).await, kit.find(&org, "shop").await), (vec![], None));
+    let gone =
+        |what: &str, it: Option<ProjectError>| assert!(matches!(it, Some(ProjectError::NotFound)), "{what}: {it:?}");
+    let (projects, actor) = (&kit.projects, &kit.actor);
+    gone("detail", projects.detail(&org, project).await.err());
+    gone("overview", projects.overview(&org, project).await.err());
+    gone("deploy", kit.deploy(&org, project, "three").await.err());
+    gone("rollback", projects.rollback(actor, &org, project, Rollback { version: 1 }).await.err());
+    gone("rename", kit.rename(&org, project, "store").await.err());
+    gone("access", projects.access(project).await.err());
+    let change = AccessChange { mode: AccessMode::Public, password: None };
+    gone("access set", projects.access_set(actor, &org, project, change).await.err());
+    gone("bypass", projects.access_bypass_new(actor, &org, project).await.err());
+    let claim = NewHostname { name: "b.example.org".to_owned() };
+    gone("claim", projects.hostname_add(actor, &org, project, claim).await.err());
+    gone("delete", kit.delete(&org, project, "shop").await.err());
+    assert_eq!(projects.hostnames(project).await.unwrap(), []);
+    let asked = Authorize { to: "shop-acme.svc.example".to_owned(), next: "/".to_owned() };
+    let refused = projects.access_authorize(user, asked).await;
+    assert!(matches!(refused, Err(ProjectError::UnknownHostname)), "{refused:?}");
+    assert_eq!((kit.audited().await, kit.node.told().len()), (vec![], 0));
+    let secrets = "SELECT count(*) FROM projects.projects WHERE coalesce(access_password, bypass_hash::text) <> ''";
+    assert_eq!(kit.db_number(secrets).await, 0);
+
+    // Its name and all its hostnames are free at once.
+    let next = kit.project(&org, "shop").await;
+    assert_eq!((next.hostname.as_str(), next.id == project), ("shop-acme.svc.example", false));
+    kit.custom(&org, next.id, "www.example.org").await;
+    kit.custom(&org, next.id, "claimed.example.org").await;
+    assert_eq!(kit.deploy(&org, next.id, "one").await.unwrap().version, 1);
+    // As often as one likes.
+    kit.delete(&org, next.id, "shop").await.unwrap();
+    kit.audited().await;
+    kit.project(&org, "shop").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_project_counts_no_longer() {
+    let kit = Kit::start().await;
+    let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
+    let mut projects = Vec::new();
+    for name in ["a", "b", "c"] {
+        projects.push(kit.project(&org, name).await.id);
+    }
+    let refused = kit.projects.create(&kit.actor, &org, new("d")).await;
+    assert!(matches!(refused, Err(ProjectError::Limit { count: 3, .. })), "{refused:?}");
+    let refused = kit.delete(&other, projects[0], "a").await;
+    assert!(matches!(refused, Err(ProjectError::NotFound)), "{refused:?}");
+    kit.delete(&org, projects[0], "a").await.unwrap();
+    kit.audited().await;
+    kit.project(&org, "d").await;
+    let refused = kit.projects.create(&kit.actor, &org, new("e")).await;
+    assert!(matches!(refused, Err(ProjectError::Limit { count: 3, .. })), "{refused:?}");
+    assert_eq!(kit.names(&org).await, ["b", "c", "d"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_project_s_rows_stay_for_thirty_days() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let kept = kit.project(&org, "kept").await.id;
+    kit.deploy(&org, kept, "page").await.unwrap();
+    kit.audited().await;
+    let project = kit.project(&org, "shop").await.id;
+    for page in ["page", "two"] {
+        kit.deploy(&org, project, page).await.unwrap();
+    }
+    let files = kit.files.list();
+    kit.audited().await;
+    let deleted = kit.now();
+    kit.delete(&org, project, "shop").await.unwrap();
+    let rows = async || {
+        let projects = kit.db_number("SELECT count(*) FROM projects.projects").await;
+        (projects, kit.db_number("SELECT count(*) FROM projects.deployments").await)
+    };
+    kit.pass(30 * DAY);
+    assert_eq!(kit.now(), deleted.plus_seconds(30 * DAY));
+    assert_eq!((kit.projects.purge().await.unwrap(), rows().await), (0, (2, 3)));
+    kit.pass(1);
+    assert_eq!((kit.projects.purge().await.unwrap(), rows().await), (1, (1, 1)));
+    let audited = kit.audited().await;
+    let [row] = audited.as_slice() else { panic!("one row: {audited:?}") };
+    assert_eq!((row.event.as_str(), row.org_id, row.actor_id), ("project.purge", None, None));
+    assert_eq!(row.data, json!({ "projects": 1 }));
+    // Nothing more to do, nothing more to tell; bundles stay, and so does everybody else.
+    assert_eq!((kit.projects.purge().await.unwrap(), kit.audited().await), (0, vec![]));
+    assert_eq!(kit.files.list(), files);
+    assert!(kit.projects.detail(&org, kept).await.unwrap().live.is_some());
+
+    // Two at once share the work.
+    for n in 0..20 {
+        let shop = kit.projects.create(&kit.actor, &org, new(&format!("shop-{n}"))).await.unwrap();
+        kit.deploy(&org, shop.id, "page").await.unwrap();
+        kit.delete(&org, shop.id, shop.name.as_str()).await.unwrap();
+    }
+    kit.pass(31 * DAY);
+    let purged = join_all((0..4).map(|_| kit.projects.purge())).await;
+    assert_eq!(purged.into_iter().map(Result::unwrap).sum::<usize>(), 20);
+    assert_eq!(rows().await, (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renames_and_uploads_at_once_end_in_one_state() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.deploy(&org, project, "page").await.unwrap();
+    kit.audited().await;
+    kit.node.told();
+    let changes = (0..20).map(async |n| {
+        if n % 2 == 0 {
+            kit.deploy(&org, project, &format!("page {n}")).await.unwrap();
+        } else {
+            kit.rename(&org, project, &format!("shop-{n}")).await.unwrap();
+        }
+    });
+    join_all(changes).await;
+    let detail = kit.projects.detail(&org, project).await.unwrap();
+    let told = kit.node.told();
+    let (_, last) = told.last().unwrap();
+    assert_eq!((last.version, &last.hostnames), (11, &vec![detail.project.hostname.clone()]));
+    assert_eq!(detail.project.hostname, format!("{}-acme.svc.example", detail.project.name));
+    assert!(told.is_sorted_by_key(|(_, live)| live.version));
+    assert_eq!((told.len(), kit.audited().await.len()), (20, 20));
+    assert_eq!(kit.db_number("SELECT count(*) FROM projects.hostnames").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_deletion_nothing_is_served_whatever_comes_at_once() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    for round in 0..5 {
+        let project = kit.project(&org, "shop").await.id;
+        kit.deploy(&org, project, "page").await.unwrap();
+        kit.audited().await;
+        kit.node.told();
+        kit.node.ended();
+        let deploys = join_all((0..6).map(async |n| kit.deploy(&org, project, &format!("page {n}")).await.map(drop)));
+        let renames = join_all((0..3).map(async |n| kit.rename(&org, project, &format!("s{n}")).await.map(drop)));
+        let claims = join_all((0..3).map(async |n| {
+            let name = NewHostname { name: format!("r{round}-{n}.example.org") };
+            kit.projects.hostname_add(&kit.actor, &org, project, name).await.map(drop)
+        }));
+        // By whatever name it has at the moment.
+        let delete = async {
+            loop {
+                match kit.delete(&org, project, "shop").await {
+                    Err(ProjectError::ConfirmMismatch(name)) => match kit.delete(&org, project, &name).await {
+                        Err(ProjectError::ConfirmMismatch(_)) => {}
+                        deleted => break deleted.unwrap(),
+                    },
+                    deleted => break deleted.unwrap(),
+                }
+            }
+        };
+        let (deploys, renames, claims, ()) = futures_util::join!(deploys, renames, claims, delete);
+        let outcomes: Vec<_> = deploys.into_iter().chain(renames).chain(claims).collect();
+        let fine = |it: &Result<(), ProjectError>| matches!(it, Ok(()) | Err(ProjectError::NotFound));
+        assert!(outcomes.iter().all(fine), "{outcomes:?}");
+        // One row for each that took effect, and the deletion's.
+        let done = outcomes.iter().filter(|it| it.is_ok()).count();
+        let audited = kit.audited().await;
+        assert_eq!((audited.len(), kit.node.ended()), (done + 1, vec![project]), "{audited:?}");
+        let id = project.as_uuid();
+        let left = format!("SELECT count(*) FROM projects.hostnames WHERE project_id = '{id}'");
+        assert_eq!(kit.db_number(&left).await, 0);
+        assert_eq!(kit.names(&org).await, [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_page_shows_what_is_live_and_what_came_last() {
+    let kit = Kit::start().await;
+    let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
+    let project = kit.project(&org, "shop").await.id;
+    let no = ResourceState { declared: false, granted: false };
+    let mut resources = ResourceStates { auth: no, database: no, email: no, ai: no, storage: no };
+    let empty = Overview { live: None, deployments: Vec::new(), last_backup: None, resources };
+    assert_eq!(kit.projects.overview(&org, project).await.unwrap(), empty);
+    // Granted before anything declares it.
+    kit.db_execute("UPDATE projects.projects SET granted = '{database,ai}'").await;
+    resources.database.granted = true;
+    resources.ai.granted = true;
+    assert_eq!(kit.projects.overview(&org, project).await.unwrap(), Overview { resources, ..empty });
+
+    let mut all = Vec::new();
+    for version in 1..=7 {
+        let manifest = if version == 1 { br#"{"database":true,"email":true}"#.as_slice() } else { b"{}" };
+        let upload = bundle(&[("svc.json", manifest), ("assets/index.html", &[version])]);
+        let about = (kit.author(), projects::Git::default());
+        let deployment = kit.projects.deploy(&kit.actor, &org, project, about, body(&upload, 1000)).await.unwrap();
+        all.insert(0, deployment);
+        let first = &mut all;
+        first.iter_mut().skip(1).for_each(|older| older.live = false);
+        let overview = kit.projects.overview(&org, project).await.unwrap();
+        assert_eq!(overview.live.as_ref(), Some(&all[0]));
+        assert_eq!(overview.deployments, all[..all.len().min(5)]);
+    }
+    assert_eq!(kit.projects.overview(&org, project).await.unwrap().resources, resources);
+
+    // Back to one that is not among the last: what it declares counts.
+    kit.projects.rollback(&kit.actor, &org, project, Rollback { version: 1 }).await.unwrap();
+    all[0].live = false;
+    all[6].live = true;
+    assert_eq!(all[6].declares, Resources { database: true, email: true, ..Resources::default() });
+    resources.database.declared = true;
+    resources.email.declared = true;
+    let expected =
+        Overview { live: Some(all[6].clone()), deployments: all[..5].to_vec(), last_backup: None, resources };
+    assert_eq!(kit.projects.overview(&org, project).await.unwrap(), expected);
+
+    let nowhere = kit.store.world().id();
+    for (org, project) in [(&other, project), (&org, nowhere)] {
+        let refused = kit.projects.overview(org, project).await;
+        assert!(matches!(refused, Err(ProjectError::NotFound)), "{refused:?}");
+    }
+}
