@@ -159,6 +159,9 @@ pub trait NotificationRepository {
     /// The notifications, newest first.
     async fn notification_list(&mut self, org: OrgId, paging: &Paging<NotificationId>) -> Result<Vec<Notification>>;
 
+    /// The newest notifications about a project.
+    async fn notification_recent(&mut self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>>;
+
     /// Notes that the first mail of it went out.
     async fn notification_sent(&mut self, notification: NotificationId, at: Time) -> Result<()>;
 

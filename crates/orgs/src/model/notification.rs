@@ -17,6 +17,8 @@ kernel::words! {
         DatabaseDeleted = "database.deleted",
         DomainExpiring = "domain.expiring",
         PaymentFailed = "payment.failed",
+        /// Beyond the contract: the proof of an active hostname is gone.
+        HostnameUnproved = "hostname.unproved",
     }
 }
 

@@ -59,7 +59,7 @@ impl OrgRepository for Connection {
         if let Some(paging) = paging {
             query = query.limit(paging.fetch());
             if let Some(after) = paging.after {
-                query = query.filter(members::org_id.gt(after));
+                query = query.filter(members::org_id.gt(after).and(orgs::id.gt(after)));
             }
         }
         Ok(query.load(self).await?)
@@ -121,7 +121,8 @@ impl OrgRepository for Connection {
             .limit(paging.fetch())
             .into_boxed();
         if let Some(after) = paging.after {
-            query = query.filter(members::user_id.gt(after));
+            // Said of both sides: Postgres does not conclude the one from the other, and might read everybody before.
+            query = query.filter(members::user_id.gt(after).and(people::id.gt(after)));
         }
         Ok(query.load::<(Person, MemberRow)>(self).await?.into_iter().map(Member::from).collect())
     }

@@ -67,6 +67,15 @@ impl NotificationRepository for Connection {
         Ok(query.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
     }
 
+    async fn notification_recent(&mut self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>> {
+        let query = notifications::table
+            .filter(notifications::org_id.eq(org).and(notifications::project.eq(project)))
+            .order(notifications::id.desc())
+            .limit(most.into())
+            .select(NotificationRow::as_select());
+        Ok(query.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
+    }
+
     async fn notification_sent(&mut self, notification: NotificationId, at: Time) -> Result<()> {
         let first = notifications::table.find(notification).filter(notifications::sent_at.is_null());
         Cached(diesel::update(first).set(notifications::sent_at.eq(at))).execute(self).await?;

@@ -24,6 +24,14 @@ impl Orgs {
         Ok(Page::cut(notifications, paging, |notification| notification.id))
     }
 
+    /// The newest notifications about a project.
+    ///
+    /// # Errors
+    /// [`OrgError::Store`].
+    pub async fn notifications_of(&self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>> {
+        Ok(self.store.connection().await?.notification_recent(org, project, most).await?)
+    }
+
     /// Raises a notification, and mails it to the admins who have an address. The same one is not raised again within
     /// a day.
     ///
