@@ -10,14 +10,22 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 
+use crate::access::Access;
 use crate::desired::{Answer, Placements};
 use crate::digest::Digest;
 use crate::fetch::Fetcher;
 use crate::index::Index;
 
-/// Which bundle each host name shows; `None` until the first one of a project is here. It is replaced as a whole, and
-/// who still holds the one before finishes with it.
-pub type Routes = HashMap<String, Option<Arc<Index>>>;
+/// What each host name shows. It is replaced as a whole, and who still holds the one before finishes with it.
+pub type Routes = HashMap<String, Shown>;
+
+/// What is shown under a host name, and to whom.
+#[derive(Clone)]
+pub struct Shown {
+    /// The bundle; none until the first one of a project is here.
+    pub index: Option<Arc<Index>>,
+    pub access: Access,
+}
 
 /// The one task that decides what is served.
 pub struct Converger {
@@ -80,8 +88,9 @@ impl Converger {
     fn publish(&self) {
         let mut routes = Routes::new();
         for placement in self.placements.iter() {
-            let index = placement.live.and_then(|bundle| self.indexes.get(&bundle));
-            routes.extend(placement.wanted.hostnames.iter().map(|name| (name.clone(), index.cloned())));
+            let index = placement.live.and_then(|bundle| self.indexes.get(&bundle)).cloned();
+            let shown = Shown { index, access: placement.wanted.access.clone() };
+            routes.extend(placement.wanted.hostnames.iter().map(|name| (name.clone(), shown.clone())));
         }
         self.routes.send_replace(Arc::new(routes));
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::Access;
 use crate::digest::Digest;
 
 /// The control plane's answer.
@@ -36,6 +37,9 @@ pub struct Site {
     pub size_bytes: u64,
     /// The deployment's version, for people.
     pub version: u64,
+    /// Whom it lets in.
+    #[serde(default)]
+    pub access: Access,
 }
 
 /// A project on this node.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::asset::{self, REVALIDATE};
 use crate::cache::Cache;
-use crate::converge::Routes;
+use crate::converge::{Routes, Shown};
 use crate::index::{Found, Index};
 use crate::page::{page, unknown_hostname};
 use crate::path;
@@ -56,8 +56,13 @@ async fn answer(request: HttpRequest, front: Data<Front>) -> HttpResponse {
     let site = host(&request).and_then(|name| front.routes.borrow().get(&name).cloned());
     match site {
         None => unknown_hostname(),
-        Some(None) => page(StatusCode::SERVICE_UNAVAILABLE, "This site is on its way to this node."),
-        Some(Some(index)) => show(&request, &front.cache, &index).await,
+        Some(Shown { access, .. }) if !access.admits(&request) => {
+            page(StatusCode::FORBIDDEN, "This site is protected, and this node cannot ask who you are yet.")
+        }
+        Some(Shown { index: None, .. }) => {
+            page(StatusCode::SERVICE_UNAVAILABLE, "This site is on its way to this node.")
+        }
+        Some(Shown { index: Some(index), .. }) => show(&request, &front.cache, &index).await,
     }
 }
 

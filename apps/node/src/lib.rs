@@ -5,6 +5,7 @@
 //! three share no lock: news pass through a channel, the table through another whose receiver always holds the newest.
 //! With the control plane away, and after a restart during that, the front serves what it served before.
 
+mod access;
 mod asset;
 mod backoff;
 mod cache;

@@ -12,6 +12,6 @@ mod schema;
 mod service;
 
 pub use error::ConvergenceError;
-pub use model::{Desired, NewNode, Node, NodeName, Placed, PlacementState, Site};
+pub use model::{AccessMode, Desired, NewNode, Node, NodeName, Placed, PlacementState, Site, SiteAccess};
 pub use repository::{ConvergenceRepository, Placement};
 pub use service::Convergence;

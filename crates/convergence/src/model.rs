@@ -37,6 +37,34 @@ pub struct NewNode {
     pub token: Token,
 }
 
+kernel::words! {
+    /// Whom a node lets in.
+    pub enum AccessMode {
+        /// Everybody.
+        Public = "public",
+        /// Members of the organization.
+        Org = "org",
+        /// Whoever knows the password.
+        Password = "password",
+    }
+}
+
+/// Whom a node lets in, and by what it tells them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SiteAccess {
+    pub mode: AccessMode,
+    /// The password's hash, as a PHC string (Argon2id).
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub password: Option<String>,
+    /// SHA-256 of the key that passes by the mode, in hex.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub bypass: Option<String>,
+    /// Raised by every change: what was let in before it is let in no longer.
+    pub version: i32,
+}
+
 /// What a node is to serve of one project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -50,6 +78,15 @@ pub struct Site {
     pub size_bytes: i64,
     /// The deployment's version.
     pub version: i32,
+    /// Whom to let in. Missing in what a release wrote that knew of no policies: then nobody asked for one.
+    #[serde(default)]
+    pub access: SiteAccess,
+}
+
+impl Default for SiteAccess {
+    fn default() -> Self {
+        Self { mode: AccessMode::Public, password: None, bypass: None, version: 0 }
+    }
 }
 
 /// A project's place on a node.
@@ -80,6 +117,7 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// The shape that this release writes.
-    pub const SCHEMA: u32 = 1;
+    /// The shape that this release writes. The second one holds whom to let in: a node that does not know of that must not
+    /// go on as if everybody were.
+    pub const SCHEMA: u32 = 2;
 }

@@ -12,7 +12,7 @@ use crate::kit::{Kit, digest, site};
 async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
     let kit = Kit::start().await;
     let node = kit.node("edge").await.node.id;
-    let empty = Desired { schema: 1, revision: 1, full: true, sites: vec![] };
+    let empty = Desired { schema: 2, revision: 1, full: true, sites: vec![] };
     assert_eq!(kit.desired(node, 0).await, empty);
 
     let [a, b, c] = [(); 3].map(|()| kit.project());
@@ -32,7 +32,7 @@ async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
         (5, false, &changes[2..]),
         (6, false, &[]),
     ] {
-        let expected = Desired { schema: 1, revision: 6, full, sites: sites.to_vec() };
+        let expected = Desired { schema: 2, revision: 6, full, sites: sites.to_vec() };
         assert_eq!(kit.desired(node, since).await, expected, "since {since}");
     }
 }
@@ -67,12 +67,13 @@ async fn the_document_has_the_shape_that_nodes_read() {
     kit.converge(shop, Some(site(3))).await;
     kit.converge(blog, None).await;
     let expected = json!({
-        "schema": 1,
+        "schema": 2,
         "revision": 3,
         "full": true,
         "sites": [
             { "project": shop, "revision": 2, "site": {
                 "hostnames": ["shop.example", "www.example.org"], "bundle": digest(3), "sizeBytes": 1003, "version": 3,
+                "access": { "mode": "public", "password": null, "bypass": null, "version": 0 },
             } },
             { "project": blog, "revision": 3, "site": null },
         ],

@@ -116,6 +116,7 @@ pub fn site(version: i32) -> Site {
         bundle: digest(version),
         size_bytes: 1000 + i64::from(version),
         version,
+        access: convergence::SiteAccess::default(),
     }
 }
 
