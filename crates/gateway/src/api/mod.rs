@@ -1,9 +1,11 @@
 //! `/v1`: one module an area, one function a route.
 
+mod access;
 mod auth;
 mod codehost;
 mod credentials;
 mod deployments;
+mod hostnames;
 mod invites;
 mod me;
 mod orgs;
@@ -35,6 +37,8 @@ pub fn routes(sign_ins: SignIns) -> Routes {
     invites::routes(&mut routes);
     projects::routes(&mut routes);
     deployments::routes(&mut routes);
+    hostnames::routes(&mut routes);
+    access::routes(&mut routes);
     service::routes(&mut routes);
     routes
 }

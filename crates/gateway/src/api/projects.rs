@@ -2,13 +2,21 @@
 
 use actix_web::web::Data;
 use kernel::{Page, ProjectId};
-use projects::{NewProject, Project, ProjectDetail, ProjectError, Projects};
+use orgs::{Notification, Orgs};
+use projects::{NewProject, Overview, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectError, Projects};
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use crate::authority::role::{Member, Viewer};
+use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
 use crate::authority::{InOrg, InOrgPart, InProject};
-use crate::http::{Body, Created, Json, Pages, Routes};
+use crate::http::{Body, Created, Json, NoContent, Pages, Routes};
 use crate::problem::Problem;
+
+const PROJECT: &str = "/v1/orgs/{orgSlug}/projects/{projectName}";
+
+/// Notifications on a project's first page.
+const RECENT: u16 = 5;
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.get("/v1/orgs/{orgSlug}/projects", list).summary("The projects of an organization");
@@ -17,7 +25,18 @@ pub(super) fn routes(routes: &mut Routes) {
         &ProjectError::HOSTNAME_TAKEN,
         &ProjectError::LIMIT,
     ]);
-    routes.get("/v1/orgs/{orgSlug}/projects/{projectName}", get).summary("One project, with what it serves and where");
+    routes.get(PROJECT, get).summary("One project, with what it serves and where");
+    routes
+        .patch(PROJECT, rename)
+        .summary("Rename a project; its default hostname follows")
+        .codes(&[&ProjectError::NAME_TAKEN, &ProjectError::HOSTNAME_TAKEN]);
+    routes
+        .delete(PROJECT, delete)
+        .summary("Delete a project; its name and hostnames are free at once")
+        .codes(&[&ProjectError::CONFIRM_MISMATCH]);
+    routes
+        .get("/v1/orgs/{orgSlug}/projects/{projectName}/overview", overview)
+        .summary("The first page of a project: what serves, what happened");
 }
 
 async fn list(
@@ -38,4 +57,40 @@ async fn create(
 
 async fn get(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<ProjectDetail>, Problem> {
     Ok(Json(projects.detail(&(&at.org).into(), at.project.id).await?))
+}
+
+/// A project's first page, with what the organization was told about it.
+#[derive(Debug, Serialize, ToSchema)]
+struct ProjectOverview {
+    #[serde(flatten)]
+    overview: Overview,
+    /// The last five.
+    notifications: Vec<Notification>,
+}
+
+async fn overview(
+    at: InProject<Viewer, ProjectRead>,
+    projects: Data<Projects>,
+    orgs: Data<Orgs>,
+) -> Result<Json<ProjectOverview>, Problem> {
+    let overview = projects.overview(&(&at.org).into(), at.project.id).await?;
+    let notifications = orgs.notifications_of(at.org.id, &at.project.name, RECENT).await?;
+    Ok(Json(ProjectOverview { overview, notifications }))
+}
+
+async fn rename(
+    at: InProject<Admin, ProjectWrite>,
+    projects: Data<Projects>,
+    Body(change): Body<ProjectChange>,
+) -> Result<Json<ProjectDetail>, Problem> {
+    Ok(Json(projects.rename(&at.actor, &(&at.org).into(), at.project.id, change).await?))
+}
+
+async fn delete(
+    at: InProject<Admin, ProjectWrite>,
+    projects: Data<Projects>,
+    Body(deletion): Body<ProjectDeletion>,
+) -> Result<NoContent, Problem> {
+    projects.delete(&at.actor, &(&at.org).into(), at.project.id, deletion).await?;
+    Ok(NoContent)
 }

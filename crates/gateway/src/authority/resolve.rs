@@ -76,7 +76,7 @@ const REACH: &str = "\
     JOIN identity.users u ON u.id = c.user_id \
     LEFT JOIN orgs.orgs o ON o.slug = $2 \
     LEFT JOIN orgs.members m ON m.org_id = o.id AND m.user_id = u.id AND (c.only_org IS NULL OR c.only_org = o.id) \
-    LEFT JOIN projects.projects p ON p.org_id = m.org_id AND p.name = $3 \
+    LEFT JOIN projects.projects p ON p.org_id = m.org_id AND p.name = $3 AND p.deleted_at IS NULL \
         AND (c.only_projects IS NULL AND c.only_zones IS NULL OR p.id = ANY (c.only_projects)) ";
 
 struct Statements {

@@ -1,0 +1,57 @@
+//! Who may see a project's deployments.
+
+use actix_web::web::Data;
+use kernel::Code;
+use projects::{AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Authorize, Projects};
+
+use crate::authority::role::{Admin, Viewer};
+use crate::authority::scope::{ProjectRead, ProjectWrite};
+use crate::authority::{InProject, Session};
+use crate::http::{Body, Json, NoContent, Routes};
+use crate::problem::Problem;
+
+const ACCESS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access";
+const BYPASS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access/bypass";
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.get(ACCESS, get).summary("Who may see the project's deployments");
+    routes.put(ACCESS, set).summary("Set who may see the project's deployments");
+    routes.post(BYPASS, bypass_new).summary("Make a key that passes by the policy; it is shown this once");
+    routes.delete(BYPASS, bypass_revoke).summary("Remove the key that passes by the policy");
+    routes
+        .post("/v1/access/authorize", authorize)
+        .summary("Let the caller in at a hostname: where to move the browser")
+        .codes(&[&Code::FORBIDDEN, &Code::NOT_FOUND]);
+}
+
+async fn get(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<AccessPolicy>, Problem> {
+    Ok(Json(projects.access(at.project.id).await?))
+}
+
+async fn set(
+    at: InProject<Admin, ProjectWrite>,
+    projects: Data<Projects>,
+    Body(change): Body<AccessChange>,
+) -> Result<Json<AccessPolicy>, Problem> {
+    Ok(Json(projects.access_set(&at.actor, &(&at.org).into(), at.project.id, change).await?))
+}
+
+async fn bypass_new(
+    at: InProject<Admin, ProjectWrite>,
+    projects: Data<Projects>,
+) -> Result<Json<AccessBypass>, Problem> {
+    Ok(Json(projects.access_bypass_new(&at.actor, &(&at.org).into(), at.project.id).await?))
+}
+
+async fn bypass_revoke(at: InProject<Admin, ProjectWrite>, projects: Data<Projects>) -> Result<NoContent, Problem> {
+    projects.access_bypass_revoke(&at.actor, &(&at.org).into(), at.project.id).await?;
+    Ok(NoContent)
+}
+
+async fn authorize(
+    by: Session,
+    projects: Data<Projects>,
+    Body(asked): Body<Authorize>,
+) -> Result<Json<AccessAuthorize>, Problem> {
+    Ok(Json(projects.access_authorize(by.user.id, asked).await?))
+}

@@ -1,0 +1,57 @@
+//! Hostnames of a project.
+
+use actix_web::web::Data;
+use kernel::Page;
+use projects::{Hostname, NewHostname, ProjectError, Projects};
+
+use crate::authority::InProject;
+use crate::authority::role::{Member, Viewer};
+use crate::authority::scope::{ProjectRead, ProjectWrite};
+use crate::http::{Body, Json, NoContent, Path, Routes};
+use crate::problem::Problem;
+
+const HOSTNAMES: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames";
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.get(HOSTNAMES, list).summary("The hostnames of a project, the default one first");
+    routes
+        .post(HOSTNAMES, add)
+        .summary("Claim a hostname; it is served once its ownership is proved")
+        .codes(&[&ProjectError::HOSTNAME_TAKEN]);
+    routes
+        .delete("/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}", delete)
+        .summary("Give a custom hostname up")
+        .codes(&[&kernel::Code::BAD_REQUEST]);
+    routes
+        .post("/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify", verify)
+        .summary("Look for the proof of a hostname now");
+}
+
+async fn list(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<Page<Hostname>>, Problem> {
+    Ok(Json(Page { items: projects.hostnames(at.project.id).await?, next_cursor: None }))
+}
+
+async fn add(
+    at: InProject<Member, ProjectWrite>,
+    projects: Data<Projects>,
+    Body(new): Body<NewHostname>,
+) -> Result<Json<Hostname>, Problem> {
+    Ok(Json(projects.hostname_add(&at.actor, &(&at.org).into(), at.project.id, new).await?))
+}
+
+async fn delete(
+    at: InProject<Member, ProjectWrite>,
+    Path(host): Path<String>,
+    projects: Data<Projects>,
+) -> Result<NoContent, Problem> {
+    projects.hostname_delete(&at.actor, &(&at.org).into(), at.project.id, &host).await?;
+    Ok(NoContent)
+}
+
+async fn verify(
+    at: InProject<Member, ProjectWrite>,
+    Path(host): Path<String>,
+    projects: Data<Projects>,
+) -> Result<Json<Hostname>, Problem> {
+    Ok(Json(projects.hostname_verify(&at.actor, at.project.id, &host).await?))
+}
