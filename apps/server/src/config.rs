@@ -10,6 +10,7 @@ use gateway::api::SignIns;
 use gateway::{RateLimits, Site};
 use ipnet::IpNet;
 use kernel::{AllowList, Limits, seal};
+use projects::S3;
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use serde::Deserialize;
 use settings::{Claim, Error, Flag, Secret, Setting, Settings};
@@ -40,6 +41,8 @@ settings::table! {
     pub NAMESERVERS: Option<String> = Setting::optional("SVC_NAMESERVERS");
     /// Domain of the projects' mail addresses.
     pub MAIL_DOMAIN: Option<String> = Setting::optional("SVC_MAIL_DOMAIN");
+    /// `ip:port` of the name server that is asked for proofs of ownership (default: the system's).
+    pub DNS_RESOLVER: Option<SocketAddr> = Setting::optional("SVC_DNS_RESOLVER");
     /// Our client id at the code host. Without it nobody signs in there.
     pub CODEHOST_CLIENT_ID: Option<String> = Setting::optional("SVC_CODEHOST_CLIENT_ID");
     /// Our client secret at the code host.
@@ -56,8 +59,22 @@ settings::table! {
     pub SMTP_URL: Option<Secret> = Setting::optional("SVC_SMTP_URL");
     /// The sender of our mail: `Name <address>` or an address.
     pub MAIL_FROM: Option<Mailbox> = Setting::optional("SVC_MAIL_FROM");
-    /// Where bundles are kept: `file:///folder`.
-    pub BUNDLE_STORE: BundleStore = Setting::required("SVC_BUNDLE_STORE");
+    /// Where bundles are kept: `file:///folder`, or `s3://bucket` or `s3://bucket/prefix`, which the settings `AWS_…` belong to.
+    pub BUNDLE_STORE: BundleAddress = Setting::required("SVC_BUNDLE_STORE");
+    /// Who reads and writes the bucket. Only the environment gives this and the other `AWS_…`.
+    pub AWS_ACCESS_KEY_ID: Option<String> = Setting::optional("AWS_ACCESS_KEY_ID");
+    /// The secret that belongs to it.
+    pub AWS_SECRET_ACCESS_KEY: Option<Secret> = Setting::optional("AWS_SECRET_ACCESS_KEY");
+    /// The token that belongs to a temporary one. It is read at the start alone: past its end, bundles are away.
+    pub AWS_SESSION_TOKEN: Option<Secret> = Setting::optional("AWS_SESSION_TOKEN");
+    /// The bucket's region (default: `AWS_DEFAULT_REGION`).
+    pub AWS_REGION: Option<String> = Setting::optional("AWS_REGION");
+    /// The bucket's region where `AWS_REGION` is not given (default: `us-east-1`).
+    pub AWS_DEFAULT_REGION: Option<String> = Setting::optional("AWS_DEFAULT_REGION");
+    /// Base address of a server other than Amazon's that speaks S3 (default: `AWS_ENDPOINT_URL`).
+    pub AWS_ENDPOINT_URL_S3: Option<Url> = Setting::optional("AWS_ENDPOINT_URL_S3");
+    /// The same for every service, of which there is one. Buckets are the first segment of the path. An `http:` address is taken at its word: what passes is signed and not secret to those in between.
+    pub AWS_ENDPOINT_URL: Option<Url> = Setting::optional("AWS_ENDPOINT_URL");
     /// What this deployment is called.
     pub SITE_NAME: String = Setting::with_default("SVC_SITE_NAME", "svc");
     /// Networks of proxies whose `X-Forwarded-For` is believed: CIDRs, separated by commas.
@@ -83,6 +100,9 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     pub bundle_store: BundleStore,
     pub limits: Limits,
+    pub dns_resolver: Option<SocketAddr>,
+    /// Names under which no project may claim one, lowercase.
+    pub own_domains: Vec<String>,
     pub code_host: Option<CodeHostLogin>,
     pub mail: Option<MailConfig>,
     pub gateway: gateway::Config,
@@ -112,6 +132,17 @@ pub struct Url(String);
 pub enum BundleStore {
     /// A folder of this machine.
     Folder(PathBuf),
+    /// A bucket.
+    S3(S3),
+}
+
+/// The address of a store of bundles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BundleAddress {
+    /// `file:///folder`
+    Folder(PathBuf),
+    /// `s3://bucket/prefix`
+    S3 { bucket: String, prefix: String },
 }
 
 /// Networks, separated by commas.
@@ -160,6 +191,7 @@ impl Config {
             ssh_host: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
+        let own_domains = own_domains(&site);
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
         let database = store::Config {
             connections: settings.get(&DATABASE_CONNECTIONS)?.get().into(),
@@ -170,7 +202,7 @@ impl Config {
             database,
             listen: settings.get(&LISTEN)?,
             internal_listen: settings.get(&INTERNAL_LISTEN)?,
-            bundle_store: settings.get(&BUNDLE_STORE)?,
+            bundle_store: bundle_store(settings)?,
             limits: plans,
             gateway: gateway::Config {
                 sign_ins: SignIns { dev: dev_auth, code_host: code_host.is_some() },
@@ -179,11 +211,23 @@ impl Config {
                 rate_limits: rates,
                 in_flight: settings.get(&IN_FLIGHT)?.get().into(),
             },
+            dns_resolver: settings.opt(&DNS_RESOLVER)?,
+            own_domains,
             code_host,
             mail: mail(settings)?,
             otlp_url,
         })
     }
+}
+
+/// The platform's own names: where it is reached, and what it hands names out under.
+fn own_domains(site: &Site) -> Vec<String> {
+    let host = |url: &String| url::Url::parse(url).ok()?.host_str().map(str::to_owned);
+    let mut domains = vec![site.platform_domain.clone(), site.fallback_origin.clone()];
+    domains.extend(site.mail_domain.clone());
+    domains.extend(site.nameservers.iter().cloned());
+    domains.extend([&site.public_url, &site.dashboard_url].into_iter().filter_map(host));
+    domains.iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect()
 }
 
 fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLogin>, Error> {
@@ -202,6 +246,27 @@ fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLog
         user_url: settings.get(&CODEHOST_USER_URL)?,
     };
     Ok(Some(CodeHostLogin { host, redirects }))
+}
+
+fn bundle_store(settings: &Settings) -> Result<BundleStore, Error> {
+    let (bucket, prefix) = match settings.get(&BUNDLE_STORE)? {
+        BundleAddress::Folder(folder) => return Ok(BundleStore::Folder(folder)),
+        BundleAddress::S3 { bucket, prefix } => (bucket, prefix),
+    };
+    let needed = "needed with a bucket in SVC_BUNDLE_STORE";
+    let secret = |secret: Secret| kernel::Secret::new(secret.reveal().to_owned());
+    let region = settings.opt(&AWS_REGION)?.or(settings.opt(&AWS_DEFAULT_REGION)?);
+    let endpoint = settings.opt(&AWS_ENDPOINT_URL_S3)?.or(settings.opt(&AWS_ENDPOINT_URL)?);
+    let secret_access_key = settings.opt(&AWS_SECRET_ACCESS_KEY)?;
+    Ok(BundleStore::S3(S3 {
+        bucket,
+        prefix,
+        region: region.unwrap_or_else(|| "us-east-1".to_owned()),
+        endpoint: endpoint.map(|Url(url)| url),
+        access_key_id: settings.opt(&AWS_ACCESS_KEY_ID)?.ok_or_else(|| AWS_ACCESS_KEY_ID.malformed(needed))?,
+        secret_access_key: secret_access_key.map(secret).ok_or_else(|| AWS_SECRET_ACCESS_KEY.malformed(needed))?,
+        session_token: settings.opt(&AWS_SESSION_TOKEN)?.map(secret),
+    }))
 }
 
 fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {
@@ -234,14 +299,29 @@ impl FromStr for Url {
     }
 }
 
-impl FromStr for BundleStore {
+impl FromStr for BundleAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.strip_prefix("file://") {
-            Some(path) if path.starts_with('/') => Ok(Self::Folder(path.into())),
-            _ => Err("not file:///folder"),
+        if let Some(path) = text.strip_prefix("file://").filter(|path| path.starts_with('/')) {
+            return Ok(Self::Folder(path.into()));
         }
+        let (bucket, prefix) = match text.strip_prefix("s3://").map(|rest| (rest, rest.split_once('/'))) {
+            Some((_, Some((bucket, prefix)))) => (bucket, prefix.trim_end_matches('/')),
+            Some((bucket, None)) => (bucket, ""),
+            None => return Err("neither file:///folder nor s3://bucket/prefix"),
+        };
+        // What S3 lets a bucket be called. A query or credentials in here would be somebody's mistake.
+        let named = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_');
+        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(named) {
+            return Err("the bucket's name is not 3 to 63 characters of a-z, 0-9, . and -");
+        }
+        let dotted = |segment: &str| matches!(segment, "" | "." | "..");
+        if !prefix.bytes().all(plain) || !prefix.is_empty() && prefix.split('/').any(dotted) {
+            return Err("the prefix is not segments of letters, digits, ., - and _, separated by /");
+        }
+        Ok(Self::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 }
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use convergence::{Convergence, ConvergenceError, Site};
+use convergence::{AccessMode, Convergence, ConvergenceError, Site, SiteAccess};
 use identity::{CodeHostFailure, SignIn};
 use kernel::audit::Actor;
-use kernel::{OrgId, Plan, ProjectId, Provider, UserId};
+use kernel::{OrgId, Plan, ProjectId, Provider, Role, Time, UserId};
 use orgs::{NewNotification, NotificationKind, OrgError, OrgRepository as _, Orgs};
-use projects::{Live, ProjectRepository as _};
-use providers::{CodeHost, CodeHostError, Mail, MailError, Smtp};
+use projects::{Live, LiveAccess, ProjectRepository as _};
+use providers::{CodeHost, CodeHostError, Mail, MailError, Resolver, Smtp};
 use store::Connection;
 use store::outbox::Undelivered;
 
@@ -51,6 +51,30 @@ impl projects::Organizations for OrgsPort {
         tx.org_lock(org).await
     }
 
+    async fn role(&self, connection: &mut Connection, org: OrgId, user: UserId) -> store::Result<Option<Role>> {
+        Ok(connection.member_find(org, user).await?.map(|member| member.role))
+    }
+
+    async fn hostname_unproved(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        project: &str,
+        hostname: &str,
+        until: Time,
+    ) -> store::Result<()> {
+        let notification = NewNotification {
+            kind: NotificationKind::HostnameUnproved,
+            project: Some(project.to_owned()),
+            title: format!("{hostname} has no proof any more"),
+            message: format!(
+                "The records that proved that {hostname} is yours are gone. It is served until {until}; publish one of \
+                 them again, or remove the hostname from the project {project}."
+            ),
+        };
+        self.0.raise(tx, org, notification).await.map(drop).map_err(of_store)
+    }
+
     async fn limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> store::Result<()> {
         let notification = NewNotification {
             kind: NotificationKind::LimitProjects,
@@ -66,13 +90,48 @@ impl projects::Organizations for OrgsPort {
 
 #[async_trait]
 impl projects::Placements for ConvergencePort {
-    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Live) -> store::Result<()> {
-        let Live { hostnames, bundle, size_bytes, version } = live;
-        match self.0.converge(tx, project, Some(Site { hostnames, bundle, size_bytes, version })).await {
+    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Option<Live>) -> store::Result<()> {
+        match self.0.converge(tx, project, live.map(site)).await {
             Ok(()) => Ok(()),
             Err(ConvergenceError::Store(error)) => Err(error),
             Err(refused) => Err(store::Error::inconsistent(refused)),
         }
+    }
+}
+
+fn site(live: Live) -> Site {
+    let Live { hostnames, bundle, size_bytes, version, access } = live;
+    let mode = match access.mode {
+        projects::AccessMode::Public => AccessMode::Public,
+        projects::AccessMode::Org => AccessMode::Org,
+        projects::AccessMode::Password => AccessMode::Password,
+    };
+    let LiveAccess { password, bypass, version: access_version, .. } = access;
+    let access = SiteAccess { mode, password, bypass: bypass.map(|hash| hash.hex()), version: access_version };
+    Site { hostnames, bundle, size_bytes, version, access }
+}
+
+/// Zones, as projects ask for them: none are hosted in this release.
+pub(crate) struct ZonesPort;
+
+#[async_trait]
+impl projects::Zones for ZonesPort {
+    async fn zone_of(&self, _: OrgId, _: &str) -> store::Result<Option<String>> {
+        Ok(None)
+    }
+}
+
+/// The public DNS, as projects ask for it.
+pub(crate) struct ResolverPort(pub(crate) Resolver);
+
+#[async_trait]
+impl projects::Resolver for ResolverPort {
+    async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, String> {
+        self.0.txt(name, patience).await.map_err(|error| error.to_string())
+    }
+
+    async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, String> {
+        self.0.cname(name, patience).await.map_err(|error| error.to_string())
     }
 }
 

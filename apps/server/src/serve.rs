@@ -1,5 +1,6 @@
 //! The listeners and the passes beside them.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,13 +12,19 @@ use identity::IdentityError;
 use kernel::World;
 use prometheus::Registry;
 use store::outbox::Pass;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::MissedTickBehavior;
 
 use crate::config::Config;
 use crate::wiring::{Parts, parts};
 
 /// How long requests may take to finish once the process is told to stop.
 const FINISH: u64 = 25;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+/// How old a temporary object is when nobody writes it any more: an upload takes ten minutes at most.
+const ABANDONED: i64 = 60 * 60;
 
 /// A control plane that listens.
 pub struct Server {
@@ -26,7 +33,7 @@ pub struct Server {
     /// Where the internal listener is.
     pub internal: SocketAddr,
     listeners: (Listener, Listener),
-    minutely: tokio::task::JoinHandle<()>,
+    clocked: Vec<JoinHandle<()>>,
     passes: Vec<Pass>,
 }
 
@@ -36,19 +43,22 @@ impl Server {
     /// # Errors
     /// An address in use, a bundle store that cannot be made, a database address that is none.
     pub fn bind(config: &Config, world: World, registry: Registry) -> anyhow::Result<Self> {
-        let Parts { services, passes } = parts(config, world, registry)?;
-        let (limiters, store, identity) = (services.limiters(), services.store(), services.identity());
-        let minutely = tokio::spawn(async move {
-            let mut minutes = tokio::time::interval(Duration::from_secs(60));
-            loop {
-                minutes.tick().await;
+        let Parts { services, projects, bundles, passes } = parts(config, world, registry)?;
+        let past = (services.limiters(), services.store(), services.identity());
+        let clocked = vec![
+            every(MINUTE, "forgetting what is past", past, async |(limiters, store, identity)| {
                 let (rates, keys, logins) =
                     tokio::join!(limiters.forget_idle(&store), store.once_forget(), identity.logins_forget());
-                if let Err(error) = rates.and(keys).map_err(IdentityError::from).and(logins) {
-                    tracing::warn!(%error, "what is past was not forgotten");
-                }
-            }
-        });
+                rates.and(keys).map_err(IdentityError::from).and(logins)
+            }),
+            every(MINUTE, "looking for proofs of hostnames", projects.clone(), async |projects| {
+                projects.hostnames_check().await.map(drop)
+            }),
+            every(HOUR, "removing deleted projects", projects, async |projects| projects.purge().await.map(drop)),
+            every(HOUR, "sweeping what is left of uploads", (bundles, services.store()), async |(bundles, store)| {
+                bundles.sweep(store.world().now().plus_seconds(-ABANDONED)).await.map(drop)
+            }),
+        ];
         let served = services.clone();
         let public = HttpServer::new(move || public_app(&served))
             .client_request_timeout(Duration::from_secs(5))
@@ -66,7 +76,7 @@ impl Server {
         let first = |addresses: Vec<SocketAddr>| addresses.first().copied().context("no address was bound");
         let (public_at, internal_at) = (first(public.addrs())?, first(internal.addrs())?);
         let listeners = (public.run(), internal.run());
-        Ok(Self { public: public_at, internal: internal_at, listeners, minutely, passes })
+        Ok(Self { public: public_at, internal: internal_at, listeners, clocked, passes })
     }
 
     /// Serves until `stop` ends; what was accepted by then is answered.
@@ -87,10 +97,29 @@ impl Server {
         handles.0.stop(true).await;
         // Nodes that wait for a change come again, to whoever listens then.
         handles.1.stop(false).await;
-        self.minutely.abort();
+        self.clocked.iter().for_each(JoinHandle::abort);
         while passes.join_next().await.is_some() {}
         public.await??;
         internal.await??;
         Ok(())
     }
+}
+
+/// Does the work on `part` now and then once in each period, in a task of its own. What fails is done again the next time.
+fn every<P: Clone + Send + 'static, E: Display + Send, W: Future<Output = Result<(), E>> + Send>(
+    period: Duration,
+    what: &'static str,
+    part: P,
+    work: impl Fn(P) -> W + Send + 'static,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = work(part.clone()).await {
+                tracing::warn!(%error, "{what} did not succeed");
+            }
+        }
+    })
 }

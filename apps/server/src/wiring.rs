@@ -1,6 +1,5 @@
 //! The contexts, put together.
 
-use std::fs;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -8,22 +7,24 @@ use convergence::Convergence;
 use gateway::Services;
 use identity::{CodeHostLogin, Identity};
 use kernel::World;
-use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
 use orgs::{InviteMails, NotificationMails, Orgs};
-use projects::{Bundles, Projects};
+use projects::{Bundles, Ports, Projects};
 use prometheus::Registry;
-use providers::{CodeHost, Smtp};
+use providers::{CodeHost, Resolver, Smtp};
 use store::Store;
 use store::outbox::Pass;
 
-use crate::config::{BundleStore, CODEHOST_TOKEN_URL, Config, DATABASE_URL, MailConfig, SMTP_URL};
-use crate::ports::{CodeHostPort, ConvergencePort, OrgsPort, PostPort};
+use crate::config::{
+    BUNDLE_STORE, BundleStore, CODEHOST_TOKEN_URL, Config, DATABASE_URL, DNS_RESOLVER, MailConfig, SMTP_URL,
+};
+use crate::ports::{CodeHostPort, ConvergencePort, OrgsPort, PostPort, ResolverPort, ZonesPort};
 
 /// The contexts behind the listeners, and the passes beside them.
 pub(crate) struct Parts {
     pub(crate) services: Services,
+    pub(crate) projects: Projects,
     pub(crate) passes: Vec<Pass>,
+    pub(crate) bundles: Bundles,
 }
 
 /// Everything that the process runs. Needs a tokio runtime.
@@ -45,16 +46,23 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
         let redirects = login.redirects.clone();
         identity = identity.with_code_host(CodeHostLogin { host: Arc::new(CodeHostPort(host)), callback, redirects });
     }
-    let projects = Projects::new(
-        store.clone(),
-        Bundles::new(objects(&config.bundle_store)?),
-        config.limits,
-        &config.gateway.site.platform_domain,
-        orgs_port,
-        Arc::new(ConvergencePort(convergence.clone())),
-    );
-    let services = Services::new(config.gateway.clone(), store, identity, orgs, projects, convergence, registry);
-    Ok(Parts { services, passes })
+    let names = projects::Site {
+        platform_domain: config.gateway.site.platform_domain.clone(),
+        fallback_origin: config.gateway.site.fallback_origin.clone(),
+        own_domains: config.own_domains.clone(),
+    };
+    let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
+    let ports = Ports {
+        organizations: orgs_port,
+        placements: Arc::new(ConvergencePort(convergence.clone())),
+        zones: Arc::new(ZonesPort),
+        resolver: Arc::new(ResolverPort(resolver)),
+    };
+    let bundles = bundles(&config.bundle_store)?;
+    let projects = Projects::new(store.clone(), bundles.clone(), config.limits, names, ports);
+    let services =
+        Services::new(config.gateway.clone(), store, identity, orgs, projects.clone(), convergence, registry);
+    Ok(Parts { services, projects, bundles, passes })
 }
 
 /// What delivers the outbox's effects.
@@ -68,8 +76,11 @@ fn passes(config: &Config, store: &Store, site: &orgs::Site) -> anyhow::Result<V
     ])
 }
 
-fn objects(store: &BundleStore) -> anyhow::Result<Arc<dyn ObjectStore>> {
-    let BundleStore::Folder(folder) = store;
-    fs::create_dir_all(folder).with_context(|| format!("the bundle store {}", folder.display()))?;
-    Ok(Arc::new(LocalFileSystem::new_with_prefix(folder)?.with_fsync(true)))
+fn bundles(store: &BundleStore) -> anyhow::Result<Bundles> {
+    match store {
+        BundleStore::Folder(folder) => {
+            Bundles::in_folder(folder).with_context(|| format!("the bundle store {}", folder.display()))
+        }
+        BundleStore::S3(s3) => Bundles::in_s3(s3).map_err(|error| BUNDLE_STORE.malformed(error).into()),
+    }
 }

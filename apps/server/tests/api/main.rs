@@ -8,10 +8,12 @@
     reason = "a test that cannot go on ends"
 )]
 
+mod access;
 mod account;
 mod codehost;
 mod contract;
 mod deployments;
+mod hostnames;
 mod idempotency;
 mod invites;
 mod kit;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use convergence::Convergence;
 use kernel::audit::Actor;
 use kernel::{Secret, World};
+use providers::testing::{DnsServer, RecordType};
 use serde_json::json;
 use store::Store;
 
@@ -117,7 +118,7 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     let mine = get("/internal/v1/desired?since=0", &first).await;
     let mine: serde_json::Value = serde_json::from_slice(&mine.1).unwrap();
     assert_eq!(mine["sites"][0]["site"]["bundle"], json!(digest));
-    assert_eq!((&mine["schema"], &mine["full"], &mine["revision"]), (&json!(1), &json!(true), &json!(2)));
+    assert_eq!((&mine["schema"], &mine["full"], &mine["revision"]), (&json!(2), &json!(true), &json!(2)));
     let others: serde_json::Value = serde_json::from_slice(&get("/internal/v1/desired", &second).await.1).unwrap();
     assert_eq!(others["sites"], json!([]));
     assert_eq!(get(&bundle, &first).await.0, 200);
@@ -136,4 +137,53 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     assert_eq!((&woken["revision"], &woken["full"]), (&json!(3), &json!(false)));
     // Polls look again by themselves after five seconds.
     assert!(since.elapsed() < Duration::from_secs(4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_policies_hold_at_the_front() {
+    let dns = DnsServer::start().await;
+    let resolver = dns.address();
+    let app = App::with(|config| config.dns_resolver = Some(resolver)).await;
+    let edge = Edge::start(&app).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    ada.upload(DEPLOYMENTS, site("page")).await.expect(201);
+    edge.shows("site-ada.localhost", "page").await;
+    // A claim is served once it is proved.
+    let hostnames = "/v1/orgs/ada/projects/site/hostnames";
+    ada.post(hostnames, json!({ "name": "www.example.org" })).await.expect(200);
+    assert_eq!(edge.page("www.example.org").await.0, 404);
+    dns.set("www.example.org", RecordType::CNAME, &["fallback.localhost."]);
+    ada.post(&format!("{hostnames}/www.example.org/verify"), json!({})).await.expect(200);
+    edge.shows("www.example.org", "page").await;
+
+    let becomes = async |host: &str, status: u16| {
+        for _ in 0..100 {
+            if edge.page(host).await.0 == status {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{host} does not become {status}");
+    };
+    let key = ada.post("/v1/orgs/ada/projects/site/access/bypass", json!({})).await.expect(200)["secret"].clone();
+    ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "org" })).await.expect(200);
+    becomes("www.example.org", 403).await;
+    let by_key = async |key: &str| {
+        let request = client().get(format!("http://{}/", edge.address)).header("host", "www.example.org");
+        request.header("svc-access-bypass", key).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!((by_key(key.as_str().unwrap()).await, by_key("svc_byp_wrong").await), (200, 403));
+    ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "public" })).await.expect(200);
+    becomes("www.example.org", 200).await;
+
+    let renamed = ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "shop" })).await;
+    renamed.expect(200);
+    edge.shows("shop-ada.localhost", "page").await;
+    becomes("site-ada.localhost", 404).await;
+    ada.send(reqwest::Method::DELETE, "/v1/orgs/ada/projects/shop", |it| it.json(&json!({ "confirm": "shop" })))
+        .await
+        .expect(204);
+    becomes("shop-ada.localhost", 404).await;
+    becomes("www.example.org", 404).await;
 }

@@ -1,9 +1,10 @@
 //! Projects.
 
 use futures_util::future::join_all;
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::App;
+use crate::kit::{App, site};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn create_list_and_get() {
@@ -59,4 +60,37 @@ async fn forty_creates_at_a_limit_of_three_make_three() {
         events.sort();
         assert_eq!(events, ["notification.raise", "project.create", "project.create", "project.create"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_is_renamed_and_deleted_and_its_names_are_free_at_once() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "other" })).await.expect(201);
+    ada.upload("/v1/orgs/ada/projects/site/deployments", site("page")).await.expect(201);
+    ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "other" })).await.refused(409, "project_name_taken");
+    let renamed = ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "shop" })).await.expect(200).clone();
+    assert_eq!((&renamed["name"], &renamed["hostname"]), (&json!("shop"), &json!("shop-ada.localhost")));
+    ada.get("/v1/orgs/ada/projects/site").await.refused(404, "not_found");
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+
+    let overview = ada.get("/v1/orgs/ada/projects/shop/overview").await.expect(200).clone();
+    assert_eq!((&overview["live"]["version"], &overview["lastBackup"]), (&json!(1), &Value::Null));
+    assert_eq!(overview["resources"]["auth"], json!({ "declared": false, "granted": false }));
+    let delete = async |confirm: &str| {
+        let body = json!({ "confirm": confirm });
+        ada.send(Method::DELETE, "/v1/orgs/ada/projects/shop", |request| request.json(&body)).await
+    };
+    delete("site").await.refused(400, "confirm_mismatch");
+    ada.get("/v1/orgs/ada/projects/shop").await.expect(200);
+    delete("shop").await.expect(204);
+    for path in ["", "/overview", "/deployments", "/hostnames", "/access"] {
+        ada.get(&format!("/v1/orgs/ada/projects/shop{path}")).await.refused(404, "not_found");
+    }
+    assert_eq!(ada.get("/v1/orgs/ada/projects").await.expect(200)["items"].as_array().unwrap().len(), 2);
+    // The limit of three counts it no longer.
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "shop" })).await.expect(201);
+    let events = app.db_audit("ada").await;
+    assert_eq!(events[3..], ["project.rename", "project.create", "project.delete", "project.create"]);
 }

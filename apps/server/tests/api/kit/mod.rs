@@ -218,6 +218,9 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
             keys: store::testing::keys(),
             ..store::Config::new(Secret::new(database.to_owned()), "test")
         },
+        // Nobody answers there; a test that proves names has a name server of its own.
+        dns_resolver: Some("127.0.0.1:9".parse().unwrap()),
+        own_domains: vec!["localhost".to_owned()],
         code_host: Some(code_host()),
         mail: None,
         listen: loopback,

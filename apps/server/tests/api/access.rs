@@ -1,0 +1,79 @@
+//! Who may see a project, over HTTP.
+
+use serde_json::{Value, json};
+
+use crate::kit::{App, site};
+
+const ACCESS: &str = "/v1/orgs/ada/projects/site/access";
+const BYPASS: &str = "/v1/orgs/ada/projects/site/access/bypass";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_is_set_and_its_secrets_never_come_back() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    ada.upload("/v1/orgs/ada/projects/site/deployments", site("page")).await.expect(201);
+    let policy = |mode: &str, password: bool, bypass: bool, at: &Value| json!({ "mode": mode, "hasPassword": password, "hasBypass": bypass, "updatedAt": at });
+    let answer = ada.get(ACCESS).await.expect(200).clone();
+    assert_eq!(answer, policy("public", false, false, &answer["updatedAt"]));
+    let refused = ada.put(ACCESS, json!({ "mode": "password" })).await;
+    assert_eq!(refused.refused(400, "bad_request")["details"]["fields"][0]["path"], "password");
+    for password in ["short", &"x".repeat(129)] {
+        ada.put(ACCESS, json!({ "mode": "password", "password": password })).await.refused(400, "bad_request");
+    }
+    let secret = "correct horse battery";
+    let set = ada.put(ACCESS, json!({ "mode": "password", "password": secret })).await.expect(200).clone();
+    assert_eq!(set, policy("password", true, false, &set["updatedAt"]));
+    ada.put(ACCESS, json!({ "mode": "org" })).await.expect(200);
+    ada.put(ACCESS, json!({ "mode": "org" })).await.expect(200);
+    let key = ada.post(BYPASS, json!({})).await.expect(200)["secret"].as_str().unwrap().to_owned();
+    assert!(key.starts_with("svc_byp_"));
+    let newer = ada.post(BYPASS, json!({})).await.expect(200)["secret"].as_str().unwrap().to_owned();
+    assert_ne!(key, newer);
+    assert_eq!(ada.get(ACCESS).await.expect(200)["hasBypass"], true);
+    ada.delete(BYPASS).await.expect(204);
+    ada.delete(BYPASS).await.expect(204);
+    assert_eq!(ada.get(ACCESS).await.expect(200)["hasBypass"], false);
+
+    let events = app.db_audit("ada").await;
+    assert_eq!(
+        events[2..],
+        ["access.set", "access.set", "access.bypass.new", "access.bypass.new", "access.bypass.revoke"]
+    );
+    let rows = Value::from(app.db_rows("SELECT t::text FROM store.audit t").await).to_string();
+    let stored = Value::from(app.db_rows("SELECT t::text FROM projects.projects t").await).to_string();
+    for hidden in [secret, &key, &newer] {
+        assert!(!rows.contains(hidden) && !stored.contains(hidden));
+    }
+    assert!(stored.contains("$argon2id$"));
+    let desired = app.db_rows("SELECT desired -> 'access' AS access FROM convergence.placements").await;
+    assert_eq!((&desired[0]["access"]["mode"], &desired[0]["access"]["bypass"]), (&json!("org"), &Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_is_let_in_at_a_known_hostname_and_nowhere_else() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let viewer = app.joined(&ada, "ada", "vera", "viewer").await;
+    let authorize = async |who: &crate::kit::Caller, to: &str, next: &str| {
+        who.post("/v1/access/authorize", json!({ "to": to, "next": next })).await
+    };
+    let host = "site-ada.localhost";
+    authorize(&viewer, host, "/").await.expect(200);
+    ada.put(ACCESS, json!({ "mode": "org" })).await.expect(200);
+    authorize(&viewer, host, "/").await.refused(403, "forbidden");
+    authorize(&app.sign_in("eve").await, host, "/").await.refused(403, "forbidden");
+    for unknown in ["other.example.org", "evil.org/site-ada.localhost", "site-ada.localhost:80", ""] {
+        let status = authorize(&ada, unknown, "/").await.status;
+        assert!([400, 404].contains(&status), "{unknown}: {status}");
+    }
+    for next in ["", "x", "//evil.org", "/\\evil.org", "/a\\b", "https://evil.org", "/a\nb", "/a\tb"] {
+        authorize(&ada, host, next).await.refused(400, "bad_request");
+    }
+    let redirect = authorize(&ada, "Site-Ada.Localhost.", "/a?b=c&d=e#f").await.expect(200)["redirect"].clone();
+    let url: url::Url = redirect.as_str().unwrap().parse().unwrap();
+    assert_eq!((url.scheme(), url.host_str(), url.path()), ("https", Some(host), "/__svc/access/callback"));
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    assert_eq!((pairs.len(), pairs[1].clone()), (2, ("next".to_owned(), "/a?b=c&d=e#f".to_owned())));
+}

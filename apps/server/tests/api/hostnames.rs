@@ -1,0 +1,163 @@
+//! Hostnames over HTTP, proved against a real name server.
+
+use futures_util::future::join_all;
+use providers::testing::{DnsServer, DnsTrouble, RecordType};
+use serde_json::{Value, json};
+
+use crate::kit::{App, Caller, site};
+
+const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
+
+/// Ada with her deployed project `site`, and the name server that the platform asks.
+async fn world() -> (App, Caller, DnsServer) {
+    let dns = DnsServer::start().await;
+    let address = dns.address();
+    let app = App::with(|config| config.dns_resolver = Some(address)).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    ada.upload("/v1/orgs/ada/projects/site/deployments", site("page")).await.expect(201);
+    (app, ada, dns)
+}
+
+async fn claim(ada: &Caller, name: &str) -> Value {
+    ada.post(HOSTNAMES, json!({ "name": name })).await.expect(200).clone()
+}
+
+async fn verify(ada: &Caller, name: &str) -> Value {
+    ada.post(&format!("{HOSTNAMES}/{name}/verify"), json!({})).await.expect(200).clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_says_what_proves_it_and_a_txt_record_does() {
+    let (app, ada, dns) = world().await;
+    let claimed = claim(&ada, "WWW.Müller.example.").await;
+    assert_eq!(claimed["name"], "www.xn--mller-kva.example");
+    assert_eq!((&claimed["kind"], &claimed["state"]), (&json!("custom"), &json!("pending_dns")));
+    let value = format!("svc-verify={}", claimed["verificationToken"].as_str().unwrap());
+    assert_eq!(
+        claimed["verify"],
+        json!([
+            { "type": "TXT", "name": "_svc-verify.www.xn--mller-kva.example", "value": value },
+            { "type": "CNAME", "name": "www.xn--mller-kva.example", "value": "fallback.localhost" },
+        ])
+    );
+    assert_eq!(claim(&ada, "www.müller.example").await, claimed);
+
+    let name = "www.xn--mller-kva.example";
+    let nothing = verify(&ada, name).await;
+    assert_eq!(nothing["state"], "pending_dns");
+    let told = nothing["lastError"].as_str().unwrap();
+    assert!(told.contains("_svc-verify.www.xn--mller-kva.example") && told.contains("does not exist"), "{told}");
+    dns.set(&format!("_svc-verify.{name}"), RecordType::TXT, &["svc-verify=somebody-else's"]);
+    let wrong = verify(&ada, name).await;
+    let told = wrong["lastError"].as_str().unwrap();
+    assert!(told.contains("found svc-verify=somebody-else's"), "{told}");
+    assert_eq!(wrong["checks"][0]["observed"], json!(["svc-verify=somebody-else's"]));
+    assert_eq!(wrong["checks"][0]["expected"], json!(value));
+
+    dns.set(&format!("_svc-verify.{name}"), RecordType::TXT, &["other", &value]);
+    let proved = verify(&ada, name).await;
+    assert_eq!((&proved["state"], &proved["lastError"]), (&json!("active"), &Value::Null));
+    assert_eq!((&proved["verify"], &proved["checks"]), (&json!([]), &json!([])));
+    let listed = ada.get(HOSTNAMES).await.expect(200).clone();
+    let names: Vec<&str> = listed["items"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!((names, &listed["nextCursor"]), (vec!["site-ada.localhost", name], &Value::Null));
+    let served = app.db_rows("SELECT desired -> 'hostnames' AS names FROM convergence.placements").await;
+    assert_eq!(served, [json!({ "names": ["site-ada.localhost", name] })]);
+
+    ada.delete(&format!("{HOSTNAMES}/{name}")).await.expect(204);
+    ada.delete(&format!("{HOSTNAMES}/{name}")).await.refused(404, "not_found");
+    ada.delete(&format!("{HOSTNAMES}/site-ada.localhost")).await.refused(400, "bad_request");
+    let events = app.db_audit("ada").await;
+    assert_eq!(events[events.len() - 3..], ["hostname.add", "hostname.verify", "hostname.delete"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cname_to_the_fallback_origin_proves_a_name_and_trouble_is_told_in_words() {
+    let (_app, ada, dns) = world().await;
+    claim(&ada, "shop.example.org").await;
+    for (trouble, words) in [
+        (DnsTrouble::ServerFailure, "failed"),
+        (DnsTrouble::Refused, "refused"),
+        (DnsTrouble::Silent, "did not answer in time"),
+        (DnsTrouble::Garbage, "answer"),
+    ] {
+        dns.trouble(Some(trouble));
+        let told = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    dns.trouble(None);
+    dns.set("shop.example.org", RecordType::CNAME, &["elsewhere.example.net."]);
+    let told = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
+    assert!(told.contains("found elsewhere.example.net"), "{told}");
+    dns.set("shop.example.org", RecordType::CNAME, &["Fallback.Localhost."]);
+    assert_eq!(verify(&ada, "shop.example.org").await["state"], "active");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_no_project_may_have_are_refused() {
+    let (_app, ada, _dns) = world().await;
+    for name in [
+        "",
+        "*.example.org",
+        "com",
+        "co.uk",
+        "127.0.0.1",
+        "a.localhost",
+        "example",
+        "a b.org",
+        "x.org:443",
+        "http://x.org",
+    ] {
+        let answer = ada.post(HOSTNAMES, json!({ "name": name })).await;
+        assert_eq!(answer.refused(400, "bad_request")["details"]["fields"][0]["path"], "name", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_projects_that_race_for_a_name_one_has_it() {
+    let (_app, ada, _dns) = world().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "other" })).await.expect(201);
+    for round in 0..3 {
+        let name = format!("www{round}.example.org");
+        let answers = join_all((0..20).map(|n| {
+            let path = format!("/v1/orgs/ada/projects/{}/hostnames", if n % 2 == 0 { "site" } else { "other" });
+            let (ada, name) = (ada.clone(), name.clone());
+            async move { ada.post(&path, json!({ "name": name })).await }
+        }))
+        .await;
+        let taken = answers.iter().filter(|answer| answer.status == 409).count();
+        answers
+            .iter()
+            .filter(|answer| answer.status != 200)
+            .for_each(|it| drop(it.refused(409, "hostname_taken").clone()));
+        assert_eq!(taken, 10, "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pass_gets_through_many_names_while_the_name_server_is_silent() {
+    let names = 800;
+    let (app, ada, dns) = world().await;
+    dns.trouble(Some(DnsTrouble::Silent));
+    let claims = format!(
+        "INSERT INTO projects.hostnames (name, project_id, kind, state, verification_token, created_at, check_at, lapses_at) \
+         SELECT 'www' || n || '.example.org', p.id, 'custom', 'pending_dns', 'token' || n, now(), now() - interval '1 day', \
+         now() + interval '7 days' FROM projects.projects p, generate_series(1, {names}) n"
+    );
+    app.db_execute(&claims).await.unwrap();
+    // Whatever server comes up looks at once; from then on every minute.
+    let other = app.another().await;
+    let explained = "SELECT count(*) AS n FROM projects.hostnames WHERE last_error LIKE '%did not answer in time%'";
+    let done = async || app.db_rows(explained).await[0]["n"] == names;
+    for _ in 0..1000 {
+        if done().await {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(done().await);
+    // Nobody else waited for it.
+    ada.get("/v1/me").await.expect(200);
+    drop(other);
+}
