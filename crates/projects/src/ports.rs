@@ -92,18 +92,26 @@ pub trait Zones: Send + Sync {
     async fn zone_of(&self, org: OrgId, name: &str) -> store::Result<Option<String>>;
 }
 
+/// Why a lookup gave nothing, in words for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LookupFailure {
+    pub message: String,
+    /// Whether the same lookup may succeed later: nothing follows from it. That a name does not exist is an answer.
+    pub temporary: bool,
+}
+
 /// Looks records up in the public DNS.
 #[async_trait::async_trait]
 pub trait Resolver: Send + Sync {
     /// The texts of the name's TXT records; none when there are none.
     ///
     /// # Errors
-    /// In words for people, when that cannot be said.
-    async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, String>;
+    /// When that cannot be said, or the name does not exist.
+    async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, LookupFailure>;
 
     /// What the name is a CNAME of, lowercase and without the final dot.
     ///
     /// # Errors
-    /// In words for people, when that cannot be said.
-    async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, String>;
+    /// When that cannot be said, or the name does not exist.
+    async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, LookupFailure>;
 }

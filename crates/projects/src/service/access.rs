@@ -157,8 +157,14 @@ impl Projects {
         let now = self.store.world().now();
         let mut connection = self.store.connection().await?;
         // The host may have gone to another project meanwhile.
-        let door = connection.access_door(&host).await?.filter(|door| door.project == project);
-        if door.is_none() || expires_at <= now || !connection.access_use_code(id, expires_at, now).await? {
+        let door = connection.access_door(&host).await?.filter(|door| door.project == project).ok_or_else(invalid)?;
+        // And so may the policy or the membership have: what holds is what holds now.
+        let role = self.organizations.role(&mut connection, door.org, user).await?;
+        let least = if door.mode == AccessMode::Org { Role::Member } else { Role::Viewer };
+        if role.is_none_or(|role| role < least)
+            || expires_at <= now
+            || !connection.access_use_code(id, expires_at, now).await?
+        {
             return Err(invalid());
         }
         Ok((project, user))

@@ -16,6 +16,7 @@ use super::{Org, Projects, Result, event};
 use crate::error::ProjectError;
 use crate::hostname::{HostName, normalised};
 use crate::model::{Check, Hostname, HostnameKind, HostnameState, NewHostname, Proof};
+use crate::ports::LookupFailure;
 use crate::repository::{Claim, HostnameRepository as _, NewClaim, ProjectRepository as _, Unproved};
 
 /// How long an unproved claim holds a name (contract section 5): 7 days.
@@ -161,7 +162,16 @@ impl Projects {
                 self.conclude(&actor, &claim, found).await
             });
             let concluded: Vec<_> = concluded.buffer_unordered(AT_ONCE).collect().await;
-            let unproved = concluded.into_iter().filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
+            let mut unproved = Vec::with_capacity(concluded.len());
+            for outcome in concluded {
+                match outcome {
+                    Ok(found) => unproved.extend(found),
+                    // It is due again when its lease is over; the others are not held up by it.
+                    Err(error) => tracing::warn!(%error, "a hostname was not looked after"),
+                }
+            }
+            // In one order, whoever else changes several of them.
+            unproved.sort_by(|a: &Unproved, b| a.name.cmp(&b.name));
             self.store.connection().await?.claims_unproved(&unproved).await?;
         }
     }
@@ -177,7 +187,7 @@ impl Projects {
             self.zones.zone_of(claim.org, &claim.name)
         );
         let zone = zone?;
-        let unsure = txt.is_err() || cname.is_err();
+        let unsure = txt.as_ref().is_err_and(|it| it.temporary) || cname.as_ref().is_err_and(|it| it.temporary);
         let has_txt = txt.as_ref().is_ok_and(|texts| texts.contains(&expected));
         let has_cname = cname.as_ref().is_ok_and(|target| target.as_ref() == Some(&self.site.fallback_origin));
         let proof = match () {
@@ -190,14 +200,16 @@ impl Projects {
         let only_txt = claim.was_another_s.then(|| {
             "another organization had this name before, so a TXT record has to prove whose it is now".to_owned()
         });
-        let check =
-            |proof, expected: &str, observed: std::result::Result<Vec<String>, String>, error: Option<String>| {
-                let (observed, failed) = match observed {
-                    Ok(observed) => (Some(observed), None),
-                    Err(error) => (None, Some(error)),
-                };
-                Check { proof, expected: expected.to_owned(), observed, error: error.or(failed), at }
+        let check = |proof,
+                     expected: &str,
+                     observed: std::result::Result<Vec<String>, LookupFailure>,
+                     error: Option<String>| {
+            let (observed, failed) = match observed {
+                Ok(observed) => (Some(observed), None),
+                Err(failure) => (None, Some(failure.message)),
             };
+            Check { proof, expected: expected.to_owned(), observed, error: error.or(failed), at }
+        };
         let checks = vec![
             check(Proof::Txt, &expected, txt, None),
             check(

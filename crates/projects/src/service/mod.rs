@@ -190,14 +190,16 @@ impl Projects {
         let now = self.store.world().now();
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
+                let live = tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
                 let Project { name, .. } =
                     tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?.project;
                 if deletion.confirm != name.as_str() {
                     return Err(ProjectError::ConfirmMismatch(name.to_string()));
                 }
                 tx.project_delete(project, now).await?;
-                self.placements.converge(tx, project, None).await?;
+                if live.is_some() {
+                    self.placements.converge(tx, project, None).await?;
+                }
                 Ok(Outcome::Changed((), event("project.delete", org.id, project, json!({ "name": name }))))
             })
             .await

@@ -11,7 +11,7 @@ use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
 use kernel::audit::Actor;
 use kernel::{OrgId, Plan, ProjectId, Role, Time, UserId};
-use projects::{Live, Organizations, Placements, Resolver, Zones};
+use projects::{Live, LookupFailure, Organizations, Placements, Resolver, Zones};
 use store::Connection;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 
@@ -151,9 +151,10 @@ impl Records {
         self.asked.swap(0, Ordering::SeqCst)
     }
 
-    fn look(&self, kind: &'static str, name: &str) -> Result<Vec<String>, String> {
+    fn look(&self, kind: &'static str, name: &str) -> Result<Vec<String>, LookupFailure> {
         if AtomicUsize::load(&self.silent, Ordering::SeqCst) > 0 {
-            return Err("the name server did not answer in time".to_owned());
+            let message = "the name server did not answer in time".to_owned();
+            return Err(LookupFailure { message, temporary: true });
         }
         Ok(self.records.lock().unwrap().get(&(kind, name.to_owned())).cloned().unwrap_or_default())
     }
@@ -161,7 +162,7 @@ impl Records {
 
 #[async_trait::async_trait]
 impl Resolver for Records {
-    async fn txt(&self, name: &str, _: Duration) -> Result<Vec<String>, String> {
+    async fn txt(&self, name: &str, _: Duration) -> Result<Vec<String>, LookupFailure> {
         // As a name server would: what it says is from when it was asked.
         let answer = self.look("TXT", name);
         self.asked.fetch_add(1, Ordering::SeqCst);
@@ -169,7 +170,7 @@ impl Resolver for Records {
         answer
     }
 
-    async fn cname(&self, name: &str, _: Duration) -> Result<Option<String>, String> {
+    async fn cname(&self, name: &str, _: Duration) -> Result<Option<String>, LookupFailure> {
         Ok(self.look("CNAME", name)?.into_iter().next())
     }
 }
