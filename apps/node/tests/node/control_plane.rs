@@ -148,7 +148,7 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<State>) ->
     let sites =
         changed.map(|(project, (revision, site))| json!({ "project": project, "revision": revision, "site": site }));
     let sites: Vec<Value> = sites.collect();
-    HttpResponse::Ok().json(json!({ "schema": 1, "revision": revision, "full": since == 0, "sites": sites }))
+    HttpResponse::Ok().json(json!({ "schema": 2, "revision": revision, "full": since == 0, "sites": sites }))
 }
 
 async fn bundle(request: HttpRequest, digest: Path<String>, state: Data<State>) -> HttpResponse {
