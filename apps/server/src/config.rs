@@ -183,10 +183,10 @@ impl Config {
             name: settings.get(&SITE_NAME)?,
             public_url,
             dashboard_url: settings.get(&DASHBOARD_URL)?.0,
-            platform_domain: settings.get(&PLATFORM_DOMAIN)?,
+            platform_domain: domain(&settings.get(&PLATFORM_DOMAIN)?),
             mail_domain: settings.opt(&MAIL_DOMAIN)?,
             nameservers: words(settings.opt(&NAMESERVERS)?),
-            fallback_origin: settings.get(&FALLBACK_ORIGIN)?,
+            fallback_origin: domain(&settings.get(&FALLBACK_ORIGIN)?),
             git_url: None,
             ssh_host: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -227,7 +227,12 @@ fn own_domains(site: &Site) -> Vec<String> {
     domains.extend(site.mail_domain.clone());
     domains.extend(site.nameservers.iter().cloned());
     domains.extend([&site.public_url, &site.dashboard_url].into_iter().filter_map(host));
-    domains.iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect()
+    domains.iter().map(|name| domain(name)).collect()
+}
+
+/// A domain as it is compared: lowercase, without the final dot.
+fn domain(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
 }
 
 fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLogin>, Error> {

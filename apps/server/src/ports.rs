@@ -8,8 +8,8 @@ use identity::{CodeHostFailure, SignIn};
 use kernel::audit::Actor;
 use kernel::{OrgId, Plan, ProjectId, Provider, Role, Time, UserId};
 use orgs::{NewNotification, NotificationKind, OrgError, OrgRepository as _, Orgs};
-use projects::{Live, LiveAccess, ProjectRepository as _};
-use providers::{CodeHost, CodeHostError, Mail, MailError, Resolver, Smtp};
+use projects::{Live, LiveAccess, LookupFailure, ProjectRepository as _};
+use providers::{CodeHost, CodeHostError, LookupError, Mail, MailError, Resolver, Smtp};
 use store::Connection;
 use store::outbox::Undelivered;
 
@@ -121,17 +121,21 @@ impl projects::Zones for ZonesPort {
     }
 }
 
+fn failure(error: LookupError) -> LookupFailure {
+    LookupFailure { message: error.to_string(), temporary: error.is_temporary() }
+}
+
 /// The public DNS, as projects ask for it.
 pub(crate) struct ResolverPort(pub(crate) Resolver);
 
 #[async_trait]
 impl projects::Resolver for ResolverPort {
-    async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, String> {
-        self.0.txt(name, patience).await.map_err(|error| error.to_string())
+    async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, LookupFailure> {
+        self.0.txt(name, patience).await.map_err(failure)
     }
 
-    async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, String> {
-        self.0.cname(name, patience).await.map_err(|error| error.to_string())
+    async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, LookupFailure> {
+        self.0.cname(name, patience).await.map_err(failure)
     }
 }
 

@@ -161,3 +161,25 @@ async fn the_pass_gets_through_many_names_while_the_name_server_is_silent() {
     ada.get("/v1/me").await.expect(200);
     drop(other);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_loses_its_proof_is_told_of_first_and_served_no_longer_a_week_later() {
+    let (app, ada, dns) = world().await;
+    claim(&ada, "www.example.org").await;
+    dns.set("www.example.org", RecordType::CNAME, &["fallback.localhost."]);
+    assert_eq!(verify(&ada, "www.example.org").await["state"], "active");
+    // The name is gone from the DNS: that is an answer, unlike silence.
+    dns.set("www.example.org", RecordType::CNAME, &[]);
+    dns.trouble(Some(DnsTrouble::Silent));
+    assert_eq!(verify(&ada, "www.example.org").await["lastError"], Value::Null);
+    dns.trouble(None);
+    let lost = verify(&ada, "www.example.org").await;
+    assert_eq!(lost["state"], "active");
+    assert!(lost["lastError"].as_str().unwrap().contains("does not exist"), "{lost}");
+    let told = ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
+    assert_eq!((&told[0]["kind"], &told[0]["project"]), (&json!("hostname.unproved"), &json!("site")));
+    app.clock.advance_seconds(8 * 24 * 3600);
+    assert_eq!(verify(&ada, "www.example.org").await["state"], "pending_dns");
+    let served = app.db_rows("SELECT desired -> 'hostnames' AS names FROM convergence.placements").await;
+    assert_eq!(served, [json!({ "names": ["site-ada.localhost"] })]);
+}
