@@ -32,7 +32,7 @@ impl Digest {
     /// The 64 hex digits, without `sha256:`.
     #[must_use]
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        crate::hex(&self.0)
     }
 }
 

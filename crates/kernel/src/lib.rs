@@ -7,6 +7,7 @@ pub mod audit;
 mod digest;
 mod email;
 mod failure;
+mod hex;
 mod id;
 mod page;
 mod plan;
@@ -23,6 +24,7 @@ mod world;
 pub use digest::{Digest, Digester, InvalidDigest};
 pub use email::Email;
 pub use failure::{Code, Failure, Kind};
+pub use hex::hex;
 pub use id::{
     AuditId, DeploymentId, InvalidId, InviteId, KeyId, NodeId, NotificationId, OrgId, ProjectId, SessionId, TokenId,
     UserId,

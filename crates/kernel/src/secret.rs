@@ -110,7 +110,7 @@ impl TokenHash {
     /// The 64 hex digits, for whoever is to compare it elsewhere.
     #[must_use]
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        crate::hex(&self.0)
     }
 }
 

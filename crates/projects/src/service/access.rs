@@ -3,7 +3,7 @@
 
 use kernel::audit::Actor;
 use kernel::seal::{Place, Sealed};
-use kernel::{ProjectId, Role, Time, Token, TokenKind, UserId};
+use kernel::{ProjectId, Role, Time, Token, TokenKind, UserId, hex};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{Connection, Outcome};
@@ -182,10 +182,6 @@ fn is_path(next: &str) -> bool {
     characters.next() == Some('/')
         && !matches!(characters.next(), Some('/' | '\\'))
         && !next.chars().any(|c| c == '\\' || c.is_control())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

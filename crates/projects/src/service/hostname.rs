@@ -75,7 +75,7 @@ impl Projects {
         let name = HostName::parse(&new.name, &self.site.own_domains)
             .map_err(|error| ProjectError::Field { path: "name", message: error.to_string() })?;
         let (world, now) = (self.store.world(), self.store.world().now());
-        let token = claim_token(&world.bytes());
+        let token = kernel::hex(&world.bytes::<20>());
         let claim = NewClaim {
             name: name.as_str(),
             project,
@@ -345,8 +345,4 @@ fn explanation(claim: &Claim, checks: &[Check], fallback_origin: &str) -> String
     }
     text.push_str(" Publish the record where the domain's DNS is managed; it is looked for every minute.");
     text
-}
-
-fn claim_token(bytes: &[u8; 20]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
