@@ -3,6 +3,7 @@
 //! Ids, time, paging, roles and scopes, plans, error kinds, secrets and the audit event. No I/O: the clock and the
 //! source of randomness are values ([`World`]) that a process hands in, so that expiry and token tests are exact.
 
+mod access;
 pub mod audit;
 mod digest;
 mod email;
@@ -21,6 +22,7 @@ mod text;
 mod time;
 mod world;
 
+pub use access::AccessMode;
 pub use digest::{Digest, Digester, InvalidDigest};
 pub use email::Email;
 pub use failure::{Code, Failure, Kind};

@@ -1,7 +1,8 @@
 //! Addresses that a browser may be sent to (security rules, "OAuth").
 //!
 //! What is asked for is parsed and held against each allowed address part by part: scheme, host and port exactly, the
-//! path up to a segment's border. Texts that two parsers may read in two ways are refused before that, and what is
+//! path up to a segment's border. A loopback address that is allowed without a port stands for all of its ports: a
+//! program on the browser's own machine listens where it finds room (RFC 8252 section 7.3). Texts that two parsers may read in two ways are refused before that, and what is
 //! used is the parsed address, never the text.
 
 use std::str::FromStr;
@@ -10,7 +11,16 @@ use url::Url;
 
 /// The addresses of a setting, under which others may be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AllowList(Vec<Url>);
+pub struct AllowList(Vec<Allowed>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Allowed {
+    url: Url,
+    any_port: bool,
+}
+
+/// As they are written without a port. Not `localhost`: what that is, the machine's resolver decides (section 8.3).
+const LOOPBACK: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
 
 /// A setting that is no such list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +45,7 @@ impl AllowList {
     /// When it is malformed, ambiguous or lies elsewhere.
     pub fn admit(&self, text: &str) -> Result<Url, ForbiddenAddress> {
         let url = parse(text).ok_or(ForbiddenAddress::Malformed)?;
-        if self.0.iter().any(|allowed| is_under(&url, allowed)) { Ok(url) } else { Err(ForbiddenAddress::Elsewhere) }
+        if self.0.iter().any(|allowed| allowed.covers(&url)) { Ok(url) } else { Err(ForbiddenAddress::Elsewhere) }
     }
 }
 
@@ -45,7 +55,9 @@ impl FromStr for AllowList {
     fn from_str(setting: &str) -> Result<Self, Self::Err> {
         let read = |text: &str| {
             let url = parse(text.trim()).filter(|url| url.query().is_none() && !text.contains('*'));
-            url.ok_or_else(|| InvalidAllowList(text.trim().to_owned()))
+            let url = url.ok_or_else(|| InvalidAllowList(text.trim().to_owned()))?;
+            let any_port = LOOPBACK.contains(&text.trim().split('/').take(3).collect::<Vec<_>>().join("/").as_str());
+            Ok(Allowed { url, any_port })
         };
         setting.split(',').map(read).collect::<Result<_, _>>().map(Self)
     }
@@ -65,13 +77,15 @@ fn parse(text: &str) -> Option<Url> {
     (plain && !ambiguous).then_some(url)
 }
 
-fn is_under(url: &Url, allowed: &Url) -> bool {
-    let base = allowed.path().trim_end_matches('/');
-    let rest = url.path().strip_prefix(base);
-    url.scheme() == allowed.scheme()
-        && url.host() == allowed.host()
-        && url.port_or_known_default() == allowed.port_or_known_default()
-        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+impl Allowed {
+    fn covers(&self, url: &Url) -> bool {
+        let base = self.url.path().trim_end_matches('/');
+        let rest = url.path().strip_prefix(base);
+        url.scheme() == self.url.scheme()
+            && url.host() == self.url.host()
+            && (self.any_port || url.port_or_known_default() == self.url.port_or_known_default())
+            && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
 #[cfg(test)]
@@ -146,6 +160,41 @@ mod tests {
             "http://localhost:3000.evil.org/",
         ] {
             assert!(list.admit(asked).is_err(), "{asked:?} was admitted");
+        }
+    }
+
+    #[test]
+    fn a_loopback_address_without_a_port_stands_for_each_of_its_ports() {
+        let open = list("http://127.0.0.1/signed-in,http://[::1]");
+        for asked in [
+            "http://127.0.0.1:49152/signed-in",
+            "http://127.0.0.1/signed-in/a",
+            "http://127.0.0.1:80/signed-in",
+            "http://[::1]:1/",
+        ] {
+            assert!(open.admit(asked).is_ok(), "{asked:?} was refused");
+        }
+        for asked in [
+            "http://127.0.0.1:49152/",
+            "http://127.0.0.1:49152/signed-in-elsewhere",
+            "https://127.0.0.1:49152/signed-in",
+            "http://127.0.0.2:49152/signed-in",
+            "http://localhost:49152/signed-in",
+            "http://127.0.0.1.evil.org:49152/signed-in",
+            "http://[::2]:1/",
+        ] {
+            assert!(open.admit(asked).is_err(), "{asked:?} was admitted");
+        }
+        // One with a port is that port, also where it is the scheme's own; and other hosts have no such rule.
+        let shut = list("http://127.0.0.1:3000,http://[::1]:80,http://localhost,https://127.0.0.1,http://10.0.0.1");
+        for asked in [
+            "http://127.0.0.1:3001/",
+            "http://[::1]:3000/",
+            "http://localhost:3000/",
+            "https://127.0.0.1:3000/",
+            "http://10.0.0.1:3000/",
+        ] {
+            assert!(shut.admit(asked).is_err(), "{asked:?} was admitted");
         }
     }
 

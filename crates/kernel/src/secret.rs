@@ -139,7 +139,9 @@ impl FromSql<Binary, Pg> for TokenHash {
     }
 }
 
-crate::string_schema!(Token, |schema| schema.description(Some("a credential, shown in this answer alone")));
+crate::string_schema!(Token, |schema| schema
+    .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::Password)))
+    .description(Some("a credential, shown in this answer alone")));
 
 #[cfg(test)]
 mod tests {
