@@ -35,12 +35,14 @@
 
 mod error;
 mod markdown;
+mod networks;
 mod setting;
 mod source;
 mod value;
 
 pub use error::Error;
 pub use markdown::markdown;
+pub use networks::{Networks, counted};
 pub use setting::{Need, Row, Setting};
 pub use source::{Claim, Settings};
-pub use value::{Flag, Secret, Value};
+pub use value::{ByteSize, Flag, Secret, Value};

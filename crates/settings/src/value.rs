@@ -67,3 +67,25 @@ impl FromStr for Flag {
         }
     }
 }
+
+/// A number of bytes: `500`, or with a unit, `10GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteSize(pub u64);
+
+impl FromStr for ByteSize {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, unit) = text.split_at(text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len()));
+        let unit = match unit {
+            "" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            "TiB" => 1 << 40,
+            _ => return Err("neither a number of bytes nor one with KiB, MiB, GiB or TiB behind it"),
+        };
+        let number: u64 = number.parse().map_err(|_| "not a number of bytes")?;
+        number.checked_mul(unit).map(Self).ok_or("more bytes than can be counted")
+    }
+}

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::{fs, process};
 
-use settings::{Claim, Error, Flag, Secret, Setting, Settings, markdown};
+use settings::{ByteSize, Claim, Error, Flag, Secret, Setting, Settings, markdown};
 
 settings::table! {
     /// Where it listens.
@@ -61,6 +61,18 @@ fn values_are_parsed_and_defaults_hold() {
     assert_eq!(settings.opt(&COUNT).unwrap(), Some(3));
     assert_eq!(settings.get(&FLAG).unwrap(), Flag(true));
     assert_eq!(settings.opt(&PASSWORD).unwrap(), None);
+}
+
+#[test]
+fn bytes_are_counted_with_and_without_a_unit() {
+    for (text, bytes) in
+        [("0", 0), ("500", 500), ("3KiB", 3 << 10), ("20MiB", 20 << 20), ("10GiB", 10 << 30), ("1TiB", 1 << 40)]
+    {
+        assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
+    }
+    for text in ["", "GiB", "1.5GiB", "10 GiB", "10GB", "-1", "10gib", "99999999TiB", "99999999999999999999"] {
+        assert!(text.parse::<ByteSize>().is_err(), "{text}");
+    }
 }
 
 #[test]
