@@ -62,6 +62,8 @@ pub const ALL: &[Migration] = embed![
     "20261121001000_project_lifecycle",
     "20261121001100_project_names",
     "20261121001200_project_names_freed",
+    "20261121001300_node_reports",
+    "20261121001400_deployments_current",
 ];
 
 /// Why the schema did not move, or is not where it should be.

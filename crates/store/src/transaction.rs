@@ -46,6 +46,29 @@ impl Store {
         }
     }
 
+    /// Runs `work` in one transaction without an audit row: for what was observed, which is no operation of anybody's.
+    ///
+    /// # Errors
+    /// Whatever `work` answers, or [`Error`] when Postgres does not take the transaction.
+    pub async fn observe<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut lease = self.connection().await?;
+        let connection: &mut Connection = &mut lease;
+        begin(connection).await?;
+        match work(connection).await {
+            Ok(value) => {
+                commit(connection).await?;
+                Ok(value)
+            }
+            Err(failure) => {
+                roll_back(connection).await;
+                Err(failure)
+            }
+        }
+    }
+
     async fn perform<T, E: From<Error>>(
         &self,
         connection: &mut Connection,

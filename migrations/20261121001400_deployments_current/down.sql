@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY projects.deployments_current_idx;
