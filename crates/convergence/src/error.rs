@@ -13,6 +13,10 @@ pub enum ConvergenceError {
     UnknownNode,
     #[error("no placement of this node uses the bundle")]
     NotPlacedHere,
+    #[error("there is no node named {0}")]
+    NoSuchNode(NodeName),
+    #[error("this deployment has no link to its nodes; its operator turned it off")]
+    NoCore,
     #[error(transparent)]
     Store(#[from] store::Error),
 }
@@ -20,6 +24,8 @@ pub enum ConvergenceError {
 impl ConvergenceError {
     /// 409: add a node under a name in use.
     pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has the name.");
+    /// 503: what reaches nodes, while the link to them is off (contract section 12, `SVC_CORE`).
+    pub const NO_CORE: Code = Code::new("no_core", Kind::Unavailable, "The link to the nodes is off or down.");
 }
 
 impl Failure for ConvergenceError {
@@ -27,7 +33,8 @@ impl Failure for ConvergenceError {
         match self {
             Self::NodeNameTaken(_) => &Self::NODE_NAME_TAKEN,
             Self::UnknownNode => &Code::UNAUTHENTICATED,
-            Self::NotPlacedHere => &Code::NOT_FOUND,
+            Self::NoCore => &Self::NO_CORE,
+            Self::NoSuchNode(_) | Self::NotPlacedHere => &Code::NOT_FOUND,
             Self::Store(error) => error.code(),
         }
     }

@@ -1,6 +1,6 @@
 //! What passes between the control plane and its nodes.
 
-use kernel::{Digest, NodeId, ProjectId, Time, Token};
+use kernel::{AccessMode, Digest, NodeId, ProjectId, Time, Token};
 use serde::{Deserialize, Serialize};
 
 kernel::text! {
@@ -30,23 +30,33 @@ pub struct Node {
     pub created_at: Time,
 }
 
+/// A node as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    #[serde(flatten)]
+    pub node: Node,
+    /// When it last asked for its desired state, to the minute; none if it never did.
+    pub seen_at: Option<Time>,
+    /// How many projects are at home on it.
+    pub placements: i64,
+}
+
+/// A node just revoked, and what became of the projects that were at home on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revoked {
+    pub node: Node,
+    /// Projects that other nodes took.
+    pub moved: usize,
+    /// Projects that wait for a node, because there is no other.
+    pub waiting: usize,
+}
+
 /// A node just added: the one time that its credential is shown.
 #[derive(Debug, Clone)]
 pub struct NewNode {
     pub node: Node,
     pub token: Token,
-}
-
-kernel::words! {
-    /// Whom a node lets in.
-    pub enum AccessMode {
-        /// Everybody.
-        Public = "public",
-        /// Members of the organization.
-        Org = "org",
-        /// Whoever knows the password.
-        Password = "password",
-    }
 }
 
 /// Whom a node lets in, and by what it tells them.
@@ -102,6 +112,17 @@ pub struct Placed {
     pub site: Option<Site>,
 }
 
+/// Where a node sends visitors, and how visitors reach it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Platform {
+    /// Base address of the dashboard, whose screen `/access/authorize` lets members in.
+    pub dashboard_url: String,
+    /// Whether visitors come over https, ended by a proxy before the node.
+    pub https: bool,
+}
+
 /// What a node is to serve, or what of it changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -113,6 +134,17 @@ pub struct Desired {
     pub revision: i64,
     /// Whether this is everything: a project that is not listed is not to be served.
     pub full: bool,
+    /// The number of the node's last batch of reports that was taken in.
+    pub batch: i64,
+    pub platform: Platform,
+    pub sites: Vec<Placed>,
+}
+
+/// A node's desired state as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub revision: i64,
+    pub batch: i64,
     pub sites: Vec<Placed>,
 }
 

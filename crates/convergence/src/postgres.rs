@@ -2,11 +2,12 @@
 
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
+use diesel::sql_types::{Array, BigInt, Text, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{Digest, NodeId, ProjectId, Time, TokenHash};
 use store::{Cached, Connection, Error, Result};
 
-use crate::model::{Desired, Node, NodeName, Placed, PlacementState, Site};
+use crate::model::{Node, NodeName, NodeView, Placed, PlacementState, Site, Stored};
 use crate::repository::{ConvergenceRepository, Placement};
 use crate::schema::{nodes, placements};
 
@@ -63,6 +64,23 @@ impl ConvergenceRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
+    async fn node_find(&mut self, name: &str) -> Result<Option<Node>> {
+        let query = nodes::table.filter(nodes::name.eq(name)).select(NodeRow::as_select());
+        Ok(query.first(self).await.optional()?.map(Node::from))
+    }
+
+    async fn node_list(&mut self) -> Result<Vec<NodeView>> {
+        let query = nodes::table.left_join(placements::table).group_by(nodes::id).order(nodes::name).select((
+            NodeRow::as_select(),
+            nodes::seen_at,
+            diesel::dsl::count(placements::project_id.nullable()),
+        ));
+        let rows = query.load::<(NodeRow, Option<Time>, i64)>(self).await?;
+        let views =
+            rows.into_iter().map(|(node, seen_at, placements)| NodeView { node: node.into(), seen_at, placements });
+        Ok(views.collect())
+    }
+
     async fn node_least_loaded(&mut self) -> Result<Option<NodeId>> {
         let query = nodes::table
             .left_join(placements::table)
@@ -72,9 +90,40 @@ impl ConvergenceRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn node_next_revision(&mut self, node: NodeId) -> Result<i64> {
-        let update = diesel::update(nodes::table.find(node)).set(nodes::revision.eq(nodes::revision + 1));
-        Ok(Cached(update.returning(nodes::revision).as_query()).get_result(self).await?)
+    async fn node_loads(&mut self, but: NodeId) -> Result<Vec<(NodeId, i64)>> {
+        let query = nodes::table
+            .left_join(placements::table)
+            .filter(nodes::id.ne(but))
+            .group_by(nodes::id)
+            .order(nodes::id)
+            .select((nodes::id, diesel::dsl::count(placements::project_id.nullable())));
+        Ok(query.load(self).await?)
+    }
+
+    async fn node_delete(&mut self, node: NodeId) -> Result<()> {
+        diesel::delete(nodes::table.find(node)).execute(self).await?;
+        Ok(())
+    }
+
+    async fn node_raise_revision(&mut self, node: NodeId, by: i64) -> Result<Option<i64>> {
+        let update = diesel::update(nodes::table.find(node)).set(nodes::revision.eq(nodes::revision + by));
+        Ok(Cached(update.returning(nodes::revision).as_query()).get_result(self).await.optional()?)
+    }
+
+    async fn node_seen(&mut self, node: NodeId, at: Time) -> Result<()> {
+        let stale = nodes::seen_at.is_null().or(nodes::seen_at.le(at.plus_seconds(-60)));
+        let update = diesel::update(nodes::table.filter(nodes::id.eq(node)).filter(stale)).set(nodes::seen_at.eq(at));
+        Cached(update).execute(self).await?;
+        Ok(())
+    }
+
+    async fn node_take_batch(&mut self, node: NodeId, batch: i64) -> Result<bool> {
+        let update = diesel::update(nodes::table.filter(nodes::id.eq(node).and(nodes::batch.lt(batch))));
+        Ok(Cached(update.set(nodes::batch.eq(batch))).execute(self).await? == 1)
+    }
+
+    async fn node_batch(&mut self, node: NodeId) -> Result<Option<i64>> {
+        Ok(nodes::table.find(node).select(nodes::batch).first(self).await.optional()?)
     }
 
     async fn placement_home(&mut self, project: ProjectId) -> Result<Option<Option<NodeId>>> {
@@ -121,31 +170,59 @@ impl ConvergenceRepository for Connection {
         Ok(query.order(placements::project_id).for_update().load(self).await?)
     }
 
-    async fn placement_adopt(&mut self, project: ProjectId, node: NodeId, revision: i64) -> Result<()> {
-        let home = (
-            placements::node_id.eq(node),
-            placements::revision.eq(revision),
-            placements::state.eq(PlacementState::Active),
-        );
-        diesel::update(placements::table.find(project)).set(home).execute(self).await?;
+    async fn placement_of_node(&mut self, node: NodeId) -> Result<Vec<ProjectId>> {
+        let query = placements::table.filter(placements::node_id.eq(node)).select(placements::project_id);
+        Ok(query.order(placements::project_id).for_update().load(self).await?)
+    }
+
+    async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, last_revision: i64) -> Result<()> {
+        let update = "UPDATE convergence.placements p SET node_id = $1, revision = $2 - $3 + moved.number, state = $4 \
+                      FROM unnest($5) WITH ORDINALITY moved (project_id, number) WHERE p.project_id = moved.project_id";
+        let count = i64::try_from(projects.len()).map_err(Error::inconsistent)?;
+        diesel::sql_query(update)
+            .bind::<Uuid, _>(home)
+            .bind::<BigInt, _>(last_revision)
+            .bind::<BigInt, _>(count)
+            .bind::<Text, _>(PlacementState::Active)
+            .bind::<Array<Uuid>, _>(projects)
+            .execute(self)
+            .await?;
         Ok(())
     }
 
-    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Desired>> {
+    async fn placement_wait(&mut self, projects: &[ProjectId]) -> Result<()> {
+        let change = (
+            placements::node_id.eq(None::<NodeId>),
+            placements::revision.eq(0),
+            placements::state.eq(PlacementState::Pending),
+        );
+        let waiting = placements::table.filter(placements::project_id.eq_any(projects));
+        diesel::update(waiting).set(change).execute(self).await?;
+        Ok(())
+    }
+
+    async fn placement_at(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>> {
+        let query = placements::table
+            .filter(placements::node_id.eq(node).and(placements::project_id.eq_any(projects)))
+            .select(placements::project_id);
+        Ok(query.load(self).await?)
+    }
+
+    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Stored>> {
         let rows = nodes::table
             .left_join(
                 placements::table.on(placements::node_id.eq(nodes::id.nullable()).and(placements::revision.gt(since))),
             )
             .filter(nodes::id.eq(node))
             .order(placements::revision)
-            .select((nodes::revision, Option::<PlacedRow>::as_select()))
-            .load::<(i64, Option<PlacedRow>)>(self)
+            .select((nodes::revision, nodes::batch, Option::<PlacedRow>::as_select()))
+            .load::<(i64, i64, Option<PlacedRow>)>(self)
             .await?;
-        let &[(revision, _), ..] = rows.as_slice() else {
+        let &[(revision, batch, _), ..] = rows.as_slice() else {
             return Ok(None);
         };
-        let sites = rows.into_iter().filter_map(|(_, row)| row).map(Placed::try_from).collect::<Result<_>>()?;
-        Ok(Some(Desired { schema: Desired::SCHEMA, revision, full: since == 0, sites }))
+        let sites = rows.into_iter().filter_map(|(_, _, row)| row).map(Placed::try_from).collect::<Result<_>>()?;
+        Ok(Some(Stored { revision, batch, sites }))
     }
 
     async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool> {

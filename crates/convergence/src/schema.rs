@@ -7,6 +7,8 @@ diesel::table! {
         token_hash -> Binary,
         revision -> BigInt,
         created_at -> Timestamptz,
+        seen_at -> Nullable<Timestamptz>,
+        batch -> BigInt,
     }
 }
 

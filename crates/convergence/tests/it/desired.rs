@@ -6,13 +6,13 @@ use convergence::{ConvergenceError, Desired, Placed};
 use kernel::Failure as _;
 use serde_json::json;
 
-use crate::kit::{Kit, digest, site};
+use crate::kit::{Kit, digest, platform, site};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
     let kit = Kit::start().await;
     let node = kit.node("edge").await.node.id;
-    let empty = Desired { schema: 2, revision: 1, full: true, sites: vec![] };
+    let empty = Desired { schema: 2, revision: 1, full: true, batch: 0, platform: platform(), sites: vec![] };
     assert_eq!(kit.desired(node, 0).await, empty);
 
     let [a, b, c] = [(); 3].map(|()| kit.project());
@@ -32,7 +32,7 @@ async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
         (5, false, &changes[2..]),
         (6, false, &[]),
     ] {
-        let expected = Desired { schema: 2, revision: 6, full, sites: sites.to_vec() };
+        let expected = Desired { schema: 2, revision: 6, full, batch: 0, platform: platform(), sites: sites.to_vec() };
         assert_eq!(kit.desired(node, since).await, expected, "since {since}");
     }
 }
@@ -70,6 +70,8 @@ async fn the_document_has_the_shape_that_nodes_read() {
         "schema": 2,
         "revision": 3,
         "full": true,
+        "batch": 0,
+        "platform": { "dashboardUrl": "https://dashboard.example", "https": true },
         "sites": [
             { "project": shop, "revision": 2, "site": {
                 "hostnames": ["shop.example", "www.example.org"], "bundle": digest(3), "sizeBytes": 1003, "version": 3,

@@ -9,4 +9,6 @@ mod kit;
 mod nodes;
 mod placement;
 mod polling;
+mod reports;
 mod revisions;
+mod revoking;

@@ -24,11 +24,11 @@ async fn a_node_is_known_by_its_credential_alone() {
     let (one, two) = (kit.node("edge-1").await, kit.node("edge-2").await);
     assert_eq!((one.node.name.as_str(), one.node.created_at), ("edge-1", now));
     for node in [&one, &two] {
-        assert_eq!(kit.convergence.authenticate(&node.token).await.unwrap(), node.node.id);
+        assert_eq!(kit.nodes.authenticate(&node.token).await.unwrap(), node.node.id);
         assert_eq!(Token::parse(TokenKind::Node, node.token.reveal()).as_ref(), Some(&node.token));
     }
     let stranger = Token::mint(TokenKind::Node, kit.store.world());
-    let refused = kit.convergence.authenticate(&stranger).await.unwrap_err();
+    let refused = kit.nodes.authenticate(&stranger).await.unwrap_err();
     assert_eq!(refused.code(), &kernel::Code::UNAUTHENTICATED);
     let mut expected = [told("node.add", one.node.id, "edge-1"), told("node.add", two.node.id, "edge-2")];
     let mut audited = kit.audited().await;
@@ -51,11 +51,11 @@ async fn a_taken_name_changes_nothing() {
     let kit = Kit::start().await;
     let first = kit.node("edge").await;
     kit.audited().await;
-    let taken = kit.convergence.node_add(&operator(), first.node.name.clone()).await.unwrap_err();
+    let taken = kit.nodes.add(&operator(), first.node.name.clone()).await.unwrap_err();
     assert!(matches!(&taken, ConvergenceError::NodeNameTaken(name) if *name == first.node.name));
     assert_eq!(taken.code(), &ConvergenceError::NODE_NAME_TAKEN);
     assert_eq!(kit.audited().await, []);
-    assert_eq!(kit.convergence.authenticate(&first.token).await.unwrap(), first.node.id);
+    assert_eq!(kit.nodes.authenticate(&first.token).await.unwrap(), first.node.id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,17 +63,17 @@ async fn a_renewed_credential_ends_the_one_before() {
     let kit = Kit::start().await;
     let (edge, other) = (kit.node("edge").await, kit.node("other").await);
     kit.audited().await;
-    let renewed = kit.convergence.node_renew(&operator(), edge.node.name.clone()).await.unwrap();
+    let renewed = kit.nodes.renew(&operator(), edge.node.name.clone()).await.unwrap();
     assert_eq!(renewed.node, edge.node);
     assert_eq!(kit.audited().await, [told("node.renew", edge.node.id, "edge")]);
-    let ended = kit.convergence.authenticate(&edge.token).await;
+    let ended = kit.nodes.authenticate(&edge.token).await;
     assert!(matches!(ended, Err(ConvergenceError::UnknownNode)));
     for node in [&renewed, &other] {
-        assert_eq!(kit.convergence.authenticate(&node.token).await.unwrap(), node.node.id);
+        assert_eq!(kit.nodes.authenticate(&node.token).await.unwrap(), node.node.id);
     }
 
-    let added = kit.convergence.node_renew(&operator(), "new".parse().unwrap()).await.unwrap();
-    assert_eq!(kit.convergence.authenticate(&added.token).await.unwrap(), added.node.id);
+    let added = kit.nodes.renew(&operator(), "new".parse().unwrap()).await.unwrap();
+    assert_eq!(kit.nodes.authenticate(&added.token).await.unwrap(), added.node.id);
     assert_eq!(kit.audited().await, [told("node.add", added.node.id, "new")]);
 }
 

@@ -20,7 +20,7 @@ const LISTENING: &str =
 
 /// The same service with a listener that is there already: what was announced before is no wake-up.
 async fn listening(kit: &Kit) -> convergence::Convergence {
-    let convergence = kit.convergence.clone().listening();
+    let convergence = kit.listening();
     while kit.db_number(LISTENING).await == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

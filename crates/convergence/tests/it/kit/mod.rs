@@ -1,8 +1,11 @@
 //! A database of its own for each test, a clock that stands, and looks behind the service.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use convergence::{Convergence, ConvergenceError, Desired, NewNode, Site};
+use convergence::{
+    Convergence, ConvergenceError, Core, DeploymentState, Desired, Embedded, NewNode, Nodes, Platform, Site,
+};
 use diesel::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
@@ -14,6 +17,8 @@ use store::{Connection, Lease, Outcome, Store};
 
 pub struct Kit {
     pub convergence: Convergence,
+    pub nodes: Nodes,
+    pub deployments: Arc<Seen>,
     pub store: Store,
     clock: TestClock,
     pub database: TestDatabase,
@@ -36,7 +41,39 @@ pub struct Audit {
     pub data: Value,
 }
 
+/// What was noted of deployments, in order.
+#[derive(Default)]
+pub struct Seen(pub Mutex<Vec<Observed>>);
+
+/// Project, version, state and message.
+pub type Observed = (ProjectId, i32, DeploymentState, Option<String>);
+
+#[async_trait::async_trait]
+impl convergence::Deployments for Seen {
+    async fn observed(
+        &self,
+        _: &mut Connection,
+        project: ProjectId,
+        version: i32,
+        state: DeploymentState,
+        message: Option<&str>,
+    ) -> store::Result<()> {
+        self.0.lock().unwrap().push((project, version, state, message.map(str::to_owned)));
+        Ok(())
+    }
+}
+
+pub fn platform() -> Platform {
+    Platform { dashboard_url: "https://dashboard.example".to_owned(), https: true }
+}
+
 impl Kit {
+    /// The same service, woken by Postgres.
+    pub fn listening(&self) -> Convergence {
+        let core: Arc<dyn Core> = Arc::new(Embedded::listening(&self.store));
+        Convergence::new(self.store.clone(), Some(core), platform(), self.deployments.clone())
+    }
+
     pub async fn start() -> Self {
         // Nobody of a race waits for a connection: what is raced for is a row.
         Self::with(32).await
@@ -48,8 +85,10 @@ impl Kit {
         let mut config = store::Config::new(Secret::new(database.url()), "test");
         config.connections = connections;
         let store = Store::new(&config, clock.world()).unwrap();
-        let convergence = Convergence::new(store.clone());
-        Self { convergence, store, clock, database }
+        let (nodes, deployments) = (Nodes::new(store.clone()), Arc::<Seen>::default());
+        let core: Arc<dyn Core> = Arc::new(Embedded::default());
+        let convergence = Convergence::new(store.clone(), Some(core), platform(), deployments.clone());
+        Self { convergence, nodes, deployments, store, clock, database }
     }
 
     pub fn project(&self) -> ProjectId {
@@ -57,7 +96,7 @@ impl Kit {
     }
 
     pub async fn node(&self, name: &str) -> NewNode {
-        self.convergence.node_add(&operator(), name.parse().unwrap()).await.unwrap()
+        self.nodes.add(&operator(), name.parse().unwrap()).await.unwrap()
     }
 
     /// Decides in a transaction of its own what is desired of a project.
