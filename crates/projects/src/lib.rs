@@ -13,6 +13,7 @@ mod postgres;
 mod repository;
 mod schema;
 mod service;
+mod site_url;
 
 pub use bundle;
 pub use bundles::{Bundles, Received, S3};
@@ -20,8 +21,8 @@ pub use error::ProjectError;
 pub use hostname::{HostName, InvalidHostName};
 pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};
 pub use model::{
-    Access, AccessAuthorize, AccessBypass, AccessChange, AccessMode, AccessPolicy, Author, Authorize, Check,
-    Deployment, Generation, GenerationKind, Git, Hostname, HostnameKind, HostnameState, NewHostname, NewProject,
+    Access, AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Author, Authorize, Check, Deployment,
+    DeploymentStatus, Generation, GenerationKind, Git, Hostname, HostnameKind, HostnameState, NewHostname, NewProject,
     Overview, Placement, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectName, Proof, Resource,
     ResourceState, ResourceStates, Resources, Rollback, VerifyRecord, VerifyRecordType,
 };
@@ -31,3 +32,4 @@ pub use repository::{
     ProjectRepository, Unproved,
 };
 pub use service::{Org, Ports, Projects, Site};
+pub use site_url::{InvalidSiteUrl, SiteUrl};

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use kernel::audit::Actor;
-use kernel::{Digest, OrgId, Plan, ProjectId, Role, TokenHash, UserId};
+use kernel::{AccessMode, Digest, OrgId, Plan, ProjectId, Role, TokenHash, UserId};
 use store::Connection;
-
-use crate::model::AccessMode;
 
 /// Organizations, as far as projects depend on them.
 #[async_trait::async_trait]

@@ -1,11 +1,11 @@
 //! What projects ask of storage.
 
-use kernel::{DeploymentId, Digest, OrgId, Paging, ProjectId, Time, TokenHash};
+use kernel::{AccessMode, DeploymentId, Digest, OrgId, Paging, ProjectId, Role, Time, TokenHash};
 use store::Result;
 
 use crate::model::{
-    AccessMode, Author, Check, Deployment, Git, Hostname, HostnameState, Overview, Project, ProjectDetail, ProjectName,
-    Proof,
+    Author, Check, Deployment, DeploymentStatus, Git, Hostname, HostnameState, Overview, Project, ProjectDetail,
+    ProjectName, Proof,
 };
 use crate::ports::Live;
 
@@ -94,6 +94,16 @@ pub trait ProjectRepository {
 
     /// The deployments of a project, newest first.
     async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>>;
+
+    /// Notes what was reported of a deployment; that a retired one crashed or failed is no news. One that is served retires
+    /// the others, but for the one that is live: that one is on its way.
+    async fn deployment_observed(
+        &mut self,
+        project: ProjectId,
+        version: i32,
+        status: DeploymentStatus,
+        message: Option<&str>,
+    ) -> Result<()>;
 
     /// One deployment by its version.
     async fn deployment_find(&mut self, project: ProjectId, version: i32) -> Result<Option<Deployment>>;
@@ -199,6 +209,15 @@ pub struct Door {
     pub project: ProjectId,
     pub org: OrgId,
     pub mode: AccessMode,
+}
+
+impl Door {
+    /// The least role that the round trip lets in: where anybody else may see the project too, every role
+    /// (contract section 5).
+    #[must_use]
+    pub fn least(&self) -> Role {
+        if self.mode == AccessMode::Org { Role::Member } else { Role::Viewer }
+    }
 }
 
 /// Access policies on a [`store::Connection`].

@@ -17,6 +17,8 @@ diesel::table! {
         created_by -> Uuid,
         created_by_subject -> Text,
         created_at -> Timestamptz,
+        status -> Text,
+        status_message -> Nullable<Text>,
     }
 }
 

@@ -55,6 +55,7 @@ pub struct InviteCreated {
     #[serde(flatten)]
     pub invite: Invite,
     /// Where whoever has it may join: hand it on where no mail is sent.
+    #[cfg_attr(feature = "openapi", schema(format = Password))]
     pub accept_url: String,
 }
 

@@ -51,7 +51,7 @@ pub struct Org {
     pub created_at: Time,
 }
 
-/// An organization in the list that [`Orgs::memberships`](crate::Orgs::memberships) gives.
+/// An organization, as one of its members sees it in the list of theirs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,20 +1,8 @@
 //! Who may see a project's deployments (specification, "Access control"; contract section 5).
 
-use kernel::{Time, Token};
+use kernel::{AccessMode, Time, Token};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
-
-kernel::words! {
-    /// Who may see a project's deployments.
-    pub enum AccessMode {
-        /// Everybody.
-        Public = "public",
-        /// Members of the organization, from `member` upward.
-        Org = "org",
-        /// Whoever knows the password.
-        Password = "password",
-    }
-}
 
 /// Who may see a project, in short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -46,7 +34,7 @@ pub struct AccessChange {
     /// Replaces the password; left out, the one there is stays.
     #[serde(default)]
     #[validate(length(min = 8, max = 128))]
-    #[cfg_attr(feature = "openapi", schema(min_length = 8, max_length = 128))]
+    #[cfg_attr(feature = "openapi", schema(format = Password, min_length = 8, max_length = 128))]
     pub password: Option<String>,
 }
 
@@ -76,14 +64,22 @@ pub struct Authorize {
 }
 
 /// Where to move the browser.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AccessAuthorize {
+    /// Holds a code: whoever has it, gets in.
+    #[cfg_attr(feature = "openapi", schema(format = Password))]
     pub redirect: String,
 }
 
 impl std::fmt::Debug for AccessChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccessChange").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for AccessAuthorize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessAuthorize").finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ mod access;
 mod hostname;
 mod overview;
 
-pub use access::{Access, AccessAuthorize, AccessBypass, AccessChange, AccessMode, AccessPolicy, Authorize};
+pub use access::{Access, AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Authorize};
 pub use hostname::{Check, Hostname, HostnameKind, HostnameState, NewHostname, Proof, VerifyRecord, VerifyRecordType};
 pub use overview::{Generation, GenerationKind, Overview, ResourceState, ResourceStates};
 
@@ -26,6 +26,22 @@ kernel::words! {
         Email = "email",
         Ai = "ai",
         Storage = "storage",
+    }
+}
+
+kernel::words! {
+    /// What was last reported of a deployment by the node that serves the project.
+    pub enum DeploymentStatus {
+        /// Nothing yet, since it went live.
+        Pending = "pending",
+        /// Visitors are shown it.
+        Serving = "serving",
+        /// Its worker was ended or died. The next request starts it again.
+        Crashed = "crashed",
+        /// It could not be brought up. If another one was served before, that one still is.
+        Failed = "failed",
+        /// Another one is served in its place.
+        Retired = "retired",
     }
 }
 
@@ -94,8 +110,12 @@ pub struct Deployment {
     pub digest: Digest,
     /// Bytes of the upload.
     pub size_bytes: i64,
-    /// Whether it is the one being served.
+    /// Whether it is the one to be served; `status` tells whether it is.
     pub live: bool,
+    pub status: DeploymentStatus,
+    /// Why it crashed or failed, in words for who deployed it.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub status_message: Option<String>,
     /// Where the bundle was made from; for display only.
     pub git: Git,
     /// What the manifest declares.

@@ -2,10 +2,10 @@
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, ProjectId, Time, TokenHash};
+use kernel::{AccessMode, OrgId, ProjectId, Time, TokenHash};
 use store::{Cached, Connection, Result};
 
-use crate::model::{AccessMode, HostnameState};
+use crate::model::HostnameState;
 use crate::repository::{AccessRecord, AccessRepository, Door};
 use crate::schema::{hostnames, projects, used_codes};
 

@@ -5,14 +5,15 @@ mod hostname;
 
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
+use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
-use kernel::{DeploymentId, Digest, OrgId, Paging, ProjectId, Time, TokenHash, UserId};
+use kernel::{AccessMode, DeploymentId, Digest, OrgId, Paging, ProjectId, Time, TokenHash, UserId};
 use store::{Cached, Connection, Error, Result};
 
 use self::hostname::HostnameRow;
 use crate::model::{
-    Access, AccessMode, Author, Deployment, Git, Hostname, HostnameKind, HostnameState, Overview, Placement, Project,
-    ProjectDetail, ProjectName, ResourceStates, Resources,
+    Access, Author, Deployment, DeploymentStatus, Git, Hostname, HostnameKind, HostnameState, Overview, Placement,
+    Project, ProjectDetail, ProjectName, ResourceStates, Resources,
 };
 use crate::ports::{Live, LiveAccess};
 use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository};
@@ -47,6 +48,8 @@ struct DeploymentRow {
     created_by: UserId,
     created_by_subject: String,
     created_at: Time,
+    status: DeploymentStatus,
+    status_message: Option<String>,
 }
 
 #[derive(Queryable, Selectable)]
@@ -265,6 +268,36 @@ impl ProjectRepository for Connection {
         Ok(rows.into_iter().map(|(row, live)| row.show(live)).collect())
     }
 
+    async fn deployment_observed(
+        &mut self,
+        project: ProjectId,
+        version: i32,
+        status: DeploymentStatus,
+        message: Option<&str>,
+    ) -> Result<()> {
+        let it = deployments::project_id.eq(project).and(deployments::version.eq(version));
+        let known = deployments::status.eq(status).and(deployments::status_message.is_not_distinct_from(message));
+        // What another one has taken the place of may end as it likes.
+        let ends = matches!(status, DeploymentStatus::Crashed | DeploymentStatus::Failed);
+        let late = deployments::status.eq(DeploymentStatus::Retired).and(ends.into_sql::<Bool>());
+        let news = deployments::table.filter(it).filter(diesel::dsl::not(known.or(late)));
+        let note = (deployments::status.eq(status), deployments::status_message.eq(message));
+        Cached(diesel::update(news).set(note)).execute(self).await?;
+        if status == DeploymentStatus::Serving {
+            let shown = [DeploymentStatus::Pending, DeploymentStatus::Serving, DeploymentStatus::Crashed];
+            let live = projects::table.find(project).select(projects::live_version).single_value();
+            let others = deployments::project_id
+                .eq(project)
+                .and(deployments::status.eq_any(shown))
+                .and(deployments::version.ne(version))
+                .and(live.is_distinct_from(deployments::version.nullable()));
+            let retire =
+                (deployments::status.eq(DeploymentStatus::Retired), deployments::status_message.eq(None::<String>));
+            diesel::update(deployments::table.filter(others)).set(retire).execute(self).await?;
+        }
+        Ok(())
+    }
+
     async fn deployment_find(&mut self, project: ProjectId, version: i32) -> Result<Option<Deployment>> {
         let found = deployments::table
             .inner_join(projects::table)
@@ -315,6 +348,8 @@ impl DeploymentRow {
             digest: self.digest,
             size_bytes: self.size_bytes,
             live: live == Some(self.version),
+            status: self.status,
+            status_message: self.status_message,
             git: Git {
                 commit: self.git_commit,
                 message: self.git_message,
@@ -351,6 +386,8 @@ impl From<DeploymentRecord> for DeploymentRow {
             created_by: record.created_by.user_id,
             created_by_subject: record.created_by.subject,
             created_at: record.created_at,
+            status: DeploymentStatus::Pending,
+            status_message: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use kernel::audit::Actor;
 use kernel::seal::{Place, Sealed};
-use kernel::{ProjectId, Role, Time, Token, TokenKind, UserId, hex};
+use kernel::{AccessMode, ProjectId, Time, Token, TokenKind, UserId, hex};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{Connection, Outcome};
@@ -12,7 +12,7 @@ use super::password::hash;
 use super::{Org, Projects, Result, event};
 use crate::error::ProjectError;
 use crate::hostname::normalised;
-use crate::model::{AccessAuthorize, AccessBypass, AccessChange, AccessMode, AccessPolicy, Authorize};
+use crate::model::{AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Authorize};
 use crate::repository::{AccessRecord, AccessRepository as _, ProjectRepository as _};
 
 /// How long a code of the round trip can be used (contract section 5).
@@ -129,7 +129,7 @@ impl Projects {
         let door = connection.access_door(&host).await?.ok_or(ProjectError::UnknownHostname)?;
         let role = self.organizations.role(&mut connection, door.org, user).await?.ok_or(ProjectError::Outsider)?;
         drop(connection);
-        if door.mode == AccessMode::Org && role < Role::Member {
+        if role < door.least() {
             return Err(ProjectError::MembersOnly(role));
         }
         let (world, now) = (self.store.world(), self.store.world().now());
@@ -139,7 +139,8 @@ impl Projects {
         let Sealed { key_id, bytes } = self.store.seal(place(&host), &code)?;
         let code = format!("{}.{}", hex(key_id.as_bytes()), hex(&bytes));
         let next = percent_encoding::utf8_percent_encode(&next, percent_encoding::NON_ALPHANUMERIC);
-        Ok(AccessAuthorize { redirect: format!("https://{host}/__svc/access/callback?code={code}&next={next}") })
+        let site = self.site.url.of(&host);
+        Ok(AccessAuthorize { redirect: format!("{site}/__svc/access/callback?code={code}&next={next}") })
     }
 
     /// Redeems a code at the host that it was made for, once: who comes in, and to which project.
@@ -160,8 +161,7 @@ impl Projects {
         let door = connection.access_door(&host).await?.filter(|door| door.project == project).ok_or_else(invalid)?;
         // And so may the policy or the membership have: what holds is what holds now.
         let role = self.organizations.role(&mut connection, door.org, user).await?;
-        let least = if door.mode == AccessMode::Org { Role::Member } else { Role::Viewer };
-        if role.is_none_or(|role| role < least)
+        if role.is_none_or(|role| role < door.least())
             || expires_at <= now
             || !connection.access_use_code(id, expires_at, now).await?
         {

@@ -16,11 +16,12 @@ use store::{Connection, Outcome, Store};
 use crate::bundles::{Bundles, Received};
 use crate::error::ProjectError;
 use crate::model::{
-    Author, Deployment, Git, NewProject, Overview, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectName,
-    Rollback,
+    Author, Deployment, DeploymentStatus, Git, NewProject, Overview, Project, ProjectChange, ProjectDeletion,
+    ProjectDetail, ProjectName, Rollback,
 };
 use crate::ports::{Organizations, Placements, Resolver, Zones};
 use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository as _};
+use crate::site_url::SiteUrl;
 
 /// The longest label of a host name (RFC 1035 section 2.3.4).
 const LABEL: usize = 63;
@@ -51,6 +52,8 @@ pub struct Projects {
 pub struct Site {
     /// Default hostnames lie under it.
     pub platform_domain: String,
+    /// How visitors reach a project.
+    pub url: SiteUrl,
     /// What the CNAME of a custom hostname points at.
     pub fallback_origin: String,
     /// Names under which no project may claim one: the platform's own, lowercase.
@@ -264,11 +267,22 @@ impl Projects {
             .transaction(actor, async |tx: &mut Connection| {
                 record.version = tx.project_next_version(org.id, project).await?.ok_or(ProjectError::NotFound)?;
                 tx.deployment_insert(&record).await?;
-                let deployment = self.go_live(tx, project, record.version).await?;
+                self.go_live(tx, project, record.version).await?;
+                let found = tx.deployment_find(project, record.version).await?;
+                let deployment = found.ok_or(ProjectError::VersionNotFound)?;
                 let data = json!({ "version": deployment.version, "digest": digest });
                 Ok(Outcome::Changed(deployment, event("deployment.create", org.id, project, data)))
             })
             .await
+    }
+
+    /// One deployment.
+    ///
+    /// # Errors
+    /// [`ProjectError::VersionNotFound`].
+    pub async fn deployment(&self, project: ProjectId, version: i32) -> Result<Deployment> {
+        let found = self.store.connection().await?.deployment_find(project, version).await?;
+        found.ok_or(ProjectError::VersionNotFound)
     }
 
     /// Makes an older version live again. No deployment is created; the version that is live already stays so.
@@ -284,7 +298,10 @@ impl Projects {
                 if target.live {
                     return Ok(Outcome::Unchanged(target));
                 }
-                let deployment = self.go_live(tx, project, version).await?;
+                self.go_live(tx, project, version).await?;
+                // After the node's row, like those who note what it reports.
+                tx.deployment_observed(project, version, DeploymentStatus::Pending, None).await?;
+                let deployment = tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)?;
                 let data = json!({ "from": live, "to": version });
                 Ok(Outcome::Changed(deployment, event("deployment.rollback", org.id, project, data)))
             })
@@ -315,10 +332,9 @@ impl Projects {
     }
 
     /// Moves the live pointer, under the project's row lock, and tells the project's node.
-    async fn go_live(&self, tx: &mut Connection, project: ProjectId, version: i32) -> Result<Deployment> {
+    async fn go_live(&self, tx: &mut Connection, project: ProjectId, version: i32) -> Result<()> {
         tx.project_set_live(project, version).await?;
-        self.serve(tx, project).await?;
-        tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)
+        self.serve(tx, project).await
     }
 }
 

@@ -17,9 +17,10 @@ pub(super) async fn hash(world: &World, password: String) -> Result<String> {
     let place = PLACES.acquire().await.map_err(store::Error::inconsistent)?;
     let hashed = tokio::task::spawn_blocking(move || {
         let hash = Argon2::default().hash_password_with_salt(password.as_bytes(), &salt);
+        // Taken until here, whatever becomes of who asked for it.
+        drop(place);
         hash.map(|hash| hash.to_string()).map_err(|error| error.to_string())
     });
     let hashed = hashed.await.map_err(store::Error::inconsistent)?;
-    drop(place);
     Ok(hashed.map_err(store::Error::inconsistent)?)
 }

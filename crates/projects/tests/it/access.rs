@@ -1,10 +1,9 @@
 //! Who may see a project: the policy, the key that passes by it, and the round trip that lets a member in.
 
 use futures_util::future::join_all;
-use kernel::{Failure as _, Plan, ProjectId, Role, Token, TokenKind, UserId};
+use kernel::{AccessMode, Failure as _, Plan, ProjectId, Role, Token, TokenKind, UserId};
 use projects::{
-    AccessAuthorize, AccessChange, AccessMode, AccessPolicy, Authorize, LiveAccess, NewHostname, Org, ProjectDeletion,
-    ProjectError,
+    AccessAuthorize, AccessChange, AccessPolicy, Authorize, LiveAccess, NewHostname, Org, ProjectDeletion, ProjectError,
 };
 use serde_json::{Value, json};
 use validator::Validate as _;

@@ -1,10 +1,10 @@
 //! Creating projects: the hostname that comes with one, and the plan's limit.
 
 use futures_util::future::join_all;
-use kernel::{Failure as _, Limits, Plan};
+use kernel::{AccessMode, Failure as _, Limits, Plan};
 use projects::{
-    Access, AccessMode, Hostname, HostnameKind, HostnameState, Org, Placement, Project, ProjectDetail, ProjectError,
-    Resources, Rollback,
+    Access, Hostname, HostnameKind, HostnameState, Org, Placement, Project, ProjectDetail, ProjectError, Resources,
+    Rollback,
 };
 use serde_json::json;
 

@@ -1,8 +1,10 @@
 //! From an upload to the next version: numbered without gaps, live at once, told to the node, or nothing of it.
 
 use futures_util::future::join_all;
-use kernel::{Digest, Failure as _, Kind, Paging, Plan};
-use projects::{AccessMode, Deployment, Git, Live, LiveAccess, ProjectError, Resources};
+use kernel::{AccessMode, Digest, Failure as _, Kind, Paging, Plan};
+use projects::{
+    Deployment, DeploymentStatus, Git, Live, LiveAccess, ProjectError, ProjectRepository as _, Resources, Rollback,
+};
 use serde_json::json;
 
 use crate::kit::{Kit, body, bundle, site};
@@ -29,6 +31,8 @@ async fn an_upload_is_the_next_version_and_live() {
         digest,
         size_bytes: upload.len() as i64,
         live: true,
+        status: DeploymentStatus::Pending,
+        status_message: None,
         git,
         declares: Resources { auth: true, ..Resources::default() },
         has_worker: true,
@@ -137,4 +141,40 @@ async fn each_project_counts_for_itself() {
     let nowhere = kit.store.world().id();
     let gone = kit.deploy(&org, nowhere, "same").await;
     assert!(matches!(gone, Err(ProjectError::NotFound)), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_is_what_was_reported_last_and_one_that_is_served_retires_the_others() {
+    use DeploymentStatus::{Crashed, Failed, Pending, Retired, Serving};
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    for page in ["one", "two", "three"] {
+        kit.deploy(&org, project, page).await.unwrap();
+    }
+    let reported = async |version, status, message: Option<&str>| {
+        let observed =
+            async |tx: &mut store::Connection| tx.deployment_observed(project, version, status, message).await;
+        kit.store.observe(observed).await.unwrap();
+    };
+    let statuses = async || {
+        let list = kit.projects.deployments(project, &Paging::default()).await.unwrap().items;
+        list.into_iter().map(|it| (it.version, it.status)).collect::<Vec<_>>()
+    };
+    assert_eq!(statuses().await, [(3, Pending), (2, Pending), (1, Pending)]);
+    // The first is up while the third is on its way; the second was passed over.
+    reported(1, Serving, None).await;
+    assert_eq!(statuses().await, [(3, Pending), (2, Retired), (1, Serving)]);
+    reported(3, Failed, Some("no such module")).await;
+    reported(1, Crashed, Some("it did not answer for 2 s")).await;
+    assert_eq!(statuses().await, [(3, Failed), (2, Retired), (1, Crashed)]);
+    let third = kit.projects.deployment(project, 3).await.unwrap();
+    assert_eq!((third.live, third.status_message.as_deref()), (true, Some("no such module")));
+    // Live anew, it begins anew.
+    let back = kit.projects.rollback(&kit.actor, &org, project, Rollback { version: 2 }).await.unwrap();
+    assert_eq!((back.status, back.live), (Pending, true));
+    reported(2, Serving, None).await;
+    assert_eq!(statuses().await, [(3, Failed), (2, Serving), (1, Retired)]);
+    assert_eq!(kit.projects.deployment(project, 1).await.unwrap().status_message, None);
+    assert!(matches!(kit.projects.deployment(project, 4).await, Err(ProjectError::VersionNotFound)));
 }

@@ -1,10 +1,10 @@
 //! A project's later life: another name, its first page, and its end.
 
 use futures_util::future::join_all;
-use kernel::{Failure as _, Paging, Plan, ProjectId, Role};
+use kernel::{AccessMode, Failure as _, Paging, Plan, ProjectId, Role};
 use projects::{
-    AccessChange, AccessMode, Authorize, HostnameState, NewHostname, Org, Overview, ProjectChange, ProjectDeletion,
-    ProjectDetail, ProjectError, ProjectRepository as _, ResourceState, ResourceStates, Resources, Rollback,
+    AccessChange, Authorize, HostnameState, NewHostname, Org, Overview, ProjectChange, ProjectDeletion, ProjectDetail,
+    ProjectError, ProjectRepository as _, ResourceState, ResourceStates, Resources, Rollback,
 };
 use serde_json::json;
 

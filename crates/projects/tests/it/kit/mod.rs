@@ -114,6 +114,7 @@ impl Kit {
         };
         let site = Site {
             platform_domain: "svc.example".to_owned(),
+            url: projects::SiteUrl::default(),
             fallback_origin: "fallback.svc.example".to_owned(),
             own_domains: vec!["svc.example".to_owned()],
         };
