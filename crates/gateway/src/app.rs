@@ -52,6 +52,7 @@ pub struct Services {
     room: Data<Room>,
     uploads: Data<UploadPlaces>,
     schemas: Data<Schemas>,
+    internal_schemas: Data<Schemas>,
     reference: Data<Reference>,
     registry: Data<Registry>,
 }
@@ -68,12 +69,13 @@ impl Services {
         convergence: Convergence,
         registry: Registry,
     ) -> Self {
-        let public = api::routes(config.sign_ins);
+        let (public, internal) = (api::routes(config.sign_ins), internal::routes());
         Self {
             schemas: Data::new(Schemas::of(&public)),
             reference: Data::new(Reference::of(&public)),
+            internal_schemas: Data::new(Schemas::of(&internal)),
             public,
-            internal: internal::routes(),
+            internal,
             limiters: Data::new(Limiters::new(config.rate_limits)),
             uploads: Data::new(UploadPlaces::default()),
             room: Data::new(Room(Arc::new(Semaphore::new(config.in_flight)))),
@@ -116,6 +118,7 @@ pub fn public_app(services: &Services) -> App<impl Served + use<>> {
         .app_data(services.identity.clone())
         .app_data(services.orgs.clone())
         .app_data(services.projects.clone())
+        .app_data(services.convergence.clone())
         .app_data(services.limiters.clone())
         .app_data(services.room.clone())
         .app_data(services.uploads.clone())
@@ -134,6 +137,7 @@ pub fn internal_app(services: &Services) -> App<impl Served + use<>> {
         .app_data(services.world.clone())
         .app_data(services.projects.clone())
         .app_data(services.convergence.clone())
+        .app_data(services.internal_schemas.clone())
         .app_data(services.registry.clone())
         .configure(|app| services.internal.configure(app))
         .wrap(from_fn(guard))

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use settings::Networks;
 
 use crate::api::SignIns;
 
@@ -21,6 +21,8 @@ pub struct Site {
     #[schema(required)]
     pub mail_domain: Option<String>,
     pub nameservers: Vec<String>,
+    /// The address of a deployed project, with `{hostname}` in place of its name.
+    pub site_url: String,
     /// What the CNAME of a custom hostname points at.
     pub fallback_origin: String,
     #[schema(required)]
@@ -38,7 +40,7 @@ pub struct Config {
     /// The ways to sign in.
     pub sign_ins: SignIns,
     /// Proxies whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<IpNet>,
+    pub trusted_proxies: Networks,
     /// How often one caller may come.
     pub rate_limits: RateLimits,
     /// Requests worked on at once; more are told to come back.

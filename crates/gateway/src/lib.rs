@@ -22,6 +22,6 @@ pub use config::{Config, RateLimits, Site};
 pub use docs::{errors_markdown, routes_markdown};
 pub use internal::routes as internal_routes;
 pub use limits::Limiters;
-pub use openapi::document;
+pub use openapi::{document, node_schema};
 pub use problem::Problem;
 pub use shape::{Fault, check};

@@ -49,6 +49,38 @@ impl Reference {
     }
 }
 
+/// The JSON Schema (2020-12) of what passes between the control plane and its nodes: the desired state, and under `$defs`
+/// the reports and whatever else the internal routes take and answer.
+#[must_use]
+pub fn node_schema(internal: &Routes) -> Value {
+    let mut defs = BTreeMap::new();
+    for operation in internal.operations() {
+        defs.extend(operation.schemas.iter().map(|(name, schema)| (name.clone(), schema.clone())));
+    }
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The desired state of a node, and what nodes report",
+        "$ref": "#/components/schemas/Desired",
+        "$defs": defs,
+    });
+    relocate(&mut schema);
+    schema
+}
+
+/// Makes references lead into `$defs`.
+fn relocate(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if let Some(Value::String(reference)) = object.get_mut("$ref") {
+                *reference = reference.replace("#/components/schemas/", "#/$defs/");
+            }
+            object.values_mut().for_each(relocate);
+        }
+        Value::Array(items) => items.iter_mut().for_each(relocate),
+        _ => {}
+    }
+}
+
 /// The document: every route with its role and scope, every status with its codes.
 #[must_use]
 pub fn document(routes: &Routes) -> Value {

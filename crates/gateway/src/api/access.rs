@@ -7,7 +7,7 @@ use projects::{AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Author
 use crate::authority::role::{Admin, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
 use crate::authority::{InProject, Session};
-use crate::http::{Body, Json, NoContent, Routes};
+use crate::http::{Body, Json, Linked, NoContent, Routes};
 use crate::problem::Problem;
 
 const ACCESS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access";
@@ -24,12 +24,17 @@ pub(super) fn routes(routes: &mut Routes) {
         .codes(&[&Code::FORBIDDEN, &Code::NOT_FOUND]);
 }
 
-async fn get(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<AccessPolicy>, Problem> {
+async fn get(
+    at: InProject<Viewer, ProjectRead>,
+    _: Linked,
+    projects: Data<Projects>,
+) -> Result<Json<AccessPolicy>, Problem> {
     Ok(Json(projects.access(at.project.id).await?))
 }
 
 async fn set(
     at: InProject<Admin, ProjectWrite>,
+    _: Linked,
     projects: Data<Projects>,
     Body(change): Body<AccessChange>,
 ) -> Result<Json<AccessPolicy>, Problem> {
@@ -38,18 +43,24 @@ async fn set(
 
 async fn bypass_new(
     at: InProject<Admin, ProjectWrite>,
+    _: Linked,
     projects: Data<Projects>,
 ) -> Result<Json<AccessBypass>, Problem> {
     Ok(Json(projects.access_bypass_new(&at.actor, &(&at.org).into(), at.project.id).await?))
 }
 
-async fn bypass_revoke(at: InProject<Admin, ProjectWrite>, projects: Data<Projects>) -> Result<NoContent, Problem> {
+async fn bypass_revoke(
+    at: InProject<Admin, ProjectWrite>,
+    _: Linked,
+    projects: Data<Projects>,
+) -> Result<NoContent, Problem> {
     projects.access_bypass_revoke(&at.actor, &(&at.org).into(), at.project.id).await?;
     Ok(NoContent)
 }
 
 async fn authorize(
     by: Session,
+    _: Linked,
     projects: Data<Projects>,
     Body(asked): Body<Authorize>,
 ) -> Result<Json<AccessAuthorize>, Problem> {

@@ -1,13 +1,17 @@
 //! Deployments of a project.
 
+use std::str::FromStr;
+
 use actix_web::web::Data;
 use kernel::{Code, Page};
 use projects::{Author, Deployment, Git, ProjectError, Projects, Rollback};
+use utoipa::PartialSchema;
+use utoipa::openapi::{RefOr, Schema};
 
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{Deploy, ProjectRead};
-use crate::http::{Body, Created, Header, Json, Pages, Routes, Upload};
+use crate::http::{Body, Created, Header, Json, Pages, Path, Routes, Upload};
 use crate::problem::Problem;
 
 const DEPLOYMENTS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/deployments";
@@ -17,7 +21,14 @@ pub(super) fn routes(routes: &mut Routes) {
     routes
         .post(DEPLOYMENTS, create)
         .summary("Upload a bundle; it is live at once")
-        .codes(&[&ProjectError::INVALID_BUNDLE, &Code::PAYLOAD_TOO_LARGE]);
+        .codes(&[&ProjectError::INVALID_BUNDLE, &Code::PAYLOAD_TOO_LARGE])
+        .header("X-Svc-Git-Commit", "The commit that the bundle was made from, in hexadecimal.")
+        .header("X-Svc-Git-Message", "The first line of its message, percent-encoded.")
+        .header("X-Svc-Git-Branch", "The branch it was made on, percent-encoded.")
+        .header("X-Svc-Git-Dirty", "`true` when files differed from the commit, else `false`.");
+    routes
+        .get("/v1/orgs/{orgSlug}/projects/{projectName}/deployments/{version}", get)
+        .summary("One deployment, and how it fares at its node");
     routes
         .post("/v1/orgs/{orgSlug}/projects/{projectName}/rollback", rollback)
         .summary("Make an older deployment live again");
@@ -29,6 +40,14 @@ async fn list(
     Pages(pages): Pages<i32>,
 ) -> Result<Json<Page<Deployment>>, Problem> {
     Ok(Json(projects.deployments(at.project.id, &pages).await?))
+}
+
+async fn get(
+    at: InProject<Viewer, ProjectRead>,
+    Path(Version(version)): Path<Version>,
+    projects: Data<Projects>,
+) -> Result<Json<Deployment>, Problem> {
+    Ok(Json(projects.deployment(at.project.id, version).await?))
 }
 
 async fn create(
@@ -48,6 +67,23 @@ async fn rollback(
     Body(to): Body<Rollback>,
 ) -> Result<Json<Deployment>, Problem> {
     Ok(Json(projects.rollback(&at.actor, &(&at.org).into(), at.project.id, to).await?))
+}
+
+/// A version in a path, in its one spelling.
+struct Version(i32);
+
+impl FromStr for Version {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        text.parse().ok().filter(|version: &i32| version.to_string() == text).map(Self).ok_or(())
+    }
+}
+
+impl PartialSchema for Version {
+    fn schema() -> RefOr<Schema> {
+        i32::schema()
+    }
 }
 
 /// Where the bundle was made from (specification, "Projects and deployments", rule 3).

@@ -1,12 +1,13 @@
 //! What a request presents.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kernel::{Code, Token, TokenKind};
+use settings::counted;
 
 use crate::config::Config;
 use crate::problem::Problem;
@@ -39,35 +40,10 @@ pub(super) fn invalid() -> Problem {
     Problem::new(&Code::UNAUTHENTICATED, "the credential is unknown, expired or revoked; sign in again")
 }
 
-/// What the request's address is counted as: an IPv6 client has a /64 at least, and may pick any address of it.
+/// What the request's address is counted as.
 pub(super) fn counted_address(request: &HttpRequest) -> IpAddr {
-    match address(request) {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
-        v4 => v4,
-    }
-}
-
-/// Where the request came from: the peer, or whom the trusted proxies name. Each proxy appends who spoke to it, so the
-/// entries are believed from the last one backwards, as long as trusted proxies wrote them and they can be read.
-fn address(request: &HttpRequest) -> IpAddr {
     let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
-    let hops: Vec<&str> = forwarded.flat_map(|value| value.split(',')).collect();
-    let mut nearest = peer.to_canonical();
-    for hop in hops.into_iter().rev() {
-        let Some(before) = hop_address(hop.trim()).filter(|_| is_trusted(request, nearest)) else { break };
-        nearest = before.to_canonical();
-    }
-    nearest
-}
-
-/// An address, with or without a port.
-fn hop_address(hop: &str) -> Option<IpAddr> {
-    let bare = hop.parse().ok();
-    bare.or_else(|| hop.parse::<SocketAddr>().ok().map(|address| address.ip()))
-}
-
-fn is_trusted(request: &HttpRequest, address: IpAddr) -> bool {
     let config = request.app_data::<web::Data<Config>>();
-    config.is_some_and(|config| config.trusted_proxies.iter().any(|network| network.contains(&address)))
+    counted(config.map_or(peer, |config| config.trusted_proxies.client(peer, forwarded)))
 }

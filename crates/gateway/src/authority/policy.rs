@@ -431,7 +431,7 @@ impl Extract for AsNode {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let (_, token) = presented(request, &[TokenKind::Node])?;
         let nodes = web::Data::<Convergence>::extract(request, payload).await?;
-        Ok(Self { node: nodes.authenticate(&token).await? })
+        Ok(Self { node: nodes.nodes().authenticate(&token).await? })
     }
 }
 

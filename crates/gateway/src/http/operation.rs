@@ -88,6 +88,12 @@ impl Operation {
         self
     }
 
+    /// A header that the route reads beyond those its types imply.
+    pub fn header(&mut self, name: &str, description: &str) -> &mut Self {
+        self.parameter("header", name, description, &json!({ "type": "string" }));
+        self
+    }
+
     pub(crate) fn code(&mut self, code: &'static Code) {
         if !self.codes.contains(&code) {
             self.codes.push(code);

@@ -1,0 +1,26 @@
+//! The internal listener: what nodes ask and tell, and what a collector scrapes.
+
+mod nodes;
+
+use actix_web::web::Data;
+use prometheus::{Encoder as _, Registry, TextEncoder};
+
+use crate::authority::Open;
+use crate::http::{Bytes, Routes};
+use crate::problem::Problem;
+
+/// The routes of the internal listener.
+#[must_use]
+pub fn routes() -> Routes {
+    let mut routes = Routes::default();
+    nodes::routes(&mut routes);
+    routes.get("/metrics", metrics).summary("Measurements, for Prometheus");
+    routes
+}
+
+async fn metrics(_: Open, registry: Data<Registry>) -> Result<Bytes, Problem> {
+    let mut text = Vec::new();
+    let encoder = TextEncoder::new();
+    encoder.encode(&registry.gather(), &mut text).map_err(|error| Problem::internal(error.to_string()))?;
+    Ok(Bytes::whole(encoder.format_type(), text))
+}

@@ -1,0 +1,110 @@
+//! What nodes ask and tell.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::dev::Payload;
+use actix_web::web::Data;
+use convergence::{Convergence, ConvergenceError, Desired, Receipt, Report};
+use kernel::{Code, Digest, ProjectId, UserId};
+use projects::Projects;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+use validator::Validate;
+
+use crate::authority::AsNode;
+use crate::http::{Body, Bytes, Describe, Extract, Json, Operation, Path, Routes};
+use crate::problem::Problem;
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.get("/internal/v1/desired", desired).summary("What the node is to serve, waiting for a change");
+    routes.get("/internal/v1/bundles/{digest}", bundle).summary("A bundle that the node is to serve out of");
+    routes.post("/internal/v1/reports", report).summary("What the node has seen");
+    routes
+        .post("/internal/v1/access/redeem", redeem)
+        .summary("Whom a code of the access round trip lets in at a hostname")
+        .codes(&[&Code::NOT_FOUND]);
+}
+
+/// Since when, and how long to wait.
+#[derive(Debug, Deserialize)]
+struct Since {
+    #[serde(default)]
+    since: i64,
+    #[serde(default)]
+    wait: u64,
+}
+
+impl Describe for Since {
+    fn describe(operation: &mut Operation) {
+        let number = json!({ "type": "integer", "minimum": 0, "default": 0 });
+        operation.parameter("query", "since", "The revision that the node has; 0 for everything.", &number);
+        operation.parameter("query", "wait", "Seconds to wait for a change; at most 30.", &number);
+        // Waiting is what this request is for.
+        operation.long = true;
+        operation.code(&Code::BAD_REQUEST);
+    }
+}
+
+impl Extract for Since {
+    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        serde_urlencoded::from_str(request.query_string())
+            .map_err(|error| Problem::bad_request(format!("since and wait must be whole numbers: {error}")))
+    }
+}
+
+/// A code that a visitor brought back from the dashboard.
+#[derive(Debug, Deserialize, Validate, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Redeem {
+    /// The hostname that the visitor is at.
+    #[validate(length(max = 255))]
+    #[schema(max_length = 255)]
+    host: String,
+    #[validate(length(max = 1024))]
+    #[schema(max_length = 1024)]
+    code: String,
+}
+
+/// Who is let in, and to which project.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Redeemed {
+    project: ProjectId,
+    user: UserId,
+}
+
+async fn desired(by: AsNode, nodes: Data<Convergence>, since: Since) -> Result<Json<Desired>, Problem> {
+    Ok(Json(nodes.desired(by.node, since.since, Duration::from_secs(since.wait)).await?))
+}
+
+async fn bundle(
+    by: AsNode,
+    Path(digest): Path<Digest>,
+    nodes: Data<Convergence>,
+    projects: Data<Projects>,
+) -> Result<Bytes, Problem> {
+    nodes.bundle_for(by.node, digest).await?;
+    let (length, bytes) = projects.bundle(digest).await?;
+    Ok(Bytes::streamed("application/gzip", length, bytes))
+}
+
+async fn report(by: AsNode, nodes: Data<Convergence>, Body(report): Body<Report>) -> Result<Json<Receipt>, Problem> {
+    Ok(Json(nodes.report(by.node, report).await?))
+}
+
+async fn redeem(
+    by: AsNode,
+    nodes: Data<Convergence>,
+    projects: Data<Projects>,
+    Body(Redeem { host, code }): Body<Redeem>,
+) -> Result<Json<Redeemed>, Problem> {
+    // A code is good once: not for finding out that nothing can be done with it.
+    nodes.core()?;
+    let (project, user) = projects.access_redeem(&host, &code).await?;
+    if !nodes.is_home(by.node, project).await? {
+        return Err(ConvergenceError::NotPlacedHere.into());
+    }
+    Ok(Json(Redeemed { project, user }))
+}
