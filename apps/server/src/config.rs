@@ -8,12 +8,11 @@ use std::str::FromStr;
 
 use gateway::api::SignIns;
 use gateway::{RateLimits, Site};
-use ipnet::IpNet;
 use kernel::{AllowList, Limits, seal};
-use projects::S3;
+use projects::{S3, SiteUrl};
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use serde::Deserialize;
-use settings::{Claim, Error, Flag, Secret, Setting, Settings};
+use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
 settings::table! {
@@ -35,6 +34,10 @@ settings::table! {
     pub SEALING_KEYS: Secret = Setting::required("SVC_SEALING_KEYS");
     /// Default hostnames lie under this domain.
     pub PLATFORM_DOMAIN: String = Setting::required("SVC_PLATFORM_DOMAIN");
+    /// The address of a deployed project, with `{hostname}` in place of its name: `https://{hostname}`, or with a port, or `http`, as a laptop needs it.
+    pub SITE_URL: SiteUrl = Setting::with_default("SVC_SITE_URL", "https://{hostname}");
+    /// The link to the nodes: `embedded`, through this Postgres, or `off`, with which whatever nodes carry out answers `no_core`.
+    pub CORE: CoreLink = Setting::with_default("SVC_CORE", "embedded");
     /// What the CNAME of a custom hostname points at.
     pub FALLBACK_ORIGIN: String = Setting::required("SVC_FALLBACK_ORIGIN");
     /// The platform's nameservers, separated by commas.
@@ -53,7 +56,7 @@ settings::table! {
     pub CODEHOST_TOKEN_URL: url::Url = Setting::with_default("SVC_CODEHOST_TOKEN_URL", "https://github.com/login/oauth/access_token");
     /// Where it tells who signed in.
     pub CODEHOST_USER_URL: url::Url = Setting::with_default("SVC_CODEHOST_USER_URL", "https://api.github.com/user");
-    /// Addresses, separated by commas, under which a browser may be sent on once it is signed in (default: `SVC_PUBLIC_URL`).
+    /// Addresses, separated by commas, under which a browser may be sent on once it is signed in (default: `SVC_PUBLIC_URL`). `http://127.0.0.1` without a port means each of its ports, where `svc login` waits for the browser.
     pub CODEHOST_REDIRECTS: Option<AllowList> = Setting::optional("SVC_CODEHOST_REDIRECTS");
     /// The server that takes our mail: `smtp://user:password@host:port` (STARTTLS; required with credentials, unless the host is this one or `?tls=` says `opportunistic` or `none`) or `smtps://…`. Without it no mail is sent.
     pub SMTP_URL: Option<Secret> = Setting::optional("SVC_SMTP_URL");
@@ -89,8 +92,8 @@ settings::table! {
     pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info,actix_server=warn");
 }
 
-/// The control plane answers for every name of the product but the node's.
-pub const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_NODE_", "SVC_EDGE_"] };
+/// The control plane answers for every name of the product but the node's and those of the command line.
+pub const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_NODE_", "SVC_EDGE_", "SVC_CLI_"] };
 
 /// What the control plane needs to know, checked.
 #[derive(Debug, Clone)]
@@ -100,6 +103,8 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     pub bundle_store: BundleStore,
     pub limits: Limits,
+    pub core: CoreLink,
+    pub site_url: SiteUrl,
     pub dns_resolver: Option<SocketAddr>,
     /// Names under which no project may claim one, lowercase.
     pub own_domains: Vec<String>,
@@ -107,6 +112,15 @@ pub struct Config {
     pub mail: Option<MailConfig>,
     pub gateway: gateway::Config,
     pub otlp_url: Option<String>,
+}
+
+/// How nodes learn of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoreLink {
+    /// Through the Postgres of this deployment.
+    Embedded,
+    /// Not at all.
+    Off,
 }
 
 /// Signing in at a code host.
@@ -145,10 +159,6 @@ pub enum BundleAddress {
     S3 { bucket: String, prefix: String },
 }
 
-/// Networks, separated by commas.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Networks(Vec<IpNet>);
-
 /// The file that `SVC_LIMITS` names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -176,6 +186,10 @@ impl Config {
             return Err(OTLP_URL.malformed("only plain http is spoken to the collector; put one beside the process"));
         }
         let code_host = code_host(settings, &public_url)?;
+        let site_url = settings.get(&SITE_URL)?;
+        if public_url.starts_with("https:") && !site_url.is_https() {
+            return Err(SITE_URL.malformed("plain http is for development; it is refused behind https"));
+        }
         let words = |list: Option<String>| {
             list.map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect())
         };
@@ -186,6 +200,7 @@ impl Config {
             platform_domain: domain(&settings.get(&PLATFORM_DOMAIN)?),
             mail_domain: settings.opt(&MAIL_DOMAIN)?,
             nameservers: words(settings.opt(&NAMESERVERS)?),
+            site_url: site_url.to_string(),
             fallback_origin: domain(&settings.get(&FALLBACK_ORIGIN)?),
             git_url: None,
             ssh_host: None,
@@ -207,10 +222,12 @@ impl Config {
             gateway: gateway::Config {
                 sign_ins: SignIns { dev: dev_auth, code_host: code_host.is_some() },
                 site,
-                trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.map(|Networks(networks)| networks).unwrap_or_default(),
+                trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.unwrap_or_default(),
                 rate_limits: rates,
                 in_flight: settings.get(&IN_FLIGHT)?.get().into(),
             },
+            core: settings.get(&CORE)?,
+            site_url,
             dns_resolver: settings.opt(&DNS_RESOLVER)?,
             own_domains,
             code_host,
@@ -304,6 +321,19 @@ impl FromStr for Url {
     }
 }
 
+impl FromStr for CoreLink {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "embedded" => Ok(Self::Embedded),
+            "off" => Ok(Self::Off),
+            etcd if etcd.starts_with("etcd://") => Err("this release knows no link over etcd; use embedded or off"),
+            _ => Err("neither embedded nor off"),
+        }
+    }
+}
+
 impl FromStr for BundleAddress {
     type Err = &'static str;
 
@@ -327,13 +357,5 @@ impl FromStr for BundleAddress {
             return Err("the prefix is not segments of letters, digits, ., - and _, separated by /");
         }
         Ok(Self::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
-    }
-}
-
-impl FromStr for Networks {
-    type Err = ipnet::AddrParseError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.split(',').map(|network| network.trim().parse()).collect::<Result<_, _>>().map(Self)
     }
 }

@@ -13,7 +13,7 @@ const HELP: &str = "\
 svc-server is the control API. It is configured by its environment alone.
 
   svc-server                                        runs until SIGTERM or Ctrl-C
-  svc-server --print openapi|errors|routes|settings prints a page of the reference
+  svc-server --print PAGE                           prints a page of the reference: openapi, errors, routes, nodes, settings
   svc-server --help                                 prints this
 ";
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use convergence::{AccessMode, Convergence, ConvergenceError, Site, SiteAccess};
+use convergence::{Convergence, ConvergenceError, DeploymentState, Site, SiteAccess};
 use identity::{CodeHostFailure, SignIn};
 use kernel::audit::Actor;
 use kernel::{OrgId, Plan, ProjectId, Provider, Role, Time, UserId};
 use orgs::{NewNotification, NotificationKind, OrgError, OrgRepository as _, Orgs};
-use projects::{Live, LiveAccess, LookupFailure, ProjectRepository as _};
+use projects::{DeploymentStatus, Live, LiveAccess, LookupFailure, ProjectRepository as _};
 use providers::{CodeHost, CodeHostError, LookupError, Mail, MailError, Resolver, Smtp};
 use store::Connection;
 use store::outbox::Undelivered;
@@ -99,14 +99,31 @@ impl projects::Placements for ConvergencePort {
     }
 }
 
+/// Deployments, as convergence asks for them.
+pub(crate) struct DeploymentsPort;
+
+#[async_trait]
+impl convergence::Deployments for DeploymentsPort {
+    async fn observed(
+        &self,
+        tx: &mut Connection,
+        project: ProjectId,
+        version: i32,
+        state: DeploymentState,
+        message: Option<&str>,
+    ) -> store::Result<()> {
+        let status = match state {
+            DeploymentState::Serving => DeploymentStatus::Serving,
+            DeploymentState::Crashed => DeploymentStatus::Crashed,
+            DeploymentState::Failed => DeploymentStatus::Failed,
+        };
+        tx.deployment_observed(project, version, status, message).await
+    }
+}
+
 fn site(live: Live) -> Site {
     let Live { hostnames, bundle, size_bytes, version, access } = live;
-    let mode = match access.mode {
-        projects::AccessMode::Public => AccessMode::Public,
-        projects::AccessMode::Org => AccessMode::Org,
-        projects::AccessMode::Password => AccessMode::Password,
-    };
-    let LiveAccess { password, bypass, version: access_version, .. } = access;
+    let LiveAccess { mode, password, bypass, version: access_version } = access;
     let access = SiteAccess { mode, password, bypass: bypass.map(|hash| hash.hex()), version: access_version };
     Site { hostnames, bundle, size_bytes, version, access }
 }

@@ -4,7 +4,7 @@ use gateway::api::SignIns;
 
 use crate::config::TABLE;
 
-/// The page of this name: `openapi`, `errors`, `routes` or `settings`.
+/// The page of this name: `openapi`, `errors`, `routes`, `nodes` or `settings`.
 #[must_use]
 pub fn print(page: &str) -> Option<String> {
     let routes = gateway::api::routes(SignIns { dev: true, code_host: true });
@@ -12,6 +12,7 @@ pub fn print(page: &str) -> Option<String> {
         "openapi" => Some(format!("{:#}\n", gateway::document(&routes))),
         "errors" => Some(gateway::errors_markdown(&routes)),
         "routes" => Some(gateway::routes_markdown(&routes, &gateway::internal_routes())),
+        "nodes" => Some(format!("{:#}\n", gateway::node_schema(&gateway::internal_routes()))),
         "settings" => Some(settings::markdown("The control plane", TABLE)),
         _ => None,
     }

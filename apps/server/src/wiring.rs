@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use convergence::Convergence;
+use convergence::{Convergence, Core, Embedded, Platform};
 use gateway::Services;
 use identity::{CodeHostLogin, Identity};
 use kernel::World;
@@ -15,9 +15,9 @@ use store::Store;
 use store::outbox::Pass;
 
 use crate::config::{
-    BUNDLE_STORE, BundleStore, CODEHOST_TOKEN_URL, Config, DATABASE_URL, DNS_RESOLVER, MailConfig, SMTP_URL,
+    BUNDLE_STORE, BundleStore, CODEHOST_TOKEN_URL, Config, CoreLink, DATABASE_URL, DNS_RESOLVER, MailConfig, SMTP_URL,
 };
-use crate::ports::{CodeHostPort, ConvergencePort, OrgsPort, PostPort, ResolverPort, ZonesPort};
+use crate::ports::{CodeHostPort, ConvergencePort, DeploymentsPort, OrgsPort, PostPort, ResolverPort, ZonesPort};
 
 /// The contexts behind the listeners, and the passes beside them.
 pub(crate) struct Parts {
@@ -37,7 +37,13 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
     };
     let passes = passes(config, &store, &site)?;
     let orgs = Orgs::new(store.clone(), config.limits, site);
-    let convergence = Convergence::new(store.clone()).listening();
+    let core: Option<Arc<dyn Core>> = match config.core {
+        CoreLink::Embedded => Some(Arc::new(Embedded::listening(&store))),
+        CoreLink::Off => None,
+    };
+    let platform =
+        Platform { dashboard_url: config.gateway.site.dashboard_url.clone(), https: config.site_url.is_https() };
+    let convergence = Convergence::new(store.clone(), core, platform, Arc::new(DeploymentsPort));
     let orgs_port = Arc::new(OrgsPort(orgs.clone()));
     let mut identity = Identity::new(store.clone(), orgs_port.clone(), orgs_port.clone());
     if let Some(login) = &config.code_host {
@@ -47,6 +53,7 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
         identity = identity.with_code_host(CodeHostLogin { host: Arc::new(CodeHostPort(host)), callback, redirects });
     }
     let names = projects::Site {
+        url: config.site_url.clone(),
         platform_domain: config.gateway.site.platform_domain.clone(),
         fallback_origin: config.gateway.site.fallback_origin.clone(),
         own_domains: config.own_domains.clone(),
