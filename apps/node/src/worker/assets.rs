@@ -1,0 +1,79 @@
+//! `env.assets`: the node answers a worker as it answers visitors.
+//!
+//! All workers ask at one socket. Whose assets are meant is told by a key that `workerd` adds to each request; the code
+//! neither sees it nor can send another.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use actix_web::dev::Server;
+use actix_web::http::StatusCode;
+use actix_web::http::header::X_CONTENT_TYPE_OPTIONS;
+use actix_web::middleware::DefaultHeaders;
+use actix_web::web::{self, Data};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+
+use super::definition::KEY;
+use super::folder::Run;
+use crate::contents::Contents;
+use crate::front::show;
+use crate::index::Index;
+use crate::page::page;
+use crate::random;
+
+/// The indexes of what runs, by their keys.
+#[derive(Default)]
+pub struct Registry(RwLock<HashMap<String, Arc<Index>>>);
+
+/// A key, good until this is dropped.
+pub struct Registration {
+    key: String,
+    registry: Arc<Registry>,
+}
+
+impl Registry {
+    /// Gives the index a key.
+    pub fn register(self: &Arc<Self>, index: Arc<Index>) -> Registration {
+        let key = random::id().simple().to_string();
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), index);
+        Registration { key, registry: Arc::clone(self) }
+    }
+
+    fn find(&self, request: &HttpRequest) -> Option<Arc<Index>> {
+        let key = request.headers().get(KEY)?.to_str().ok()?;
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+}
+
+impl Registration {
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.registry.0.write().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+/// Listens in `run`.
+pub fn listen(run: &Run, registry: Arc<Registry>, contents: Arc<Contents>) -> io::Result<Server> {
+    let (registry, contents) = (Data::from(registry), Data::from(contents));
+    let app = move || {
+        App::new()
+            .app_data(Data::clone(&registry))
+            .app_data(Data::clone(&contents))
+            .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
+            .default_service(web::to(answer))
+    };
+    Ok(HttpServer::new(app).workers(1).disable_signals().listen_uds(run.listen()?)?.run())
+}
+
+async fn answer(request: HttpRequest, registry: Data<Registry>, contents: Data<Contents>) -> HttpResponse {
+    match registry.find(&request) {
+        Some(index) => show(&request, &contents, &index).await,
+        None => page(StatusCode::FORBIDDEN, "This is for the workers of this node."),
+    }
+}

@@ -1,0 +1,64 @@
+//! WebSockets: after the handshake, bytes pass between the visitor and the worker as they come.
+
+use std::io;
+
+use actix_web::body::BodyStream;
+use actix_web::web::{Bytes, BytesMut, Payload};
+use actix_web::{HttpResponse, rt};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, Stream};
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
+
+use super::process::Lease;
+use super::proxy::begin;
+
+type Connection = TokioIo<Upgraded>;
+
+const CHUNK: usize = 16 * 1024;
+
+/// Agrees to the visitor what the worker agreed to, and joins the two.
+pub fn join(response: Response<Incoming>, visitor: Option<Payload>, lease: Lease) -> HttpResponse {
+    let mut answer = begin(&response);
+    answer.upgrade("websocket").body(BodyStream::new(from_worker(response, visitor, lease)))
+}
+
+fn from_worker(
+    response: Response<Incoming>,
+    visitor: Option<Payload>,
+    lease: Lease,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    let joined = async move {
+        let upgraded = hyper::upgrade::on(response).await.map_err(io::Error::other)?;
+        let (worker, to_worker) = split(TokioIo::new(upgraded));
+        if let Some(visitor) = visitor {
+            rt::spawn(to_worker_from(visitor, to_worker));
+        }
+        io::Result::Ok(stream::try_unfold((worker, lease), next))
+    };
+    stream::once(joined).flat_map(|joined| match joined {
+        Ok(chunks) => chunks.left_stream(),
+        Err(error) => stream::iter([Err(error)]).right_stream(),
+    })
+}
+
+async fn next(
+    (mut worker, lease): (ReadHalf<Connection>, Lease),
+) -> io::Result<Option<(Bytes, (ReadHalf<Connection>, Lease))>> {
+    let mut chunk = BytesMut::with_capacity(CHUNK);
+    let read = worker.read_buf(&mut chunk).await?;
+    Ok((read > 0).then(|| (chunk.freeze(), (worker, lease))))
+}
+
+async fn to_worker_from(mut visitor: Payload, mut worker: WriteHalf<Connection>) {
+    while let Some(Ok(chunk)) = visitor.next().await {
+        if worker.write_all(&chunk).await.is_err() {
+            return;
+        }
+    }
+    // The worker sees a connection that broke.
+    let _ = worker.shutdown().await;
+}

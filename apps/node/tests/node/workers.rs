@@ -1,0 +1,88 @@
+//! Worker code in a real `workerd`: `SVC_TEST_WORKERD` names it, which `cargo xtask test` sees to.
+
+mod isolation;
+mod lifetime;
+mod serving;
+mod swapping;
+mod watchdog;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use node::config::Config;
+use node::worker::config::{Config as Workers, UidRange};
+use tokio::time::timeout;
+
+use crate::control_plane::{ControlPlane, Observation, State};
+use crate::running::{Dir, Running, config};
+
+const HOST: &str = "app.localhost";
+
+/// A node that runs workers.
+struct Rig {
+    core: ControlPlane,
+    dir: Dir,
+    node: Running,
+    /// How many observations were looked at.
+    observed: AtomicUsize,
+}
+
+fn workerd() -> Option<PathBuf> {
+    let workerd = std::env::var_os("SVC_TEST_WORKERD").map(PathBuf::from);
+    if workerd.is_none() {
+        eprintln!("SKIPPED: there is no workerd; cargo xtask test obtains it by npm, or set SVC_TEST_WORKERD");
+    }
+    workerd
+}
+
+fn with_workers(core: &ControlPlane, dir: &Dir, workerd: PathBuf) -> Config {
+    let workers = Workers {
+        workerd,
+        launcher: env!("CARGO_BIN_EXE_svc-node").into(),
+        memory: 256 << 20,
+        uids: UidRange { first: 300_000, last: 300_999 },
+        idle: Duration::from_secs(900),
+    };
+    Config { workers: Some(workers), ..config(core, dir) }
+}
+
+impl Rig {
+    /// `None` without `workerd`.
+    async fn start() -> Option<Self> {
+        Self::start_with(|_| ()).await
+    }
+
+    async fn start_with(change: impl FnOnce(&mut Workers)) -> Option<Self> {
+        let workerd = workerd()?;
+        let (core, dir) = (ControlPlane::start().await, Dir::new());
+        let mut config = with_workers(&core, &dir, workerd);
+        config.workers.as_mut().map(change);
+        let node = Running::start_as(&config).await;
+        Some(Self { core, dir, node, observed: AtomicUsize::new(0) })
+    }
+
+    fn deploy(&self, code: &str) {
+        self.core.deploy("app", &[("worker/index.js", code.as_bytes())]);
+    }
+
+    /// Waits until this is observed of a project; what comes before it is passed over.
+    async fn observes(&self, project: &str, state: State) -> Observation {
+        let awaited = async {
+            loop {
+                let seen = self.core.observation(self.observed.fetch_add(1, Ordering::Relaxed)).await;
+                if seen.project == project && seen.state == state {
+                    return seen;
+                }
+            }
+        };
+        let seen = timeout(Duration::from_secs(40), awaited).await;
+        assert!(seen.is_ok(), "{state:?} of {project} is awaited");
+        seen.unwrap()
+    }
+
+    async fn serves(&self, code: &str) {
+        self.deploy(code);
+        self.observes("app", State::Serving).await;
+    }
+}

@@ -1,0 +1,150 @@
+//! What code cannot reach.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use crate::control_plane::State;
+use rustix::process::geteuid;
+
+use super::{HOST, Rig};
+
+const REACH: &str = r#"
+import { connect } from "cloudflare:sockets";
+export default {
+  async fetch(request) {
+    const url = new URL(request.url);
+    const to = url.searchParams.get("to");
+    try {
+      if (url.pathname === "/fetch") return new Response("reached " + (await fetch(to)).status);
+      const socket = connect(to);
+      await socket.opened;
+      return new Response("reached " + to);
+    } catch (error) { return new Response("refused: " + error); }
+  },
+};
+"#;
+
+/// The workers of the test's range, by their uids.
+fn processes(rig: &Rig) -> Vec<(u32, String)> {
+    let run = rig.dir.path().join("run");
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let ours = pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&run)));
+    ours.filter_map(|pid| Some((pid, fs::read_to_string(format!("/proc/{pid}/status")).ok()?))).collect()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_loopback_nor_private_networks_are_reached() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(REACH).await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener6 = TcpListener::bind("[::1]:0").ok();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let port6 = listener6.as_ref().map_or(port, |it| it.local_addr().unwrap().port());
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "0.0.0.0",
+        "2130706433",
+        "0x7f.1",
+        "[::ffff:127.0.0.1]",
+        "[::127.0.0.1]",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "198.18.0.1",
+        "[fe80::1]",
+        "[fd00::1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+    ] {
+        for path in [format!("/fetch?to=http://{host}:{port}/"), format!("/connect?to={host}:{port}")] {
+            let seen = rig.node.visitor.get(HOST, &path).await;
+            // Of what it may try, it says that the connection was lost.
+            let ours = ["internal error; ", "proxy request failed, "].iter().any(|words| seen.body.contains(words));
+            assert!(seen.body.starts_with("refused: ") && ours, "{path}: {seen:?}");
+        }
+    }
+    let seen = rig.node.visitor.get(HOST, &format!("/fetch?to=http://[::1]:{port6}/")).await;
+    assert!(seen.body.starts_with("refused: "), "{seen:?}");
+    assert!(listener.accept().is_err());
+    if let Some(listener) = listener6 {
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_has_its_own_user_and_nothing_of_the_nodes() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(REACH).await;
+    rig.core.deploy("two", &[("worker/index.js", REACH.as_bytes())]);
+    rig.observes("two", State::Serving).await;
+
+    let processes = processes(&rig);
+    assert_eq!(processes.len(), 2);
+    let mut uids = Vec::new();
+    for (pid, status) in &processes {
+        assert_eq!(field(status, "NoNewPrivs:"), "1");
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        assert!(limits.lines().any(|line| line.starts_with("Max core file size") && line.contains(" 0 ")), "{limits}");
+        let adjusted = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        assert_eq!(adjusted.trim(), "800");
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+        assert!(environment.is_empty(), "{}", String::from_utf8_lossy(&environment));
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        let open = open.filter_map(|file| fs::read_link(file.path()).ok());
+        let of_node: Vec<_> = open.filter(|path| path.starts_with(rig.dir.path())).collect();
+        assert!(of_node.iter().all(|path| path.starts_with(rig.dir.path().join("run"))), "{of_node:?}");
+        uids.push(field(status, "Uid:").split('\t').next().unwrap().parse::<u32>().unwrap());
+        if geteuid().is_root() {
+            assert_eq!(field(status, "Groups:"), "");
+            assert_eq!(field(status, "CapEff:"), "0000000000000000");
+        }
+    }
+    if !geteuid().is_root() {
+        return eprintln!("SKIPPED: user ids are given away by root alone");
+    }
+    assert!(uids[0] != uids[1] && uids.iter().all(|uid| (300_000..301_000).contains(uid)), "{uids:?}");
+    // The only way into the node's directory is closed to them.
+    let node = fs::metadata(rig.dir.path().join("run")).unwrap();
+    assert_eq!((node.uid(), node.permissions().mode() & 0o777), (0, 0o700));
+    for (program, name) in [("ls", "blobs"), ("ls", "sites"), ("ls", "run"), ("cat", "desired.json")] {
+        let found = fs::metadata(rig.dir.path().join(name)).unwrap();
+        assert!(found.uid() == 0 && found.permissions().mode() & 0o077 == 0, "{name}");
+        let status = std::process::Command::new("setpriv")
+            .args(["--reuid", &uids[0].to_string(), "--clear-groups", program])
+            .arg(rig.dir.path().join(name))
+            .output()
+            .unwrap();
+        assert!(!status.status.success(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_the_place_of_a_workers_socket_is_not_talked_to() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves("export default { fetch() { return new Response('from code') } }").await;
+    let folders = fs::read_dir(rig.dir.path().join("run")).unwrap().flatten();
+    let folder = folders.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+    let other = rig.dir.path().join("other.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&other).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    for name in ["http", "probe"] {
+        fs::remove_file(folder.join(name)).unwrap();
+        std::os::unix::fs::symlink(&other, folder.join(name)).unwrap();
+    }
+    for _ in 0..5 {
+        assert_eq!(rig.node.visitor.get(HOST, "/").await.body, "from code");
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    assert!(listener.accept().is_err(), "neither visitors nor the watchdog come there");
+}

@@ -1,0 +1,113 @@
+//! From one version to the next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::control_plane::State;
+use futures_util::StreamExt as _;
+
+use super::{HOST, Rig};
+
+fn says(text: &str) -> String {
+    format!("export default {{ fetch() {{ return new Response('{text}'); }} }};")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_does_not_start_leaves_the_one_before_and_says_why() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(&says("first")).await;
+    for (code, why) in [
+        ("export default { fetch( { }", "SyntaxError"),
+        ("import './lib/absent.js'; export default {};", "No such module"),
+        ("throw new Error('at the start');", "at the start"),
+        ("for (;;) {}", "10 seconds"),
+    ] {
+        rig.deploy(code);
+        let failed = rig.observes("app", State::Failed).await;
+        let message = failed.message.unwrap();
+        assert!(message.contains(why) && message.len() < 600 && !message.contains("/proc"), "{message}");
+        assert_eq!(rig.node.visitor.get(HOST, "/").await.body, "first");
+    }
+    rig.core.deploy_with(
+        r#"{"compatibilityDate": "2199-01-01", "main": "worker/main.mjs"}"#,
+        "app",
+        &[("worker/main.mjs", says("dated").as_bytes())],
+    );
+    let failed = rig.observes("app", State::Failed).await;
+    assert!(failed.message.unwrap().contains("compatibility date"));
+    assert_eq!((failed.version, rig.node.visitor.get(HOST, "/").await.body.as_str()), (6, "first"));
+
+    let broken = "throw new Error('again');";
+    rig.deploy(broken);
+    assert_eq!(rig.observes("app", State::Failed).await.version, 7);
+    rig.deploy(broken);
+    assert_eq!(rig.observes("app", State::Failed).await.version, 8);
+
+    rig.serves(&says("second")).await;
+    assert_eq!(rig.node.visitor.get(HOST, "/").await.body, "second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn swaps_lose_no_request_and_a_long_answer_ends_on_its_version() {
+    const LONG: &str = r#"
+      export default { fetch(request) {
+        if (!request.url.endsWith("/long")) return new Response("0");
+        let sent = 0;
+        return new Response(new ReadableStream({ async pull(controller) {
+          await scheduler.wait(100);
+          controller.enqueue(new TextEncoder().encode("old "));
+          if (++sent === 40) controller.close();
+        } }));
+      } };"#;
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(LONG).await;
+    let long = rig.node.visitor.request(reqwest::Method::GET, HOST, "/long").send().await.unwrap();
+    let mut long = long.bytes_stream();
+    assert_eq!(long.next().await.unwrap().unwrap(), "old ");
+
+    let rig = Arc::new(rig);
+    let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let visitors = [(); 4].map(|()| {
+        let (rig, stop, asked) = (Arc::clone(&rig), Arc::clone(&stop), Arc::clone(&asked));
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let seen = rig.node.visitor.get(HOST, "/").await;
+                assert_eq!(seen.status, 200, "{seen:?}");
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    });
+    let began = Instant::now();
+    for version in 1..=5 {
+        rig.serves(&says(&version.to_string())).await;
+        rig.node.visitor.sees(HOST, "/", 200, &version.to_string()).await;
+    }
+    println!("5 swaps in {:?} under {} requests", began.elapsed(), asked.load(Ordering::Relaxed));
+    let mut rest = String::new();
+    while let Some(chunk) = long.next().await {
+        rest += std::str::from_utf8(&chunk.unwrap()).unwrap();
+    }
+    assert_eq!(rest, "old ".repeat(39));
+    stop.store(true, Ordering::Relaxed);
+    for visitor in visitors {
+        visitor.await.unwrap();
+    }
+    assert!(asked.load(Ordering::Relaxed) > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_first_requests_waits_for_one_start() {
+    let Some(rig) = Rig::start_with(|workers| workers.idle = Duration::from_secs(1)).await else { return };
+    // The time of the start is not told to code; what differs between two starts is what it made up.
+    let code = "let own; export default { fetch() { own ??= crypto.randomUUID(); return new Response(own); } };";
+    rig.serves(code).await;
+    let first = rig.node.visitor.get(HOST, "/").await.body;
+    let run = rig.dir.path().join("run");
+    // Only the socket of the assets is left when it has ended for want of requests.
+    crate::running::until("its end", || std::fs::read_dir(&run).unwrap().count() == 1).await;
+    let visitor = &rig.node.visitor;
+    let burst = futures_util::future::join_all((0..50).map(|_| visitor.get(HOST, "/"))).await;
+    let own = &burst[0].body;
+    assert!(own != &first && burst.iter().all(|seen| seen.status == 200 && seen.body == *own), "{burst:?}");
+}

@@ -1,0 +1,108 @@
+//! Code that does not behave, and its neighbours.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::control_plane::State;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::{HOST, Rig};
+
+const MISBEHAVING: &str = r#"
+  export default { async fetch(request) {
+    if (request.url.endsWith("/loop")) for (;;) {}
+    if (request.url.endsWith("/hog")) { const hoard = []; for (;;) hoard.push(new Uint8Array(1 << 20).fill(1)); }
+    if (request.url.endsWith("/heap")) { const hoard = []; for (;;) hoard.push({ hoard: [hoard.length] }); }
+    return new Response("fine");
+  } };"#;
+
+/// Asks a neighbour without a pause until told to stop; gives how long each answer took.
+fn neighbour(rig: &Arc<Rig>, stop: &Arc<AtomicBool>) -> JoinHandle<Vec<Duration>> {
+    let (rig, stop) = (Arc::clone(rig), Arc::clone(stop));
+    tokio::spawn(async move {
+        let mut took = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            let seen = rig.node.visitor.get("neighbour.localhost", "/").await;
+            assert_eq!((seen.status, seen.body.as_str()), (200, "fine"));
+            took.push(began.elapsed());
+            sleep(Duration::from_millis(2)).await;
+        }
+        took
+    })
+}
+
+fn figures(mut took: Vec<Duration>) -> String {
+    took.sort();
+    let at = |percent: usize| took[(took.len() - 1) * percent / 100];
+    format!("{} requests, p50 {:?}, p99 {:?}, longest {:?}", took.len(), at(50), at(99), at(100))
+}
+
+async fn ends_what(path: &str, why: &str) {
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(MISBEHAVING).await;
+    rig.core.deploy("neighbour", &[("worker/index.js", MISBEHAVING.as_bytes())]);
+    rig.observes("neighbour", State::Serving).await;
+    let rig = Arc::new(rig);
+    let measured = async |during: &str, meanwhile: JoinHandle<()>| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asking = neighbour(&rig, &stop);
+        meanwhile.await.unwrap();
+        stop.store(true, Ordering::Relaxed);
+        println!("neighbour {during}: {}", figures(asking.await.unwrap()));
+    };
+    measured("before", tokio::spawn(sleep(Duration::from_secs(1)))).await;
+    let misbehaving = {
+        let (rig, path, why) = (Arc::clone(&rig), path.to_owned(), why.to_owned());
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let seen = rig.node.visitor.get(HOST, &path).await;
+            println!("{path} was ended after {:?}", began.elapsed());
+            assert_eq!(seen.status, 502, "{seen:?}");
+            let crashed = rig.observes("app", State::Crashed).await;
+            assert!(crashed.message.as_ref().is_some_and(|it| it.contains(&why)), "{crashed:?}");
+        })
+    };
+    measured(&format!("during {path}"), misbehaving).await;
+    measured("after", tokio::spawn(sleep(Duration::from_secs(1)))).await;
+    rig.node.visitor.sees(HOST, "/", 200, "fine").await;
+    rig.observes("app", State::Serving).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_loop_is_ended_and_neighbours_do_not_notice() {
+    ends_what("/loop", "2 seconds").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_eats_memory_is_ended_and_neighbours_do_not_notice() {
+    ends_what("/hog", "256 MiB of memory").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_fills_the_heap_is_ended_and_neighbours_do_not_notice() {
+    ends_what("/heap", "256 MiB of memory").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_keeps_dying_is_started_less_and_less() {
+    let Some(rig) = Rig::start_with(|workers| workers.memory = 30 << 20).await else { return };
+    // The program alone takes more than that.
+    rig.deploy("export default { fetch() { return new Response('never for long'); } };");
+    let mut rests = 0;
+    for _ in 0..3 {
+        rig.observes("app", State::Crashed).await;
+        loop {
+            let seen = rig.node.visitor.get(HOST, "/").await;
+            if seen.status == 503 && !seen.header("retry-after").is_empty() {
+                rests += 1;
+            } else if seen.status != 503 {
+                break;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    assert!(rests > 0);
+}
