@@ -1,5 +1,8 @@
-//! Randomness on which no answer depends.
+//! Randomness.
 
+use std::io;
+
+use ring::rand::{SecureRandom as _, SystemRandom};
 use uuid::Uuid;
 
 /// Names a request.
@@ -12,4 +15,12 @@ pub fn id() -> Uuid {
 pub fn byte() -> u8 {
     let [byte, ..] = id().into_bytes();
     byte
+}
+
+/// A key.
+#[expect(clippy::disallowed_methods, reason = "kernel::World, which tests can fix, would bring Postgres into the node")]
+pub fn key() -> io::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    SystemRandom::new().fill(&mut key).map_err(io::Error::other)?;
+    Ok(key)
 }

@@ -1,0 +1,38 @@
+//! The password form.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, ContentType, WWW_AUTHENTICATE};
+
+/// Where the form posts to.
+pub const ACTION: &str = "/__svc/access/password";
+
+/// The form, with what went wrong the last time. `next` is where it leads in the end.
+pub fn form(status: StatusCode, next: &str, trouble: Option<&str>) -> HttpResponse {
+    let trouble = trouble.map(|words| format!("<p role=\"alert\">{}</p>\n", escaped(words))).unwrap_or_default();
+    let mut response = HttpResponse::build(status);
+    response
+        .content_type(ContentType::html())
+        .insert_header((CACHE_CONTROL, "no-store"))
+        .insert_header((CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"));
+    if status == StatusCode::UNAUTHORIZED {
+        response.insert_header((WWW_AUTHENTICATE, "Form"));
+    }
+    response.body(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>Password</title>\n<style>\n\
+         body {{ font: 1rem/1.5 system-ui, sans-serif; display: grid; place-items: center; min-height: 90vh; margin: 0 }}\n\
+         form {{ display: grid; gap: .75rem; width: min(20rem, 90vw) }}\n\
+         input, button {{ font: inherit; padding: .5rem }}\n</style>\n\
+         <form method=\"post\" action=\"{ACTION}\">\n<h1>This site is protected</h1>\n{trouble}\
+         <input type=\"hidden\" name=\"next\" value=\"{next}\">\n\
+         <label for=\"password\">Password</label>\n\
+         <input id=\"password\" name=\"password\" type=\"password\" autocomplete=\"current-password\" required autofocus>\n\
+         <button>Enter</button>\n</form>\n</html>\n",
+        next = escaped(next),
+    ))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+}
