@@ -16,12 +16,30 @@ pub struct Answer {
     pub revision: u64,
     /// Whether a project that is not listed is not to be served.
     pub full: bool,
+    /// The number of the last batch of reports that was taken in.
+    #[serde(default)]
+    pub batch: u64,
+    /// Of a control plane that says nothing of it, protected sites cannot be entered through the dashboard.
+    #[serde(default)]
+    pub platform: Option<Platform>,
     sites: Vec<Change>,
+}
+
+/// Where visitors are sent, and how they come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Platform {
+    /// Base address of the dashboard.
+    pub dashboard_url: String,
+    /// Whether a proxy before the node ends TLS.
+    pub https: bool,
 }
 
 #[derive(Deserialize)]
 struct Change {
     project: String,
+    #[serde(default)]
+    revision: u64,
     site: Option<Site>,
 }
 
@@ -50,6 +68,16 @@ pub struct Placement {
     /// … and the bundle that is, which is an older one as long as the wanted one is not to be had. Host names have no
     /// such delay: one that was taken from a project stops showing it at once.
     pub live: Option<Digest>,
+    /// The version that is; of one that an earlier release made live, unknown.
+    #[serde(default)]
+    pub live_version: Option<u64>,
+    /// The revision at which this was decided. Who goes back and forth between versions wants to know how each of them
+    /// fares each time.
+    #[serde(default)]
+    pub revision: u64,
+    /// The revision at which it was last told that what is wanted is live.
+    #[serde(default)]
+    told: u64,
 }
 
 /// Every project on this node, by its id.
@@ -71,24 +99,32 @@ impl Placements {
             let listed: HashSet<&String> = answer.sites.iter().map(|change| &change.project).collect();
             self.0.retain(|project, _| listed.contains(project));
         }
-        for Change { project, site } in answer.sites {
+        for Change { project, revision, site } in answer.sites {
             let Some(wanted) = site else {
                 self.0.remove(&project);
                 continue;
             };
-            let live = self.0.get(&project).and_then(|placement| placement.live);
-            self.0.insert(project, Placement { wanted, live });
+            let before = self.0.get(&project);
+            let (live, live_version, told) = before.map_or((None, None, 0), |it| (it.live, it.live_version, it.told));
+            self.0.insert(project, Placement { wanted, live, live_version, revision, told });
         }
     }
 
-    /// Makes live what is wanted, wherever `here` has it.
-    pub fn promote(&mut self, here: impl Fn(&Digest) -> bool) {
-        for (project, Placement { wanted, live }) in &mut self.0 {
-            if *live != Some(wanted.bundle) && here(&wanted.bundle) {
+    /// Makes live what is wanted, wherever that is `ready`; gives the projects and versions that became it.
+    pub fn promote(&mut self, ready: impl Fn(&String, &Site) -> bool) -> Vec<(String, u64)> {
+        let mut promoted = Vec::new();
+        for (project, Placement { wanted, live, live_version, revision, told }) in &mut self.0 {
+            if *live != Some(wanted.bundle) && ready(project, wanted) {
                 tracing::info!(project, version = wanted.version, bundle = %wanted.bundle, "live");
                 *live = Some(wanted.bundle);
             }
+            // The same bundle may be wanted as another version, or anew.
+            if *live == Some(wanted.bundle) && (*live_version != Some(wanted.version) || *told != *revision) {
+                (*live_version, *told) = (Some(wanted.version), *revision);
+                promoted.push((project.clone(), wanted.version));
+            }
         }
+        promoted
     }
 
     /// The bundles that are wanted and not live yet, with their sizes.
@@ -101,16 +137,22 @@ impl Placements {
     pub fn demote(&mut self, here: impl Fn(&Digest) -> bool) {
         for placement in self.0.values_mut() {
             placement.live = placement.live.filter(&here);
+            placement.live_version = placement.live_version.filter(|_| placement.live.is_some());
         }
     }
 
     /// The bundles that are live.
     pub fn live(&self) -> HashSet<Digest> {
-        self.iter().filter_map(|placement| placement.live).collect()
+        self.iter().filter_map(|(_, placement)| placement.live).collect()
     }
 
-    /// Each placement.
-    pub fn iter(&self) -> impl Iterator<Item = &Placement> {
-        self.0.values()
+    /// The bundles that are live or are to be.
+    pub fn bundles(&self) -> HashSet<Digest> {
+        self.iter().flat_map(|(_, placement)| [Some(placement.wanted.bundle), placement.live]).flatten().collect()
+    }
+
+    /// Each project and its placement.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Placement)> {
+        self.0.iter()
     }
 }

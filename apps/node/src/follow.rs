@@ -3,22 +3,54 @@
 //! Level-triggered: the control plane's table is the truth and a long poll only wakes. The first question after a start
 //! is for everything, and so is one every [`RELIST`], which finds whatever a poll may have missed.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::backoff::Backoff;
+use crate::cache::Cache;
 use crate::client::Core;
-use crate::desired::Answer;
+use crate::desired::{Answer, Platform};
 
 const RELIST: Duration = Duration::from_secs(5 * 60);
 /// The control plane answers at once when it is asked for everything, also when that is nothing.
 const PACE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// What every answer tells beside the sites.
+pub struct Told {
+    /// The number of the last batch of reports that the control plane has.
+    pub batch: watch::Sender<Option<u64>>,
+    platform: watch::Sender<Option<Platform>>,
+    cache: Arc<Cache>,
+}
+
+impl Told {
+    /// Nothing yet, but for the platform, if it is known from before.
+    pub fn new(platform: watch::Sender<Option<Platform>>, cache: Arc<Cache>) -> Self {
+        Self { batch: watch::Sender::new(None), platform, cache }
+    }
+
+    async fn note(&self, answer: &Answer) {
+        self.batch.send_replace(Some(answer.batch));
+        let Some(platform) = answer.platform.clone().filter(|it| self.platform.borrow().as_ref() != Some(it)) else {
+            return;
+        };
+        self.platform.send_replace(Some(platform.clone()));
+        let cache = Arc::clone(&self.cache);
+        let saved = spawn_blocking(move || cache.save_platform(&platform)).await;
+        if let Err(error) = saved.map_err(Into::into).flatten() {
+            tracing::error!(%error, "where visitors sign in cannot be saved");
+        }
+    }
+}
+
 /// Asks for ever, and hands on what is answered; ends when nobody listens.
-pub async fn follow(core: Core, news: Sender<Answer>) {
+pub async fn follow(core: Core, news: Sender<Answer>, told: Told) {
     let mut pace = interval(PACE);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut backoff = Backoff::up_to(LONGEST_PAUSE);
@@ -38,6 +70,7 @@ pub async fn follow(core: Core, news: Sender<Answer>) {
                 if answer.full {
                     listed = Instant::now();
                 }
+                told.note(&answer).await;
                 if !answer.is_empty() && news.send(answer).await.is_err() {
                     return;
                 }
