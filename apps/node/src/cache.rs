@@ -2,28 +2,41 @@
 //!
 //! | path | |
 //! |---|---|
-//! | `blobs/ab/abcd…` | contents of assets, by their SHA-256: an asset that a new version shares with the old is stored once |
-//! | `sites/abcd….json` | the index of a bundle, by the bundle's SHA-256; written when all its blobs are on disk |
-//! | `desired.json` | what was to be served last |
+//! | `blobs/ab/abcd…` | contents of assets and modules, by their SHA-256: one that a new version shares with the old is stored once |
+//! | `blobs/ab/abcd….br`, `.gz` | the same contents, compressed |
+//! | `sites/abcd….json` | the index of a bundle, by the bundle's SHA-256; written when all its blobs are on disk, gone before any of them is; as old as the last time that the bundle was served |
+//! | `desired.json`, `platform.json` | what was to be served last, and where visitors are sent to sign in |
+//! | `access.key` | what the passes of visitors to protected sites are signed with |
 //! | `tmp/` | what is being written; emptied at the start |
+//! | `run/` | what the running workers were started from; emptied at the start |
 //! | `lock` | held while a node uses the directory |
 //!
-//! No name in it comes out of a bundle. A file appears under its name complete and on disk, or not at all. Nothing is
-//! deleted while a node runs, so a request that began on an old version finishes on it; eviction is yet to come, also of
-//! what a bundle left behind that turned out bad halfway.
+//! No name in it comes out of a bundle. A file appears under its name complete and on disk, or not at all. What is
+//! served or wanted stays; beyond a bound the rest goes, longest unused first. So the order of deaths does not matter:
+//! whatever is left without an index goes with the next sweep.
 
-use std::collections::BTreeSet;
+mod repair;
+mod sweep;
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
+use actix_web::http::header::HeaderValue;
 use anyhow::{Context as _, bail};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::desired::Placements;
+use crate::coding::Coding;
+use crate::config::Config;
+use crate::desired::{Placements, Platform};
 use crate::digest::Digest;
 use crate::index::Index;
 
@@ -31,7 +44,25 @@ use crate::index::Index;
 pub struct Cache {
     dir: PathBuf,
     temporaries: AtomicU64,
+    /// How many bytes the blobs may have.
+    bound: u64,
+    /// How many they have, about: every sweep counts anew.
+    bytes: AtomicU64,
+    sweep_due: AtomicBool,
+    /// The bundles that no sweep takes.
+    kept: Mutex<HashSet<Digest>>,
+    /// Shared by those who add, held alone by who takes away.
+    turn: RwLock<()>,
     _lock: File,
+}
+
+/// A stored content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Blob {
+    /// The digest of the content as it was deployed.
+    pub content: Digest,
+    /// What it is stored in.
+    pub coding: Coding,
 }
 
 /// A file under a name that nobody knows, gone when dropped.
@@ -43,11 +74,13 @@ pub struct Temporary {
 
 impl Cache {
     /// Takes the directory, and creates what it lacks.
-    pub fn open(dir: &Path) -> anyhow::Result<Self> {
-        Self::prepare(dir).with_context(|| format!("the directory {} cannot be used", dir.display()))
+    pub fn open(config: &Config) -> anyhow::Result<Self> {
+        let dir = &config.dir;
+        Self::prepare(dir, config.cache_bytes)
+            .with_context(|| format!("the directory {} cannot be used", dir.display()))
     }
 
-    fn prepare(dir: &Path) -> anyhow::Result<Self> {
+    fn prepare(dir: &Path, bound: u64) -> anyhow::Result<Self> {
         create(dir)?;
         let lock = File::create(dir.join("lock"))?;
         match lock.try_lock() {
@@ -55,53 +88,121 @@ impl Cache {
             Err(TryLockError::WouldBlock) => bail!("another node uses it"),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        let tmp = dir.join("tmp");
-        if tmp.exists() {
-            fs::remove_dir_all(&tmp)?;
+        for emptied in ["tmp", "run"].map(|name| dir.join(name)) {
+            if emptied.exists() {
+                fs::remove_dir_all(&emptied)?;
+            }
         }
-        for folder in ["tmp", "blobs", "sites"] {
+        for folder in ["tmp", "run", "blobs", "sites"] {
             create(&dir.join(folder))?;
         }
-        Ok(Self { dir: dir.to_owned(), temporaries: AtomicU64::new(0), _lock: lock })
+        Ok(Self {
+            dir: dir.to_owned(),
+            temporaries: AtomicU64::new(0),
+            bound,
+            bytes: AtomicU64::new(0),
+            // For what a death left behind.
+            sweep_due: AtomicBool::new(true),
+            kept: Mutex::default(),
+            turn: RwLock::default(),
+            _lock: lock,
+        })
+    }
+
+    /// Where workers are started from.
+    pub fn run(&self) -> PathBuf {
+        self.dir.join("run")
     }
 
     /// A new temporary file.
     pub fn temporary(&self) -> io::Result<Temporary> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join("tmp").join(number.to_string());
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         Ok(Temporary { path, file })
     }
 
-    /// Where the content of that digest is.
-    pub fn blob(&self, content: Digest) -> PathBuf {
+    /// Where that content is.
+    pub fn blob(&self, blob: impl Into<Blob>) -> PathBuf {
+        let Blob { content, coding } = blob.into();
         let name = content.hex();
-        self.dir.join("blobs").join(name.get(..2).unwrap_or_default()).join(name)
+        let folder = self.dir.join("blobs").join(name.get(..2).unwrap_or_default());
+        folder.join(match coding {
+            Coding::Identity => name,
+            Coding::Gzip => name + ".gz",
+            Coding::Brotli => name + ".br",
+        })
     }
 
-    /// Files a content under its digest.
-    pub fn add_blob(&self, content: Digest, temporary: Temporary) -> io::Result<()> {
-        let path = self.blob(content);
-        if path.try_exists()? {
+    /// The size of a content that is here.
+    pub fn size(&self, blob: Blob) -> io::Result<Option<u64>> {
+        size_of(&self.blob(blob))
+    }
+
+    /// Files a content under its name. One that has another size there is damaged, and replaced.
+    pub fn add_blob(&self, blob: impl Into<Blob>, temporary: Temporary) -> io::Result<()> {
+        let path = self.blob(blob);
+        let size = temporary.file.metadata()?.len();
+        if size_of(&path)? == Some(size) {
             return Ok(());
         }
         create(parent(&path))?;
-        temporary.keep_as(&path)
+        temporary.keep_as(&path)?;
+        if self.bytes.fetch_add(size, Ordering::Relaxed) + size > self.bound {
+            self.ask_for_sweep();
+        }
+        Ok(())
     }
 
-    /// The index of a bundle that is here.
+    /// Keeps what is added from being taken for left behind until its index is written.
+    pub fn adding(&self) -> RwLockReadGuard<'_, ()> {
+        self.turn.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index of a bundle that is here as a whole.
     pub fn index(&self, bundle: Digest) -> io::Result<Option<Index>> {
-        read(&self.index_path(bundle))
+        Ok(read(&self.index_path(bundle))?.filter(Index::is_whole))
     }
 
     /// Writes the index of a bundle, which says that the bundle is here. All its blobs must have been filed.
     pub fn add_index(&self, bundle: Digest, index: &Index) -> io::Result<()> {
         // A renamed file is sure to have its name only once the directory is on disk.
-        let blobs = index.assets.values().map(|asset| self.blob(asset.content));
+        let blobs = index.contents().map(|asset| self.blob(asset.content));
         let folders: BTreeSet<PathBuf> = blobs.map(|path| parent(&path).to_owned()).collect();
         folders.iter().try_for_each(|folder| sync(folder))?;
         sync(&self.dir.join("blobs"))?;
         self.write(&self.index_path(bundle), index)
+    }
+
+    /// Writes the index of a bundle that is here anew, unless the bundle has gone.
+    pub fn update_index(&self, bundle: Digest, index: &Index) -> io::Result<()> {
+        let _adding = self.adding();
+        if self.index_path(bundle).try_exists()? { self.add_index(bundle, index) } else { Ok(()) }
+    }
+
+    /// Notes that a bundle, if it is still here, was served until now.
+    pub fn note_use(&self, bundle: Digest) -> io::Result<()> {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        match utimensat(CWD, self.index_path(bundle), &times, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            noted => Ok(noted?),
+        }
+    }
+
+    /// What the control plane told of the platform last.
+    pub fn platform(&self) -> io::Result<Option<Platform>> {
+        read(&self.dir.join("platform.json"))
+    }
+
+    /// Keeps that for the next start.
+    pub fn save_platform(&self, platform: &Platform) -> io::Result<()> {
+        self.write(&self.dir.join("platform.json"), platform)
+    }
+
+    /// Where the key is that visitors' passes are signed with.
+    pub fn access_key(&self) -> PathBuf {
+        self.dir.join("access.key")
     }
 
     /// What was to be served last.
@@ -137,6 +238,30 @@ impl Temporary {
     }
 }
 
+impl From<Digest> for Blob {
+    fn from(content: Digest) -> Self {
+        Self { content, coding: Coding::Identity }
+    }
+}
+
+impl Blob {
+    /// Its strong entity tag.
+    pub fn etag(&self) -> HeaderValue {
+        let tag = HeaderValue::try_from(format!("\"{self}\""));
+        tag.unwrap_or_else(|_| HeaderValue::from_static("\"\""))
+    }
+}
+
+impl fmt::Display for Blob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.content.hex())?;
+        match self.coding {
+            Coding::Identity => Ok(()),
+            coding => write!(f, "-{}", coding.name()),
+        }
+    }
+}
+
 impl Drop for Temporary {
     fn drop(&mut self) {
         // Of one that was kept, nothing is left under this name.
@@ -153,6 +278,23 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     };
     let parsed = serde_json::from_slice(&bytes);
     Ok(parsed.inspect_err(|error| tracing::error!(path = %path.display(), %error, "damaged; taken as absent")).ok())
+}
+
+/// The size of a file that is there.
+fn size_of(path: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a file that may be gone already.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// What is served may be for invited eyes only, so no other user of the machine may look.

@@ -1,6 +1,7 @@
 //! SHA-256, the name of everything that is cached.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
+
+/// Computes the digest of what it passes on.
+pub struct Hashing<W> {
+    inner: W,
+    context: ring::digest::Context,
+}
 
 /// Not `sha256:` and 64 lowercase hexadecimal digits.
 #[derive(Debug)]
@@ -34,9 +41,22 @@ impl Digest {
         ring::digest::Context::new(&ring::digest::SHA256)
     }
 
+    /// The digest with these digits.
+    pub fn from_hex(digits: &str) -> Result<Self, NoDigest> {
+        if digits.len() != 64 {
+            return Err(NoDigest);
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            *byte = pair.iter().try_fold(0, |byte, digit| Some(byte << 4 | nibble(*digit)?)).ok_or(NoDigest)?;
+        }
+        Ok(Self(bytes))
+    }
+
     /// The digits alone.
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
     }
 }
 
@@ -44,12 +64,7 @@ impl FromStr for Digest {
     type Err = NoDigest;
 
     fn from_str(text: &str) -> Result<Self, NoDigest> {
-        let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or(NoDigest)?;
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-            *byte = pair.iter().try_fold(0, |byte, digit| Some(byte << 4 | nibble(*digit)?)).ok_or(NoDigest)?;
-        }
-        Ok(Self(bytes))
+        text.strip_prefix("sha256:").ok_or(NoDigest).and_then(Self::from_hex)
     }
 }
 
@@ -93,6 +108,30 @@ impl TryFrom<String> for Digest {
 impl From<Digest> for String {
     fn from(digest: Digest) -> Self {
         digest.to_string()
+    }
+}
+
+impl<W> Hashing<W> {
+    /// Passes on to `inner`.
+    pub fn new(inner: W) -> Self {
+        Self { inner, context: Digest::start() }
+    }
+
+    /// The digest of all that was written.
+    pub fn finish(self) -> Digest {
+        Digest::finish(self.context)
+    }
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner.write_all(bytes)?;
+        self.context.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }
 

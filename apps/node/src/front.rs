@@ -1,5 +1,6 @@
 //! The front: what visitors of the deployed projects talk to.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,16 +9,22 @@ use actix_web::dev::Server;
 use actix_web::http::header::{ALLOW, CACHE_CONTROL, ContentType, HOST, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::DefaultHeaders;
-use actix_web::web::{self, Data};
+use actix_web::web::{self, Data, Payload};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use tokio::sync::watch;
 
+use crate::access::Doors;
 use crate::asset::{self, REVALIDATE};
-use crate::cache::Cache;
-use crate::converge::{Routes, Shown};
+use crate::contents::Contents;
+use crate::converge::Routes;
 use crate::index::{Found, Index};
+use crate::origin::Origins;
 use crate::page::{page, unknown_hostname};
 use crate::path;
+use crate::worker::proxy;
+
+/// The same for what is not for everybody: no cache between may keep it.
+const PRIVATE: &str = "private, max-age=0, must-revalidate";
 
 /// Answers on every host, for whoever waits for the node to come up.
 const HEALTH: &str = "/__svc/node/health";
@@ -25,13 +32,20 @@ const HEALTH: &str = "/__svc/node/health";
 /// What answering takes.
 pub struct Front {
     routes: watch::Receiver<Arc<Routes>>,
-    cache: Arc<Cache>,
+    contents: Arc<Contents>,
+    doors: Doors,
+    origins: Arc<Origins>,
 }
 
 impl Front {
     /// A front that shows what `routes` holds at the moment of each request.
-    pub const fn new(routes: watch::Receiver<Arc<Routes>>, cache: Arc<Cache>) -> Self {
-        Self { routes, cache }
+    pub const fn new(
+        routes: watch::Receiver<Arc<Routes>>,
+        contents: Arc<Contents>,
+        doors: Doors,
+        origins: Arc<Origins>,
+    ) -> Self {
+        Self { routes, contents, doors, origins }
     }
 }
 
@@ -49,50 +63,71 @@ pub fn listen(address: SocketAddr, front: Front) -> io::Result<(SocketAddr, Serv
     Ok((address, server.run()))
 }
 
-async fn answer(request: HttpRequest, front: Data<Front>) -> HttpResponse {
+async fn answer(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
     if request.uri().path() == HEALTH {
         return HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok");
     }
-    let site = host(&request).and_then(|name| front.routes.borrow().get(&name).cloned());
-    match site {
-        None => unknown_hostname(),
-        Some(Shown { access, .. }) if !access.admits(&request) => {
-            page(StatusCode::FORBIDDEN, "This site is protected, and this node cannot ask who you are yet.")
+    let Some(host) = host(&request) else { return unknown_hostname() };
+    let site = front.routes.borrow().get(host.as_ref()).cloned();
+    let Some(site) = site else { return unknown_hostname() };
+    let payload = match front.doors.pass(&request, payload, &host, &site.project, &site.access).await {
+        Ok(payload) => payload,
+        Err(answer) => return answer,
+    };
+    match &site.index {
+        None => page(StatusCode::SERVICE_UNAVAILABLE, "This site is on its way to this node."),
+        Some(index) if is_for_code(&request, index) => {
+            proxy::answer(&request, payload, front.origins.of(&request), site.worker.as_ref()).await
         }
-        Some(Shown { index: None, .. }) => {
-            page(StatusCode::SERVICE_UNAVAILABLE, "This site is on its way to this node.")
+        Some(index) => {
+            let mut answer = show(&request, &front.contents, index).await;
+            if !site.access.is_public() && answer.headers().get(CACHE_CONTROL).is_some_and(|it| it == REVALIDATE) {
+                answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(PRIVATE));
+            }
+            answer
         }
-        Some(Shown { index: Some(index), .. }) => show(&request, &front.cache, &index).await,
     }
 }
 
 /// The host name that is asked for, as host names are written in the routes. (The server itself refuses two.)
-fn host(request: &HttpRequest) -> Option<String> {
+fn host(request: &HttpRequest) -> Option<Cow<'_, str>> {
     let host = match request.uri().authority() {
         Some(authority) => authority.as_str(),
         None => request.headers().get(HOST)?.to_str().ok()?,
     };
-    let name = host.split_once(':').map_or(host, |(name, _port)| name);
-    Some(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())
+    let (name, port) = host.split_once(':').unwrap_or((host, ""));
+    if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_lowercase = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+    Some(if is_lowercase { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
 }
 
-async fn show(request: &HttpRequest, cache: &Cache, index: &Index) -> HttpResponse {
+/// Where there is code, it answers all that is no asset.
+fn is_for_code(request: &HttpRequest, index: &Index) -> bool {
+    let is_asset = || {
+        let path = path::decode(request.uri().path());
+        path.is_some_and(|path| !matches!(index.find(&path), Found::Nothing))
+    };
+    index.code.is_some() && !(matches!(*request.method(), Method::GET | Method::HEAD) && is_asset())
+}
+
+/// Answers with the assets alone.
+pub async fn show(request: &HttpRequest, contents: &Contents, index: &Index) -> HttpResponse {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut refusal = page(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are answered here.");
         refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refusal;
     }
-    if index.worker && index.assets.is_empty() {
-        return page(StatusCode::SERVICE_UNAVAILABLE, "This project is worker code, which this node does not run yet.");
-    }
     let Some(path) = path::decode(request.uri().path()) else {
         return page(StatusCode::BAD_REQUEST, "The address is malformed.");
     };
     match index.find(&path) {
-        Found::Asset(name, asset) => asset::answer(request, cache, name, asset).await,
+        Found::Asset(name, asset) => asset::answer(request, contents, name, asset).await,
         Found::Directory => directory(request),
         Found::Nothing => match index.not_found_page() {
-            Found::Asset(name, asset) => asset::not_found(request, cache, name, asset).await,
+            Found::Asset(name, asset) => asset::not_found(request, contents, name, asset).await,
             _ => page(StatusCode::NOT_FOUND, "There is nothing at this address."),
         },
     }

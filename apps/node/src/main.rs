@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use node::Node;
 use node::config::{CLAIM, Config, LOG, TABLE};
+use node::worker::launch;
 use settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -18,11 +19,19 @@ svc-node serves deployed projects by Host. It is configured by its environment a
   svc-node --help       prints this
 ";
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
+    // Before there is a runtime: what becomes another program has one thread.
+    if let Some((first, order)) = arguments.split_first()
+        && first == launch::ARGUMENT
+    {
+        if let Err(error) = launch::exec(order) {
+            eprintln!("svc-node: {error:#}");
+        }
+        return ExitCode::FAILURE;
+    }
     match arguments.iter().map(|argument| argument.to_str()).collect::<Vec<_>>().as_slice() {
-        [] => match run().await {
+        [] => match run() {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => eprintln!("svc-node: {error:#}"),
         },
@@ -39,6 +48,7 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
+#[tokio::main]
 async fn run() -> anyhow::Result<()> {
     // Fails when a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,53 +1,46 @@
-//! Taking a bundle's assets out.
+//! Taking a bundle's files out.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Seek as _, Write};
+use std::io::{self, Seek as _};
 
 use bundle::Limits;
 
 use crate::cache::Cache;
-use crate::digest::Digest;
-use crate::index::{Asset, Index};
+use crate::digest::{Digest, Hashing};
+use crate::index::{Asset, Code, Index};
 
 /// The control plane holds uploads to its plans' limits, which its operator sets; these only keep a wrong one from
 /// filling the disk.
 const LIMITS: Limits = Limits { compressed: 4 << 30, unpacked: 16 << 30, entries: 200_000 };
 
-/// Files the assets of a verified archive, and their index under `bundle`. Blocks.
+/// Files the assets and modules of a verified archive, and their index under `bundle`. Blocks.
 pub fn unpack(cache: &Cache, bundle: Digest, mut archive: &File) -> anyhow::Result<Index> {
     archive.rewind()?;
-    let mut index = Index::default();
+    let _adding = cache.adding();
+    let (mut index, mut modules) = (Index::default(), BTreeMap::new());
     let contents = bundle::read(archive, &LIMITS, |file| {
-        let Some(name) = file.path.strip_prefix("assets/") else {
+        let (asset, module) = (file.path.strip_prefix("assets/"), file.path.strip_prefix("worker/"));
+        if asset.is_none() && module.is_none() {
             return Ok(());
-        };
+        }
         let temporary = cache.temporary()?;
-        let mut content = Hashing { file: &temporary.file, context: Digest::start() };
+        let mut content = Hashing::new(&temporary.file);
         let size = io::copy(file.content, &mut content)?;
-        let content = Digest::finish(content.context);
+        let content = content.finish();
         cache.add_blob(content, temporary)?;
-        index.assets.insert(format!("/{name}"), Asset { content, size });
+        if let Some(name) = asset {
+            index.assets.insert(format!("/{name}"), Asset::new(content, size));
+        } else if let Some(name) = module {
+            modules.insert(name.to_owned(), Asset::new(content, size));
+        }
         Ok(())
     })?;
     index.worker = contents.has_worker;
+    let main = contents.manifest.main_path();
+    let main = main.strip_prefix("worker/").unwrap_or(main).to_owned();
+    index.code =
+        contents.has_worker.then_some(Code { main, compatibility_date: contents.manifest.compatibility_date, modules });
     cache.add_index(bundle, &index)?;
     Ok(index)
-}
-
-/// Computes the digest of what it writes.
-struct Hashing<'a> {
-    file: &'a File,
-    context: ring::digest::Context,
-}
-
-impl Write for Hashing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write_all(bytes)?;
-        self.context.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }

@@ -1,4 +1,4 @@
-//! The two endpoints of the control plane that a node uses.
+//! The endpoints of the control plane that a node uses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::http::header::AUTHORIZATION;
-use actix_web::web::{Bytes, Data, Path, Query};
+use actix_web::web::{Bytes, Data, Json, Path, Query};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -20,13 +20,15 @@ pub const TOKEN: &str = "svc_nod_of-the-tests";
 
 pub struct ControlPlane {
     address: SocketAddr,
-    state: Data<State>,
+    state: Data<Shared>,
     server: Option<ServerHandle>,
 }
 
-struct State {
+struct Shared {
     table: Mutex<Table>,
     revision: watch::Sender<u64>,
+    /// How many observations were reported.
+    reported: watch::Sender<usize>,
 }
 
 #[derive(Default)]
@@ -34,12 +36,46 @@ struct Table {
     sites: BTreeMap<String, (u64, Value)>,
     bundles: HashMap<String, Bytes>,
     fetched: Vec<String>,
+    /// By code: the host that it is good for, and the project.
+    codes: HashMap<String, (String, String)>,
+    batches: Vec<Batch>,
+    /// Reports to be lost on their way.
+    lost: usize,
+    /// A project on which no report is taken.
+    refused: Option<String>,
 }
 
-/// A gzipped tar of the files, with a manifest.
+/// What a node reports of a deployment.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Observation {
+    pub project: String,
+    pub version: u64,
+    pub state: State,
+    pub message: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Serving,
+    Crashed,
+    Failed,
+}
+
+#[derive(Clone, Deserialize)]
+struct Batch {
+    batch: u64,
+    deployments: Vec<Observation>,
+}
+
+/// A gzipped tar of the files, with an empty manifest.
 pub fn archive(files: &[(&str, &[u8])]) -> Bytes {
+    archive_with("{}", files)
+}
+
+fn archive_with(manifest: &str, files: &[(&str, &[u8])]) -> Bytes {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    for (path, content) in [("svc.json", &b"{}"[..])].iter().chain(files) {
+    for (path, content) in [("svc.json", manifest.as_bytes())].iter().chain(files) {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o644);
@@ -55,7 +91,8 @@ pub fn sha256(content: &[u8]) -> String {
 
 impl ControlPlane {
     pub async fn start() -> Self {
-        let state = Data::new(State { table: Mutex::default(), revision: watch::Sender::new(0) });
+        let (table, revision, reported) = (Mutex::default(), watch::Sender::new(0), watch::Sender::new(0));
+        let state = Data::new(Shared { table, revision, reported });
         let mut started = Self { address: ([127, 0, 0, 1], 0).into(), state, server: None };
         started.come_back().await;
         started
@@ -77,6 +114,8 @@ impl ControlPlane {
                 .app_data(Data::clone(&state))
                 .route("/internal/v1/desired", web::get().to(desired))
                 .route("/internal/v1/bundles/{digest}", web::get().to(bundle))
+                .route("/internal/v1/reports", web::post().to(report))
+                .route("/internal/v1/access/redeem", web::post().to(redeem))
         };
         let server = HttpServer::new(app).workers(1).disable_signals().bind(self.address).unwrap();
         self.address = server.addrs()[0];
@@ -87,7 +126,12 @@ impl ControlPlane {
 
     /// Deploys files to a project whose host name is `<project>.localhost`; gives the bundle's digest.
     pub fn deploy(&self, project: &str, files: &[(&str, &[u8])]) -> String {
-        let archive = archive(files);
+        self.deploy_with("{}", project, files)
+    }
+
+    /// The same with a manifest.
+    pub fn deploy_with(&self, manifest: &str, project: &str, files: &[(&str, &[u8])]) -> String {
+        let archive = archive_with(manifest, files);
         let digest = self.want(project, &[&format!("{project}.localhost")], &archive);
         self.put(&digest, archive);
         digest
@@ -96,9 +140,61 @@ impl ControlPlane {
     /// Wants a bundle to be served, whether or not it is here.
     pub fn want(&self, project: &str, hostnames: &[&str], archive: &Bytes) -> String {
         let bundle = format!("sha256:{}", sha256(archive));
-        let site = json!({ "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": 1 });
+        let site = json!({ "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": self.next_version(project) });
         self.change(project, site);
         bundle
+    }
+
+    /// Serves files under a policy, as another version each time.
+    pub fn protect(&self, project: &str, files: &[(&str, &[u8])], access: Value) {
+        let archive = archive(files);
+        let (bundle, version) = (format!("sha256:{}", sha256(&archive)), self.next_version(project));
+        self.put(&bundle, archive.clone());
+        let hostnames = [format!("{project}.localhost")];
+        let site = json!({ "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": version, "access": access });
+        self.change(project, site);
+    }
+
+    /// Lets a code in at a host, once.
+    pub fn allow_code(&self, code: &str, host: &str, project: &str) {
+        let good_for = (host.to_owned(), project.to_owned());
+        self.state.table.lock().unwrap().codes.insert(code.to_owned(), good_for);
+    }
+
+    /// The observation after the first `seen` of them, once there is one.
+    pub async fn observation(&self, seen: usize) -> Observation {
+        self.state.reported.subscribe().wait_for(|reported| *reported > seen).await.unwrap();
+        let table = self.state.table.lock().unwrap();
+        table.batches.iter().flat_map(|batch| &batch.deployments).nth(seen).unwrap().clone()
+    }
+
+    /// What was reported of a project last.
+    pub fn last_report(&self, project: &str) -> Option<(u64, State)> {
+        let table = self.state.table.lock().unwrap();
+        let mut reports = table.batches.iter().flat_map(|batch| &batch.deployments);
+        reports.rfind(|seen| seen.project == project).map(|seen| (seen.version, seen.state))
+    }
+
+    /// The numbers of the batches, and how many observations each held.
+    pub fn batches(&self) -> Vec<(u64, usize)> {
+        let table = self.state.table.lock().unwrap();
+        table.batches.iter().map(|batch| (batch.batch, batch.deployments.len())).collect()
+    }
+
+    /// Refuses whole every batch that speaks of this project.
+    pub fn refuse_reports_on(&self, project: &str) {
+        self.state.table.lock().unwrap().refused = Some(project.to_owned());
+    }
+
+    /// Answers the next reports with an error.
+    pub fn lose_reports(&self, count: usize) {
+        self.state.table.lock().unwrap().lost = count;
+    }
+
+    /// Wants the same once more, as a way back from a version that was never served.
+    pub fn want_again(&self, project: &str) {
+        let site = self.state.table.lock().unwrap().sites[project].1.clone();
+        self.change(project, site);
     }
 
     /// What is answered to who asks for that digest.
@@ -121,6 +217,11 @@ impl ControlPlane {
         self.state.table.lock().unwrap().fetched.iter().filter(|fetched| *fetched == digest).count()
     }
 
+    fn next_version(&self, project: &str) -> u64 {
+        let table = self.state.table.lock().unwrap();
+        table.sites.get(project).map_or(0, |(_, site)| site["version"].as_u64().unwrap_or_default()) + 1
+    }
+
     fn change(&self, project: &str, site: Value) {
         let revision = *self.state.revision.borrow() + 1;
         self.state.table.lock().unwrap().sites.insert(project.to_owned(), (revision, site));
@@ -134,7 +235,7 @@ struct Poll {
     wait: u64,
 }
 
-async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<State>) -> HttpResponse {
+async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -> HttpResponse {
     if !is_node(&request) {
         return HttpResponse::Unauthorized().finish();
     }
@@ -148,10 +249,52 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<State>) ->
     let sites =
         changed.map(|(project, (revision, site))| json!({ "project": project, "revision": revision, "site": site }));
     let sites: Vec<Value> = sites.collect();
-    HttpResponse::Ok().json(json!({ "schema": 2, "revision": revision, "full": since == 0, "sites": sites }))
+    let batch = table.batches.last().map_or(0, |batch| batch.batch);
+    let platform = json!({ "dashboardUrl": "https://dashboard.example", "https": false });
+    HttpResponse::Ok().json(json!({
+        "schema": 2, "revision": revision, "full": since == 0, "batch": batch, "platform": platform, "sites": sites,
+    }))
 }
 
-async fn bundle(request: HttpRequest, digest: Path<String>, state: Data<State>) -> HttpResponse {
+async fn report(request: HttpRequest, batch: Json<Batch>, state: Data<Shared>) -> HttpResponse {
+    if !is_node(&request) {
+        return HttpResponse::Unauthorized().finish();
+    }
+    let mut table = state.table.lock().unwrap();
+    if table.lost > 0 {
+        table.lost -= 1;
+        return HttpResponse::InternalServerError().finish();
+    }
+    if batch.deployments.iter().any(|seen| Some(&seen.project) == table.refused.as_ref()) {
+        return HttpResponse::BadRequest().finish();
+    }
+    let last = table.batches.last().map_or(0, |batch| batch.batch);
+    if batch.batch > last {
+        state.reported.send_modify(|reported| *reported += batch.deployments.len());
+        table.batches.push(batch.clone());
+    }
+    HttpResponse::Ok().json(json!({ "batch": last.max(batch.batch) }))
+}
+
+#[derive(Deserialize)]
+struct Redeem {
+    host: String,
+    code: String,
+}
+
+async fn redeem(request: HttpRequest, asked: Json<Redeem>, state: Data<Shared>) -> HttpResponse {
+    if !is_node(&request) {
+        return HttpResponse::Unauthorized().finish();
+    }
+    match state.table.lock().unwrap().codes.remove(&asked.code) {
+        Some((host, project)) if host == asked.host => {
+            HttpResponse::Ok().json(json!({ "project": project, "user": "usr_1" }))
+        }
+        _ => HttpResponse::BadRequest().json(json!({ "code": "bad_request" })),
+    }
+}
+
+async fn bundle(request: HttpRequest, digest: Path<String>, state: Data<Shared>) -> HttpResponse {
     if !is_node(&request) {
         return HttpResponse::Unauthorized().finish();
     }

@@ -70,3 +70,38 @@ async fn sigterm_stops_it_and_its_log_holds_no_credential() {
     );
     assert!(!log.contains(TOKEN), "{log}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_moment_it_serves_again_and_fetches_nothing_twice_that_it_had() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    let front = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let start = || {
+        let mut node = program();
+        node.envs(environment(&core, &dir)).env("SVC_EDGE_LISTEN", front.to_string()).stdout(Stdio::null());
+        node.spawn().unwrap()
+    };
+    let (mut node, mut bundles) = (start(), Vec::new());
+    until("the front", || std::net::TcpStream::connect(front).is_ok()).await;
+    for round in 0..8 {
+        for project in ["one", "two", "three"] {
+            let page = format!("{project} {round}");
+            bundles.push(core.deploy(project, &[("assets/index.html", page.as_bytes())]));
+            let host = format!("{project}.localhost");
+            Visitor::new(front).sees(&host, "/", 200, &page).await;
+        }
+        // One more is on its way.
+        core.deploy("late", &[("assets/index.html", format!("late {round}").as_bytes())]);
+        node.kill().unwrap();
+        node.wait().unwrap();
+        node = start();
+        until("the front", || std::net::TcpStream::connect(front).is_ok()).await;
+        Visitor::new(front).sees("one.localhost", "/", 200, &format!("one {round}")).await;
+        Visitor::new(front).sees("late.localhost", "/", 200, &format!("late {round}")).await;
+    }
+    for bundle in bundles {
+        assert_eq!(core.fetches_of(&bundle), 1);
+    }
+    node.kill().unwrap();
+    node.wait().unwrap();
+}

@@ -50,7 +50,12 @@ pub fn environment(core: &ControlPlane, dir: &Dir) -> [(String, String); 4] {
 }
 
 pub fn config(core: &ControlPlane, dir: &Dir) -> Config {
-    let settings = Settings::read(TABLE, &CLAIM, environment(core, dir)).unwrap();
+    bounded_config(core, dir, 1 << 30)
+}
+
+fn bounded_config(core: &ControlPlane, dir: &Dir, cache_bytes: u64) -> Config {
+    let bound = ("SVC_NODE_CACHE_BYTES".to_owned(), cache_bytes.to_string());
+    let settings = Settings::read(TABLE, &CLAIM, environment(core, dir).into_iter().chain([bound])).unwrap();
     Config::new(&settings).unwrap()
 }
 
@@ -71,11 +76,20 @@ pub struct Running {
 
 impl Running {
     pub async fn start(core: &ControlPlane, dir: &Dir) -> Self {
+        Self::start_as(&config(core, dir)).await
+    }
+
+    /// With a cache that may hold so many bytes.
+    pub async fn start_bounded(core: &ControlPlane, dir: &Dir, cache_bytes: u64) -> Self {
+        Self::start_as(&bounded_config(core, dir, cache_bytes)).await
+    }
+
+    pub async fn start_as(config: &Config) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         // The node before lets go of the directory when the last of its threads has ended.
         let mut started = None;
         until("the directory", || {
-            started = Node::start(&config(core, dir)).ok();
+            started = Node::start(config).ok();
             started.is_some()
         })
         .await;

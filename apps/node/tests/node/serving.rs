@@ -14,7 +14,6 @@ const FILES: &[(&str, &[u8])] = &[
     ("assets/style.css", b"body {}"),
     ("assets/docs/index.html", b"docs"),
     ("assets/a b/ü.txt", b"umlaut"),
-    ("worker/index.js", b"secret code"),
 ];
 
 /// A node that serves [`FILES`] at [`HOST`].
@@ -152,11 +151,16 @@ async fn nothing_outside_the_assets_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn worker_code_alone_is_not_run_yet() {
+async fn without_workerd_the_assets_are_served_and_the_code_is_said_not_to_run() {
     let (core, _dir, node) = shop().await;
-    core.deploy("api", &[("worker/index.js", b"secret code")]);
-    let seen = node.visitor.sees("api.localhost", "/", 503, "does not run").await;
-    assert_eq!(seen.header("cache-control"), "no-store");
+    core.deploy("api", &[("worker/index.js", b"secret code"), ("assets/a.txt", b"asset"), ("assets/404.html", b"x")]);
+    node.visitor.sees("api.localhost", "/a.txt", 200, "asset").await;
+    for (method, path) in [(Method::GET, "/"), (Method::GET, "/worker/index.js"), (Method::POST, "/a.txt")] {
+        let seen = Visitor::send(node.visitor.request(method, "api.localhost", path)).await;
+        assert!(seen.status == 503 && seen.body.contains("does not run"), "{seen:?}");
+        assert_eq!(seen.header("cache-control"), "no-store");
+    }
+    assert_eq!(node.visitor.get(HOST, "/").await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,5 +169,15 @@ async fn health_is_answered_on_any_host() {
     for host in ["127.0.0.1:8088", HOST] {
         let seen = node.visitor.get(host, "/__svc/node/health").await;
         assert_eq!((seen.status, seen.body.as_str()), (200, "ok"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_is_a_name_and_perhaps_a_port() {
+    let (_core, _dir, node) = shop().await;
+    for (host, status) in [(":8088", "200"), (":", "200"), (":80@evil.test", "404"), (":x", "404"), ("/", "4")] {
+        let request = format!("GET / HTTP/1.1\r\nHost: {HOST}{host}\r\nConnection: close\r\n\r\n");
+        let answer = node.visitor.raw_answer(&request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{host}: {answer}");
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use actix_web::web::Bytes;
 use reqwest::header::{HOST, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder};
@@ -20,7 +21,9 @@ pub struct Visitor {
 pub struct Seen {
     pub status: u16,
     pub headers: HeaderMap,
+    /// As text, where it is some.
     pub body: String,
+    pub bytes: Bytes,
 }
 
 impl Seen {
@@ -44,10 +47,17 @@ impl Visitor {
         Self::send(self.request(Method::GET, host, path)).await
     }
 
+    /// Asks with these headers.
+    pub async fn get_with(&self, host: &str, path: &str, headers: &[(&str, &str)]) -> Seen {
+        let request = self.request(Method::GET, host, path);
+        Self::send(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await
+    }
+
     pub async fn send(request: RequestBuilder) -> Seen {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Seen { status, headers, body: response.text().await.unwrap() }
+        let bytes = response.bytes().await.unwrap();
+        Seen { status, headers, body: String::from_utf8_lossy(&bytes).into_owned(), bytes }
     }
 
     /// Asks again until the status and the content are these.

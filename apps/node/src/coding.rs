@@ -1,0 +1,125 @@
+//! Content codings, RFC 9110 8.4 and 12.5.3.
+
+use actix_web::http::header::{ACCEPT_ENCODING, HeaderMap};
+
+/// In which form a content is stored and sent. The later is preferred where a visitor likes both as much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Coding {
+    /// As it was deployed.
+    Identity,
+    Gzip,
+    Brotli,
+}
+
+/// Qualities in thousandths, as the grammar has them.
+const BEST: u16 = 1000;
+
+impl Coding {
+    /// As `Content-Encoding` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Brotli => "br",
+        }
+    }
+
+    /// The one among `available` that is sent to a visitor, or none when all are refused. Without a wish it is the
+    /// content as it is.
+    pub fn choose(headers: &HeaderMap, available: impl Iterator<Item = Self>) -> Option<Self> {
+        if !headers.contains_key(ACCEPT_ENCODING) {
+            return Some(Self::Identity);
+        }
+        let rated = available.map(|coding| (coding.quality(headers), coding));
+        rated.filter(|(quality, _)| *quality > 0).max().map(|(_, coding)| coding)
+    }
+
+    /// How much it is liked; what is not named counts as `*` does. The content as it is stays acceptable until it is
+    /// refused, and comes after everything that was asked for.
+    fn quality(self, headers: &HeaderMap) -> u16 {
+        let (mut named, mut any) = (None, None);
+        let lists = headers.get_all(ACCEPT_ENCODING).filter_map(|value| value.to_str().ok());
+        for (name, quality) in lists.flat_map(|list| list.split(',')).filter_map(item) {
+            if name.eq_ignore_ascii_case(self.name()) || (self == Self::Gzip && name.eq_ignore_ascii_case("x-gzip")) {
+                named = named.max(Some(quality));
+            } else if name == "*" {
+                any = any.max(Some(quality));
+            }
+        }
+        let unasked = if self == Self::Identity { 1 } else { 0 };
+        named.or(any).unwrap_or(unasked)
+    }
+}
+
+/// A coding and its quality; none for what is neither.
+fn item(text: &str) -> Option<(&str, u16)> {
+    let (name, parameter) = match text.split_once(';') {
+        Some((name, parameter)) => (name, Some(parameter.trim())),
+        None => (text, None),
+    };
+    let quality = match parameter {
+        None => BEST,
+        Some(parameter) => thousandths(parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="))?)?,
+    };
+    Some((name.trim(), quality))
+}
+
+/// `0.8` as 800: at most three digits after the point.
+fn thousandths(text: &str) -> Option<u16> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 3 || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    match whole {
+        "0" => format!("{fraction:0<3}").parse().ok(),
+        "1" => fraction.bytes().all(|digit| digit == b'0').then_some(BEST),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    fn choose(accepted: &[&'static str], available: &[Coding]) -> Option<Coding> {
+        let lines = accepted.iter().map(|line| (ACCEPT_ENCODING, HeaderValue::from_static(line)));
+        Coding::choose(&HeaderMap::from_iter(lines), available.iter().copied())
+    }
+
+    #[test]
+    fn the_best_that_is_accepted_is_chosen() {
+        use Coding::{Brotli, Gzip, Identity};
+        for (accepted, chosen) in [
+            (&[][..], Some(Identity)),
+            (&[""], Some(Identity)),
+            (&["gzip"], Some(Gzip)),
+            (&["GZip"], Some(Gzip)),
+            (&["x-gzip"], Some(Gzip)),
+            (&["gzip, deflate, br, zstd"], Some(Brotli)),
+            (&["gzip", "br"], Some(Brotli)),
+            (&["br;q=0.5, gzip;q=0.8"], Some(Gzip)),
+            (&["br ; q=0.500 , gzip;Q=0.5"], Some(Brotli)),
+            (&["gzip;q=0.5"], Some(Gzip)),
+            (&["gzip;q=0.5, identity"], Some(Identity)),
+            (&["gzip;q=0, br;q=0"], Some(Identity)),
+            (&["gzip;q=0.000"], Some(Identity)),
+            (&["deflate, zstd"], Some(Identity)),
+            (&["*"], Some(Brotli)),
+            (&["*, br;q=0"], Some(Gzip)),
+            (&["*;q=0.5, gzip"], Some(Gzip)),
+            (&["identity;q=0, *;q=0.1"], Some(Brotli)),
+            (&["identity;q=0, gzip"], Some(Gzip)),
+            (&["identity;q=0"], None),
+            (&["*;q=0"], None),
+            (&["*;q=0, identity;q=0.1"], Some(Identity)),
+            (&["gzip;q=2, gzip;q=x, br;q=0.1234, br;level=1"], Some(Identity)),
+        ] {
+            assert_eq!(choose(accepted, &[Identity, Gzip, Brotli]), chosen, "{accepted:?}");
+        }
+        assert_eq!(choose(&["br, gzip;q=0.1"], &[Identity, Gzip]), Some(Gzip));
+        assert_eq!(choose(&["br, gzip"], &[Identity]), Some(Identity));
+        assert_eq!(choose(&["br, gzip, identity;q=0"], &[Identity]), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Range requests, RFC 9110 14.
+
+use actix_web::http::header::{HeaderMap, RANGE};
+
+/// What is asked for of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of it. Also where several ranges are asked for, which nobody but probes does, and where the field cannot be
+    /// understood: both may be ignored.
+    Whole,
+    /// The bytes from `first` to `last`, both included.
+    Part { first: u64, last: u64 },
+    /// Nothing that there is.
+    Unsatisfiable,
+}
+
+/// Reads the `Range` of a request for a content of `size` bytes.
+pub fn wanted(headers: &HeaderMap, size: u64) -> Wanted {
+    let mut lines = headers.get_all(RANGE);
+    let (Some(line), None) = (lines.next(), lines.next()) else { return Wanted::Whole };
+    let range = line.to_str().ok().and_then(|line| line.split_once('='));
+    match range {
+        // Of an empty content there is no part that could be named.
+        Some((unit, range)) if unit.eq_ignore_ascii_case("bytes") && size > 0 => {
+            part(range.trim(), size).unwrap_or(Wanted::Whole)
+        }
+        _ => Wanted::Whole,
+    }
+}
+
+fn part(range: &str, size: u64) -> Option<Wanted> {
+    let (first, last) = range.split_once('-')?;
+    if first.is_empty() {
+        let length = number(last)?.min(size);
+        return Some(if length == 0 {
+            Wanted::Unsatisfiable
+        } else {
+            Wanted::Part { first: size - length, last: size - 1 }
+        });
+    }
+    let first = number(first)?;
+    let last = if last.is_empty() { u64::MAX } else { number(last)? };
+    if first > last {
+        return None;
+    }
+    Some(if first < size { Wanted::Part { first, last: last.min(size - 1) } } else { Wanted::Unsatisfiable })
+}
+
+/// A number of any length: beyond every size, they are all the same.
+fn number(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    fn wanted(lines: &[&'static str], size: u64) -> Wanted {
+        let lines = lines.iter().map(|line| (RANGE, HeaderValue::from_static(line)));
+        super::wanted(&HeaderMap::from_iter(lines), size)
+    }
+
+    #[test]
+    fn one_range_is_taken_and_all_else_is_the_whole() {
+        use Wanted::{Part, Unsatisfiable, Whole};
+        for (line, expected) in [
+            ("bytes=0-0", Part { first: 0, last: 0 }),
+            ("bytes=0-9", Part { first: 0, last: 9 }),
+            ("bytes=2-", Part { first: 2, last: 9 }),
+            ("bytes=9-", Part { first: 9, last: 9 }),
+            ("bytes=-3", Part { first: 7, last: 9 }),
+            ("bytes=-100", Part { first: 0, last: 9 }),
+            ("bytes=5-99999999999999999999999999", Part { first: 5, last: 9 }),
+            ("Bytes= 1-2 ", Part { first: 1, last: 2 }),
+            ("bytes=10-", Unsatisfiable),
+            ("bytes=10-20", Unsatisfiable),
+            ("bytes=99999999999999999999999999-", Unsatisfiable),
+            ("bytes=-0", Unsatisfiable),
+            ("bytes=0-1,3-4", Whole),
+            ("bytes=4-3", Whole),
+            ("bytes=-", Whole),
+            ("bytes=", Whole),
+            ("bytes", Whole),
+            ("bytes=+1-2", Whole),
+            ("bytes=1-+2", Whole),
+            ("bytes=a-b", Whole),
+            ("bytes=--1", Whole),
+            ("items=0-1", Whole),
+            ("", Whole),
+        ] {
+            assert_eq!(wanted(&[line], 10), expected, "{line}");
+        }
+        assert_eq!(wanted(&[], 10), Whole);
+        assert_eq!(wanted(&["bytes=0-1", "bytes=0-1"], 10), Whole);
+        for line in ["bytes=0-", "bytes=-1", "bytes=0-0"] {
+            assert_eq!(wanted(&[line], 0), Whole);
+        }
+    }
+}
