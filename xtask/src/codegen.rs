@@ -1,13 +1,16 @@
-//! Files that are derived, so that nobody edits what would drift: the schemas as diesel sees them, and the reference
-//! as the programs know it.
+//! Files that are derived, so that nobody edits what would drift: the schemas as diesel sees them, the reference as the
+//! programs know it, and the client as the reference describes it.
 //!
-//! The schemas come first and are written before anything is built: the programs compile against them.
+//! The schemas come first and are written before anything is built: the programs compile against them. The client comes
+//! last, and what writes the reference is built without it: a client that no longer compiles is written anew.
 
 mod catalog;
+mod client;
 mod schema;
 
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use kernel::Secret;
@@ -32,10 +35,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let root = workspace::root()?;
     let mut differing = settle(&root, schemas(&root).await?, args.check)?;
     // Where it is checked, the tests were just built or will be; while writing, they may not compile yet.
-    let mut build = workspace::cargo(if args.check { workspace::BUILD_TESTED } else { workspace::BUILD_PROGRAMS })?;
+    let mut build = workspace::cargo(if args.check { workspace::BUILD_TESTED } else { workspace::BUILD_SERVICES })?;
     build.arg("--quiet");
     ensure!(signals.run(build).await?.success(), "the programs do not build");
-    differing.extend(settle(&root, reference(&workspace::binaries(false)?)?, args.check)?);
+    differing.extend(settle(&root, described(&workspace::binaries(false)?)?, args.check)?);
     if args.check && !differing.is_empty() {
         bail!("not as `cargo xtask codegen` would write them: {}", differing.join(", "));
     }
@@ -52,13 +55,17 @@ async fn schemas(root: &Path) -> Result<Vec<File>> {
     schema::files(&mut conn, root).await
 }
 
-fn reference(programs: &Path) -> Result<Vec<File>> {
+/// The reference, and the client that follows from it.
+fn described(programs: &Path) -> Result<Vec<File>> {
     let (server, node) = (programs.join("svc-server"), programs.join("svc-node"));
     let settings = [output(&server, &["--print", "settings"])?, output(&node, &["--settings"])?].join("\n");
     let settings =
         format!("# Settings\n\nWritten by `cargo xtask codegen` from the programs' own tables.\n\n{settings}");
+    let document = output(&server, &["--print", "openapi"])?;
     Ok(vec![
-        ("docs/openapi.json".to_owned(), output(&server, &["--print", "openapi"])?),
+        client::file(&document)?,
+        ("docs/openapi.json".to_owned(), document),
+        ("docs/convergence.schema.json".to_owned(), output(&server, &["--print", "nodes"])?),
         ("docs/errors.md".to_owned(), output(&server, &["--print", "errors"])?),
         ("docs/routes.md".to_owned(), output(&server, &["--print", "routes"])?),
         ("docs/settings.md".to_owned(), settings),
@@ -69,6 +76,16 @@ fn output(program: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().with_context(|| format!("{}", program.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{} {}: {}", program.display(), arguments.join(" "), said.trim_end());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn rustfmt(text: &str) -> Result<String> {
+    let mut command = Command::new("rustfmt");
+    command.current_dir(workspace::root()?).args(["--edition", "2024"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("rustfmt")?;
+    child.stdin.take().context("rustfmt reads its input")?.write_all(text.as_bytes())?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "rustfmt refused what was generated:\n{text}");
     Ok(String::from_utf8(output.stdout)?)
 }
 

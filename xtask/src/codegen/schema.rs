@@ -1,9 +1,7 @@
 //! `schema.rs` of every crate that keeps tables, written from a migrated database.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use diesel::QueryableByName;
@@ -28,7 +26,7 @@ pub async fn files(conn: &mut AsyncPgConnection, root: &Path) -> Result<Vec<supe
     for Name { name } in diesel::sql_query(SCHEMAS).load(conn).await? {
         let folder = format!("crates/{name}/src");
         ensure!(root.join(&folder).is_dir(), "the schema {name} has no crate: {folder} does not exist");
-        files.push((format!("{folder}/schema.rs"), rustfmt(&text(conn, &name).await?, root)?));
+        files.push((format!("{folder}/schema.rs"), super::rustfmt(&text(conn, &name).await?)?));
     }
     Ok(files)
 }
@@ -78,14 +76,4 @@ fn rust_type(column: &Column) -> Result<String> {
         other => bail!("column {}: no mapping for the type {other}", column.name),
     };
     Ok(if column.nullable { format!("Nullable<{rust}>") } else { rust.to_owned() })
-}
-
-fn rustfmt(text: &str, root: &Path) -> Result<String> {
-    let mut command = Command::new("rustfmt");
-    command.current_dir(root).args(["--edition", "2024"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("rustfmt")?;
-    child.stdin.take().context("rustfmt reads its input")?.write_all(text.as_bytes())?;
-    let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "rustfmt refused what was generated:\n{text}");
-    Ok(String::from_utf8(output.stdout)?)
 }

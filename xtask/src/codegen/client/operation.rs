@@ -1,0 +1,198 @@
+//! Operations as methods.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::comment;
+use super::name::{pascal, snake};
+use super::schema::{reference, rust_type};
+
+/// The header that the connection sends by itself.
+const ONCE: &str = "Idempotency-Key";
+
+pub struct Operation {
+    id: String,
+    method: String,
+    path: String,
+    summary: String,
+    /// Whether it may be sent again.
+    once: bool,
+    query: Vec<Parameter>,
+    headers: Vec<Parameter>,
+    body: Body,
+    /// The component that is sent as JSON.
+    pub body_schema: Option<String>,
+    /// The component that is answered; none for an answer without a body.
+    pub answer: Option<String>,
+}
+
+struct Parameter {
+    name: String,
+    description: String,
+    rust: String,
+    required: bool,
+}
+
+enum Body {
+    None,
+    Json,
+    /// A file of this content type.
+    Upload(String),
+}
+
+/// Every operation that answers JSON or nothing.
+pub fn all(document: &Value) -> Result<Vec<Operation>> {
+    let paths = document.get("paths").and_then(Value::as_object).context("no paths")?;
+    let mut operations = Vec::new();
+    for (path, methods) in paths {
+        for (method, described) in methods.as_object().into_iter().flatten() {
+            let read = Operation::read(method, path, described).with_context(|| format!("{method} {path}"))?;
+            operations.extend(read);
+        }
+    }
+    operations.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(operations)
+}
+
+impl Operation {
+    fn read(method: &str, path: &str, described: &Value) -> Result<Option<Self>> {
+        let Some(answer) = answer(described)? else { return Ok(None) };
+        let text = |name: &str| described.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let parameters = described.get("parameters").and_then(Value::as_array).context("no parameters")?;
+        let found = |place: &str| {
+            let there = parameters.iter().filter(|it| it.get("in").and_then(Value::as_str) == Some(place));
+            there.map(Parameter::read).collect::<Result<Vec<_>>>()
+        };
+        let (once, headers) = found("header")?.into_iter().partition::<Vec<_>, _>(|it| it.name == ONCE);
+        let (body, body_schema) = body(described)?;
+        Ok(Some(Self {
+            id: text("operationId"),
+            method: method.to_ascii_uppercase(),
+            path: path.to_owned(),
+            summary: text("summary"),
+            once: !once.is_empty(),
+            query: found("query")?,
+            headers,
+            body,
+            body_schema,
+            answer,
+        }))
+    }
+
+    /// The types of its query and its headers.
+    pub fn write_parameters(&self, text: &mut String) -> Result<()> {
+        for (parameters, name) in [(&self.query, self.query_type()), (&self.headers, self.headers_type())] {
+            if parameters.is_empty() || name == "Paging" {
+                continue;
+            }
+            let default = if parameters.iter().any(|it| it.required) { "" } else { ", Default" };
+            writeln!(text, "\n#[derive(Debug, Clone, PartialEq{default})]\npub struct {name} {{")?;
+            for Parameter { name, description, rust, required } in parameters {
+                comment(text, Some(description))?;
+                let rust = if *required { rust.clone() } else { format!("Option<{rust}>") };
+                writeln!(text, "pub {}: {rust},", snake(name))?;
+            }
+            writeln!(text, "}}")?;
+        }
+        Ok(())
+    }
+
+    /// The method of the client.
+    pub fn write_method(&self, text: &mut String) -> Result<()> {
+        let parameter = |segment: &str| Some(snake(segment.strip_prefix('{')?.strip_suffix('}')?));
+        let segments: Vec<&str> = self.path.trim_start_matches('/').split('/').collect();
+        let mut arguments: Vec<String> =
+            segments.iter().filter_map(|it| parameter(it)).map(|name| format!("{name}: &str")).collect();
+        let segments = segments.iter().map(|it| parameter(it).unwrap_or_else(|| format!("\"{it}\"")));
+        let segments = segments.collect::<Vec<_>>().join(", ");
+        let mut call = format!("self.operation(\"{}\", Method::{}, &[{segments}])", self.id, self.method);
+        if self.once {
+            call += ".once()";
+        }
+        for (parameters, kind, ty) in
+            [(&self.query, "query", self.query_type()), (&self.headers, "header", self.headers_type())]
+        {
+            if !parameters.is_empty() {
+                arguments.push(format!("{kind}: &{ty}"));
+            }
+            for Parameter { name, required, .. } in parameters {
+                let field = format!("{kind}.{}", snake(name));
+                let value = if *required { format!("Some(&{field})") } else { format!("{field}.as_ref()") };
+                write!(call, ".{kind}(\"{name}\", {value})")?;
+            }
+        }
+        match (&self.body, &self.body_schema) {
+            (Body::Json, Some(schema)) => {
+                arguments.push(format!("body: &{schema}"));
+                call += ".json(body)";
+            }
+            (Body::Upload(content_type), _) => {
+                arguments.push("body: Upload".to_owned());
+                write!(call, ".upload(\"{content_type}\", body)")?;
+            }
+            _ => {}
+        }
+        writeln!(text, "\n/// {}\n///\n/// `{} {}`", self.summary, self.method, self.path)?;
+        let answer = self.answer.as_deref().unwrap_or("()");
+        let arguments = arguments.iter().map(|it| format!(", {it}")).collect::<String>();
+        writeln!(text, "pub fn {}(&self{arguments}) -> Call<{answer}> {{ {call} }}", snake(&self.id))?;
+        Ok(())
+    }
+
+    fn query_type(&self) -> String {
+        let is_page = matches!(self.query.as_slice(), [one, two] if one.name == "limit" && two.name == "cursor");
+        if is_page { "Paging".to_owned() } else { format!("{}Query", pascal(&self.id)) }
+    }
+
+    fn headers_type(&self) -> String {
+        format!("{}Headers", pascal(&self.id))
+    }
+}
+
+impl Parameter {
+    fn read(parameter: &Value) -> Result<Self> {
+        let text = |name: &str| parameter.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let schema = parameter.get("schema").context("a parameter without a schema")?;
+        let rust = match reference(schema) {
+            // Whatever it is called, in an address it is text.
+            Some(_) => "String".to_owned(),
+            None => rust_type(schema)?.trim_start_matches("Option<").trim_end_matches('>').to_owned(),
+        };
+        let required = parameter.get("required") == Some(&Value::Bool(true));
+        Ok(Self { name: text("name"), description: text("description"), rust, required })
+    }
+}
+
+/// What a success answers: nothing, or a component. `None` for an operation that is not for programs.
+fn answer(described: &Value) -> Result<Option<Option<String>>> {
+    let responses = described.get("responses").and_then(Value::as_object).context("no responses")?;
+    let mut answers = Vec::new();
+    for (_, response) in responses.iter().filter(|(status, _)| status.starts_with(['2', '3'])) {
+        answers.push(match response.get("content").and_then(Value::as_object) {
+            None => None,
+            Some(content) => match content.get("application/json").and_then(|it| reference(it.get("schema")?)) {
+                Some(schema) => Some(schema),
+                None => return Ok(None),
+            },
+        });
+    }
+    answers.dedup();
+    ensure!(answers.len() == 1, "successes of several shapes, or none");
+    let redirects = responses.keys().any(|status| status.starts_with('3'));
+    Ok(answers.pop().filter(|_| !redirects))
+}
+
+fn body(described: &Value) -> Result<(Body, Option<String>)> {
+    let Some(content) = described.pointer("/requestBody/content").and_then(Value::as_object) else {
+        return Ok((Body::None, None));
+    };
+    let mut kinds = content.iter();
+    let (Some((content_type, media)), None) = (kinds.next(), kinds.next()) else { bail!("several kinds of body") };
+    if content_type == "application/json" {
+        let schema = media.get("schema").and_then(reference).context("a body that is no component")?;
+        return Ok((Body::Json, Some(schema)));
+    }
+    Ok((Body::Upload(content_type.clone()), None))
+}

@@ -1,0 +1,156 @@
+//! Schemas as types.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Map, Value};
+
+use super::comment;
+use super::name::{camel, pascal, snake};
+
+/// The name that a reference refers to.
+pub fn reference(schema: &Value) -> Option<String> {
+    Some(schema.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")?.to_owned())
+}
+
+/// The type of a component, for whoever sends it and whoever reads it.
+pub fn write(text: &mut String, name: &str, schema: &Value, (sent, answered): (bool, bool)) -> Result<()> {
+    writeln!(text)?;
+    comment(text, description(schema))?;
+    if let Some(words) = schema.get("enum").and_then(Value::as_array) {
+        return write_words(text, name, words);
+    }
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        writeln!(text, "pub type {name} = {};", rust_type(schema)?)?;
+        return Ok(());
+    };
+    if let (2, Some(items), true) = (properties.len(), properties.get("items"), properties.contains_key("nextCursor")) {
+        let item = rust_type(items.get("items").context("a page without items")?)?;
+        writeln!(text, "pub type {name} = Page<{item}>;")?;
+        return Ok(());
+    }
+    let derived = [(sent, "Serialize"), (answered, "Deserialize")].into_iter().filter(|(is, _)| *is);
+    let derived: Vec<&str> = derived.map(|(_, name)| name).collect();
+    writeln!(text, "#[derive(Debug, Clone, PartialEq, {})]", derived.join(", "))?;
+    writeln!(text, "#[serde(rename_all = \"camelCase\")]\npub struct {name} {{")?;
+    write_fields(text, schema, properties, sent)?;
+    writeln!(text, "}}")?;
+    Ok(())
+}
+
+/// What a person should know of it. A nullable reference carries its description inside.
+fn description(schema: &Value) -> Option<&str> {
+    let own = schema.get("description");
+    own.or_else(|| schema.pointer("/oneOf/0/description")).and_then(Value::as_str)
+}
+
+fn write_words(text: &mut String, name: &str, words: &[Value]) -> Result<()> {
+    writeln!(text, "words! {{\n        pub enum {name} {{")?;
+    for word in words {
+        let word = word.as_str().context("a word that is no text")?;
+        ensure!(pascal(word) != "Other", "the word {word} has no name of its own");
+        writeln!(text, "            {} = \"{word}\",", pascal(word))?;
+    }
+    writeln!(text, "        }}\n    }}")?;
+    Ok(())
+}
+
+fn write_fields(text: &mut String, schema: &Value, properties: &Map<String, Value>, sent: bool) -> Result<()> {
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    for (name, property) in properties {
+        comment(text, description(property))?;
+        let mut rust = rust_type(property).with_context(|| name.clone())?;
+        if !required.contains(&name.as_str()) {
+            if !rust.starts_with("Option<") {
+                rust = format!("Option<{rust}>");
+            }
+            if sent {
+                writeln!(text, "#[serde(skip_serializing_if = \"Option::is_none\")]")?;
+            }
+        }
+        let field = snake(name);
+        if camel(&field) != *name {
+            writeln!(text, "#[serde(rename = \"{name}\")]")?;
+        }
+        writeln!(text, "pub {field}: {rust},")?;
+    }
+    Ok(())
+}
+
+/// The type of a value.
+pub fn rust_type(schema: &Value) -> Result<String> {
+    if let Some(name) = reference(schema) {
+        return Ok(name);
+    }
+    if let Some(either) = schema.get("oneOf").and_then(Value::as_array) {
+        let [value, null] = either.as_slice() else { bail!("oneOf of other than a value and null: {schema}") };
+        ensure!(null.get("type").and_then(Value::as_str) == Some("null"), "oneOf without null: {schema}");
+        return Ok(format!("Option<{}>", rust_type(value)?));
+    }
+    match schema.get("type") {
+        Some(Value::String(kind)) => plain(kind, schema),
+        Some(Value::Array(kinds)) => {
+            let mut kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
+            let (Some(kind), None) = (kinds.next(), kinds.next()) else { bail!("more than one type: {schema}") };
+            Ok(format!("Option<{}>", plain(kind, schema)?))
+        }
+        _ => bail!("no type: {schema}"),
+    }
+}
+
+fn plain(kind: &str, schema: &Value) -> Result<String> {
+    let format = schema.get("format").and_then(Value::as_str);
+    Ok(match (kind, format) {
+        ("string", Some("password")) => "Secret".to_owned(),
+        ("string", _) => "String".to_owned(),
+        ("boolean", _) => "bool".to_owned(),
+        ("integer", Some("int32")) => "i32".to_owned(),
+        ("integer", _) => "i64".to_owned(),
+        ("array", _) => format!("Vec<{}>", rust_type(schema.get("items").context("an array of what?")?)?),
+        ("object", _) if schema.get("properties").is_none() => "serde_json::Map<String, serde_json::Value>".to_owned(),
+        _ => bail!("a shape that has no type: {schema}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_understood_has_a_type_and_the_rest_is_refused() {
+        for (schema, expected) in [
+            (json!({ "$ref": "#/components/schemas/Role" }), "Role"),
+            (json!({ "oneOf": [{ "$ref": "#/components/schemas/Time" }, { "type": "null" }] }), "Option<Time>"),
+            (json!({ "type": ["array", "null"], "items": { "type": "string" } }), "Option<Vec<String>>"),
+            (json!({ "type": "integer", "format": "int32" }), "i32"),
+            (json!({ "type": ["string", "null"], "format": "password" }), "Option<Secret>"),
+        ] {
+            assert_eq!(rust_type(&schema).unwrap(), expected);
+        }
+        for schema in [
+            json!({}),
+            json!({ "type": ["string", "integer"] }),
+            json!({ "oneOf": [{ "type": "string" }, { "type": "integer" }] }),
+            json!({ "type": "object", "properties": { "a": { "type": "string" } } }),
+        ] {
+            assert!(rust_type(&schema).is_err(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_optional_where_it_may_be_left_out_and_renamed_where_serde_would_not_find_it() {
+        let schema = json!({
+            "type": "object",
+            "required": ["managed_by"],
+            "properties": { "managed_by": { "type": ["string", "null"] }, "ttl": { "type": "integer" } },
+        });
+        let mut text = String::new();
+        write(&mut text, "RRset", &schema, (true, false)).unwrap();
+        assert!(text.contains("#[serde(rename = \"managed_by\")]\npub managed_by: Option<String>,"), "{text}");
+        assert!(text.contains("is_none\")]\npub ttl: Option<i64>,"), "{text}");
+        assert!(text.contains("PartialEq, Serialize)]"), "{text}");
+    }
+}
