@@ -1,0 +1,43 @@
+//! What happened in an organization.
+
+use client::types::{AuditEvent, OrgsAuditQuery};
+
+use crate::args::Part;
+use crate::failure::Failure;
+use crate::output::{or_dash, table};
+use crate::svc::Svc;
+
+#[derive(clap::Args)]
+pub struct Audit {
+    /// Only this event, such as project.create
+    #[arg(long)]
+    event: Option<String>,
+    /// Only what this user did, by their id
+    #[arg(long, value_name = "USER")]
+    actor: Option<String>,
+    /// Only what happened at this time or later
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only what happened before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    #[command(flatten)]
+    part: Part,
+}
+
+impl Audit {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+        let paging = self.part.paging();
+        let Self { event, actor, since, until, .. } = self;
+        let query = OrgsAuditQuery { event, actor, since, until, limit: paging.limit, cursor: paging.cursor };
+        let page = svc.client()?.orgs_audit(&svc.org()?, &query).send().await?;
+        svc.out.answer(&page, |page| {
+            let row = |it: &AuditEvent| {
+                [it.created_at.clone(), it.event.clone(), it.target.clone(), or_dash(it.actor.as_deref())]
+            };
+            table(["TIME", "EVENT", "TARGET", "ACTOR"], page.items.iter().map(row))
+        })?;
+        svc.out.more(page.next_cursor.as_ref());
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! The commands, a file each.
+
+pub mod access;
+pub mod audit;
+pub mod deploy;
+pub mod deployments;
+pub mod hostnames;
+pub mod init;
+pub mod login;
+pub mod open;
+pub mod orgs;
+pub mod projects;
+pub mod tokens;
+
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory as _;
+
+use crate::args::{Args, Command};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::svc::{Given, Svc};
+
+pub async fn run(args: Args, out: &Output) -> Result<(), Failure> {
+    let Args { command, api, org, project, .. } = args;
+    let given = Given { api, org, project };
+    if let Command::Completion { shell } = command {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Args::command(), "svc", &mut script);
+        return out.data(&String::from_utf8_lossy(&script));
+    }
+    let folder = match &command {
+        Command::Deploy(deploy) => deploy.folder.dir.clone(),
+        _ => PathBuf::from("."),
+    };
+    let svc = &Svc::find(given, Path::new(&folder), out)?;
+    match command {
+        Command::Login(login) => login.run(svc).await,
+        Command::Logout => login::logout(svc).await,
+        Command::Whoami => login::whoami(svc).await,
+        Command::Orgs(orgs) => orgs.run(svc).await,
+        Command::Projects(projects) => projects.run(svc).await,
+        Command::Init(init) => init.run(svc).await,
+        Command::Deploy(deploy) => deploy.run(svc).await,
+        Command::Rollback(rollback) => rollback.run(svc).await,
+        Command::Deployments(part) => deployments::list(svc, &part).await,
+        Command::Hostnames(hostnames) => hostnames.run(svc).await,
+        Command::Access(access) => access.run(svc).await,
+        Command::Tokens(tokens) => tokens.run(svc).await,
+        Command::Audit(audit) => audit.run(svc).await,
+        Command::Open { no_browser } => open::run(svc, no_browser).await,
+        Command::Completion { .. } => Ok(()),
+    }
+}

@@ -1,0 +1,47 @@
+//! Organizations.
+
+use client::types::NewOrg;
+
+use crate::args::Part;
+use crate::failure::Failure;
+use crate::output::table;
+use crate::svc::Svc;
+
+#[derive(clap::Subcommand)]
+pub enum Orgs {
+    /// The organizations that you belong to
+    List(Part),
+    /// Create an organization
+    Create {
+        slug: String,
+        /// What people read; the slug when left out
+        #[arg(long)]
+        name: Option<String>,
+    },
+}
+
+impl Orgs {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+        let client = svc.client()?;
+        match self {
+            Self::List(part) => {
+                let page = client.orgs_list(&part.paging()).send().await?;
+                svc.out.answer(&page, |page| {
+                    let rows = page
+                        .items
+                        .iter()
+                        .map(|org| [org.slug.clone(), org.role.to_string(), org.plan.to_string(), org.name.clone()]);
+                    table(["SLUG", "ROLE", "PLAN", "NAME"], rows)
+                })?;
+                svc.out.more(page.next_cursor.as_ref());
+                Ok(())
+            }
+            Self::Create { slug, name } => {
+                let org = client.orgs_create(&NewOrg { slug, name }).send().await?;
+                svc.out.answer(&org, |org| org.slug.clone())?;
+                svc.out.done(format!("created the organization {}", org.slug));
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Projects.
+
+use client::types::{NewProject, ProjectChange, ProjectDeletion, ProjectDetail};
+
+use super::deployments::line;
+use super::open;
+use crate::args::Part;
+use crate::failure::Failure;
+use crate::output::{or_dash, table};
+use crate::prompt;
+use crate::svc::Svc;
+
+#[derive(clap::Subcommand)]
+pub enum Projects {
+    /// The projects of an organization
+    List(Part),
+    /// Create a project
+    Create { name: String },
+    /// One project, with what it serves and where
+    Show { name: Option<String> },
+    /// Give a project another name; its default hostname follows
+    Rename { name: String, to: String },
+    /// Delete a project with all that is in it
+    Delete {
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+impl Projects {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+        let client = svc.client()?;
+        match self {
+            Self::List(part) => {
+                let page = client.projects_list(&svc.org()?, &part.paging()).send().await?;
+                svc.out.answer(&page, |page| {
+                    let row =
+                        |it: &client::types::Project| [it.name.clone(), it.hostname.clone(), it.created_at.clone()];
+                    table(["NAME", "HOSTNAME", "CREATED"], page.items.iter().map(row))
+                })?;
+                svc.out.more(page.next_cursor.as_ref());
+                Ok(())
+            }
+            Self::Create { name } => {
+                let project = client.projects_create(&svc.org()?, &NewProject { name }).send().await?;
+                svc.out.answer(&project, |project| project.name.clone())?;
+                svc.out.done(format!("created the project {}/{}", project.org, project.name));
+                Ok(())
+            }
+            Self::Show { name } => {
+                let (org, name) = match name {
+                    Some(name) => (svc.org()?, name),
+                    None => svc.project()?,
+                };
+                let project = client.projects_get(&org, &name).send().await?;
+                let address = open::address(&client, &project.hostname).await?;
+                svc.out.answer(&project, |project| show(project, &address))
+            }
+            Self::Rename { name, to } => {
+                let project = client.projects_rename(&svc.org()?, &name, &ProjectChange { name: to }).send().await?;
+                svc.out.answer(&project, |project| project.name.clone())?;
+                svc.out.done(format!("it is {}/{} now, at {}", project.org, project.name, project.hostname));
+                Ok(())
+            }
+            Self::Delete { name, yes } => {
+                let org = svc.org()?;
+                if !yes && !prompt::confirmed(&format!("Delete {org}/{name} and all that is in it?"))? {
+                    return Err(Failure::Usage("nothing was deleted: say --yes".to_owned()));
+                }
+                let deleted =
+                    client.projects_delete(&org, &name, &ProjectDeletion { confirm: name.clone() }).send().await?;
+                svc.out.answer(&deleted, |()| String::new())?;
+                svc.out.done(format!("deleted {org}/{name}"));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn show(project: &ProjectDetail, address: &str) -> String {
+    let names: Vec<&str> = project.hostnames.iter().map(|it| it.name.as_str()).collect();
+    let rows = [
+        ["project".to_owned(), format!("{}/{}", project.org, project.name)],
+        ["address".to_owned(), address.to_owned()],
+        ["hostnames".to_owned(), names.join(" ")],
+        ["access".to_owned(), project.access.mode.to_string()],
+        ["live".to_owned(), or_dash(project.live.as_ref().map(line).as_deref())],
+        ["created".to_owned(), project.created_at.clone()],
+    ];
+    rows.map(|[name, value]| format!("{name:<10}  {value}")).join("\n")
+}

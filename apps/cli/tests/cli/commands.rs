@@ -1,0 +1,120 @@
+//! Every command once, in the order in which a person meets them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::kit::Platform;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn organizations_and_projects() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    assert_eq!(ada.json(&["orgs", "create", "acme", "--name", "Acme Inc."])["name"], "Acme Inc.");
+    ada.svc(&["orgs", "create", "acme"]).fails(1).says("code slug_taken, request ");
+    ada.svc(&["orgs", "create", "A!"]).fails(1).says("slug must be");
+    let listed = ada.svc(&["orgs", "list"]).succeeds().out;
+    assert!(listed.lines().any(|line| line.starts_with("acme  admin  free  Acme Inc.")), "{listed}");
+
+    ada.svc(&["projects", "list"]).fails(2).says("--org");
+    ada.svc(&["projects", "create", "site", "--org", "nowhere"]).fails(5);
+    assert_eq!(ada.json(&["projects", "create", "site", "--org", "acme"])["hostname"], "site-acme.localhost");
+    ada.svc(&["projects", "create", "shop", "--org", "acme"]).succeeds();
+    let page = ada.json(&["projects", "list", "--org", "acme", "--limit", "1"]);
+    let cursor = page["nextCursor"].as_str().unwrap();
+    let rest = ada.json(&["projects", "list", "--org", "acme", "--cursor", cursor]);
+    assert_eq!((page["items"].as_array().unwrap().len(), rest["items"].as_array().unwrap().len()), (1, 1));
+    ada.svc(&["projects", "list", "--org", "acme", "--limit", "1"]).succeeds().says(&format!("--cursor {cursor}"));
+
+    let shown = ada.svc(&["projects", "show", "site", "--org", "acme"]).succeeds().out;
+    assert!(shown.contains("http://site-acme.localhost:8088"), "{shown}");
+    assert_eq!(ada.json(&["projects", "rename", "shop", "store", "--org", "acme"])["name"], "store");
+    ada.svc(&["projects", "delete", "store", "--org", "acme"]).fails(2).says("--yes");
+    assert_eq!(ada.json(&["projects", "delete", "store", "--org", "acme", "--yes"]), Value::Null);
+    ada.svc(&["projects", "show", "store", "--org", "acme"]).fails(5).says("svc projects list");
+
+    let audit = ada.svc(&["audit", "--org", "acme"]).succeeds().out;
+    for event in ["org.create", "project.create", "project.delete"] {
+        assert!(audit.contains(event), "{event} is not in {audit}");
+    }
+    let only = ada.json(&["audit", "--org", "acme", "--event", "org.create"]);
+    assert_eq!(only["items"].as_array().unwrap().len(), 1);
+    let none = ada.json(&["audit", "--org", "acme", "--until", "2020-01-01T00:00:00Z"]);
+    assert_eq!(none, json!({ "items": [], "nextCursor": null }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_s_hostnames_access_and_address() {
+    let platform = Platform::start().await;
+    let mut ada = platform.ada_with_site();
+    let added = ada.svc(&["hostnames", "add", "www.example.org"]).succeeds();
+    added.says("_svc-verify.www.example.org TXT svc-verify=").says("CNAME fallback.localhost");
+    assert_eq!(added.out.trim(), "www.example.org  pending_dns");
+    let verified = ada.json(&["hostnames", "verify", "www.example.org"]);
+    assert_eq!((&verified["state"], verified["checks"].is_array()), (&json!("pending_dns"), true));
+    let listed = ada.svc(&["hostnames", "list"]).succeeds().out;
+    assert!(listed.contains("site-ada.localhost  default  active"), "{listed}");
+    assert_eq!(ada.json(&["hostnames", "remove", "www.example.org"]), Value::Null);
+    ada.svc(&["hostnames", "remove", "www.example.org"]).fails(5);
+    ada.svc(&["hostnames", "remove", ".."]).fails(2);
+
+    assert_eq!(ada.json(&["access", "show"])["mode"], "public");
+    ada.svc(&["access", "set", "anyone"]).fails(2);
+    ada.svc_given("short\n", &["access", "set", "password"]).fails(1).says("password must have at least 8");
+    ada.svc_given("open sesame\n", &["access", "set", "password"]).succeeds();
+    ada.svc(&["access", "set", "org"]).succeeds();
+    ada.svc(&["access", "set", "password", "--keep-password"]).succeeds();
+    assert!(ada.svc(&["access", "bypass"]).succeeds().out.starts_with("svc_byp_"));
+    let policy = ada.svc(&["access", "show"]).succeeds().out;
+    assert_eq!(policy, "mode        password\npassword    yes\nbypass key  yes\n");
+    ada.svc(&["access", "bypass", "--revoke"]).succeeds();
+    assert_eq!(ada.json(&["access", "show"])["hasBypass"], false);
+
+    let address = "http://site-ada.localhost:8088\n";
+    assert_eq!(ada.svc(&["open", "--no-browser"]).succeeds().out, address);
+    let opened = ada.browser();
+    ada.svc(&["open"]).succeeds();
+    for _ in 0..500 {
+        if opened.exists() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(fs::read_to_string(opened).unwrap(), address);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_do_what_they_say_until_they_are_revoked() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    ada.svc(&["tokens", "create", "ci"]).fails(2);
+    ada.svc(&["tokens", "create", "ci", "--scope", "everything"]).fails(2);
+    ada.svc(&["tokens", "create", "ci", "--scope", "deploy", "--only-project", "site"]).fails(2);
+    let narrow = ["--scope", "project:read", "--only-org", "ada", "--only-project", "site"];
+    let created =
+        ada.json(&[&["tokens", "create", "ci", "--expires-at", "2100-01-01T00:00:00Z"], &narrow[..]].concat());
+    let expected = json!({ "org": "ada", "projects": ["site"], "zones": null });
+    assert_eq!((&created["restrict"], &created["scopes"]), (&expected, &json!(["project:read"])));
+
+    let mut ci = platform.ada();
+    ci.environment.insert("SVC_CLI_TOKEN", created["token"].as_str().unwrap().to_owned());
+    assert_eq!(ci.json(&["projects", "show", "site", "--org", "ada"])["name"], "site");
+    ci.svc(&["projects", "create", "more", "--org", "ada"]).fails(4);
+    let id = created["id"].as_str().unwrap();
+    let listed = ada.svc(&["tokens", "list"]).succeeds().out;
+    assert!(listed.contains(id) && listed.contains("until 2100-01-01"), "{listed}");
+    ada.svc(&["tokens", "revoke", id]).succeeds();
+    ci.svc(&["projects", "show", "site", "--org", "ada"]).fails(3);
+    assert!(ada.svc(&["tokens", "list"]).succeeds().out.contains("revoked "));
+}
+
+#[test]
+fn every_shell_gets_a_completion_and_a_wrong_line_a_usage() {
+    let machine = crate::kit::Machine::new("http://127.0.0.1:9");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(machine.svc(&["completion", shell]).succeeds().out.contains("hostnames"), "{shell}");
+    }
+    machine.svc(&[]).fails(2);
+    machine.svc(&["frobnicate"]).fails(2);
+    machine.svc(&["--version"]).succeeds();
+}

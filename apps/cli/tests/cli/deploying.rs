@@ -1,0 +1,117 @@
+//! From a folder to a deployment and back.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::kit::{Machine, Platform};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_initialised_deployed_listed_and_rolled_back() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    ada.svc(&["deploy"]).fails(2).says("svc init");
+    ada.svc(&["init", "--org", "ada", "--project", "site"]).succeeds().says("linked the folder to ada/site");
+    ada.write("assets/index.html", "one");
+    ada.write("svc.json", "{ \"name\": \"mine\" }");
+    let linked = json!({ "api": platform.api, "org": "ada", "project": "site" });
+    assert_eq!(ada.json(&["init", "--org", "ada", "--project", "site"]), linked);
+    assert_eq!(std::fs::read_to_string(ada.folder.join("svc.json")).unwrap(), "{ \"name\": \"mine\" }");
+
+    // The folder's project is that of its own organization.
+    ada.svc(&["deploy", "--org", "other"]).fails(2).says("which project?");
+    // Nobody is there to be asked.
+    ada.svc(&["deploy", "--no-wait"]).fails(5);
+    let first = ada.svc(&["deploy", "--no-wait", "--create"]).succeeds();
+    first.says("created the project ada/site").says("deployed to http://site-ada.localhost:8088");
+    assert!(first.out.starts_with("version 1 of "), "{first:?}");
+    ada.write("assets/index.html", "two");
+    let second = ada.json(&["deploy", "--no-wait"]);
+    assert_eq!((&second["version"], &second["live"], &second["hasWorker"]), (&json!(2), &json!(true), &json!(false)));
+    assert_eq!(ada.json(&["rollback", "1", "--no-wait"])["version"], 1);
+    ada.svc(&["rollback", "9"]).fails(5);
+    let listed = ada.svc(&["deployments"]).succeeds().out;
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[1].starts_with("2  ") && lines[2].starts_with("1        live  pending  "), "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_may_only_deploy_can() {
+    let platform = Platform::start().await;
+    let mut ada = platform.ada_with_site();
+    let token = ada.svc(&["tokens", "create", "ci", "--scope", "deploy"]).succeeds().out;
+    ada.environment.insert("SVC_CLI_TOKEN", token.trim().to_owned());
+    // And does not wait for what it may not see.
+    ada.svc(&["deploy"]).succeeds().says("deployed to ada/site");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_git_knows_goes_with_it() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    assert_eq!(ada.json(&["deploy", "--no-wait"])["git"]["commit"], json!(null));
+    git(&ada, &["init", "--quiet", "--initial-branch", "größe"]);
+    // A repository without a commit has nothing to tell.
+    assert_eq!(ada.json(&["deploy", "--no-wait"])["git"]["commit"], json!(null));
+    git(&ada, &["add", "svc.json", "assets"]);
+    git(&ada, &["commit", "--quiet", "-m", "site: say hello — 100 %\n\nAnd more."]);
+    ada.write(".gitignore", ".svc\n.gitignore\n");
+    let clean = ada.json(&["deploy", "--no-wait"])["git"].clone();
+    assert_eq!(clean["commit"].as_str().unwrap().len(), 40);
+    assert_eq!(
+        (&clean["message"], &clean["branch"], &clean["dirty"]),
+        (&json!("site: say hello — 100 %"), &json!("größe"), &json!(false))
+    );
+    ada.write("assets/index.html", "changed");
+    git(&ada, &["checkout", "--quiet", "--detach"]);
+    let dirty = ada.json(&["deploy", "--no-wait"])["git"].clone();
+    assert_eq!((&dirty["branch"], &dirty["dirty"]), (&json!(null), &json!(true)));
+    let listed = ada.svc(&["deployments"]).succeeds().out;
+    assert!(listed.contains("+ site: say hello"), "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_git_knows_is_cut_to_what_the_api_keeps() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    let (line, branch) = ("é".repeat(300), format!("{}/{}é{}", "a".repeat(200), "b".repeat(53), "c".repeat(100)));
+    git(&ada, &["init", "--quiet", "--initial-branch", &branch]);
+    git(&ada, &["add", "svc.json"]);
+    git(&ada, &["commit", "--quiet", "-m", &format!("{line}\nthe same paragraph")]);
+    let told = ada.json(&["deploy", "--no-wait"])["git"].clone();
+    assert_eq!(told["message"], "é".repeat(200));
+    assert_eq!(told["branch"], branch[..254]);
+    git(&ada, &["commit", "--quiet", "--amend", "-m", "one\ntwo"]);
+    assert_eq!(ada.json(&["deploy", "--no-wait"])["git"]["message"], "one");
+}
+
+fn git(machine: &Machine, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command.current_dir(&machine.folder).args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]);
+    assert!(command.args(arguments).status().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_api_cannot_turn_on_it_is_said() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    ada.write("svc.json", r#"{ "auth": true, "storage": false }"#);
+    let ran = ada.svc(&["deploy", "--no-wait"]).succeeds();
+    let position = |resource: &str| ran.err.find(&format!("declares {resource}, and this API cannot")).unwrap();
+    assert!(position("database") < position("auth"), "{ran:?}");
+    assert!(!ran.err.contains("storage"), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_deploy() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for (name, worker, assets) in [("static-site", false, 3), ("worker-site", true, 2)] {
+        let folder = examples.join(name).display().to_string();
+        let arguments = ["deploy", &folder, "--org", "ada", "--project", name, "--create", "--no-wait"];
+        let deployed = ada.json(&arguments);
+        assert_eq!((&deployed["hasWorker"], &deployed["assetCount"]), (&json!(worker), &json!(assets)), "{name}");
+    }
+}
