@@ -4,10 +4,10 @@
 //! and a Postgres that was left alone is taken over by the next start.
 
 mod log;
-mod node;
+pub mod node;
 mod own;
-mod probe;
-mod services;
+pub mod probe;
+pub mod services;
 
 use std::fs;
 use std::path::Path;
@@ -20,6 +20,8 @@ use store::migrations::{self, Migrator};
 
 use crate::postgres::Cluster;
 use crate::process::Signals;
+use crate::setting::given;
+use crate::workerd;
 use crate::workspace::{self, step};
 use own::{Own, Program};
 use services::Services;
@@ -62,6 +64,11 @@ async fn bring_up(services: &mut Services, folder: &Path, release: bool) -> Resu
         node::ensure_node(database_url, &token).await?;
         own.set("SVC_NODE_TOKEN_FILE", token.display());
     }
+    if given::<String>("SVC_NODE_WORKERD")?.is_none()
+        && let Some(workerd) = workerd::find()
+    {
+        own.set("SVC_NODE_WORKERD", workerd.display());
+    }
     let programs = workspace::binaries(release)?;
 
     let start = Instant::now();
@@ -74,7 +81,8 @@ async fn bring_up(services: &mut Services, folder: &Path, release: bool) -> Resu
     services.during(probe::until_ok(own.edge, "/__svc/node/health")).await?;
     step("Node", "ready", start);
 
-    println!("\n{own}\n");
+    let svc = programs.join("svc");
+    println!("\n{own} Next, in another terminal:\n\n    {} login --dev ada --api {}\n", svc.display(), own.base());
     services.during(std::future::pending()).await
 }
 

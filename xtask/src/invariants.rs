@@ -42,6 +42,10 @@ fn dependencies(graph: &Graph) -> Vec<String> {
                 "kernel" => forbid(member, other, "kernel depends on no other crate of the workspace"),
                 "store" if other != "kernel" => forbid(member, other, "store depends on kernel alone"),
                 "providers" if other != "kernel" => forbid(member, other, "providers depends on kernel alone"),
+                "client" => forbid(member, other, "client knows the API by its document alone"),
+                "cli" if !["client", "bundle"].contains(&other) => {
+                    forbid(member, other, "cli is a client: what it knows of the platform is the API and its bundles");
+                }
                 context if CONTEXTS.contains(&context) => {
                     if CONTEXTS.contains(&other) {
                         forbid(context, other, "no context depends on another; what it needs is a port of its own");
@@ -59,6 +63,9 @@ fn dependencies(graph: &Graph) -> Vec<String> {
         }
         for library in BANNED {
             forbid(member, library, "this library is banned; see deny.toml");
+        }
+        if !["client", "cli"].contains(&member) {
+            forbid(member, "client", "what the client is written from is built without it");
         }
     }
     for &context in CONTEXTS {

@@ -1,5 +1,6 @@
 //! The developer's and the operator's tool: `cargo xtask --help`. One module per command.
 
+mod bench;
 mod ci;
 mod codegen;
 mod dev;
@@ -11,6 +12,7 @@ mod postgres;
 mod process;
 mod setting;
 mod test;
+mod workerd;
 mod workspace;
 
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ enum Command {
     Dev(dev::Args),
     /// Run the tests with a Postgres of their own
     Test(test::Args),
+    /// Measure what the product promises, beside something that is known
+    Bench(bench::Args),
     /// Run every check that a change has to pass
     Ci,
     /// Move a database along the migrations
@@ -70,6 +74,7 @@ async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Dev(args) => dev::run(args).await,
         Command::Test(args) => test::run(args).await,
+        Command::Bench(args) => bench::run(args).await,
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,

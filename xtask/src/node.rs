@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use convergence::{Convergence, NodeName};
+use convergence::{NodeName, Nodes};
 use kernel::World;
 use kernel::audit::Actor;
 use store::{Config, Store};
@@ -24,17 +24,34 @@ pub struct Args {
 enum Command {
     /// Add a node and print its credential: the one time that it is shown
     Add { name: NodeName },
+    /// List the nodes: name, id, projects at home there, when it was last seen
+    List,
     /// Give a node a new credential and print it; the old one ends at once
     Renew { name: NodeName },
+    /// End a node: its credential opens nothing any more, and its projects go to the others
+    Revoke { name: NodeName },
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let store = Store::new(&Config::new(database_url(args.database_url)?, "xtask"), World::system())?;
-    let convergence = Convergence::new(store);
-    let node = match args.command {
-        Command::Add { name } => convergence.node_add(&Actor::operator("xtask node add"), name).await?,
-        Command::Renew { name } => convergence.node_renew(&Actor::operator("xtask node renew"), name).await?,
-    };
-    println!("{}", node.token.reveal());
+    let nodes = Nodes::new(store);
+    match args.command {
+        Command::Add { name } => {
+            println!("{}", nodes.add(&Actor::operator("xtask node add"), name).await?.token.reveal());
+        }
+        Command::Renew { name } => {
+            println!("{}", nodes.renew(&Actor::operator("xtask node renew"), name).await?.token.reveal());
+        }
+        Command::List => {
+            for view in nodes.list().await? {
+                let seen = view.seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+                println!("{}  {}  {} projects  seen {seen}", view.node.name, view.node.id, view.placements);
+            }
+        }
+        Command::Revoke { name } => {
+            let revoked = nodes.revoke(&Actor::operator("xtask node revoke"), &name).await?;
+            println!("{} projects went to other nodes, {} wait for one", revoked.moved, revoked.waiting);
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }

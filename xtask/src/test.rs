@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::postgres::Cluster;
 use crate::process::Signals;
+use crate::workerd;
 use crate::workspace::{BUILD_PROGRAMS, BUILD_TESTED, cargo};
 
 #[derive(clap::Args)]
@@ -24,16 +25,21 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let all = !arguments.iter().any(|it| it == "--package" || it.to_string_lossy().starts_with("-p"));
     // Tests that start the programs are in the programs' crates.
-    if all || arguments.iter().any(|it| it == "server" || it == "node") {
+    let starts_programs = all || arguments.iter().any(|it| it == "server" || it == "node" || it == "cli");
+    if starts_programs {
         let build = cargo(if all { BUILD_TESTED } else { BUILD_PROGRAMS })?;
         if !signals.run(build).await?.success() {
             return Ok(ExitCode::FAILURE);
         }
     }
+    let workerd = if starts_programs { workerd::find() } else { None };
     let cluster = Cluster::test()?;
     let mut tests = cargo(if all { &["test", "--workspace"] } else { &["test"] })?;
     tests.args(&arguments);
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres")).env("SVC_TEST_PG_BIN", cluster.bin());
+    if let Some(workerd) = workerd {
+        tests.env("SVC_TEST_WORKERD", workerd);
+    }
     let status = signals.run(tests).await?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

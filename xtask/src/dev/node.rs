@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use convergence::{Convergence, ConvergenceError};
+use convergence::{ConvergenceError, Nodes};
 use kernel::audit::Actor;
 use kernel::{Secret, Token, TokenKind, World};
 use store::{Config, Store};
@@ -15,15 +15,15 @@ use super::own::write_secret;
 /// without the other.
 pub async fn ensure_node(database_url: Secret, token_file: &Path) -> Result<()> {
     let store = Store::new(&Config::new(database_url, "xtask"), World::system())?;
-    let convergence = Convergence::new(store);
+    let nodes = Nodes::new(store);
     if let Some(token) = fs::read_to_string(token_file).ok().and_then(|it| Token::parse(TokenKind::Node, it.trim())) {
-        match convergence.authenticate(&token).await {
+        match nodes.authenticate(&token).await {
             Ok(_) => return Ok(()),
             Err(ConvergenceError::UnknownNode) => {}
             Err(error) => return Err(error.into()),
         }
     }
     let name = "dev".parse().context("a node's name")?;
-    let renewed = convergence.node_renew(&Actor::operator("xtask dev"), name).await?;
+    let renewed = nodes.renew(&Actor::operator("xtask dev"), name).await?;
     write_secret(token_file, renewed.token.reveal())
 }

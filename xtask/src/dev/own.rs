@@ -55,6 +55,7 @@ impl Own {
             ("SVC_DASHBOARD_URL", "http://localhost:3000".to_owned()),
             ("SVC_ENABLE_DEV_AUTH", "true".to_owned()),
             ("SVC_PLATFORM_DOMAIN", "localhost".to_owned()),
+            ("SVC_SITE_URL", format!("http://{{hostname}}:{}", edge.port())),
             ("SVC_FALLBACK_ORIGIN", "fallback.localhost".to_owned()),
             ("SVC_BUNDLE_STORE", format!("file://{kept}/bundles")),
             ("SVC_NODE_CORE_URL", base(internal)),
@@ -71,6 +72,11 @@ impl Own {
         }
         let (database_url, node_token) = (given("SVC_DATABASE_URL")?, given("SVC_NODE_TOKEN")?);
         Ok(Self { api, edge, internal, database_url, node_token, values })
+    }
+
+    /// Base address of the public API.
+    pub fn base(&self) -> String {
+        base(self.api)
     }
 
     /// Adds a setting that only became known meanwhile.
@@ -117,8 +123,7 @@ impl Display for Own {
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
             writeln!(f, "  Database  psql '{url}'")?;
         }
-        writeln!(f, "\n  Ctrl-C stops everything. Next, in another terminal, log in:\n")?;
-        writeln!(f, "    curl {api}/v1/auth/dev/login -H 'content-type: application/json' -d '{{\"subject\":\"ada\"}}'")
+        write!(f, "\n  Ctrl-C stops everything.")
     }
 }
 

@@ -41,14 +41,14 @@ impl Services {
     }
 
     /// Starts a program with its output in a file, from where it is shown: a pipe would break, and the program with it,
-    /// when xtask is killed.
+    /// when xtask is killed. Gives its process.
     pub fn start(
         &mut self,
         name: &'static str,
         program: &Path,
         folder: &Path,
         give: impl FnOnce(&mut Command),
-    ) -> Result<()> {
+    ) -> Result<u32> {
         let file = folder.join(format!("{name}.log"));
         let output = File::create(&file).with_context(|| format!("{}", file.display()))?;
         let follower = tokio::spawn(log::follow(name, File::open(&file)?));
@@ -57,8 +57,9 @@ impl Services {
         // A group of its own, so that Ctrl-C reaches xtask alone and things stop in their order.
         command.process_group(0).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = tokio::process::Command::from(command).spawn()?;
+        let id = child.id().with_context(|| format!("the {name} ended at once"))?;
         self.programs.push(Program { name, child, log: file, follower });
-        Ok(())
+        Ok(id)
     }
 
     /// Waits for `work`, a signal, or the end of something that is to run, whichever comes first.
