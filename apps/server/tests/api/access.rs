@@ -73,7 +73,7 @@ async fn a_member_is_let_in_at_a_known_hostname_and_nowhere_else() {
     }
     let redirect = authorize(&ada, "Site-Ada.Localhost.", "/a?b=c&d=e#f").await.expect(200)["redirect"].clone();
     let url: url::Url = redirect.as_str().unwrap().parse().unwrap();
-    assert_eq!((url.scheme(), url.host_str(), url.path()), ("https", Some(host), "/__svc/access/callback"));
+    assert_eq!((url.scheme(), url.host_str(), url.path()), ("http", Some(host), "/__svc/access/callback"));
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     assert_eq!((pairs.len(), pairs[1].clone()), (2, ("next".to_owned(), "/a?b=c&d=e#f".to_owned())));
 }

@@ -136,7 +136,7 @@ async fn only_a_trusted_proxy_says_where_a_request_comes_from() {
     assert_eq!((login(&untrusting, "192.0.2.1").await, login(&untrusting, "192.0.2.2").await), (200, 429));
     let trusting = App::with(|config| {
         config.gateway.rate_limits.sign_in = 1u32.try_into().unwrap();
-        config.gateway.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+        config.gateway.trusted_proxies = "127.0.0.0/8, 10.0.0.0/8".parse().unwrap();
     })
     .await;
     assert_eq!((login(&trusting, "192.0.2.1").await, login(&trusting, "192.0.2.2").await), (200, 200));

@@ -10,15 +10,19 @@
 
 mod access;
 mod account;
+mod browser;
 mod codehost;
 mod contract;
 mod deployments;
+mod examples;
 mod hostnames;
 mod idempotency;
 mod invites;
+mod killed;
 mod kit;
 mod limits;
 mod matrix;
+mod node_process;
 mod nodes;
 mod notifications;
 mod orgs;

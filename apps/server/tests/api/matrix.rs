@@ -117,7 +117,7 @@ impl World {
     fn path(&self, template: &str, project: &str) -> String {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", project);
         let path = path.replace("{userId}", &self.somebody).replace("{file}", "index.html");
-        let path = path.replace("{host}", "www.example.org");
+        let path = path.replace("{host}", "www.example.org").replace("{version}", "1");
         // Somebody else's, and so nothing to this caller.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
         for (name, prefix) in [("sessionId", "ses"), ("tokenId", "pat"), ("keyId", "key"), ("inviteId", "inv")] {

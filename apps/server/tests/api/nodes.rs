@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convergence::Convergence;
+use convergence::Nodes;
 use kernel::audit::Actor;
 use kernel::{Secret, World};
 use providers::testing::{DnsServer, RecordType};
@@ -22,12 +22,17 @@ pub struct Edge {
 impl Edge {
     /// Adds a node to the app and starts it.
     pub async fn start(app: &App) -> Self {
+        Self::listening(app, "127.0.0.1:0").await
+    }
+
+    /// The same, at this address.
+    pub async fn listening(app: &App, listen: &str) -> Self {
         let token = token(app, "edge").await;
         let settings = settings::Settings::read(
             node::config::TABLE,
             &node::config::CLAIM,
             [
-                ("SVC_EDGE_LISTEN".to_owned(), "127.0.0.1:0".to_owned()),
+                ("SVC_EDGE_LISTEN".to_owned(), listen.to_owned()),
                 ("SVC_NODE_CORE_URL".to_owned(), app.internal.clone()),
                 ("SVC_NODE_TOKEN".to_owned(), token),
                 ("SVC_NODE_DIR".to_owned(), app.bundles.join("node").display().to_string()),
@@ -43,6 +48,17 @@ impl Edge {
     pub async fn page(&self, host: &str) -> (u16, String) {
         let answer = client().get(format!("http://{}/", self.address)).header("host", host).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// Waits until a host's page is answered with this status.
+    pub async fn becomes(&self, host: &str, status: u16) {
+        for _ in 0..200 {
+            if self.page(host).await.0 == status {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{host} does not become {status}");
     }
 
     /// Waits until a page shows this text.
@@ -65,10 +81,13 @@ impl Drop for Edge {
     }
 }
 
+fn store(app: &App) -> Store {
+    Store::new(&store::Config::new(Secret::new(app.database.url()), "test"), World::system()).unwrap()
+}
+
 /// The credential of a new node.
 async fn token(app: &App, name: &str) -> String {
-    let store = Store::new(&store::Config::new(Secret::new(app.database.url()), "test"), World::system()).unwrap();
-    let node = Convergence::new(store).node_add(&Actor::operator("test"), name.parse().unwrap()).await.unwrap();
+    let node = Nodes::new(store(app)).add(&Actor::operator("test"), name.parse().unwrap()).await.unwrap();
     node.token.reveal().to_owned()
 }
 
@@ -157,33 +176,118 @@ async fn names_and_policies_hold_at_the_front() {
     ada.post(&format!("{hostnames}/www.example.org/verify"), json!({})).await.expect(200);
     edge.shows("www.example.org", "page").await;
 
-    let becomes = async |host: &str, status: u16| {
-        for _ in 0..100 {
-            if edge.page(host).await.0 == status {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{host} does not become {status}");
-    };
     let key = ada.post("/v1/orgs/ada/projects/site/access/bypass", json!({})).await.expect(200)["secret"].clone();
     ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "org" })).await.expect(200);
-    becomes("www.example.org", 403).await;
+    edge.becomes("www.example.org", 302).await;
     let by_key = async |key: &str| {
         let request = client().get(format!("http://{}/", edge.address)).header("host", "www.example.org");
         request.header("svc-access-bypass", key).send().await.unwrap().status().as_u16()
     };
-    assert_eq!((by_key(key.as_str().unwrap()).await, by_key("svc_byp_wrong").await), (200, 403));
+    assert_eq!((by_key(key.as_str().unwrap()).await, by_key("svc_byp_wrong").await), (200, 302));
     ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "public" })).await.expect(200);
-    becomes("www.example.org", 200).await;
+    edge.becomes("www.example.org", 200).await;
 
     let renamed = ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "shop" })).await;
     renamed.expect(200);
     edge.shows("shop-ada.localhost", "page").await;
-    becomes("site-ada.localhost", 404).await;
+    edge.becomes("site-ada.localhost", 404).await;
     ada.send(reqwest::Method::DELETE, "/v1/orgs/ada/projects/shop", |it| it.json(&json!({ "confirm": "shop" })))
         .await
         .expect(204);
-    becomes("shop-ada.localhost", 404).await;
-    becomes("www.example.org", 404).await;
+    edge.becomes("shop-ada.localhost", 404).await;
+    edge.becomes("www.example.org", 404).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_tells_how_it_fares_at_its_node() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let first = ada.upload(DEPLOYMENTS, site("one")).await.expect(201).clone();
+    assert_eq!((&first["status"], &first["statusMessage"]), (&json!("pending"), &json!(null)));
+    let edge = Edge::start(&app).await;
+    let becomes = async |version: i32, status: &str| {
+        for _ in 0..100 {
+            let deployment = ada.get(&format!("{DEPLOYMENTS}/{version}")).await.expect(200).clone();
+            if deployment["status"] == status {
+                return deployment;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("version {version} does not become {status}");
+    };
+    assert_eq!(becomes(1, "serving").await["id"], first["id"]);
+    ada.upload(DEPLOYMENTS, site("two")).await.expect(201);
+    becomes(2, "serving").await;
+    becomes(1, "retired").await;
+    // The same bytes again are another version, and reported as such.
+    ada.upload(DEPLOYMENTS, site("two")).await.expect(201);
+    becomes(3, "serving").await;
+    let back = ada.post("/v1/orgs/ada/projects/site/rollback", json!({ "version": 1 })).await.expect(200).clone();
+    assert_eq!(back["status"], "pending");
+    becomes(1, "serving").await;
+    let list = ada.get(DEPLOYMENTS).await.expect(200).clone();
+    let statuses: Vec<_> = list["items"].as_array().unwrap().iter().map(|it| it["status"].clone()).collect();
+    assert_eq!(statuses, ["retired", "retired", "serving"]);
+    for version in ["4", "01", "+1", "0", "x", "99999999999"] {
+        ada.get(&format!("{DEPLOYMENTS}/{version}")).await.refused(404, "not_found");
+    }
+    drop(edge);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_comes_in_through_the_dashboard_and_a_revoked_node_is_heard_no_more() {
+    let app = App::start().await;
+    let edge = Edge::start(&app).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    ada.upload(DEPLOYMENTS, site("inside")).await.expect(201);
+    edge.shows("site-ada.localhost", "inside").await;
+    ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "org" })).await.expect(200);
+    let visit = async |path: &str, cookie: &str| {
+        let request = client().get(format!("http://{}{path}", edge.address)).header("host", "site-ada.localhost");
+        request.header("cookie", cookie).send().await.unwrap()
+    };
+    let location = |answer: &reqwest::Response| answer.headers()["location"].to_str().unwrap().to_owned();
+    edge.becomes("site-ada.localhost", 302).await;
+    let sent = visit("/?a=b", "").await;
+    let screen: url::Url = location(&sent).parse().unwrap();
+    assert_eq!((screen.host_str(), screen.path()), (Some("localhost"), "/access/authorize"));
+    let asked: std::collections::HashMap<_, _> = screen.query_pairs().into_owned().collect();
+    let redirect = ada.post("/v1/access/authorize", json!(asked)).await.expect(200)["redirect"].clone();
+    let callback = redirect.as_str().unwrap().strip_prefix("http://site-ada.localhost").unwrap();
+    let let_in = visit(callback, "").await;
+    assert_eq!((let_in.status().as_u16(), location(&let_in).as_str()), (302, "/?a=b"));
+    let cookie = let_in.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(visit("/", &cookie).await.status(), 200);
+    assert_eq!(visit(callback, "").await.status(), 403, "a code is good once");
+
+    let nodes = Nodes::new(store(&app));
+    let revoked = nodes.revoke(&Actor::operator("test"), &"edge".parse().unwrap()).await.unwrap();
+    assert_eq!((revoked.moved, revoked.waiting), (0, 1));
+    ada.upload(DEPLOYMENTS, site("later")).await.expect(201);
+    assert_eq!(ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"]["state"], "pending");
+    // The machine goes on with what it has.
+    assert_eq!(visit("/", &cookie).await.text().await.unwrap(), "inside");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_link_what_nodes_carry_out_says_so() {
+    let app = App::with(|config| config.core = server::config::CoreLink::Off).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    // What is deployed is kept for the day that it is turned on.
+    ada.upload(DEPLOYMENTS, site("one")).await.expect(201);
+    let access = "/v1/orgs/ada/projects/site/access";
+    ada.get(access).await.refused(503, "no_core");
+    ada.put(access, json!({ "mode": "org" })).await.refused(503, "no_core");
+    ada.post(&format!("{access}/bypass"), json!({})).await.refused(503, "no_core");
+    ada.delete(&format!("{access}/bypass")).await.refused(503, "no_core");
+    let authorize = json!({ "to": "site-ada.localhost", "next": "/" });
+    ada.post("/v1/access/authorize", authorize).await.refused(503, "no_core");
+    // Who may not ask is told that first.
+    app.sign_in("eve").await.get(access).await.refused(403, "forbidden");
+    let node = token(&app, "edge").await;
+    let poll = client().get(format!("{}/internal/v1/desired", app.internal)).bearer_auth(node).send().await.unwrap();
+    assert_eq!(poll.status(), 503);
 }

@@ -13,17 +13,17 @@ use store::testing::TestDatabase;
 
 use crate::kit::{client, site};
 
-struct Process {
+pub struct Process {
     child: Child,
-    base: String,
-    internal: String,
+    pub base: String,
+    pub internal: String,
     folder: PathBuf,
     given: Vec<(&'static str, String)>,
-    database: TestDatabase,
+    pub database: TestDatabase,
 }
 
 /// A port that was free a moment ago.
-fn port() -> u16 {
+pub fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -55,7 +55,7 @@ fn command(settings: &[(&str, String)]) -> Command {
 }
 
 impl Process {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         Self::with(&[]).await
     }
 
@@ -86,14 +86,14 @@ impl Process {
     }
 
     /// kill -9, and the same process anew.
-    async fn killed_and_started_again(&mut self) {
+    pub async fn killed_and_started_again(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.child = command(&self.given).spawn().unwrap();
         self.ready().await;
     }
 
-    async fn json(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Value {
+    pub async fn json(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Value {
         let mut request = client().request(method.parse().unwrap(), format!("{}{path}", self.base)).bearer_auth(token);
         if let Some(body) = body {
             request = request.json(&body);
