@@ -43,21 +43,31 @@ impl Digest {
 
     /// The digest with these digits.
     pub fn from_hex(digits: &str) -> Result<Self, NoDigest> {
-        if digits.len() != 64 {
-            return Err(NoDigest);
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-            *byte = pair.iter().try_fold(0, |byte, digit| Some(byte << 4 | nibble(*digit)?)).ok_or(NoDigest)?;
-        }
-        Ok(Self(bytes))
+        unhex(digits).map(Self).ok_or(NoDigest)
     }
 
     /// The digits alone.
     pub fn hex(&self) -> String {
-        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
-        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+        hex(&self.0)
     }
+}
+
+/// Lowercase hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// What these digits, all of them, stand for.
+pub fn unhex(digits: &str) -> Option<[u8; 32]> {
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        *byte = pair.iter().try_fold(0, |byte, digit| Some(byte << 4 | nibble(*digit)?))?;
+    }
+    Some(bytes)
 }
 
 impl FromStr for Digest {

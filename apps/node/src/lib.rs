@@ -3,7 +3,8 @@
 //! It pulls, and nothing is pushed to it: `follow` asks the control plane what this node is to serve, `converge`
 //! gets the bundles of it and swaps the routing table, `front` answers visitors out of the table and the cache, and
 //! `report` tells the control plane what became of it. They share no lock: news pass through channels, the table through
-//! one whose receiver always holds the newest. With the control plane away, and after a restart during that, the front serves what it served before.
+//! one whose receiver always holds the newest. With the control plane away, and after a restart during that, the front
+//! serves what it served before.
 
 mod access;
 mod asset;

@@ -111,7 +111,7 @@ impl Doors {
 
     fn show_way(&self, request: &HttpRequest, Pass { host, access, .. }: Pass<'_>) -> HttpResponse {
         let asked = request.uri().path_and_query().map_or("/", |it| it.as_str());
-        let next = if is_path(asked) && request.method() == Method::GET { asked } else { "/" };
+        let next = if request.method() == Method::GET { within(asked) } else { "/" };
         match access.way() {
             Way::Password(_) => form(StatusCode::UNAUTHORIZED, next, None),
             Way::Dashboard if !matches!(*request.method(), Method::GET | Method::HEAD) => {
@@ -147,7 +147,9 @@ impl Doors {
             _ => Ok(Redemption::Refused),
         };
         match redeemed {
-            Ok(Redemption::Of(project)) if project == pass.project => self.let_in(HttpResponse::Found(), pass, &next),
+            Ok(Redemption::Of(project)) if project == pass.project => {
+                self.let_in(HttpResponse::Found(), pass, within(&next))
+            }
             Ok(_) => page(
                 StatusCode::FORBIDDEN,
                 "This way in was used before, or is older than a minute. Go back to the site and begin again.",
@@ -172,18 +174,18 @@ impl Doors {
         let Ok(Form { password, next }) = serde_urlencoded::from_bytes(&body) else {
             return form(StatusCode::BAD_REQUEST, "/", Some("The password is missing."));
         };
-        let next = if is_path(&next) { next } else { "/".to_owned() };
+        let next = within(&next);
         if let Err(wait) = self.count(&self.attempts, request, pass.host) {
             let words = Some("Too many attempts. Wait a minute.");
-            return later(form(StatusCode::TOO_MANY_REQUESTS, &next, words), wait);
+            return later(form(StatusCode::TOO_MANY_REQUESTS, next, words), wait);
         }
         let Ok(Ok(place)) = timeout(TURN_PATIENCE, Arc::clone(&self.verifying).acquire_owned()).await else {
             let words = Some("Many people are coming in at this moment. Try again.");
-            return later(form(StatusCode::SERVICE_UNAVAILABLE, &next, words), Duration::ZERO);
+            return later(form(StatusCode::SERVICE_UNAVAILABLE, next, words), Duration::ZERO);
         };
         match is_right(hash.to_owned(), password, place).await {
-            Ok(true) => self.let_in(HttpResponse::SeeOther(), pass, &next),
-            Ok(false) => form(StatusCode::UNAUTHORIZED, &next, Some("That is not the password.")),
+            Ok(true) => self.let_in(HttpResponse::SeeOther(), pass, next),
+            Ok(false) => form(StatusCode::UNAUTHORIZED, next, Some("That is not the password.")),
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "a password cannot be verified");
                 page(StatusCode::SERVICE_UNAVAILABLE, "The password cannot be verified at the moment.")
@@ -196,7 +198,6 @@ impl Doors {
     }
 
     fn let_in(&self, response: HttpResponseBuilder, pass: Pass<'_>, next: &str) -> HttpResponse {
-        let next = if is_path(next) { next } else { "/" };
         sent_on(response, next).cookie(self.keys.grant(pass, self.origins.is_https())).finish()
     }
 }
@@ -225,12 +226,13 @@ fn sent_on(mut response: HttpResponseBuilder, to: &str) -> HttpResponseBuilder {
     response
 }
 
-/// A path of this host, however it is read (security rules, "OAuth").
-fn is_path(next: &str) -> bool {
+/// Where to go on: a path of this host, however it is read (security rules, "OAuth"); for anything else its first page.
+fn within(next: &str) -> &str {
     let mut characters = next.chars();
-    characters.next() == Some('/')
+    let is_path = characters.next() == Some('/')
         && !matches!(characters.next(), Some('/' | '\\'))
-        && !next.chars().any(|c| c == '\\' || !c.is_ascii() || c.is_ascii_control())
+        && !next.chars().any(|c| c == '\\' || !c.is_ascii() || c.is_ascii_control());
+    if is_path { next } else { "/" }
 }
 
 fn encoded(text: &str) -> percent_encoding::PercentEncode<'_> {
@@ -239,15 +241,15 @@ fn encoded(text: &str) -> percent_encoding::PercentEncode<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_path;
+    use super::within;
 
     #[test]
     fn what_comes_next_is_of_this_host() {
         for path in ["/", "/a?b=c&d=%2F", "/a//b", "/?next=//x"] {
-            assert!(is_path(path), "{path}");
+            assert_eq!(within(path), path);
         }
         for other in ["", "a", "//x", "/\\x", "/a\\b", "https://x", "/a\r\nb", "/\u{e9}", "\\/x", " /"] {
-            assert!(!is_path(other), "{other}");
+            assert_eq!(within(other), "/", "{other}");
         }
     }
 }

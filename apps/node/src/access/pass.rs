@@ -11,6 +11,7 @@ use ring::hmac;
 
 use super::Access;
 use crate::clock::since_epoch;
+use crate::digest::{hex, unhex};
 use crate::random;
 
 /// Its name. Worker code never sees it.
@@ -44,8 +45,8 @@ impl Keys {
     pub fn grant(&self, pass: Pass<'_>, https: bool) -> Cookie<'static> {
         let ends = (since_epoch() + LIFETIME).as_secs();
         let tag = hmac::sign(&self.0, said(pass, ends).as_bytes());
-        let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        let cookie = Cookie::build(COOKIE, format!("{ends}.{hex}")).path("/").http_only(true).secure(https);
+        let cookie =
+            Cookie::build(COOKIE, format!("{ends}.{}", hex(tag.as_ref()))).path("/").http_only(true).secure(https);
         let age = i64::try_from(LIFETIME.as_secs()).unwrap_or(i64::MAX);
         cookie.same_site(SameSite::Lax).max_age(actix_web::cookie::time::Duration::seconds(age)).finish()
     }
@@ -71,11 +72,6 @@ fn make(path: &Path) -> io::Result<[u8; 32]> {
     file.sync_all()?;
     fs::rename(&unfinished, path)?;
     Ok(key)
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-    if text.len() != 64 || !text.is_ascii() { None } else { (0..text.len()).step_by(2).map(digit).collect() }
 }
 
 #[cfg(test)]

@@ -37,9 +37,11 @@ impl Fleet {
 
     /// Whether the bundle needs no start, or has had it.
     pub fn is_ready(&self, project: &str, bundle: Digest, index: &Index) -> bool {
-        self.workers.is_none()
-            || index.code.is_none()
-            || self.ready.get(project).is_some_and(|worker| worker.bundle == bundle)
+        self.workers.is_none() || index.code.is_none() || self.has_started(project, bundle)
+    }
+
+    fn has_started(&self, project: &str, bundle: Digest) -> bool {
+        self.ready.get(project).is_some_and(|worker| worker.bundle == bundle)
     }
 
     /// Starts what is wanted, and ends what was and is no longer.
@@ -97,8 +99,8 @@ impl Fleet {
             served.set_version(version);
             return Some(Arc::clone(served));
         }
-        let ready = self.ready.extract_if(|name, worker| name == project && worker.bundle == bundle).next();
-        let Some((_, worker)) = ready else {
+        let ready = if self.has_started(project, bundle) { self.ready.remove(project) } else { None };
+        let Some(worker) = ready else {
             return Some(Worker::new(workers, project, version, bundle, Arc::clone(index)));
         };
         worker.set_version(version);
