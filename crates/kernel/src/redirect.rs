@@ -2,8 +2,8 @@
 //!
 //! What is asked for is parsed and held against each allowed address part by part: scheme, host and port exactly, the
 //! path up to a segment's border. A loopback address that is allowed without a port stands for all of its ports: a
-//! program on the browser's own machine listens where it finds room (RFC 8252 section 7.3). Texts that two parsers may read in two ways are refused before that, and what is
-//! used is the parsed address, never the text.
+//! program on the browser's own machine listens where it finds room (RFC 8252 section 7.3). Texts that two parsers may
+//! read in two ways are refused before that, and what is used is the parsed address, never the text.
 
 use std::str::FromStr;
 

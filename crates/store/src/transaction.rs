@@ -27,23 +27,7 @@ impl Store {
         actor: &Actor,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
     ) -> Result<T, E> {
-        let mut lease = self.connection().await?;
-        let connection: &mut Connection = &mut lease;
-        begin(connection).await?;
-        match self.perform(connection, actor, work).await {
-            Ok(Ended::Commit(value)) => {
-                commit(connection).await?;
-                Ok(value)
-            }
-            Ok(Ended::RollBack(value)) => {
-                roll_back(connection).await;
-                Ok(value)
-            }
-            Err(failure) => {
-                roll_back(connection).await;
-                Err(failure)
-            }
-        }
+        self.unit(async |connection| self.perform(connection, actor, work).await).await
     }
 
     /// Runs `work` in one transaction without an audit row: for what was observed, which is no operation of anybody's.
@@ -54,12 +38,24 @@ impl Store {
         &self,
         work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.unit(async |connection| work(connection).await.map(Ended::Commit)).await
+    }
+
+    /// Runs `work` in a transaction, which ends as it says.
+    async fn unit<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<Ended<T>, E>,
+    ) -> Result<T, E> {
         let mut lease = self.connection().await?;
         let connection: &mut Connection = &mut lease;
         begin(connection).await?;
         match work(connection).await {
-            Ok(value) => {
+            Ok(Ended::Commit(value)) => {
                 commit(connection).await?;
+                Ok(value)
+            }
+            Ok(Ended::RollBack(value)) => {
+                roll_back(connection).await;
                 Ok(value)
             }
             Err(failure) => {
