@@ -15,6 +15,8 @@ pub enum Kind {
     NotFound,
     /// The state of things forbids it; the same request will fail again.
     Conflict,
+    /// It was meant for another state of things than there is.
+    Precondition,
     /// It is well formed, and cannot be done all the same.
     Unprocessable,
     /// More bytes than are taken.

@@ -148,6 +148,8 @@ ids! {
     DeploymentId = "dep";
     /// A node.
     NodeId = "nod";
+    /// A DNS zone.
+    ZoneId = "zon";
     /// A row of the audit log.
     AuditId = "aud";
 }

@@ -6,6 +6,7 @@
 mod access;
 pub mod audit;
 mod digest;
+pub mod domain;
 mod email;
 mod failure;
 mod hex;
@@ -29,7 +30,7 @@ pub use failure::{Code, Failure, Kind};
 pub use hex::hex;
 pub use id::{
     AuditId, DeploymentId, InvalidId, InviteId, KeyId, NodeId, NotificationId, OrgId, ProjectId, SessionId, TokenId,
-    UserId,
+    UserId, ZoneId,
 };
 pub use page::{Page, Paging};
 pub use plan::{BundleLimits, Limits, Plan, PlanLimits};
