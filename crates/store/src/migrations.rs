@@ -64,6 +64,7 @@ pub const ALL: &[Migration] = embed![
     "20261121001200_project_names_freed",
     "20261121001300_node_reports",
     "20261121001400_deployments_current",
+    "20261122000100_dns",
 ];
 
 /// Why the schema did not move, or is not where it should be.

@@ -1,11 +1,13 @@
 //! The unit of work: domain rows and the audit row in one commit.
 
-use diesel_async::{AsyncConnection, TransactionManager};
+use diesel_async::{AsyncConnection, RunQueryDsl, TransactionManager};
 use kernel::audit::{Actor, Event};
 
-use crate::{Connection, Error, Store, audit, once};
+use crate::{Cached, Connection, Error, Store, audit, once};
 
 type Manager = <Connection as AsyncConnection>::TransactionManager;
+
+const ONE_MOMENT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
 /// How a unit of work ended. There is no way to commit a change without saying what the audit log is to tell of it.
 #[derive(Debug)]
@@ -39,6 +41,21 @@ impl Store {
         work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
     ) -> Result<T, E> {
         self.unit(async |connection| work(connection).await.map(Ended::Commit)).await
+    }
+
+    /// Runs `work`, which only reads, so that all its statements see the database as of one moment.
+    ///
+    /// # Errors
+    /// Whatever `work` answers, or [`Error`] when Postgres does not take the transaction.
+    pub async fn snapshot<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.unit(async |connection| {
+            Cached(diesel::sql_query(ONE_MOMENT)).execute(connection).await.map_err(Error::from)?;
+            work(connection).await.map(Ended::RollBack)
+        })
+        .await
     }
 
     /// Runs `work` in a transaction, which ends as it says.

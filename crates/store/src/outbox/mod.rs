@@ -74,6 +74,11 @@ pub trait Deliver: Send + Sync {
     /// The topic.
     fn topic(&self) -> &'static str;
 
+    /// How many messages one process delivers at once.
+    fn at_once(&self) -> usize {
+        8
+    }
+
     /// Delivers a message, outside any transaction. Cut off after 45 seconds, which counts as [`Undelivered::Later`].
     ///
     /// # Errors

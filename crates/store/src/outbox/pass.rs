@@ -18,9 +18,6 @@ use crate::{Result, Store};
 /// How long a message that was taken is nobody else's.
 pub(super) const LEASE: Duration = Duration::from_secs(60);
 
-/// How many messages of a topic one process delivers at once.
-const AT_ONCE: usize = 8;
-
 /// How often it looks by itself.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -92,7 +89,7 @@ impl Walk {
         // Whether there may be more that is due, and when to think so in any case.
         let (mut more, mut next) = (true, Instant::now() + LOOK);
         while !*stopping.borrow() {
-            if more && self.deliveries.len() < AT_ONCE {
+            if more && self.deliveries.len() < self.deliverer.at_once() {
                 more = self.take().await.unwrap_or_else(|error| {
                     tracing::warn!(topic, error = %cause(&error), "the outbox could not be read");
                     next = Instant::now() + LOOK_AGAIN;
@@ -117,7 +114,7 @@ impl Walk {
     /// Takes what there is room for. Answers whether there may be more.
     async fn take(&mut self) -> Result<bool> {
         let (topic, now, taken_at) = (self.deliverer.topic(), self.store.world().now(), Instant::now());
-        let room = AT_ONCE.saturating_sub(self.deliveries.len());
+        let room = self.deliverer.at_once().saturating_sub(self.deliveries.len());
         let until = now.plus_seconds(LEASE.as_secs().cast_signed());
         let taken = queue::take(&mut *self.store.connection().await?, topic, room, now, until).await?;
         let more = taken.len() >= room;

@@ -1,0 +1,4 @@
+DROP TABLE dns.changes;
+DROP TABLE dns.rrsets;
+DROP TABLE dns.zones;
+DROP SCHEMA dns;
