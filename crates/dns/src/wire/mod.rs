@@ -1,0 +1,56 @@
+//! DNS messages (RFC 1035 section 4), as much of them as nameservers say to each other about zones.
+//!
+//! Written out here because a transfer wants what a general codec does not give: records byte for byte as they are
+//! stored, and signatures over each of many messages (RFC 8945 section 5.3.1). Reading is total: whatever the bytes, the
+//! outcome is a message or [`Malformed`].
+
+mod key;
+mod message;
+mod name;
+mod reader;
+mod tsig;
+mod writer;
+
+pub use key::{Algorithm, InvalidTsigKey, TsigKey};
+pub use message::{Header, Malformed, Message, Question, Record, Section};
+pub use name::WireName;
+pub(crate) use reader::Reader;
+pub use tsig::{Chain, Mistrust};
+pub(crate) use writer::{Writer, about};
+
+/// Types that are spoken about and are no records of a zone (IANA, "Resource Record (RR) TYPEs").
+pub(crate) mod kind {
+    pub(crate) const SOA: u16 = 6;
+    pub(crate) const OPT: u16 = 41;
+    pub(crate) const DNSKEY: u16 = 48;
+    pub(crate) const CDS: u16 = 59;
+    pub(crate) const TSIG: u16 = 250;
+    pub(crate) const IXFR: u16 = 251;
+    pub(crate) const AXFR: u16 = 252;
+}
+
+/// Classes (RFC 1035 section 3.2.4).
+pub(crate) mod class {
+    pub(crate) const IN: u16 = 1;
+    pub(crate) const ANY: u16 = 255;
+}
+
+/// Response codes (IANA, "DNS RCODEs"). The upper bits of the last one need EDNS.
+pub(crate) mod rcode {
+    pub(crate) const NOERROR: u16 = 0;
+    pub(crate) const FORMERR: u16 = 1;
+    pub(crate) const SERVFAIL: u16 = 2;
+    pub(crate) const NOTIMP: u16 = 4;
+    pub(crate) const REFUSED: u16 = 5;
+    pub(crate) const NOTAUTH: u16 = 9;
+    pub(crate) const BADVERS: u16 = 16;
+}
+
+/// Kinds of requests (IANA, "DNS OpCodes").
+pub(crate) mod opcode {
+    pub(crate) const QUERY: u8 = 0;
+    pub(crate) const NOTIFY: u8 = 4;
+}
+
+/// The longest message (RFC 1035 section 4.2.2): over TCP its length stands in two bytes.
+pub(crate) const LONGEST: usize = 65_535;
