@@ -1,0 +1,180 @@
+//! Looking at a signer: what it serves of a zone, asked over TCP as everybody may ask it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kernel::World;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::wire::{LONGEST, Malformed, Message, Reader, Section, WireName, Writer, about, class, kind, opcode, rcode};
+use crate::{Dnskey, Ds, Observation, ZoneName};
+
+/// How long a look may take, all its questions together.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A nameserver that signs.
+#[derive(Debug, Clone)]
+pub struct Signer {
+    address: SocketAddr,
+    world: World,
+}
+
+/// Why nothing was seen, in words for people.
+#[derive(Debug, thiserror::Error)]
+pub enum Unseen {
+    #[error("the signer did not answer in time")]
+    Late,
+    #[error("the signer cannot be reached: {0}")]
+    Unreachable(#[from] io::Error),
+    #[error("the signer's answer cannot be understood")]
+    Malformed,
+    #[error("the signer answered with response code {0}")]
+    Refused(u16),
+}
+
+impl From<Malformed> for Unseen {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// What is answered to one question: the data of the records, and serials of those that are an SOA's.
+#[derive(Default)]
+struct Answer {
+    data: Vec<Vec<u8>>,
+    serial: Option<u32>,
+}
+
+impl Signer {
+    /// The signer at this address.
+    #[must_use]
+    pub fn new(address: SocketAddr, world: World) -> Self {
+        Self { address, world }
+    }
+
+    /// What it serves of a zone.
+    ///
+    /// # Errors
+    /// When it cannot be told. That it does not serve the zone is an observation.
+    pub async fn look(&self, zone: &ZoneName) -> Result<Observation, Unseen> {
+        timeout(PATIENCE, self.ask_all(zone)).await.map_err(|_| Unseen::Late)?
+    }
+
+    async fn ask_all(&self, zone: &ZoneName) -> Result<Observation, Unseen> {
+        let zone = WireName::of_host(zone.as_str()).ok_or(Unseen::Malformed)?;
+        let mut stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let Some(serial) = self.ask(&mut stream, &zone, kind::SOA).await?.serial else {
+            return Ok(Observation::default());
+        };
+        let keys = self.ask(&mut stream, &zone, kind::DNSKEY).await?;
+        let cds = self.ask(&mut stream, &zone, kind::CDS).await?;
+        Ok(Observation {
+            serial: Some(serial),
+            keys: keys.data.iter().map(|data| dnskey(data)).collect::<Result<_, _>>()?,
+            cds: cds.data.iter().map(|data| ds(data)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn ask(&self, stream: &mut TcpStream, zone: &WireName, kind: u16) -> Result<Answer, Unseen> {
+        let id = u16::from_be_bytes(self.world.bytes());
+        let mut writer = Writer::request(id, opcode::QUERY, false);
+        let question = about(zone, kind);
+        writer.question(&question);
+        let message = writer.finish();
+        let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+        stream.write_all(&[&length.to_be_bytes(), &message[..]].concat()).await?;
+        let mut bytes = vec![0; usize::from(stream.read_u16().await?).min(LONGEST)];
+        stream.read_exact(&mut bytes).await?;
+
+        let message = Message::read(&bytes)?;
+        let is_answer = message.header.is_response() && message.header.id == id;
+        if !is_answer || message.header.opcode() != opcode::QUERY || message.question()? != &question {
+            return Err(Unseen::Malformed);
+        }
+        match message.header.rcode() {
+            // A name that it does not have, or a zone that it has not yet.
+            rcode::REFUSED | rcode::NOTAUTH | rcode::SERVFAIL => return Ok(Answer::default()),
+            rcode::NOERROR if message.header.is_authoritative() => {}
+            // From its cache or by a referral: it does not serve the zone.
+            rcode::NOERROR => return Ok(Answer::default()),
+            code => return Err(Unseen::Refused(code)),
+        }
+        let mut answer = Answer::default();
+        for record in message.section(Section::Answer) {
+            if record.name == *zone && record.kind == kind && record.class == class::IN {
+                if kind == kind::SOA {
+                    answer.serial = Some(message.serial(record)?);
+                }
+                answer.data.push(record.data.to_vec());
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// A DNSKEY record's data (RFC 4034 section 2.1).
+fn dnskey(data: &[u8]) -> Result<Dnskey, Malformed> {
+    let mut reader = Reader::new(data);
+    let (flags, _protocol, algorithm) = (reader.u16()?, reader.u8()?, reader.u8()?);
+    let key = reader.bytes(data.len() - reader.position())?;
+    Ok(Dnskey { key_tag: key_tag(data), flags, algorithm, public_key: STANDARD.encode(key) })
+}
+
+/// The key tag of a DNSKEY record's data (RFC 4034 appendix B), but for the obsolete algorithm 1.
+fn key_tag(data: &[u8]) -> u16 {
+    let words = data.chunks(2).map(|word| match word {
+        [high, low] => u32::from(u16::from_be_bytes([*high, *low])),
+        [high] => u32::from(*high) << 8,
+        _ => 0,
+    });
+    let sum: u32 = words.sum();
+    let [_, _, high, low] = (sum + (sum >> 16)).to_be_bytes();
+    u16::from_be_bytes([high, low])
+}
+
+/// A CDS record's data, which is that of a DS record (RFC 7344 section 3.1, RFC 4034 section 5.1).
+fn ds(data: &[u8]) -> Result<Ds, Malformed> {
+    let mut reader = Reader::new(data);
+    let (key_tag, algorithm, digest_type) = (reader.u16()?, reader.u8()?, reader.u8()?);
+    let digest = reader.bytes(data.len() - reader.position())?;
+    Ok(Ds { key_tag, algorithm, digest_type, digest: kernel::hex(digest).to_ascii_uppercase() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_tag_that_its_ds_names() {
+        // RFC 4034 section 5.4 and RFC 6605 section 6.1.
+        for (flags, algorithm, key, tag) in [
+            (
+                256,
+                5,
+                "AQOeiiR0GOMYkDshWoSKz9XzfwJr1AYtsmx3TGkJaNXVbfi/2pHm822aJ5iI9BMzNXxeYCmZDRD99WYwYqUSdjMmmAphXdvxegXd/\
+                 M5+X7OrzKBaMbCVdFLUUh6DhweJBjEVv5f2wwjM9XzcnOf+EPbtG9DMBmADjFDc2w/rljwvFw==",
+                60485,
+            ),
+            (
+                257,
+                13,
+                "GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==",
+                55648,
+            ),
+        ] {
+            let key = key.replace(' ', "");
+            let wire = STANDARD.decode(&key).unwrap();
+            let data = [&u16::to_be_bytes(flags)[..], &[3, algorithm], &wire].concat();
+            let read = dnskey(&data).unwrap();
+            assert_eq!(read, Dnskey { key_tag: tag, flags, algorithm, public_key: key });
+        }
+        assert_eq!(dnskey(&[1, 0, 3]), Err(Malformed));
+        assert_eq!(ds(&[1]), Err(Malformed));
+    }
+}
