@@ -1,0 +1,27 @@
+//! Lists an organization's zones with their serials, and whether they are signed:
+//! `SVC_DATABASE_URL=… cargo run -p dns --example zones -- <org id>`
+
+use std::error::Error;
+
+use dns::DnsRepository as _;
+use kernel::{OrgId, Paging, Secret, World};
+use store::{Config, Store};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    #[expect(clippy::disallowed_methods, reason = "one setting, and its error names it well enough")]
+    let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
+    let org: OrgId = std::env::args().nth(1).ok_or("which organization? give its id")?.parse()?;
+    let store = Store::new(&Config::new(Secret::new(url), "zones"), World::system())?;
+    let mut connection = store.connection().await?;
+
+    let mut paging = Paging::default();
+    loop {
+        let zones = connection.zone_list(org, &paging).await?;
+        let Some(last) = zones.last() else { return Ok(()) };
+        paging.after = Some(last.name.as_str().to_owned());
+        for zone in zones {
+            println!("{} {} DNSSEC {}", zone.name.as_str(), zone.serial, zone.dnssec);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! DNS zones: what organizations publish, as nameservers transfer it.
+//!
+//! Owns the Postgres schema `dns`. Records take one path, text to wire to text ([`Rdata`]): what is saved is what is
+//! transferred. Zone files are read and written without a database ([`zonefile`]).
+
+mod error;
+mod hosting;
+mod model;
+mod name;
+pub mod notify;
+mod postgres;
+pub mod primary;
+mod record;
+mod record_set;
+mod repository;
+mod schema;
+pub mod serial;
+mod service;
+pub mod signer;
+pub mod wire;
+pub mod zonefile;
+
+pub use error::{DnsError, ItemFault};
+pub use hosting::{Hosting, InvalidHosting};
+pub use model::{
+    Difference, Dnskey, Dnssec, DnssecState, DnssecSwitch, Ds, DsReport, ManagedBy, NewZone, Patched, Rrset,
+    RrsetContent, RrsetPatch, RrsetsPatch, SignerView, Zone, ZoneDetail, ZoneDnssec,
+};
+pub use name::{InvalidName, NameFault, OwnerName, ZoneName};
+pub use record::{InvalidRecord, Rdata, RecordType, Soa};
+pub use record_set::{InvalidSet, RecordSet};
+pub use repository::{Change, Content, DnsRepository, Edit, Looked, ServedZone, Step, StoredSet, ZoneRecord};
+pub use service::{At, Dns, Expected, Imported, Link, Observation};

@@ -1,0 +1,250 @@
+//! The types as the wire shows them (contract section 6).
+
+use kernel::{Time, ZoneId};
+use serde::{Deserialize, Serialize};
+use validator::Validate;
+
+use crate::{OwnerName, Rdata, RecordType, ZoneName};
+
+kernel::words! {
+    /// How far the signing of a zone is.
+    pub enum DnssecState {
+        Off = "off",
+        /// The nameserver signs; the parent does not know yet.
+        Signing = "signing",
+        /// The DS records for the parent are known.
+        DsPending = "ds_pending",
+    }
+}
+
+kernel::words! {
+    /// Who looks after an rrset that users do not.
+    pub enum ManagedBy {
+        /// The platform: what every zone has.
+        System = "system",
+        /// A hostname of a project.
+        Project = "project",
+        /// The issuance of a certificate.
+        Certificate = "certificate",
+    }
+}
+
+/// A zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Zone {
+    pub id: ZoneId,
+    /// Lowercase punycode, without the final dot.
+    pub name: String,
+    /// Of the SOA record; also the zone's ETag.
+    pub serial: u32,
+    /// What the registrar is to be told.
+    pub nameservers: Vec<String>,
+    pub rrset_count: u32,
+    pub dnssec: ZoneDnssec,
+    pub created_at: Time,
+}
+
+/// Whether a zone is signed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ZoneDnssec {
+    pub state: DnssecState,
+    /// What the parent is to publish.
+    pub ds: Vec<Ds>,
+}
+
+/// A zone with all its rrsets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ZoneDetail {
+    #[serde(flatten)]
+    pub zone: Zone,
+    pub rrsets: Vec<Rrset>,
+}
+
+/// All records of a name and a type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = RRset))]
+pub struct Rrset {
+    /// Absolute, lowercase punycode, without the final dot.
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: RecordType,
+    /// In seconds.
+    pub ttl: u32,
+    /// In presentation format (RFC 1035 section 5.1), canonical.
+    pub records: Vec<String>,
+    /// Who looks after it; null for what users edit.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub managed_by: Option<ManagedBy>,
+}
+
+/// A DS record (RFC 4034 section 5), for the parent of a signed zone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Ds {
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 65535))]
+    pub key_tag: u16,
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 255))]
+    pub algorithm: u8,
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 255))]
+    pub digest_type: u8,
+    /// In hexadecimal.
+    pub digest: String,
+}
+
+/// A zone to create.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewZone {
+    /// A domain name, in Unicode or punycode.
+    pub name: String,
+}
+
+/// The whole content of an rrset.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RrsetContent {
+    /// In seconds.
+    #[cfg_attr(feature = "openapi", schema(minimum = 30, maximum = 86400, default = 300))]
+    pub ttl: Option<u32>,
+    /// In presentation format (RFC 1035 section 5.1); relative names are completed with the zone.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100))]
+    pub records: Vec<String>,
+}
+
+/// Several rrsets, changed together or not at all.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RrsetsPatch {
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
+    pub rrsets: Vec<RrsetPatch>,
+    /// Answers what would change, and changes nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The whole content of one of several rrsets.
+#[derive(Debug, Clone, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RrsetPatch {
+    /// `@`, a name relative to the zone, or an absolute one.
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// In seconds.
+    #[cfg_attr(feature = "openapi", schema(minimum = 30, maximum = 86400, default = 300))]
+    pub ttl: Option<u32>,
+    /// None for deleting the rrset; one that is not there stays so.
+    #[cfg_attr(feature = "openapi", schema(max_items = 100))]
+    pub records: Vec<String>,
+}
+
+/// What a change of several rrsets comes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Patched {
+    /// Of the zone with the change; of the zone as it is, for a dry run.
+    pub serial: u32,
+    pub added: Vec<Rrset>,
+    /// As they are afterwards.
+    pub changed: Vec<Rrset>,
+    /// As they were.
+    pub removed: Vec<Rrset>,
+}
+
+/// What a zone file would change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Difference {
+    pub added: Vec<Rrset>,
+    /// As they would be.
+    pub changed: Vec<Rrset>,
+    /// As they are.
+    pub removed: Vec<Rrset>,
+}
+
+/// Whether a zone is to be signed.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DnssecSwitch {
+    pub enabled: bool,
+}
+
+/// The DS records that were handed to the parent, as far as somebody reports them.
+#[derive(Debug, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DsReport {
+    /// None for "not yet", which changes nothing.
+    #[validate(nested)]
+    #[cfg_attr(feature = "openapi", schema(max_items = 16))]
+    pub ds: Vec<Ds>,
+}
+
+/// The signing of a zone, with what the signer shows of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Dnssec {
+    pub state: DnssecState,
+    /// What the parent is to publish.
+    pub ds: Vec<Ds>,
+    /// Null before the first look, and where no signer is configured.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub signer: Option<SignerView>,
+}
+
+/// What was seen at the signer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SignerView {
+    /// Of the SOA record that it answers; null when it answers none.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub serial: Option<u32>,
+    pub keys: Vec<Dnskey>,
+    /// The DS records that it asks for (RFC 7344).
+    pub cds: Vec<Ds>,
+    /// Why nothing was seen, in words for people; null when all went well.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub error: Option<String>,
+    pub observed_at: Time,
+}
+
+/// A DNSKEY record (RFC 4034 section 2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Dnskey {
+    pub key_tag: u16,
+    /// 257 for a key that the parent vouches for, else 256.
+    pub flags: u16,
+    pub algorithm: u8,
+    /// In base64.
+    pub public_key: String,
+}
+
+impl Rrset {
+    /// An rrset as the wire shows it.
+    #[must_use]
+    pub fn new(
+        zone: &ZoneName,
+        (owner, kind): (&OwnerName, RecordType),
+        ttl: u32,
+        records: &[Rdata],
+        managed_by: Option<ManagedBy>,
+    ) -> Self {
+        let records = records.iter().map(|record| record.text(kind)).collect();
+        Self { name: owner.absolute(zone), kind, ttl, records, managed_by }
+    }
+}

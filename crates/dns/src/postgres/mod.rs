@@ -1,0 +1,6 @@
+//! Zones on Postgres.
+
+mod rdata;
+mod rrset;
+mod served;
+mod zone;
