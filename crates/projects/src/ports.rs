@@ -80,6 +80,15 @@ pub trait Placements: Send + Sync {
     async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Option<Live>) -> store::Result<()>;
 }
 
+/// What became of the records that lead visitors of a hostname to the platform, where its zone is hosted here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Linked {
+    /// Whether they were not there before.
+    pub changed: bool,
+    /// Why they are not there, in words for people.
+    pub problem: Option<String>,
+}
+
 /// Zones that are hosted here.
 #[async_trait::async_trait]
 pub trait Zones: Send + Sync {
@@ -87,7 +96,20 @@ pub trait Zones: Send + Sync {
     ///
     /// # Errors
     /// When the database is away.
-    async fn zone_of(&self, org: OrgId, name: &str) -> store::Result<Option<String>>;
+    async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<String>>;
+
+    /// Publishes the records of a served hostname in the organization's zone, in the transaction that decides it. A name
+    /// that lies in none is no problem.
+    ///
+    /// # Errors
+    /// When the database is away.
+    async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Linked>;
+
+    /// Takes them away, in the transaction that decides it.
+    ///
+    /// # Errors
+    /// When the database is away.
+    async fn unlink(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
 }
 
 /// Why a lookup gave nothing, in words for people.

@@ -165,6 +165,9 @@ pub trait HostnameRepository {
     /// Writes a claim; false when the name is in use. A claim that nobody proved in time is in nobody's way.
     async fn hostname_claim(&mut self, claim: &NewClaim<'_>) -> Result<bool>;
 
+    /// Writes what keeps a served name from being reached; none for nothing.
+    async fn hostname_note(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()>;
+
     /// Removes a custom hostname.
     async fn hostname_delete(&mut self, project: ProjectId, name: &str) -> Result<()>;
 

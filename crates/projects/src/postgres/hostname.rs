@@ -78,6 +78,12 @@ impl HostnameRepository for Connection {
         Ok(Cached(insert).execute(self).await? == 1)
     }
 
+    async fn hostname_note(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()> {
+        let own = hostnames::table.find(name).filter(hostnames::project_id.eq(project));
+        Cached(diesel::update(own).set(hostnames::last_error.eq(problem))).execute(self).await?;
+        Ok(())
+    }
+
     async fn hostname_delete(&mut self, project: ProjectId, name: &str) -> Result<()> {
         let custom = hostnames::project_id.eq(project).and(hostnames::kind.eq(HostnameKind::Custom));
         diesel::delete(hostnames::table.find(name).filter(custom)).execute(self).await?;

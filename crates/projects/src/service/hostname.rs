@@ -16,7 +16,7 @@ use super::{Org, Projects, Result, event};
 use crate::error::ProjectError;
 use crate::hostname::{HostName, normalised};
 use crate::model::{Check, Hostname, HostnameKind, HostnameState, NewHostname, Proof};
-use crate::ports::LookupFailure;
+use crate::ports::{Linked, LookupFailure};
 use crate::repository::{Claim, HostnameRepository as _, NewClaim, ProjectRepository as _, Unproved};
 
 /// How long an unproved claim holds a name (contract section 5): 7 days.
@@ -61,7 +61,8 @@ impl Projects {
         Ok(hostnames.into_iter().map(|hostname| hostname.guided(&self.site.fallback_origin)).collect())
     }
 
-    /// Claims a name for a project. The same project again gets the claim, or the name, that it has.
+    /// Claims a name for a project. The same project again gets the claim, or the name, that it has. In a zone that the
+    /// organization hosts here it is served at once.
     ///
     /// # Errors
     /// [`ProjectError::Field`] for what is no name that a project may have, [`ProjectError::HostnameTaken`].
@@ -95,9 +96,16 @@ impl Projects {
                         None => Err(ProjectError::HostnameTaken(name.as_str().to_owned())),
                     };
                 }
+                let claimed = tx.claim_find(project, name.as_str()).await?.ok_or(ProjectError::HostnameNotFound)?;
+                let zone = self.zones.zone_of(tx, org.id, name.as_str()).await?;
+                let data = if zone.is_some() && !claimed.was_another_s {
+                    self.attach(tx, &claimed, Proof::Zone, now).await?;
+                    json!({ "hostname": name.as_str(), "proof": Proof::Zone })
+                } else {
+                    json!({ "hostname": name.as_str() })
+                };
                 let added = tx.hostname_find(project, name.as_str()).await?.ok_or(ProjectError::HostnameNotFound)?;
-                let event = event("hostname.add", org.id, project, json!({ "hostname": name.as_str() }));
-                Ok(Outcome::Changed(added, event))
+                Ok(Outcome::Changed(added, event("hostname.add", org.id, project, data)))
             })
             .await?;
         Ok(added.guided(&self.site.fallback_origin))
@@ -119,6 +127,7 @@ impl Projects {
                 tx.hostname_delete(project, &name).await?;
                 if hostname.state == HostnameState::Active {
                     self.serve(tx, project).await?;
+                    self.zones.unlink(tx, org.id, &name).await?;
                 }
                 Ok(Outcome::Changed((), event("hostname.delete", org.id, project, json!({ "hostname": name }))))
             })
@@ -181,11 +190,10 @@ impl Projects {
     async fn prove(&self, claim: &Claim, patience: Duration) -> Result<Found> {
         let at = self.store.world().now();
         let (txt_name, expected) = (format!("_svc-verify.{}", claim.name), format!("svc-verify={}", claim.token));
-        let (txt, cname, zone) = tokio::join!(
-            self.resolver.txt(&txt_name, patience),
-            self.resolver.cname(&claim.name, patience),
-            self.zones.zone_of(claim.org, &claim.name)
-        );
+        let (txt, cname, zone) =
+            tokio::join!(self.resolver.txt(&txt_name, patience), self.resolver.cname(&claim.name, patience), async {
+                self.zones.zone_of(&mut *self.store.connection().await?, claim.org, &claim.name).await
+            });
         let zone = zone?;
         let unsure = txt.as_ref().is_err_and(|it| it.temporary) || cname.as_ref().is_err_and(|it| it.temporary);
         let has_txt = txt.as_ref().is_ok_and(|texts| texts.contains(&expected));
@@ -240,7 +248,7 @@ impl Projects {
             }
             (HostnameState::Active, Some(proof)) => {
                 self.store.connection().await?.claim_reproved(claim, proof, later(ACTIVE_SECONDS)).await?;
-                Ok(None)
+                self.link_again(actor, claim).await.map(|()| None)
             }
             // Nothing follows from a name server that does not answer.
             (HostnameState::Active, None) if unsure => {
@@ -266,12 +274,46 @@ impl Projects {
                 if tx.project_lock(claim.org, claim.project).await?.is_none() {
                     return Ok(Outcome::Unchanged(()));
                 }
-                if !tx.claim_activate(claim, proof, now, now.plus_seconds(ACTIVE_SECONDS)).await? {
+                if !self.attach(tx, claim, proof, now).await? {
                     return Ok(Outcome::Unchanged(()));
                 }
-                self.serve(tx, claim.project).await?;
                 let data = json!({ "hostname": claim.name, "proof": proof });
                 Ok(Outcome::Changed((), event("hostname.verify", claim.org, claim.project, data)))
+            })
+            .await
+    }
+
+    /// Makes a claim a served name, in the caller's transaction; false when it is none any more.
+    async fn attach(&self, tx: &mut Connection, claim: &Claim, proof: Proof, now: Time) -> Result<bool> {
+        if !tx.claim_activate(claim, proof, now, now.plus_seconds(ACTIVE_SECONDS)).await? {
+            return Ok(false);
+        }
+        self.serve(tx, claim.project).await?;
+        let Linked { problem, .. } = self.zones.link(tx, claim.org, &claim.name).await?;
+        if problem.is_some() {
+            tx.hostname_note(claim.project, &claim.name, problem.as_deref()).await?;
+        }
+        Ok(true)
+    }
+
+    /// Publishes the records of a served name whose zone came later, or had other records there.
+    async fn link_again(&self, actor: &Actor, claim: &Claim) -> Result<()> {
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                if tx.project_lock(claim.org, claim.project).await?.is_none() {
+                    return Ok(Outcome::Unchanged(()));
+                }
+                let own = tx.hostname_find(claim.project, &claim.name).await?;
+                if own.is_none_or(|own| own.state != HostnameState::Active) {
+                    return Ok(Outcome::Unchanged(()));
+                }
+                let Linked { changed, problem } = self.zones.link(tx, claim.org, &claim.name).await?;
+                if !changed {
+                    return Ok(Outcome::Unchanged(()));
+                }
+                tx.hostname_note(claim.project, &claim.name, problem.as_deref()).await?;
+                let data = json!({ "hostname": claim.name });
+                Ok(Outcome::Changed((), event("hostname.link", claim.org, claim.project, data)))
             })
             .await
     }
@@ -316,6 +358,7 @@ impl Projects {
                     return Ok(Outcome::Unchanged(()));
                 }
                 self.serve(tx, claim.project).await?;
+                self.zones.unlink(tx, claim.org, &claim.name).await?;
                 let data = json!({ "hostname": claim.name });
                 Ok(Outcome::Changed((), event("hostname.detach", claim.org, claim.project, data)))
             })

@@ -16,11 +16,11 @@ use store::{Connection, Outcome, Store};
 use crate::bundles::{Bundles, Received};
 use crate::error::ProjectError;
 use crate::model::{
-    Author, Deployment, DeploymentStatus, Git, NewProject, Overview, Project, ProjectChange, ProjectDeletion,
-    ProjectDetail, ProjectName, Rollback,
+    Author, Deployment, DeploymentStatus, Git, Hostname, HostnameKind, HostnameState, NewProject, Overview, Project,
+    ProjectChange, ProjectDeletion, ProjectDetail, ProjectName, Rollback,
 };
 use crate::ports::{Organizations, Placements, Resolver, Zones};
-use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository as _};
+use crate::repository::{DeploymentRecord, HostnameRepository as _, ProjectRecord, ProjectRepository as _};
 use crate::site_url::SiteUrl;
 
 /// The longest label of a host name (RFC 1035 section 2.3.4).
@@ -199,7 +199,12 @@ impl Projects {
                 if deletion.confirm != name.as_str() {
                     return Err(ProjectError::ConfirmMismatch(name.to_string()));
                 }
+                let hostnames = tx.hostname_list(project).await?;
                 tx.project_delete(project, now).await?;
+                let custom = |it: &&Hostname| it.kind == HostnameKind::Custom && it.state == HostnameState::Active;
+                for hostname in hostnames.iter().filter(custom) {
+                    self.zones.unlink(tx, org.id, &hostname.name).await?;
+                }
                 if live.is_some() {
                     self.placements.converge(tx, project, None).await?;
                 }

@@ -11,7 +11,7 @@ use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
 use kernel::audit::Actor;
 use kernel::{OrgId, Plan, ProjectId, Role, Time, UserId};
-use projects::{Live, LookupFailure, Organizations, Placements, Resolver, Zones};
+use projects::{Linked, Live, LookupFailure, Organizations, Placements, Resolver, Zones};
 use store::Connection;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 
@@ -177,8 +177,16 @@ impl Resolver for Records {
 
 #[async_trait::async_trait]
 impl Zones for Records {
-    async fn zone_of(&self, _: OrgId, name: &str) -> store::Result<Option<String>> {
+    async fn zone_of(&self, _: &mut Connection, _: OrgId, name: &str) -> store::Result<Option<String>> {
         let zones = self.look("ZONE", "").unwrap_or_default();
         Ok(zones.into_iter().find(|zone| name.ends_with(zone.as_str())))
+    }
+
+    async fn link(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<Linked> {
+        Ok(Linked::default())
+    }
+
+    async fn unlink(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<()> {
+        Ok(())
     }
 }
