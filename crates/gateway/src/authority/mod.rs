@@ -5,9 +5,11 @@
 //! (403), the organization (404), the membership and the role (403, the same whatever lies within), the project (404).
 
 mod credential;
+mod keyed;
 mod policy;
 mod resolve;
 
+pub use keyed::{Keyed, KeyedOrg, KeyedOrgPlace, KeyedZone};
 pub use policy::{
     AsNode, InOrg, InOrgPart, InProject, Open, OrgPlace, Preview, ProjectPlace, Session, SignIn, SignedIn,
     SignedInPart, Stranger, ThisToken,
@@ -66,5 +68,5 @@ pub mod scope {
         )+ };
     }
 
-    scopes!(AccountRead, OrgRead, OrgWrite, ProjectRead, ProjectWrite, Deploy);
+    scopes!(AccountRead, OrgRead, OrgWrite, ProjectRead, ProjectWrite, Deploy, DnsRead, DnsWrite);
 }

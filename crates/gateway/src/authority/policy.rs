@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, web};
 use convergence::Convergence;
 use identity::{Identity, Profile};
 use kernel::audit::{Actor, Credential};
-use kernel::{Code, NodeId, OrgId, Plan, ProjectId, Role, Scope, SessionId, TokenId, TokenKind};
+use kernel::{Code, NodeId, OrgId, Plan, ProjectId, Role, Scope, SessionId, Token, TokenId, TokenKind};
 use serde_json::json;
 use store::Store;
 
@@ -132,9 +132,18 @@ pub struct ProjectPlace {
 /// Finds the caller and whatever the path names, and counts the request: by its credential, or by the address of
 /// whoever has none. Only credentials that exist have a bucket of their own, or made-up ones would fill the memory.
 async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Found), Problem> {
+    find_by(request, payload, presented(request, &[TokenKind::Session, TokenKind::Access])).await
+}
+
+/// The same, by a credential that was taken out of the request already.
+pub(super) async fn find_by(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    presented: Result<(TokenKind, Token), Problem>,
+) -> Result<(Actor, Found), Problem> {
     let limiters = web::Data::<Limiters>::extract(request, payload).await?;
     let store = web::Data::<Store>::extract(request, payload).await?;
-    let (kind, token) = match presented(request, &[TokenKind::Session, TokenKind::Access]) {
+    let (kind, token) = match presented {
         Ok(presented) => presented,
         Err(problem) => return Err(stranger(request, &store, &limiters, problem).await),
     };
@@ -187,7 +196,7 @@ async fn count(request: &HttpRequest, payload: &mut Payload, limit: Limit) -> Re
 
 impl Found {
     /// Refuses a token that lacks the scope.
-    fn with_scope(self, needed: Scope) -> Result<Self, Problem> {
+    pub(super) fn with_scope(self, needed: Scope) -> Result<Self, Problem> {
         match &self.scopes {
             Some(held) if !held.iter().any(|held| held.covers(needed)) => {
                 let message = format!("the token lacks the scope {needed}; make one that has it");
@@ -202,7 +211,7 @@ impl Found {
     }
 
     /// Whether a token reaches no more than a part of an organization.
-    fn parts(&self) -> Option<&Vec<ProjectId>> {
+    pub(super) fn parts(&self) -> Option<&Vec<ProjectId>> {
         self.only.as_ref().and_then(|only| only.projects.as_ref())
     }
 }
@@ -211,14 +220,18 @@ fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
     let Some(FoundOrg { id, slug, plan, role }) = org else {
         return Err(Problem::new(&Code::NOT_FOUND, "there is no such organization"));
     };
-    match role {
-        Some(role) if role >= least => Ok(OrgPlace { id, slug, plan, role }),
-        Some(role) => {
-            let message = format!("this needs the role {least}, and you are {role}; ask an admin of the organization");
-            Err(Problem::new(&Code::FORBIDDEN, message).with_details(Some(json!({ "required": least }))))
-        }
-        None => Err(not_a_member()),
+    let role = role.ok_or_else(not_a_member)?;
+    self::least(role, least)?;
+    Ok(OrgPlace { id, slug, plan, role })
+}
+
+/// Refuses a role that is below the least.
+pub(super) fn least(role: Role, least: Role) -> Result<(), Problem> {
+    if role >= least {
+        return Ok(());
     }
+    let message = format!("this needs the role {least}, and you are {role}; ask an admin of the organization");
+    Err(Problem::new(&Code::FORBIDDEN, message).with_details(Some(json!({ "required": least }))))
 }
 
 /// What an outsider is told, and a token outside of what it is limited to: the same whatever lies within.

@@ -1,0 +1,95 @@
+//! The keys that a zone is signed with, as they were seen at the nameserver that keeps them, and PowerDNS's metadata of
+//! zones, of which there is none.
+
+use ::dns::{Dnskey, Dnssec, Ds};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Answer;
+use crate::authority::KeyedZone;
+use crate::authority::role::Viewer;
+use crate::authority::scope::DnsRead;
+use crate::http::{Hosted, Path, Routes};
+use crate::problem::Problem;
+
+/// Of a key that the parent vouches for (RFC 4034 section 2.1.1).
+const SECURE_ENTRY_POINT: u16 = 1;
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.get("/api/v1/servers/localhost/zones/{zone}/cryptokeys", list);
+    routes.get("/api/v1/servers/localhost/zones/{zone}/metadata", metadata);
+    routes.get("/api/v1/servers/localhost/zones/{zone}/metadata/{kind}", metadata_of);
+}
+
+#[derive(Debug, Serialize)]
+struct ShownKey {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Its key tag: PowerDNS counts keys, and nobody does here.
+    id: u16,
+    keytype: &'static str,
+    active: bool,
+    published: bool,
+    flags: u16,
+    algorithm: String,
+    /// In presentation format, as are the DS records (RFC 4034 sections 2.2 and 5.3).
+    dnskey: String,
+    ds: Vec<String>,
+}
+
+async fn list(at: KeyedZone<Viewer, DnsRead>, zones: Hosted) -> Result<Answer<Vec<ShownKey>>, Problem> {
+    Ok(Answer(shown(&zones.dnssec(at.org.id, at.zone.as_str()).await?)))
+}
+
+async fn metadata(_: KeyedZone<Viewer, DnsRead>) -> Result<Answer<[Value; 0]>, Problem> {
+    Ok(Answer([]))
+}
+
+async fn metadata_of(_: KeyedZone<Viewer, DnsRead>, Path(kind): Path<String>) -> Result<Answer<Value>, Problem> {
+    Ok(Answer(json!({ "type": "Metadata", "kind": kind, "metadata": [] })))
+}
+
+fn shown(dnssec: &Dnssec) -> Vec<ShownKey> {
+    let Some(signer) = &dnssec.signer else { return Vec::new() };
+    let is_entry = |key: &Dnskey| key.flags & SECURE_ENTRY_POINT != 0;
+    let split = signer.keys.iter().any(|key| !is_entry(key));
+    let keys = signer.keys.iter().map(|key| {
+        let Dnskey { key_tag, flags, algorithm, public_key } = key;
+        let keytype = match (is_entry(key), split) {
+            (true, true) => "ksk",
+            (true, false) => "csk",
+            (false, _) => "zsk",
+        };
+        let ds = dnssec.ds.iter().filter(|ds| ds.key_tag == *key_tag).map(text);
+        ShownKey {
+            kind: "Cryptokey",
+            id: *key_tag,
+            keytype,
+            active: true,
+            published: true,
+            flags: *flags,
+            algorithm: named(*algorithm),
+            dnskey: format!("{flags} 3 {algorithm} {public_key}"),
+            ds: ds.collect(),
+        }
+    });
+    keys.collect()
+}
+
+fn text(ds: &Ds) -> String {
+    format!("{} {} {} {}", ds.key_tag, ds.algorithm, ds.digest_type, ds.digest.to_ascii_lowercase())
+}
+
+/// The mnemonic of an algorithm (IANA, "DNS Security Algorithm Numbers"); the number of one that is no longer in use.
+fn named(algorithm: u8) -> String {
+    let name = match algorithm {
+        8 => "RSASHA256",
+        10 => "RSASHA512",
+        13 => "ECDSAP256SHA256",
+        14 => "ECDSAP384SHA384",
+        15 => "ED25519",
+        16 => "ED448",
+        other => return other.to_string(),
+    };
+    name.to_owned()
+}
