@@ -11,6 +11,7 @@ use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, Error};
 use convergence::Convergence;
+use dns::Dns;
 use identity::Identity;
 use kernel::World;
 use orgs::Orgs;
@@ -23,7 +24,7 @@ use crate::config::Config;
 use crate::http::{Room, Routes, UploadPlaces, guard, observe};
 use crate::limits::Limiters;
 use crate::openapi::{Reference, Schemas};
-use crate::{api, internal};
+use crate::{api, internal, pdns};
 
 /// An application that is ready to be served.
 pub trait Served:
@@ -36,10 +37,21 @@ impl<T> Served for T where
 {
 }
 
+/// The services that routes call.
+#[derive(Clone)]
+pub struct Contexts {
+    pub identity: Identity,
+    pub orgs: Orgs,
+    pub projects: Projects,
+    pub convergence: Convergence,
+    pub dns: Dns,
+}
+
 /// What the routes are composed of. Made once for a process; every part is cheap to clone.
 #[derive(Clone)]
 pub struct Services {
     public: Routes,
+    pdns: Routes,
     internal: Routes,
     config: Data<Config>,
     world: Data<World>,
@@ -48,6 +60,7 @@ pub struct Services {
     orgs: Data<Orgs>,
     projects: Data<Projects>,
     convergence: Data<Convergence>,
+    dns: Data<Dns>,
     limiters: Data<Limiters>,
     room: Data<Room>,
     uploads: Data<UploadPlaces>,
@@ -60,21 +73,15 @@ pub struct Services {
 impl Services {
     /// Composes the contexts.
     #[must_use]
-    pub fn new(
-        config: Config,
-        store: Store,
-        identity: Identity,
-        orgs: Orgs,
-        projects: Projects,
-        convergence: Convergence,
-        registry: Registry,
-    ) -> Self {
+    pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Self {
+        let Contexts { identity, orgs, projects, convergence, dns } = contexts;
         let (public, internal) = (api::routes(config.sign_ins), internal::routes());
         Self {
             schemas: Data::new(Schemas::of(&public)),
             reference: Data::new(Reference::of(&public)),
             internal_schemas: Data::new(Schemas::of(&internal)),
             public,
+            pdns: pdns::routes(),
             internal,
             limiters: Data::new(Limiters::new(config.rate_limits)),
             uploads: Data::new(UploadPlaces::default()),
@@ -86,6 +93,7 @@ impl Services {
             orgs: Data::new(orgs),
             projects: Data::new(projects),
             convergence: Data::new(convergence),
+            dns: Data::new(dns),
             registry: Data::new(registry),
         }
     }
@@ -119,11 +127,13 @@ pub fn public_app(services: &Services) -> App<impl Served + use<>> {
         .app_data(services.orgs.clone())
         .app_data(services.projects.clone())
         .app_data(services.convergence.clone())
+        .app_data(services.dns.clone())
         .app_data(services.limiters.clone())
         .app_data(services.room.clone())
         .app_data(services.uploads.clone())
         .app_data(services.schemas.clone())
         .app_data(services.reference.clone())
+        .configure(|app| services.pdns.configure(app))
         .configure(|app| services.public.configure(app))
         .wrap(from_fn(guard))
         .wrap(cors(&services.config))

@@ -13,15 +13,17 @@ pub mod http;
 mod internal;
 mod limits;
 mod openapi;
+mod pdns;
 mod problem;
 mod protocol;
 mod shape;
 
-pub use app::{Services, internal_app, public_app};
+pub use app::{Contexts, Services, internal_app, public_app};
 pub use config::{Config, RateLimits, Site};
 pub use docs::{errors_markdown, routes_markdown};
 pub use internal::routes as internal_routes;
 pub use limits::Limiters;
 pub use openapi::{document, node_schema};
+pub use pdns::routes as pdns_routes;
 pub use problem::Problem;
 pub use shape::{Fault, check};

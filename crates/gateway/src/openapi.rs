@@ -154,6 +154,10 @@ fn responses(operation: &Operation) -> Value {
             let schema = schema.clone().unwrap_or_else(|| json!({}));
             answer = json!({ "description": "Done.", "content": { *content_type: { "schema": schema } } });
         }
+        if operation.tagged {
+            let header = json!({ "description": "The state that the answer shows, for `If-Match`.", "required": true, "schema": { "type": "string" } });
+            answer.as_object_mut().map(|answer| answer.insert("headers".to_owned(), json!({ "ETag": header })));
+        }
         responses.insert(status.to_string(), answer);
     }
     let mut by_status: BTreeMap<u16, Vec<&Code>> = BTreeMap::new();

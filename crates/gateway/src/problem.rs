@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::http::RequestId;
-use crate::protocol;
 use crate::shape::Fault;
+use crate::{pdns, protocol};
 
 /// What every failure looks like (contract section 1, "Error envelope").
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -133,13 +133,29 @@ impl Problem {
 
     /// The answer. Causes go to the log under the request id.
     pub(crate) fn respond(&self, request: &HttpRequest) -> HttpResponse {
-        let status = protocol::status(self.code);
         self.log();
+        if pdns::is_spoken_at(request.path()) {
+            return self.respond_as_powerdns();
+        }
+        let status = protocol::status(self.code);
         let request_id = &RequestId::text(request);
         let mut response = HttpResponse::build(status);
         for (name, value) in &self.headers {
             response.insert_header((name.clone(), value.as_str()));
         }
         response.json(Envelope { code: self.code.name, message: &self.message, details: &self.details, request_id })
+    }
+
+    /// The answer in the words of the face that is no part of `/v1`: whatever refuses there, it has one shape.
+    fn respond_as_powerdns(&self) -> HttpResponse {
+        let status = pdns::status(self.code);
+        let mut response = HttpResponse::build(status);
+        for (name, value) in self.headers.iter().filter(|(name, _)| *name != WWW_AUTHENTICATE) {
+            response.insert_header((name.clone(), value.as_str()));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.insert_header((WWW_AUTHENTICATE, pdns::CHALLENGE));
+        }
+        response.json(pdns::Refusal { error: &self.message })
     }
 }

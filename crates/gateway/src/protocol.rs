@@ -40,6 +40,7 @@ pub(crate) fn status(code: &Code) -> StatusCode {
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Conflict => StatusCode::CONFLICT,
+        Kind::Precondition => StatusCode::PRECONDITION_FAILED,
         Kind::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,

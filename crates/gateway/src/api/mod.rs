@@ -5,6 +5,7 @@ mod auth;
 mod codehost;
 mod credentials;
 mod deployments;
+mod dns;
 mod hostnames;
 mod invites;
 mod me;
@@ -39,6 +40,7 @@ pub fn routes(sign_ins: SignIns) -> Routes {
     deployments::routes(&mut routes);
     hostnames::routes(&mut routes);
     access::routes(&mut routes);
+    dns::routes(&mut routes);
     service::routes(&mut routes);
     routes
 }

@@ -24,8 +24,8 @@ use crate::problem::Problem;
 use crate::protocol;
 use crate::shape::{self, Fault};
 
-/// The largest JSON body, in bytes.
-const LARGEST: usize = 64 * 1024;
+/// The largest JSON body where a route does not say otherwise, in bytes.
+pub(super) const LARGEST: usize = 64 * 1024;
 
 /// How long a JSON body may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(5);
@@ -40,10 +40,11 @@ const UPLOAD_PATIENCE: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A JSON body. Every fault is named: the shape against the published schema, the values by their own rules.
+/// `MOST` is how many bytes it may have.
 #[derive(Debug)]
-pub struct Body<T>(pub T);
+pub struct Body<T, const MOST: usize = LARGEST>(pub T);
 
-impl<T: ToSchema> Describe for Body<T> {
+impl<T: ToSchema, const MOST: usize> Describe for Body<T, MOST> {
     fn describe(operation: &mut Operation) {
         let schema = operation.schema::<T>();
         operation.body = Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
@@ -51,10 +52,10 @@ impl<T: ToSchema> Describe for Body<T> {
     }
 }
 
-impl<T: DeserializeOwned + Validate + ToSchema> Extract for Body<T> {
+impl<T: DeserializeOwned + Validate + ToSchema, const MOST: usize> Extract for Body<T, MOST> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/json")?;
-        let bytes = read_in_time(payload).await?;
+        let bytes = read_in_time(payload, MOST).await?;
         let value = strict::parse(&bytes)
             .map_err(|error| Problem::faults(&[fault(String::new(), format!("is not valid JSON: {error}"))]))?;
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
@@ -85,13 +86,18 @@ impl Describe for Upload {
 impl Extract for Upload {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/gzip")?;
-        let places = web::Data::<UploadPlaces>::extract(request, payload).await?.0.clone();
-        let busy = |_| Problem::new(&Code::UNAVAILABLE, "too many uploads at once; try again in a moment");
-        Ok(Self(payload.take(), places.try_acquire_owned().map_err(busy)?))
+        Self::place(request, payload, 1).await
     }
 }
 
 impl Upload {
+    /// Takes so many places.
+    pub(super) async fn place(request: &HttpRequest, payload: &mut Payload, places: u32) -> Result<Self, Problem> {
+        let all = web::Data::<UploadPlaces>::extract(request, payload).await?.0.clone();
+        let busy = |_| Problem::new(&Code::UNAVAILABLE, "too many uploads at once; try again in a moment");
+        Ok(Self(payload.take(), all.try_acquire_many_owned(places).map_err(busy)?))
+    }
+
     /// The bytes. A body that stands still, or comes too slowly as a whole, breaks off.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Unpin {
         let last = Instant::now() + UPLOAD_PATIENCE;
@@ -133,7 +139,7 @@ impl Stream for Patient {
     }
 }
 
-fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Problem> {
+pub(super) fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Problem> {
     let encoded = request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -145,17 +151,17 @@ fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Prob
 }
 
 /// The whole of a body that is no upload.
-pub(super) async fn read_in_time(payload: &mut Payload) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn read_in_time(payload: &mut Payload, most: usize) -> Result<Vec<u8>, Problem> {
     let late = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_PATIENCE.as_secs()));
-    tokio::time::timeout(BODY_PATIENCE, read(payload)).await.map_err(late)?
+    tokio::time::timeout(BODY_PATIENCE, read(payload, most)).await.map_err(late)?
 }
 
-async fn read(payload: &mut Payload) -> Result<Vec<u8>, Problem> {
+async fn read(payload: &mut Payload, most: usize) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body broke off: {error}")))?;
-        if bytes.len() + chunk.len() > LARGEST {
-            return Err(Problem::too_large(LARGEST as u64));
+        if bytes.len() + chunk.len() > most {
+            return Err(Problem::too_large(most as u64));
         }
         bytes.extend_from_slice(&chunk);
     }

@@ -2,7 +2,9 @@
 
 mod body;
 mod endpoint;
+mod etag;
 mod guard;
+mod hosted;
 mod json;
 mod linked;
 mod observe;
@@ -12,16 +14,21 @@ mod path;
 mod query;
 mod reply;
 mod routes;
+mod text;
 
-pub(crate) use body::UploadPlaces;
 pub use body::{Body, Upload};
+pub(crate) use body::{UploadPlaces, read_in_time};
 pub use endpoint::{Describe, Endpoint, Extract, Policy, Reply};
+pub use etag::{IfMatch, Tagged};
 pub use guard::guard;
 pub(crate) use guard::{Room, percent_decoded};
+pub use hosted::Hosted;
+pub(crate) use json::parse as parse_json;
 pub use linked::Linked;
 pub use observe::{RequestId, observe};
 pub use operation::{Operation, Place};
-pub use path::{Header, Path};
+pub use path::{Header, Path, Paths};
 pub use query::{Pages, Query};
-pub use reply::{Bytes, Created, Json, Made, Moved, NoContent, Redirect};
+pub use reply::{Bytes, Created, Either, Json, Made, Moved, NoContent, Redirect};
 pub use routes::Routes;
+pub use text::ZonefileText;

@@ -44,6 +44,8 @@ pub struct Operation {
     pub(crate) successes: Vec<(u16, &'static str, Option<Value>)>,
     pub(crate) codes: Vec<&'static Code>,
     pub(crate) schemas: BTreeMap<String, Value>,
+    /// Whether what succeeds has an `ETag`.
+    pub(crate) tagged: bool,
     /// May take longer than any other request: it carries a file.
     pub(crate) long: bool,
     unclaimed: Vec<&'static str>,
@@ -69,6 +71,7 @@ impl Operation {
             successes: Vec::new(),
             codes: vec![&Code::INTERNAL, &Code::UNAVAILABLE],
             schemas: BTreeMap::new(),
+            tagged: false,
             long: false,
             unclaimed: parameters.collect(),
         }

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
+use serde_json::json;
 use utoipa::PartialSchema;
 
 use super::{Describe, Extract, Operation};
@@ -23,6 +24,26 @@ impl<T: FromStr + PartialSchema> Extract for Path<T> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let last = request.match_info().iter().last();
         last.and_then(|(_, text)| text.parse().ok()).map(Self).ok_or_else(Problem::not_found)
+    }
+}
+
+/// The last `N` parameters of the path, as texts.
+#[derive(Debug)]
+pub struct Paths<const N: usize>(pub [String; N]);
+
+impl<const N: usize> Describe for Paths<N> {
+    fn describe(operation: &mut Operation) {
+        for _ in 0..N {
+            operation.claim_parameter(json!({ "type": "string" }));
+        }
+    }
+}
+
+impl<const N: usize> Extract for Paths<N> {
+    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        let all: Vec<String> = request.match_info().iter().map(|(_, text)| text.to_owned()).collect();
+        let last = all.last_chunk::<N>().cloned();
+        last.map(Self).ok_or_else(|| Problem::internal("the route has fewer parameters than its handler takes"))
     }
 }
 

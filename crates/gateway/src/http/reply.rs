@@ -5,6 +5,7 @@ use actix_web::cookie::Cookie;
 use actix_web::http::header;
 use futures_util::{Stream, StreamExt as _};
 use serde::Serialize;
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::{Describe, Operation, Reply};
@@ -163,5 +164,28 @@ impl Describe for Bytes {
 impl Reply for Bytes {
     fn respond(self) -> HttpResponse {
         self.response
+    }
+}
+
+/// 200 with one of two bodies.
+#[derive(Debug)]
+pub enum Either<A, B> {
+    Left(A),
+    Right(B),
+}
+
+impl<A: ToSchema, B: ToSchema> Describe for Either<A, B> {
+    fn describe(operation: &mut Operation) {
+        let schema = json!({ "oneOf": [operation.schema::<A>(), operation.schema::<B>()] });
+        operation.successes.push((200, "application/json", Some(schema)));
+    }
+}
+
+impl<A: ToSchema + Serialize, B: ToSchema + Serialize> Reply for Either<A, B> {
+    fn respond(self) -> HttpResponse {
+        match self {
+            Self::Left(body) => Json(body).respond(),
+            Self::Right(body) => Json(body).respond(),
+        }
     }
 }

@@ -1,0 +1,173 @@
+//! DNS zones of an organization.
+
+use ::dns::{
+    Difference, DnsError, Dnssec, DnssecSwitch, DsReport, Imported, NewZone, Patched, Rrset, RrsetContent, RrsetsPatch,
+    Zone, ZoneDetail,
+};
+use kernel::Page;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::authority::InOrg;
+use crate::authority::role::{Admin, Member, Viewer};
+use crate::authority::scope::{DnsRead, DnsWrite};
+use crate::http::{
+    Body, Bytes, Either, Hosted, IfMatch, Json, NoContent, Pages, Path, Paths, Query, Routes, Tagged, ZonefileText,
+};
+use crate::problem::Problem;
+
+const ZONES: &str = "/v1/orgs/{orgSlug}/dns/zones";
+const ZONE: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}";
+const RRSETS: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}/rrsets";
+const RRSET: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}/rrsets/{name}/{type}";
+const ZONEFILE: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}/zonefile";
+const DNSSEC: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec";
+
+/// The largest change of several rrsets, in bytes.
+const LARGE: usize = 1024 * 1024;
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.get(ZONES, list).summary("The zones of the organization, by name");
+    routes
+        .post(ZONES, create)
+        .summary("Create a zone; the organization's own is answered as it is")
+        .codes(&[&DnsError::ZONE_TAKEN]);
+    routes.get(ZONE, get).summary("One zone with all its rrsets");
+    routes.delete(ZONE, delete).summary("Delete a zone with everything in it");
+    routes.put(RRSET, put).summary("Replace an rrset").codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT]);
+    routes.delete(RRSET, remove).summary("Delete an rrset").codes(&[&DnsError::MANAGED_RRSET]);
+    routes
+        .patch(RRSETS, patch)
+        .summary("Change several rrsets together, or none")
+        .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT]);
+    routes.get(ZONEFILE, export).summary("The zone as a file (RFC 1035)");
+    routes.put(ZONEFILE, import).summary("Replace what is not managed in the zone by what a zone file says");
+    routes.get(DNSSEC, dnssec).summary("Whether the zone is signed, and what was seen at the signer");
+    routes.post(DNSSEC, switch).summary("Have the zone signed, or no longer");
+    routes
+        .put("/v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds", report)
+        .summary("Record which DS records the parent is given")
+        .codes(&[&DnsError::DNSSEC_OFF]);
+}
+
+/// How a zone file is taken.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Import {
+    /// Whether to answer what would change, and change nothing.
+    dry_run: Option<DryRun>,
+}
+
+/// Yes or no in a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum DryRun {
+    True,
+    False,
+}
+
+async fn list(
+    at: InOrg<Viewer, DnsRead>,
+    zones: Hosted,
+    Pages(pages): Pages<String>,
+) -> Result<Json<Page<Zone>>, Problem> {
+    Ok(Json(zones.zones(at.org.id, &pages).await?))
+}
+
+async fn create(
+    at: InOrg<Admin, DnsWrite>,
+    zones: Hosted,
+    Body(new): Body<NewZone>,
+) -> Result<Tagged<Json<ZoneDetail>>, Problem> {
+    let zone = zones.zone_create(&at.actor, at.org.id, new).await?;
+    Ok(Tagged(zone.serial, Json(zone.value)))
+}
+
+async fn get(
+    at: InOrg<Viewer, DnsRead>,
+    zones: Hosted,
+    Path(zone): Path<String>,
+) -> Result<Tagged<Json<ZoneDetail>>, Problem> {
+    let zone = zones.zone(at.org.id, &zone).await?;
+    Ok(Tagged(zone.serial, Json(zone.value)))
+}
+
+async fn delete(at: InOrg<Admin, DnsWrite>, zones: Hosted, Path(zone): Path<String>) -> Result<NoContent, Problem> {
+    zones.zone_delete(&at.actor, at.org.id, &zone).await?;
+    Ok(NoContent)
+}
+
+async fn put(
+    at: InOrg<Member, DnsWrite>,
+    zones: Hosted,
+    Paths([zone, name, kind]): Paths<3>,
+    IfMatch(expected): IfMatch,
+    Body(content): Body<RrsetContent>,
+) -> Result<Tagged<Json<Rrset>>, Problem> {
+    let rrset = zones.rrset_put(&at.actor, (at.org.id, &zone), (&name, &kind), content, &expected).await?;
+    Ok(Tagged(rrset.serial, Json(rrset.value)))
+}
+
+async fn remove(
+    at: InOrg<Member, DnsWrite>,
+    zones: Hosted,
+    Paths([zone, name, kind]): Paths<3>,
+    IfMatch(expected): IfMatch,
+) -> Result<Tagged<NoContent>, Problem> {
+    let done = zones.rrset_delete(&at.actor, (at.org.id, &zone), (&name, &kind), &expected).await?;
+    Ok(Tagged(done.serial, NoContent))
+}
+
+async fn patch(
+    at: InOrg<Member, DnsWrite>,
+    zones: Hosted,
+    Path(zone): Path<String>,
+    IfMatch(expected): IfMatch,
+    Body(patch): Body<RrsetsPatch, LARGE>,
+) -> Result<Tagged<Json<Patched>>, Problem> {
+    let patched = zones.rrsets_patch(&at.actor, (at.org.id, &zone), patch, &expected).await?;
+    Ok(Tagged(patched.serial, Json(patched.value)))
+}
+
+async fn export(at: InOrg<Viewer, DnsRead>, zones: Hosted, Path(zone): Path<String>) -> Result<Tagged<Bytes>, Problem> {
+    let file = zones.zonefile(at.org.id, &zone).await?;
+    Ok(Tagged(file.serial, Bytes::whole(ZonefileText::TYPE, file.value)))
+}
+
+async fn import(
+    at: InOrg<Member, DnsWrite>,
+    zones: Hosted,
+    (Path(zone), IfMatch(expected)): (Path<String>, IfMatch),
+    Query(how): Query<Import>,
+    ZonefileText(text): ZonefileText,
+) -> Result<Tagged<Either<ZoneDetail, Difference>>, Problem> {
+    let dry_run = how.dry_run == Some(DryRun::True);
+    Ok(match zones.zonefile_put(&at.actor, (at.org.id, &zone), text, dry_run, &expected).await? {
+        Imported::Done(zone) => Tagged(zone.serial, Either::Left(zone.value)),
+        Imported::Would(difference) => Tagged(difference.serial, Either::Right(difference.value)),
+    })
+}
+
+async fn dnssec(at: InOrg<Viewer, DnsRead>, zones: Hosted, Path(zone): Path<String>) -> Result<Json<Dnssec>, Problem> {
+    Ok(Json(zones.dnssec(at.org.id, &zone).await?))
+}
+
+async fn switch(
+    at: InOrg<Admin, DnsWrite>,
+    zones: Hosted,
+    Path(zone): Path<String>,
+    Body(to): Body<DnssecSwitch>,
+) -> Result<Tagged<Json<Zone>>, Problem> {
+    let zone = zones.dnssec_switch(&at.actor, at.org.id, &zone, to).await?;
+    Ok(Tagged(zone.serial, Json(zone.value)))
+}
+
+async fn report(
+    at: InOrg<Admin, DnsWrite>,
+    zones: Hosted,
+    Path(zone): Path<String>,
+    Body(report): Body<DsReport>,
+) -> Result<Tagged<Json<Zone>>, Problem> {
+    let zone = zones.ds_set(&at.actor, at.org.id, &zone, report).await?;
+    Ok(Tagged(zone.serial, Json(zone.value)))
+}

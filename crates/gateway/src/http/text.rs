@@ -1,0 +1,51 @@
+//! A body that is one text, larger than JSON bodies are.
+
+use actix_web::HttpRequest;
+use actix_web::dev::Payload;
+use futures_util::StreamExt as _;
+use kernel::Code;
+use serde_json::json;
+
+use super::body::{Upload, expect_content_type};
+use super::{Describe, Extract, Operation};
+use crate::problem::Problem;
+use crate::protocol;
+
+/// The largest zone file, in bytes.
+const LARGEST: usize = 8 * 1024 * 1024;
+
+/// A zone file (`text/dns`, RFC 4027).
+#[derive(Debug)]
+pub struct ZonefileText(pub String);
+
+impl ZonefileText {
+    /// Its content type.
+    pub const TYPE: &'static str = "text/dns";
+}
+
+impl Describe for ZonefileText {
+    fn describe(operation: &mut Operation) {
+        let schema = json!({ "type": "string" });
+        operation.body = Some(json!({ "required": true, "content": { Self::TYPE: { "schema": schema } } }));
+        operation.long = true;
+        operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
+    }
+}
+
+impl Extract for ZonefileText {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        expect_content_type(request, Self::TYPE)?;
+        // Held as a whole: it weighs what several uploads do.
+        let mut stream = Upload::place(request, payload, 8).await?.into_stream();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body broke off: {error}")))?;
+            if bytes.len() + chunk.len() > LARGEST {
+                return Err(Problem::too_large(LARGEST as u64));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        let text = String::from_utf8(bytes).map_err(|_| Problem::bad_request("the zone file is not UTF-8 text"))?;
+        Ok(Self(text))
+    }
+}
