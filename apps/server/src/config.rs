@@ -1,11 +1,14 @@
 //! The settings of the control plane (contract section 12).
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use dns::primary::PrimaryConfig;
+use dns::wire::InvalidTsigKey;
+use dns::{Hosting, ZoneName};
 use gateway::api::SignIns;
 use gateway::{RateLimits, Site};
 use kernel::{AllowList, Limits, seal};
@@ -40,12 +43,24 @@ settings::table! {
     pub CORE: CoreLink = Setting::with_default("SVC_CORE", "embedded");
     /// What the CNAME of a custom hostname points at.
     pub FALLBACK_ORIGIN: String = Setting::required("SVC_FALLBACK_ORIGIN");
-    /// The platform's nameservers, separated by commas.
+    /// Where names are pointed at that cannot be a CNAME, the zones' own: addresses of the fallback origin, separated by commas. Without them such a name is connected and its records are left to its owner.
+    pub FALLBACK_ADDRESSES: Option<Addresses> = Setting::optional("SVC_FALLBACK_ADDRESSES");
+    /// The platform's nameservers, separated by commas. Without them no zones are hosted.
     pub NAMESERVERS: Option<String> = Setting::optional("SVC_NAMESERVERS");
     /// Domain of the projects' mail addresses.
     pub MAIL_DOMAIN: Option<String> = Setting::optional("SVC_MAIL_DOMAIN");
     /// `ip:port` of the name server that is asked for proofs of ownership (default: the system's).
     pub DNS_RESOLVER: Option<SocketAddr> = Setting::optional("SVC_DNS_RESOLVER");
+    /// Where zones are transferred from, over UDP and TCP: a hidden primary for the platform's own nameservers, never to be reached by others. Without it nameservers learn of nothing.
+    pub DNS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_DNS_LISTEN");
+    /// The key that transfers and notices are signed with: `name:algorithm:base64` with `hmac-sha256`, `hmac-sha384` or `hmac-sha512`.
+    pub DNS_TSIG: Option<Secret> = Setting::optional("SVC_DNS_TSIG");
+    /// The nameservers that transfer zones: `ip:port,…`, where they take notices. Only from these addresses are questions answered.
+    pub DNS_SECONDARIES: Option<Sockets> = Setting::optional("SVC_DNS_SECONDARIES");
+    /// What the catalog zone is called, from which nameservers learn which zones there are (RFC 9432).
+    pub DNS_CATALOG: String = Setting::with_default("SVC_DNS_CATALOG", "catalog.invalid");
+    /// `ip:port` of the nameserver that signs, which is looked at for its keys and serials.
+    pub DNS_SIGNER: Option<SocketAddr> = Setting::optional("SVC_DNS_SIGNER");
     /// Our client id at the code host. Without it nobody signs in there.
     pub CODEHOST_CLIENT_ID: Option<String> = Setting::optional("SVC_CODEHOST_CLIENT_ID");
     /// Our client secret at the code host.
@@ -106,6 +121,12 @@ pub struct Config {
     pub core: CoreLink,
     pub site_url: SiteUrl,
     pub dns_resolver: Option<SocketAddr>,
+    /// How zones are hosted; none where they are not.
+    pub dns: Option<Hosting>,
+    /// What nameservers transfer from.
+    pub primary: Option<PrimaryConfig>,
+    /// Who signs.
+    pub signer: Option<SocketAddr>,
     /// Names under which no project may claim one, lowercase.
     pub own_domains: Vec<String>,
     pub code_host: Option<CodeHostLogin>,
@@ -140,6 +161,14 @@ pub struct MailConfig {
 /// An http or https address, without a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url(String);
+
+/// Addresses, separated by commas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses(Vec<IpAddr>);
+
+/// Addresses with their ports, separated by commas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sockets(Vec<SocketAddr>);
 
 /// Where bundles are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,6 +236,18 @@ impl Config {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let own_domains = own_domains(&site);
+        let mut dns = hosting(settings, &site, &own_domains)?;
+        let (primary, signer) = (primary(settings)?, settings.opt(&DNS_SIGNER)?);
+        match &mut dns {
+            Some(hosting) => {
+                hosting.notifies = primary.is_some();
+                hosting.observes = signer.is_some();
+                // A zone of this name would hide the catalog.
+                hosting.own_domains.extend(primary.iter().map(|primary| primary.catalog.as_str().to_owned()));
+            }
+            None if primary.is_some() => return Err(NAMESERVERS.malformed("needed with SVC_DNS_LISTEN")),
+            None => {}
+        }
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
         let database = store::Config {
             connections: settings.get(&DATABASE_CONNECTIONS)?.get().into(),
@@ -229,6 +270,9 @@ impl Config {
             core: settings.get(&CORE)?,
             site_url,
             dns_resolver: settings.opt(&DNS_RESOLVER)?,
+            dns,
+            primary,
+            signer,
             own_domains,
             code_host,
             mail: mail(settings)?,
@@ -250,6 +294,32 @@ fn own_domains(site: &Site) -> Vec<String> {
 /// A domain as it is compared: lowercase, without the final dot.
 fn domain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+fn hosting(settings: &Settings, site: &Site, own_domains: &[String]) -> Result<Option<Hosting>, Error> {
+    let fallback_addresses = settings.opt(&FALLBACK_ADDRESSES)?.map(|Addresses(addresses)| addresses);
+    if site.nameservers.is_empty() {
+        return Ok(None);
+    }
+    let hosting = Hosting::new(&site.nameservers, &site.fallback_origin);
+    let mut hosting = hosting.map_err(|error| NAMESERVERS.malformed(error))?;
+    hosting.fallback_addresses = fallback_addresses.unwrap_or_default();
+    hosting.own_domains = own_domains.to_vec();
+    Ok(Some(hosting))
+}
+
+/// The hidden primary. It answers nobody without a key and somebody to answer.
+fn primary(settings: &Settings) -> Result<Option<PrimaryConfig>, Error> {
+    // All of it is read, so that a fault is told while the listener is still off.
+    let key = settings.opt(&DNS_TSIG)?.map(|key| key.reveal().parse()).transpose();
+    let key = key.map_err(|error: InvalidTsigKey| DNS_TSIG.malformed(error))?;
+    let secondaries = settings.opt(&DNS_SECONDARIES)?;
+    let catalog = ZoneName::parse(&settings.get(&DNS_CATALOG)?).map_err(|error| DNS_CATALOG.malformed(error))?;
+    let Some(listen) = settings.opt(&DNS_LISTEN)? else { return Ok(None) };
+    let needed = "needed with SVC_DNS_LISTEN";
+    let key = key.ok_or_else(|| DNS_TSIG.malformed(needed))?;
+    let Sockets(secondaries) = secondaries.ok_or_else(|| DNS_SECONDARIES.malformed(needed))?;
+    Ok(Some(PrimaryConfig { listen, key, secondaries, catalog }))
 }
 
 fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLogin>, Error> {
@@ -318,6 +388,22 @@ impl FromStr for Url {
             }
             _ => Err("not an http or https address without credentials, query and fragment"),
         }
+    }
+}
+
+impl FromStr for Addresses {
+    type Err = std::net::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split(',').map(|address| address.trim().parse()).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl FromStr for Sockets {
+    type Err = std::net::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split(',').map(|socket| socket.trim().parse()).collect::<Result<_, _>>().map(Self)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod config;
 mod logging;
+mod nameservers;
 mod ports;
 mod print;
 mod serve;

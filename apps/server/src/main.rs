@@ -50,6 +50,9 @@ async fn run() -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let server = Server::bind(&config, World::system(), telemetry.registry())?;
     tracing::info!(public = %server.public, internal = %server.internal, "listening");
+    if let Some(primary) = server.primary {
+        tracing::info!(%primary, "zones are transferred from here");
+    }
     server
         .run_until(async {
             tokio::select! {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convergence::{Convergence, ConvergenceError, DeploymentState, Site, SiteAccess};
+use dns::{Dns, DnsError, Link};
 use identity::{CodeHostFailure, SignIn};
 use kernel::audit::Actor;
 use kernel::{OrgId, Plan, ProjectId, Provider, Role, Time, UserId};
 use orgs::{NewNotification, NotificationKind, OrgError, OrgRepository as _, Orgs};
-use projects::{DeploymentStatus, Live, LiveAccess, LookupFailure, ProjectRepository as _};
+use projects::{DeploymentStatus, Linked, Live, LiveAccess, LookupFailure, ProjectRepository as _};
 use providers::{CodeHost, CodeHostError, LookupError, Mail, MailError, Resolver, Smtp};
 use store::Connection;
 use store::outbox::Undelivered;
@@ -128,13 +129,39 @@ fn site(live: Live) -> Site {
     Site { hostnames, bundle, size_bytes, version, access }
 }
 
-/// Zones, as projects ask for them: none are hosted in this release.
-pub(crate) struct ZonesPort;
+/// Zones, as projects ask for them.
+pub(crate) struct ZonesPort(pub(crate) Dns);
 
 #[async_trait]
 impl projects::Zones for ZonesPort {
-    async fn zone_of(&self, _: OrgId, _: &str) -> store::Result<Option<String>> {
-        Ok(None)
+    async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<String>> {
+        self.0.zone_of(connection, org, name).await.map_err(of_dns)
+    }
+
+    async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Linked> {
+        let problem = |problem| Linked { changed: false, problem: Some(problem) };
+        Ok(match self.0.link(tx, org, name).await.map_err(of_dns)? {
+            Link::NoZone => Linked::default(),
+            Link::Linked { changed } => Linked { changed, problem: None },
+            Link::Occupied { zone } => problem(format!(
+                "The zone {zone} has other records at {name}, so nobody is led here by it. Delete them, and verify again."
+            )),
+            Link::NoAddress { zone } => problem(format!(
+                "{zone} is a zone's own name, which cannot be a CNAME. Publish A or AAAA records that lead here."
+            )),
+        })
+    }
+
+    async fn unlink(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()> {
+        self.0.unlink(tx, org, name).await.map_err(of_dns)
+    }
+}
+
+/// What projects cannot be refused for is our fault.
+fn of_dns(error: DnsError) -> store::Error {
+    match error {
+        DnsError::Store(error) => error,
+        refused => store::Error::inconsistent(refused),
     }
 }
 

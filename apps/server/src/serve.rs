@@ -32,6 +32,8 @@ pub struct Server {
     pub public: SocketAddr,
     /// Where the internal listener is.
     pub internal: SocketAddr,
+    /// Where zones are transferred from.
+    pub primary: Option<SocketAddr>,
     listeners: (Listener, Listener),
     clocked: Vec<JoinHandle<()>>,
     passes: Vec<Pass>,
@@ -43,9 +45,10 @@ impl Server {
     /// # Errors
     /// An address in use, a bundle store that cannot be made, a database address that is none.
     pub fn bind(config: &Config, world: World, registry: Registry) -> anyhow::Result<Self> {
-        let Parts { services, projects, bundles, passes } = parts(config, world, registry)?;
+        let Parts { services, projects, bundles, passes, nameservers } = parts(config, world, registry)?;
         let past = (services.limiters(), services.store(), services.identity());
-        let clocked = vec![
+        let primary = nameservers.listen();
+        let mut clocked = vec![
             every(MINUTE, "forgetting what is past", past, async |(limiters, store, identity)| {
                 let (rates, keys, logins) =
                     tokio::join!(limiters.forget_idle(&store), store.once_forget(), identity.logins_forget());
@@ -59,6 +62,7 @@ impl Server {
                 bundles.sweep(store.world().now().plus_seconds(-ABANDONED)).await.map(drop)
             }),
         ];
+        clocked.extend(nameservers.run());
         let served = services.clone();
         let public = HttpServer::new(move || public_app(&served))
             .client_request_timeout(Duration::from_secs(5))
@@ -76,7 +80,7 @@ impl Server {
         let first = |addresses: Vec<SocketAddr>| addresses.first().copied().context("no address was bound");
         let (public_at, internal_at) = (first(public.addrs())?, first(internal.addrs())?);
         let listeners = (public.run(), internal.run());
-        Ok(Self { public: public_at, internal: internal_at, listeners, clocked, passes })
+        Ok(Self { public: public_at, internal: internal_at, primary, listeners, clocked, passes })
     }
 
     /// Serves until `stop` ends; what was accepted by then is answered.
@@ -106,7 +110,7 @@ impl Server {
 }
 
 /// Does the work on `part` now and then once in each period, in a task of its own. What fails is done again the next time.
-fn every<P: Clone + Send + 'static, E: Display + Send, W: Future<Output = Result<(), E>> + Send>(
+pub(crate) fn every<P: Clone + Send + 'static, E: Display + Send, W: Future<Output = Result<(), E>> + Send>(
     period: Duration,
     what: &'static str,
     part: P,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use convergence::{Convergence, Core, Embedded, Platform};
-use gateway::Services;
+use dns::Dns;
+use gateway::{Contexts, Services};
 use identity::{CodeHostLogin, Identity};
 use kernel::World;
 use orgs::{InviteMails, NotificationMails, Orgs};
@@ -17,6 +18,7 @@ use store::outbox::Pass;
 use crate::config::{
     BUNDLE_STORE, BundleStore, CODEHOST_TOKEN_URL, Config, CoreLink, DATABASE_URL, DNS_RESOLVER, MailConfig, SMTP_URL,
 };
+use crate::nameservers::Nameservers;
 use crate::ports::{CodeHostPort, ConvergencePort, DeploymentsPort, OrgsPort, PostPort, ResolverPort, ZonesPort};
 
 /// The contexts behind the listeners, and the passes beside them.
@@ -25,6 +27,7 @@ pub(crate) struct Parts {
     pub(crate) projects: Projects,
     pub(crate) passes: Vec<Pass>,
     pub(crate) bundles: Bundles,
+    pub(crate) nameservers: Nameservers,
 }
 
 /// Everything that the process runs. Needs a tokio runtime.
@@ -35,7 +38,7 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
         dashboard_url: config.gateway.site.dashboard_url.clone(),
         sends_mail: config.mail.is_some(),
     };
-    let passes = passes(config, &store, &site)?;
+    let mut passes = passes(config, &store, &site)?;
     let orgs = Orgs::new(store.clone(), config.limits, site);
     let core: Option<Arc<dyn Core>> = match config.core {
         CoreLink::Embedded => Some(Arc::new(Embedded::listening(&store))),
@@ -59,17 +62,20 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
         own_domains: config.own_domains.clone(),
     };
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
+    let dns = Dns::new(store.clone(), config.dns.clone());
+    let nameservers = Nameservers::bind(config, &store, &dns)?;
+    passes.extend(nameservers.notices(&store));
     let ports = Ports {
         organizations: orgs_port,
         placements: Arc::new(ConvergencePort(convergence.clone())),
-        zones: Arc::new(ZonesPort),
+        zones: Arc::new(ZonesPort(dns.clone())),
         resolver: Arc::new(ResolverPort(resolver)),
     };
     let bundles = bundles(&config.bundle_store)?;
     let projects = Projects::new(store.clone(), bundles.clone(), config.limits, names, ports);
-    let services =
-        Services::new(config.gateway.clone(), store, identity, orgs, projects.clone(), convergence, registry);
-    Ok(Parts { services, projects, bundles, passes })
+    let contexts = Contexts { identity, orgs, projects: projects.clone(), convergence, dns };
+    let services = Services::new(config.gateway.clone(), store, contexts, registry);
+    Ok(Parts { services, projects, bundles, passes, nameservers })
 }
 
 /// What delivers the outbox's effects.
