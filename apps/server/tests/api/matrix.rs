@@ -63,6 +63,7 @@ impl World {
         for project in ["site", "hidden"] {
             ada.post("/v1/orgs/acme/projects", json!({ "name": project })).await.expect(201);
         }
+        ada.post("/v1/orgs/acme/dns/zones", json!({ "name": "example.org" })).await.expect(200);
         for role in ["viewer", "member", "admin"] {
             app.joined(&ada, "acme", role, role).await;
         }
@@ -118,6 +119,7 @@ impl World {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", project);
         let path = path.replace("{userId}", &self.somebody).replace("{file}", "index.html");
         let path = path.replace("{host}", "www.example.org").replace("{version}", "1");
+        let path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
         // Somebody else's, and so nothing to this caller.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
         for (name, prefix) in [("sessionId", "ses"), ("tokenId", "pat"), ("keyId", "key"), ("inviteId", "inv")] {

@@ -60,7 +60,7 @@ impl Process {
     }
 
     /// A process with these settings beside the usual ones.
-    async fn with(more: &[(&'static str, String)]) -> Self {
+    pub async fn with(more: &[(&'static str, String)]) -> Self {
         let database = TestDatabase::create().await;
         let (public, internal) = (port(), port());
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
@@ -99,17 +99,19 @@ impl Process {
             request = request.json(&body);
         }
         let answer = request.send().await.unwrap();
-        assert!(answer.status().is_success(), "{method} {path}: {}", answer.status());
-        answer.json().await.unwrap()
+        let status = answer.status();
+        let text = answer.text().await.unwrap();
+        assert!(status.is_success(), "{method} {path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
     }
 
-    async fn sign_in(&self) -> String {
+    pub async fn sign_in(&self) -> String {
         let session = self.json("", "POST", "/v1/auth/dev/login", Some(json!({ "subject": "ada" }))).await;
         session["token"].as_str().unwrap().to_owned()
     }
 
     /// What it has written to its log.
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.with_extension("log")).unwrap()
     }
 
@@ -223,6 +225,11 @@ async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         ("SVC_BUNDLE_STORE", Some("s3://bundles/../others")),
         // Without credentials.
         ("SVC_BUNDLE_STORE", Some("s3://bundles/prefix")),
+        ("SVC_DNS_LISTEN", Some("everywhere")),
+        // Without a key.
+        ("SVC_DNS_LISTEN", Some("127.0.0.1:0")),
+        ("SVC_DNS_SECONDARIES", Some("192.0.2.1")),
+        ("SVC_DNS_TSIG", Some("xfr:hmac-md5:aHVudGVyMg==")),
     ] {
         let mut given = settings(&database, &folder, port(), port());
         given.retain(|(known, _)| *known != name);
@@ -233,6 +240,7 @@ async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         let named = match (name, value) {
             ("SVC_PUBLIC_URL", _) => "SVC_ENABLE_DEV_AUTH",
             (_, Some("s3://bundles/prefix")) => "AWS_ACCESS_KEY_ID",
+            (_, Some("127.0.0.1:0")) => "SVC_DNS_TSIG",
             _ => name,
         };
         assert!(line.contains(named) && line.trim().lines().count() == 1, "{name}: {line}");

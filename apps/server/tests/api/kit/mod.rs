@@ -66,7 +66,14 @@ impl App {
 
     /// Another server of the same deployment: on this one's database, bundle store and clock.
     pub async fn another(&self) -> Self {
-        Self::serve(self.config.clone(), self.database.clone(), self.bundles.clone(), self.clock.clone()).await
+        self.another_with(|_| {}).await
+    }
+
+    /// Another one, whose configuration `change` has changed.
+    pub async fn another_with(&self, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = self.config.clone();
+        change(&mut config);
+        Self::serve(config, self.database.clone(), self.bundles.clone(), self.clock.clone()).await
     }
 
     async fn serve(config: Config, database: Arc<TestDatabase>, bundles: PathBuf, clock: TestClock) -> Self {
@@ -223,6 +230,9 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         own_domains: vec!["localhost".to_owned()],
         code_host: Some(code_host()),
         mail: None,
+        dns: Some(hosting()),
+        primary: None,
+        signer: None,
         core: server::config::CoreLink::Embedded,
         site_url: "http://{hostname}".parse().unwrap(),
         listen: loopback,
@@ -250,6 +260,14 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         },
         otlp_url: None,
     }
+}
+
+/// Zones, whose nameservers nobody runs.
+fn hosting() -> dns::Hosting {
+    let nameservers = ["ns1.svc.example", "ns2.svc.example"].map(str::to_owned);
+    let mut hosting = dns::Hosting::new(&nameservers, "fallback.localhost").unwrap();
+    hosting.own_domains = vec!["localhost".to_owned(), "svc.example".to_owned()];
+    hosting
 }
 
 /// A code host that nobody runs; a test that signs in there names its own.

@@ -1,0 +1,47 @@
+//! Zones over HTTP.
+
+mod dnssec;
+mod links;
+mod races;
+mod rrsets;
+mod zonefile;
+mod zones;
+
+use serde_json::{Value, json};
+
+use crate::kit::{App, Caller};
+
+/// Ada's zone.
+pub const ZONE: &str = "/v1/orgs/ada/dns/zones/example.org";
+
+/// A deployment that hosts zones, and Ada with `example.org`.
+async fn world() -> (App, Caller) {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    create(&ada, "ada", "example.org").await;
+    (app, ada)
+}
+
+async fn create(caller: &Caller, org: &str, name: &str) -> Value {
+    caller.post(&format!("/v1/orgs/{org}/dns/zones"), json!({ "name": name })).await.expect(200).clone()
+}
+
+async fn put(caller: &Caller, rrset: &str, records: &[&str]) -> Value {
+    caller.put(&format!("{ZONE}/rrsets/{rrset}"), json!({ "records": records })).await.expect(200).clone()
+}
+
+/// The rrsets that users edit, as `name type ttl records`.
+async fn content(caller: &Caller) -> Vec<String> {
+    let zone = caller.get(ZONE).await.expect(200).clone();
+    let rrsets = zone["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["managed_by"].is_null());
+    let texts = |rrset: &Value| {
+        let records: Vec<&str> = rrset["records"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+        let text = |name: &str| rrset[name].as_str().unwrap().to_owned();
+        format!("{} {} {} {}", text("name"), text("type"), rrset["ttl"], records.join(" | "))
+    };
+    rrsets.map(texts).collect()
+}
+
+async fn serial(caller: &Caller) -> u64 {
+    caller.get(ZONE).await.expect(200)["serial"].as_u64().unwrap()
+}

@@ -1,0 +1,194 @@
+//! Nameservers as processes of their own, with the configurations that operators are given: `deploy/dns/`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::process::port;
+
+use super::ask::{Answer, ask};
+
+/// Debian's packages, unpacked; none, with a loud line, where they are not to be had.
+pub fn packages() -> Option<Packages> {
+    let found = std::env::var_os("SVC_TEST_NAMESERVERS").map(|it| Packages(it.into()));
+    if found.is_none() {
+        eprintln!("SKIPPED: there are no nameservers; cargo xtask test obtains them from Debian, as root");
+    }
+    found
+}
+
+#[derive(Clone)]
+pub struct Packages(PathBuf);
+
+impl Packages {
+    /// A program of theirs, with their libraries.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.0.join("usr").join(program));
+        let libraries = self.0.join("usr/lib").join(format!("{}-linux-gnu", std::env::consts::ARCH));
+        command.env_clear().env("LD_LIBRARY_PATH", libraries).env("PATH", "/usr/bin:/bin");
+        command
+    }
+
+    /// What a program says, which must succeed.
+    pub fn said(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.command(program).args(arguments).output().unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} {arguments:?}: {text}");
+        text
+    }
+}
+
+/// A nameserver.
+pub struct Daemon {
+    packages: Packages,
+    pub folder: PathBuf,
+    pub port: u16,
+    pub program: &'static str,
+    arguments: Vec<String>,
+    child: Option<Child>,
+}
+
+/// Where who listens: what the addresses of the configurations stand for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports {
+    pub primary: u16,
+    pub knot: u16,
+    pub bind: u16,
+    pub nsd: u16,
+}
+
+impl Ports {
+    pub fn free() -> Self {
+        Self { primary: port(), knot: port(), bind: port(), nsd: port() }
+    }
+}
+
+/// The key of the configurations, as the server has it.
+pub const TSIG: &str = "svc:hmac-sha256:c3ZjIGV4YW1wbGUga2V5LCBub3QgZm9yIHVzZSEhISE=";
+
+impl Daemon {
+    pub fn knot(packages: &Packages, ports: Ports) -> Self {
+        let Ports { primary, knot, bind, nsd } = ports;
+        let (listen, served) = (format!("127.0.0.1@{knot}"), format!("127.0.0.1@{primary}"));
+        let (to_bind, to_nsd) = (format!("127.0.0.1@{bind}"), format!("127.0.0.1@{nsd}"));
+        let folder = folder("knot", knot);
+        let here = folder.to_str().unwrap();
+        let changes = [
+            ("192.0.2.10@5300", served.as_str()),
+            ("192.0.2.1@53", &listen),
+            ("192.0.2.2@53", &to_bind),
+            ("192.0.2.3@53", &to_nsd),
+            ("/run/knot", here),
+            ("/var/lib/knot", here),
+            ("target: syslog", "target: stderr"),
+        ];
+        let file = configure(&folder, "knot.conf", &changes);
+        Self::start(packages, folder, knot, "sbin/knotd", vec!["-c".to_owned(), file])
+    }
+
+    pub fn bind(packages: &Packages, ports: Ports) -> Self {
+        let Ports { primary, knot, bind, .. } = ports;
+        let folder = folder("bind", bind);
+        let here = folder.to_str().unwrap();
+        let (served, members) = (format!("127.0.0.1 port {primary}"), format!("127.0.0.1 port {knot}"));
+        let listen = format!("listen-on port {bind} {{ 127.0.0.1; }}; pid-file none; session-keyfile none");
+        let changes = [
+            ("192.0.2.10 port 5300", served.as_str()),
+            ("192.0.2.1 port 53", &members),
+            ("listen-on port 53 { 192.0.2.2; }", &listen),
+            ("/var/cache/bind", here),
+        ];
+        let file = configure(&folder, "named.conf", &changes);
+        // Nobody sends it commands here: the port for them is everybody's.
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("{text}controls {{ }};\n")).unwrap();
+        Self::start(packages, folder, bind, "sbin/named", ["-g", "-c", &file].map(str::to_owned).to_vec())
+    }
+
+    pub fn nsd(packages: &Packages, ports: Ports) -> Self {
+        let Ports { knot, nsd, .. } = ports;
+        let folder = folder("nsd", nsd);
+        let here = folder.to_str().unwrap();
+        let (listen, served) = (format!("127.0.0.1@{nsd}"), format!("127.0.0.1@{knot}"));
+        let changes = [
+            ("192.0.2.1@53", served.as_str()),
+            ("192.0.2.3@53", &listen),
+            ("allow-notify: 192.0.2.1", "allow-notify: 127.0.0.1"),
+            ("username: nsd", "username: \"\""),
+            ("/var/lib/nsd", here),
+            ("/run/nsd", here),
+        ];
+        let file = configure(&folder, "nsd.conf", &changes);
+        Self::start(packages, folder, nsd, "sbin/nsd", ["-d", "-c", &file].map(str::to_owned).to_vec())
+    }
+
+    fn start(packages: &Packages, folder: PathBuf, port: u16, program: &'static str, arguments: Vec<String>) -> Self {
+        let mut daemon = Self { packages: packages.clone(), folder, port, program, arguments, child: None };
+        daemon.start_again();
+        daemon
+    }
+
+    pub fn start_again(&mut self) {
+        let log = File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
+        let mut command = self.packages.command(self.program);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        self.child = Some(command.spawn().unwrap());
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// What it answers.
+    pub async fn ask(&self, name: &str, kind: &str) -> Answer {
+        ask(self.port, name, kind).await
+    }
+
+    /// Tells NSD to serve a zone, or no longer.
+    pub fn control(&self, command: &str, arguments: &[&str]) -> String {
+        let file = self.folder.join("nsd.conf");
+        let all = [&["-c", file.to_str().unwrap(), command], arguments].concat();
+        self.packages.said("sbin/nsd-control", &all)
+    }
+
+    /// The end of its log, for who failed.
+    pub fn log(&self) -> String {
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(60)..].join("\n")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("{}:\n{}", self.program, self.log());
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn folder(name: &str, port: u16) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("svc-{name}-{port}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Writes an operator's configuration with other addresses and folders, each of which must be in it.
+fn configure(folder: &Path, name: &str, changes: &[(&str, &str)]) -> String {
+    let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/dns").join(name);
+    let mut text = fs::read_to_string(original).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{name} has no {from}");
+        text = text.replace(from, to);
+    }
+    let file = folder.join(name);
+    fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}

@@ -1,0 +1,204 @@
+//! Tools that speak PowerDNS, unmodified. `cargo xtask test` obtains them, and names them in `SVC_TEST_OCTODNS`,
+//! `SVC_TEST_LEGO` and `SVC_TEST_PEBBLE`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use providers::testing::{DnsServer, RecordType};
+use serde_json::json;
+use tokio::process::{Child, Command};
+
+use super::{Keyed, ZONES, held, world};
+use crate::kit::{App, eventually};
+use crate::process::port;
+
+/// A program that a test is run with.
+fn program(variable: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    if named.is_none() {
+        eprintln!("SKIPPED: there is no program named by {variable}; cargo xtask test obtains it");
+    }
+    named
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(app: &App, name: &str) -> Self {
+        let folder = app.bundles.with_extension(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Every kind of record that both sides know.
+const RECORDS: &str = r"
+'':
+  - {type: A, values: [192.0.2.1, 192.0.2.2]}
+  - {type: NS, values: [ns1.svc.example., ns2.svc.example.]}
+  - {type: MX, values: [{preference: 10, exchange: mail.octo.example.}]}
+  - {type: TXT, values: ['v=spf1 -all', 'v=DKIM1\; k=rsa\; p=LONG']}
+  - {type: CAA, values: [{flags: 0, tag: issue, value: ca.example}]}
+www: {type: CNAME, value: octo.example.}
+sub: {type: NS, ttl: 600, values: [ns.example.net.]}
+'*.wild': {type: AAAA, ttl: 60, value: '2001:DB8::1'}
+_sip._tcp: {type: SRV, values: [{priority: 1, weight: 2, port: 5060, target: sip.octo.example.}]}
+_443._tcp: {type: TLSA, values: [{certificate_usage: 3, selector: 1, matching_type: 1, certificate_association_data: DIGEST}]}
+svc: {type: HTTPS, values: [{svcpriority: 1, targetname: ., svcparams: {alpn: [h2, h3]}}]}
+ptr: {type: PTR, value: host.octo.example.}
+loc: {type: LOC, values: [{lat_degrees: 52, lat_minutes: 22, lat_seconds: 23.5, lat_direction: N, long_degrees: 4,
+  long_minutes: 53, long_seconds: 32, long_direction: E, altitude: -2, size: 1, precision_horz: 10000, precision_vert: 10}]}
+ssh: {type: SSHFP, values: [{algorithm: 4, fingerprint_type: 2, fingerprint: DIGEST}]}
+_ftp._tcp: {type: URI, values: [{priority: 1, weight: 2, target: 'https://example.net/x'}]}
+naptr: {type: NAPTR, values: [{order: 1, preference: 2, flags: S, service: SIP+D2U, regexp: '', replacement: _sip._udp.octo.example.}]}
+";
+
+const OCTODNS: &str = r"
+providers:
+  config: {class: octodns.provider.yaml.YamlProvider, directory: FOLDER, default_ttl: 3600, enforce_order: false}
+  powerdns: {class: octodns_powerdns.PowerDnsProvider, host: 127.0.0.1, port: PORT, api_key: env/POWERDNS_API_KEY, notify: true}
+zones:
+  octo.example.: {sources: [config], targets: [powerdns]}
+";
+
+/// What a run of octodns says, once it went well.
+async fn octodns(sync: &Path, config: &Path, tool: &Keyed, how: &[&str]) -> String {
+    let mut run = Command::new(sync);
+    run.arg("--config-file").arg(config).args(how).env("POWERDNS_API_KEY", tool.key.as_deref().unwrap());
+    let output = run.kill_on_drop(true).output().await.unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn octodns_plans_applies_and_then_has_nothing_to_do() {
+    let Some(sync) = program("SVC_TEST_OCTODNS") else { return };
+    let (app, _ada, tool) = world().await;
+    let folder = Folder::new(&app, "octodns");
+    let records = RECORDS.replace("LONG", &"x".repeat(400)).replace("DIGEST", &"ab".repeat(32));
+    folder.write("octo.example.yaml", &records);
+    let port = app.base.rsplit(':').next().unwrap();
+    let config = OCTODNS.replace("FOLDER", &folder.0.display().to_string()).replace("PORT", port);
+    let config = folder.write("octodns.yaml", config);
+    let changes = async |how: &[&str]| octodns(&sync, &config, &tool, how).await;
+
+    let planned = changes(&[]).await;
+    assert!(planned.contains("Creates=16, Updates=0, Deletes=0"), "{planned}");
+    tool.get(&format!("{ZONES}/octo.example.")).await.expect(404);
+    let applied = changes(&["--doit"]).await;
+    assert!(applied.contains("16 total changes"), "{applied}");
+    assert_eq!(held(&tool, "octo.example.").await.len(), 16);
+    let again = changes(&["--doit"]).await;
+    assert!(again.contains("No changes were planned"), "{again}");
+
+    // An update and a delete in one step; a name that changes its type.
+    let records = records.replace("192.0.2.2]", "192.0.2.3]").replace("ptr: {type: PTR", "ptr: {type: CNAME");
+    let records: Vec<&str> = records.lines().filter(|line| !line.starts_with("svc:")).collect();
+    folder.write("octo.example.yaml", records.join("\n"));
+    let planned = changes(&["--doit"]).await;
+    assert!(planned.contains("Creates=1, Updates=1, Deletes=2"), "{planned}");
+    let held = held(&tool, "octo.example.").await;
+    let apex = held.iter().find(|(name, kind, ..)| name == "octo.example." && kind == "A").unwrap();
+    assert_eq!((held.len(), &apex.3), (15, &vec!["192.0.2.1".to_owned(), "192.0.2.3".to_owned()]));
+    let again = changes(&["--doit"]).await;
+    assert!(again.contains("No changes were planned"), "{again}");
+}
+
+/// An authority of certificates that asks this name server for its proofs.
+struct Pebble {
+    child: Child,
+    directory: String,
+    certificate: PathBuf,
+}
+
+impl Pebble {
+    async fn start(program: &Path, folder: &Folder, dns: &DnsServer) -> Self {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = folder.write("pebble.pem", made.cert.pem());
+        let key = folder.write("pebble.key", made.signing_key.serialize_pem());
+        let (listen, management) = (port(), port());
+        let config = json!({ "pebble": {
+            "listenAddress": format!("127.0.0.1:{listen}"), "managementListenAddress": format!("127.0.0.1:{management}"),
+            "certificate": certificate, "privateKey": key, "httpPort": 5002, "tlsPort": 5001,
+        }});
+        let mut pebble = Command::new(program);
+        pebble.arg("-config").arg(folder.write("pebble.json", config.to_string()));
+        pebble.args(["-dnsserver", &dns.address().to_string()]);
+        pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0");
+        let log = std::fs::File::create(folder.0.join("pebble.log")).unwrap();
+        pebble.stdout(log.try_clone().unwrap()).stderr(log);
+        let child = pebble.kill_on_drop(true).spawn().unwrap();
+        eventually("pebble listens", async || tokio::net::TcpStream::connect(("127.0.0.1", listen)).await.ok()).await;
+        Self { child, directory: format!("https://localhost:{listen}/dir"), certificate }
+    }
+}
+
+/// Serves the zone's TXT records at a name server, as the hidden primary's secondaries would, and notes them all.
+async fn serve_txt(tool: Keyed, dns: &DnsServer, seen: &mut BTreeMap<String, (u64, Vec<String>)>) {
+    dns.set("octo.example", RecordType::SOA, &["ns1.svc.example. hostmaster.octo.example. 1"]);
+    let mut before: Vec<String> = Vec::new();
+    loop {
+        let now: Vec<_> =
+            held(&tool, "octo.example.").await.into_iter().filter(|(_, kind, ..)| kind == "TXT").collect();
+        for gone in before.drain(..).filter(|name| now.iter().all(|(there, ..)| there != name)) {
+            dns.set(&gone, RecordType::TXT, &[]);
+        }
+        for (name, _, ttl, contents) in now {
+            let texts: Vec<&str> = contents.iter().map(|content| content.trim_matches('"')).collect();
+            dns.set(&name, RecordType::TXT, &texts);
+            seen.insert(name.clone(), (ttl, contents));
+            before.push(name);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lego_proves_names_and_cleans_up() {
+    let (Some(lego), Some(pebble)) = (program("SVC_TEST_LEGO"), program("SVC_TEST_PEBBLE")) else { return };
+    let (app, _ada, tool) = world().await;
+    tool.post(ZONES, json!({ "name": "octo.example." })).await.expect(201);
+    let (dns, folder) = (DnsServer::start().await, Folder::new(&app, "lego"));
+    let mut pebble = Pebble::start(&pebble, &folder, &dns).await;
+    let mut run = Command::new(lego);
+    run.args(["--server", &pebble.directory, "--accept-tos", "--email", "ada@octo.example", "--dns", "pdns"]);
+    run.args(["--dns.disable-cp", "--dns.resolvers", &dns.address().to_string()]);
+    run.args(["-d", "host.octo.example", "-d", "*.octo.example"]).arg("--path").arg(&folder.0).arg("run");
+    run.env("LEGO_CA_CERTIFICATES", &pebble.certificate).env("PDNS_API_URL", &app.base);
+    run.env("PDNS_API_KEY", tool.key.as_deref().unwrap()).env("PDNS_POLLING_INTERVAL", "1");
+    let mut seen = BTreeMap::new();
+    let output = tokio::select! {
+        output = run.kill_on_drop(true).output() => output.unwrap(),
+        () = serve_txt(tool.clone(), &dns, &mut seen) => unreachable!("it serves for ever"),
+    };
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(folder.0.join("certificates/host.octo.example.crt").is_file(), "{said}");
+    pebble.child.kill().await.unwrap();
+
+    let names: Vec<&str> = seen.keys().map(String::as_str).collect();
+    assert_eq!(names, ["_acme-challenge.host.octo.example.", "_acme-challenge.octo.example."]);
+    assert!(seen.values().all(|(ttl, contents)| *ttl == 120 && contents.len() == 1), "{seen:?}");
+    assert_eq!(held(&tool, "octo.example.").await.len(), 1, "{said}");
+    let events = app.db_rows("SELECT data FROM store.audit WHERE event = 'dns.rrset.patch' ORDER BY id").await;
+    let mut changes: Vec<&str> = events.iter().map(|event| event["data"]["rrsets"][0].as_str().unwrap()).collect();
+    changes.sort_unstable();
+    let [one, other] = ["_acme-challenge.host.octo.example TXT", "_acme-challenge.octo.example TXT"];
+    let expected = [("+", one), ("+", other), ("-", one), ("-", other)].map(|(sign, rrset)| format!("{sign} {rrset}"));
+    assert_eq!(changes, expected);
+}

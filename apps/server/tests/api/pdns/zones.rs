@@ -1,0 +1,218 @@
+//! Zones through the face, from the first call to the last.
+
+use serde_json::{Value, json};
+
+use super::{Keyed, ZONES, held, key, rrset, rrsets, world};
+
+const ZONE: &str = "/api/v1/servers/localhost/zones/example.org.";
+
+fn ns() -> (String, String, u64, Vec<String>) {
+    let records = ["ns1.svc.example.", "ns2.svc.example."].map(str::to_owned);
+    ("example.org.".to_owned(), "NS".to_owned(), 3600, records.to_vec())
+}
+
+fn a(name: &str, ttl: u64, addresses: &[&str]) -> (String, String, u64, Vec<String>) {
+    (name.to_owned(), "A".to_owned(), ttl, addresses.iter().map(|it| (*it).to_owned()).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_find_a_server_of_a_version_that_they_can_read() {
+    let (_app, _, tool) = world().await;
+    assert_eq!(tool.get("/api").await.expect(200), &json!([{ "url": "/api/v1", "version": 1 }]));
+    assert_eq!(tool.get("/api/v1").await.expect(200)[0]["server_url"], "/api/v1/servers{/server}");
+    let server = tool.get("/api/v1/servers/localhost").await.expect(200).clone();
+    assert_eq!((&server["id"], &server["daemon_type"]), (&json!("localhost"), &json!("authoritative")));
+    let version: Vec<u32> =
+        server["version"].as_str().unwrap().split('.').map(|number| number.parse().unwrap()).collect();
+    assert_eq!(version[..2], [4, 7]);
+    assert_eq!(tool.get("/api/v1/servers").await.expect(200), &json!([server]));
+    assert_eq!(tool.get("/api/v1/servers/localhost/config").await.expect(200), &json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zone_is_made_changed_and_deleted_as_in_v1() {
+    let (app, ada, tool) = world().await;
+    let new = json!({
+        "name": "Example.org.", "kind": "Native", "nameservers": [], "masters": [], "soa_edit_api": "DEFAULT", "serial": 0,
+        "rrsets": [rrset("www.example.org.", "A", 60, &["192.0.2.2", "192.0.2.1"])],
+    });
+    let made = tool.post(ZONES, new).await.expect(201).clone();
+    assert_eq!((&made["id"], &made["name"], &made["kind"]), (&json!("example.org."), &made["id"], &json!("Master")));
+    assert_eq!((&made["account"], &made["dnssec"]), (&json!("ada"), &json!(false)));
+    let listed = tool.get(ZONES).await.expect(200).clone();
+    assert_eq!(listed[0]["serial"], made["serial"]);
+    assert_eq!((listed[0]["url"].as_str(), listed.as_array().unwrap().len()), (Some(ZONE), 1));
+    assert_eq!(held(&tool, "example.org.").await, [ns(), a("www.example.org.", 60, &["192.0.2.1", "192.0.2.2"])]);
+
+    // The name is gone and another is there, in one step.
+    let change = rrsets(&[
+        json!({ "name": "www.example.org.", "type": "A", "changetype": "DELETE" }),
+        rrset("www.example.org.", "CNAME", 300, &["Web.example.org."]),
+        json!({ "name": "gone.example.org.", "type": "A", "changetype": "delete", "kind": "" }),
+        rrset("t.example.org.", "TXT", 120, &["\"a;b\""]),
+    ]);
+    assert_eq!(tool.patch(ZONE, change.clone()).await.expect(204), &Value::Null);
+    let seen = ada.get("/v1/orgs/ada/dns/zones/example.org").await.expect(200).clone();
+    let serial = seen["serial"].as_u64().unwrap();
+    assert!(serial > made["serial"].as_u64().unwrap());
+    let of_type = |kind: &str| seen["rrsets"].as_array().unwrap().iter().find(|rrset| rrset["type"] == kind).cloned();
+    assert_eq!(of_type("CNAME").unwrap()["records"], json!(["web.example.org."]));
+    assert_eq!((of_type("A"), &of_type("TXT").unwrap()["ttl"]), (None, &json!(120)));
+    // The same again changes nothing.
+    tool.patch(ZONE, change).await.expect(204);
+    assert_eq!(tool.get(&format!("{ZONE}?rrsets=false")).await.expect(200)["serial"], serial);
+    // An rrset of no records is none, and one of comments alone is as it was.
+    let change = json!([
+        rrset("www.example.org.", "CNAME", 300, &[]),
+        { "name": "t.example.org.", "type": "TXT", "changetype": "REPLACE", "comments": [{ "content": "why" }] },
+    ]);
+    tool.patch(ZONE, json!({ "rrsets": change })).await.expect(204);
+    assert_eq!(held(&tool, "example.org").await.iter().map(|it| it.1.as_str()).collect::<Vec<_>>(), ["NS", "TXT"]);
+
+    tool.delete(ZONE).await.expect(204);
+    tool.get(ZONE).await.expect(404);
+    assert_eq!(tool.get(ZONES).await.expect(200), &json!([]));
+    let events = app.db_audit("ada").await;
+    let expected = ["dns.zone.create", "dns.rrset.patch", "dns.rrset.patch", "dns.zone.delete"];
+    assert_eq!(events[events.len() - expected.len()..], expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zone_is_shown_in_part_and_as_a_file() {
+    let (_app, _, tool) = world().await;
+    let www = rrset("www.example.org.", "A", 60, &["192.0.2.1"]);
+    let mail = rrset("example.org.", "MX", 60, &["10 mail.example.org."]);
+    let new = json!({ "name": "example.org.", "rrsets": [www, mail] });
+    let short = tool.post(&format!("{ZONES}?rrsets=false"), new).await;
+    assert_eq!(short.expect(201).get("rrsets"), None);
+    tool.post(ZONES, json!({ "name": "example.net.", "kind": "Master" })).await.expect(201);
+
+    assert_eq!(tool.get(&format!("{ZONE}?rrsets=false")).await.expect(200).get("rrsets"), None);
+    let part = tool.get(&format!("{ZONE}?rrset_name=example.org.&rrset_type=MX")).await.expect(200).clone();
+    assert_eq!(part["rrsets"].as_array().unwrap().len(), 1);
+    let found = tool.get(&format!("{ZONES}?zone=example.net.&dnssec=false")).await.expect(200).clone();
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["name"]), (1, &json!("example.net.")));
+    assert_eq!(tool.get(&format!("{ZONES}?zone=example.com.")).await.expect(200), &json!([]));
+
+    let file = tool.get(&format!("{ZONE}/export")).await;
+    let text = String::from_utf8(file.bytes.clone()).unwrap();
+    assert!(file.header("content-type").starts_with("text/plain") && text.contains("192.0.2.1"), "{text}");
+    let request = tool.client.get(format!("{}{ZONE}/export", tool.base)).header("Accept", "application/json");
+    let in_json: Value =
+        request.header("X-API-Key", tool.key.clone().unwrap()).send().await.unwrap().json().await.unwrap();
+    assert_eq!(in_json["zone"], text);
+
+    assert_eq!(tool.put(&format!("{ZONE}/notify"), Value::Null).await.expect(200)["result"], "Notification queued");
+    assert_eq!(tool.put(&format!("{ZONE}/rectify"), Value::Null).await.expect(200)["result"], "Rectified");
+    assert_eq!(tool.get(&format!("{ZONE}/metadata")).await.expect(200), &json!([]));
+    assert_eq!(tool.get(&format!("{ZONE}/metadata/SOA-EDIT")).await.expect(200)["metadata"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_every_zone_has_may_be_sent_back_as_it_is() {
+    let (_app, _, tool) = world().await;
+    let nameservers = ["ns2.svc.example.", "ns1.svc.example."];
+    let made = tool.post(ZONES, json!({ "name": "example.org.", "nameservers": nameservers })).await;
+    let made = made.expect(201).clone();
+    let soa = made["rrsets"].as_array().unwrap().iter().find(|rrset| rrset["type"] == "SOA").unwrap();
+    let soa = soa["records"][0]["content"].as_str().unwrap();
+    // A serial of another time is nobody's concern.
+    let older: Vec<&str> = soa.split(' ').enumerate().map(|(at, it)| if at == 2 { "1" } else { it }).collect();
+    let same =
+        [rrset("example.org.", "NS", 3600, &nameservers), rrset("example.org.", "SOA", 3600, &[&older.join(" ")])];
+    tool.patch(ZONE, rrsets(&same)).await.expect(204);
+    let after = tool.get(ZONE).await.expect(200).clone();
+    assert_eq!(after["serial"], made["serial"]);
+    // A delegation is the user's own.
+    tool.patch(ZONE, rrsets(&[rrset("sub.example.org.", "NS", 600, &["ns.example.net."])])).await.expect(204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_platform_manages_is_neither_shown_nor_changed() {
+    let (_app, ada, tool) = world().await;
+    tool.post(ZONES, json!({ "name": "example.org." })).await.expect(201);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let hostname = json!({ "name": "www.example.org" });
+    ada.post("/v1/orgs/ada/projects/site/hostnames", hostname).await.expect(200);
+    assert_eq!(held(&tool, "example.org.").await, [ns()]);
+    for change in [
+        rrset("www.example.org.", "CNAME", 300, &["elsewhere.example."]),
+        json!({ "name": "www.example.org.", "type": "CNAME", "changetype": "DELETE" }),
+    ] {
+        super::refused(&tool.patch(ZONE, rrsets(&[change])).await, 422, "RRset www.example.org. IN CNAME: ");
+    }
+    let seen = ada.get("/v1/orgs/ada/dns/zones/example.org").await.expect(200).clone();
+    let managed = seen["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["managed_by"] == "project").count();
+    assert_eq!(managed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dnssec_goes_on_and_off_and_keys_are_those_that_were_seen() {
+    let (app, ada, tool) = world().await;
+    tool.post(ZONES, json!({ "name": "example.org.", "dnssec": true })).await.expect(201);
+    let keys = format!("{ZONE}/cryptokeys");
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], true);
+    assert_eq!(tool.get(&keys).await.expect(200), &json!([]));
+    // Without a signer to look at, as if one had been.
+    let seen = json!({
+        "serial": 1, "cds": [], "error": null, "observedAt": "2026-01-01T00:00:00.000Z",
+        "keys": [{ "keyTag": 4711, "flags": 257, "algorithm": 13, "publicKey": "AAAA" }],
+    });
+    app.db_execute(&format!("UPDATE dns.zones SET signer = '{seen}' WHERE name = 'example.org'")).await.unwrap();
+    let digest = "AB".repeat(32);
+    let ds = json!({ "ds": [{ "keyTag": 4711, "algorithm": 13, "digestType": 2, "digest": digest }] });
+    ada.put("/v1/orgs/ada/dns/zones/example.org/dnssec/ds", ds).await.expect(200);
+    assert_eq!(
+        tool.get(&keys).await.expect(200),
+        &json!([{
+            "type": "Cryptokey", "id": 4711, "keytype": "csk", "active": true, "published": true, "flags": 257,
+            "algorithm": "ECDSAP256SHA256", "dnskey": "257 3 13 AAAA", "ds": [format!("4711 13 2 {}", "ab".repeat(32))],
+        }])
+    );
+    // Fields of other meanings are taken where they say nothing.
+    tool.put(ZONE, json!({ "kind": "Primary", "account": "", "soa_edit_api": "EPOCH", "api_rectify": true }))
+        .await
+        .expect(204);
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], true);
+    tool.put(ZONE, json!({ "dnssec": false })).await.expect(204);
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_zone_is_of_the_organization_that_the_token_means() {
+    let (app, ada, tool) = world().await;
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
+    let new = |name: &str| json!({ "name": name, "kind": "Native" });
+    super::refused(&tool.post(ZONES, new("example.org.")).await, 422, "restrict");
+    let with = async |restrict: Value| Keyed::new(&app, Some(&key(&ada, &["dns:write"], restrict).await));
+    let of_acme = with(json!({ "org": "acme" })).await;
+    of_acme.post(ZONES, new("example.org.")).await.expect(201);
+    with(json!({ "org": "ada" })).await.post(ZONES, new("example.net.")).await.expect(201);
+
+    let names = async |tool: &Keyed| -> Vec<(String, String)> {
+        let listed = tool.get(ZONES).await.expect(200).clone();
+        let text = |zone: &Value, name: &str| zone[name].as_str().unwrap().to_owned();
+        listed.as_array().unwrap().iter().map(|zone| (text(zone, "account"), text(zone, "name"))).collect()
+    };
+    let (acme, own) = (("acme".into(), "example.org.".into()), ("ada".into(), "example.net.".into()));
+    assert_eq!(names(&tool).await, [acme.clone(), own]);
+    assert_eq!(names(&of_acme).await, [acme]);
+    // Out of its reach is nowhere, and taken all the same.
+    of_acme.get(&format!("{ZONES}/example.net.")).await.expect(404);
+    assert_eq!(of_acme.get(&format!("{ZONES}?zone=example.net.")).await.expect(200), &json!([]));
+    super::refused(&of_acme.post(ZONES, new("www.example.net.")).await, 409, "another organization");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_zones_are_listed_however_many() {
+    let (app, ada, tool) = world().await;
+    for number in 0..201 {
+        ada.post("/v1/orgs/ada/dns/zones", json!({ "name": format!("z{number}.example") })).await.expect(200);
+    }
+    let listed = tool.get(ZONES).await.expect(200).clone();
+    let mut names: Vec<&str> = listed.as_array().unwrap().iter().map(|zone| zone["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 201);
+    drop(app);
+}
