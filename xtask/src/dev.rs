@@ -3,6 +3,7 @@
 //! Nothing is left running when it ends, however it ends: the server and the node go with it even when it is killed,
 //! and a Postgres that was left alone is taken over by the next start.
 
+mod knot;
 mod log;
 pub mod node;
 mod own;
@@ -23,6 +24,7 @@ use crate::process::Signals;
 use crate::setting::given;
 use crate::workerd;
 use crate::workspace::{self, step};
+use knot::Knot;
 use own::{Own, Program};
 use services::Services;
 
@@ -34,6 +36,9 @@ pub struct Args {
     /// Build with optimisations
     #[arg(long)]
     release: bool,
+    /// Start Knot DNS beside it, which serves and signs the zones
+    #[arg(long)]
+    dns: bool,
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -47,14 +52,16 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         fs::create_dir(&folder)?;
     }
     let mut services = Services::new(Signals::listen()?);
-    let ended = bring_up(&mut services, &folder, args.release).await;
+    let ended = bring_up(&mut services, &folder, &args).await;
     services.stop().await;
     ended.map(|()| ExitCode::SUCCESS)
 }
 
 /// Starts one thing after the other and waits until something ends it.
-async fn bring_up(services: &mut Services, folder: &Path, release: bool) -> Result<()> {
+async fn bring_up(services: &mut Services, folder: &Path, args: &Args) -> Result<()> {
+    let release = args.release;
     let mut own = Own::read(folder)?;
+    let knot = if args.dns { Some(Knot::prepare(&mut own, folder)?) } else { None };
     own.check_ports().await?;
     let database_url = database(services, &mut own)?;
     build(services, release).await?;
@@ -76,13 +83,21 @@ async fn bring_up(services: &mut Services, folder: &Path, release: bool) -> Resu
     services.during(probe::until_ok(own.api, "/readyz")).await?;
     step("Server", "ready", start);
 
+    if let Some(knot) = &knot {
+        knot.start(services, folder)?;
+    }
     let start = Instant::now();
     services.start("node", &programs.join("svc-node"), folder, |it| own.hand_to(Program::Node, it))?;
     services.during(probe::until_ok(own.edge, "/__svc/node/health")).await?;
     step("Node", "ready", start);
 
     let svc = programs.join("svc");
-    println!("\n{own} Next, in another terminal:\n\n    {} login --dev ada --api {}\n", svc.display(), own.base());
+    let zones = knot.map(|_| Knot::told()).unwrap_or_default();
+    println!(
+        "\n{zones}{own} Next, in another terminal:\n\n    {} login --dev ada --api {}\n",
+        svc.display(),
+        own.base()
+    );
     services.during(std::future::pending()).await
 }
 

@@ -11,7 +11,7 @@ use crate::workspace;
 use graph::Graph;
 
 /// Each owns a part of the product, a Postgres schema and nothing of the others.
-const CONTEXTS: &[&str] = &["identity", "orgs", "projects", "convergence"];
+const CONTEXTS: &[&str] = &["identity", "orgs", "projects", "convergence", "dns"];
 /// Programs and the one crate that speaks HTTP.
 const MAY_SERVE_HTTP: &[&str] = &["gateway", "server", "node"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];

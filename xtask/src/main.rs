@@ -3,9 +3,12 @@
 mod bench;
 mod ci;
 mod codegen;
+mod debian;
 mod dev;
+mod dns_tools;
 mod invariants;
 mod migrate;
+mod nameservers;
 mod node;
 mod outbox;
 mod postgres;

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::nameservers;
 use crate::postgres::Cluster;
 use crate::process::Signals;
-use crate::workerd;
 use crate::workspace::{BUILD_PROGRAMS, BUILD_TESTED, cargo};
+use crate::{dns_tools, workerd};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -33,12 +34,19 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
         }
     }
     let workerd = if starts_programs { workerd::find() } else { None };
+    let of = |package: &str| all || arguments.iter().any(|it| it == package);
+    let dns_tools = if of("server") { dns_tools::find() } else { Vec::new() };
+    let nameservers = if of("server") || of("dns") { nameservers::find() } else { None };
     let cluster = Cluster::test()?;
     let mut tests = cargo(if all { &["test", "--workspace"] } else { &["test"] })?;
     tests.args(&arguments);
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres")).env("SVC_TEST_PG_BIN", cluster.bin());
+    tests.envs(dns_tools);
     if let Some(workerd) = workerd {
         tests.env("SVC_TEST_WORKERD", workerd);
+    }
+    if let Some(nameservers) = nameservers {
+        tests.env("SVC_TEST_NAMESERVERS", nameservers);
     }
     let status = signals.run(tests).await?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))

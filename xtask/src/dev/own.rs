@@ -57,6 +57,8 @@ impl Own {
             ("SVC_PLATFORM_DOMAIN", "localhost".to_owned()),
             ("SVC_SITE_URL", format!("http://{{hostname}}:{}", edge.port())),
             ("SVC_FALLBACK_ORIGIN", "fallback.localhost".to_owned()),
+            // Zones can be edited; what serves them is `--dns`.
+            ("SVC_NAMESERVERS", "ns1.localhost,ns2.localhost,ns3.localhost".to_owned()),
             ("SVC_BUNDLE_STORE", format!("file://{kept}/bundles")),
             ("SVC_NODE_CORE_URL", base(internal)),
             ("SVC_NODE_DIR", format!("{kept}/node")),

@@ -1,0 +1,99 @@
+//! Debian's packages without installing them: unpacked below `.svc`, with whatever of their dependencies this system
+//! lacks. Nothing of the system changes, no service starts, and no root is needed.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::workspace::{self, step};
+
+/// A folder that holds what packages would have put under `/`.
+pub struct Unpacked {
+    root: PathBuf,
+}
+
+impl Unpacked {
+    /// Obtains these packages, once, as `name`.
+    pub fn obtain(name: &'static str, packages: &[&str]) -> Result<Self> {
+        let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("unknown");
+        let root = workspace::root()?.join(".svc").join(format!("{name}-{release}"));
+        fs::create_dir_all(root.parent().unwrap_or(&root))?;
+        // Two that start at once unpack it once.
+        let turn = File::create(root.with_extension("lock"))?;
+        turn.lock()?;
+        if !root.is_dir() {
+            let start = Instant::now();
+            let unfinished = root.with_extension("new");
+            if unfinished.exists() {
+                fs::remove_dir_all(&unfinished)?;
+            }
+            let archives = unfinished.join("archives");
+            fs::create_dir_all(archives.join("partial"))?;
+            download(&archives, packages)?;
+            unpack(&archives, &unfinished)?;
+            fs::remove_dir_all(archives)?;
+            fs::rename(&unfinished, &root)?;
+            step(name, "unpacked", start);
+        }
+        Ok(Self { root })
+    }
+
+    /// A file of the packages, by its path below `/`.
+    pub fn file(&self, path: &str) -> Result<PathBuf> {
+        let found = Some(self.root.join(path)).filter(|file| file.exists());
+        found.with_context(|| format!("none of the packages holds /{path}"))
+    }
+
+    /// The folder.
+    pub fn into_root(self) -> PathBuf {
+        self.root
+    }
+
+    /// For `LD_LIBRARY_PATH`.
+    pub fn libraries(&self) -> PathBuf {
+        self.root.join(library_folder())
+    }
+}
+
+/// Where packages of this machine's architecture keep libraries, below `/`.
+pub fn library_folder() -> String {
+    format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH)
+}
+
+/// The packages, installed or not, and what of their dependencies the machine does not have. apt locks nothing: the
+/// folder is ours, and so no root is needed.
+fn download(archives: &Path, packages: &[&str]) -> Result<()> {
+    let download = || {
+        let mut apt = Command::new("apt-get");
+        apt.args(["install", "-qq", "-y", "--no-install-recommends", "--reinstall", "--download-only"]);
+        apt.args(["-o", "Debug::NoLocking=true", "-o"]).arg(format!("Dir::Cache::archives={}", archives.display()));
+        run(apt.args(packages))
+    };
+    // Where lists of packages are missing or old, they are fetched: which only root may.
+    download().or_else(|error| {
+        run(Command::new("apt-get").args(["update", "-qq"])).with_context(|| format!("{error:#}"))?;
+        download()
+    })
+}
+
+fn unpack(archives: &Path, root: &Path) -> Result<()> {
+    for archive in fs::read_dir(archives)? {
+        let archive = archive?.path();
+        if archive.extension().is_some_and(|extension| extension == "deb") {
+            run(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(root))?;
+        }
+    }
+    Ok(())
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| program.clone())?;
+    let why = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program}: {}", why.lines().next().unwrap_or_default());
+    Ok(())
+}
