@@ -1,11 +1,21 @@
 //! `bench`: what it costs, measured beside something that is known.
 
+mod dns;
 mod edge;
+mod run;
+mod server;
 
+use std::env;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use clap::Subcommand;
+
+use crate::dev::services::Services;
+use crate::workspace::{self, step};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -15,12 +25,37 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// The zones' API beside that of PowerDNS: changes, lists and details
+    Dns(dns::Args),
     /// The node's front beside nginx, and how soon a deploy is served on a node of many projects
     Edge(edge::Args),
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
+        Command::Dns(args) => dns::run(args).await,
         Command::Edge(args) => edge::run(args).await,
     }
+}
+
+async fn build(services: &mut Services) -> Result<()> {
+    let start = Instant::now();
+    let mut cargo = workspace::cargo(workspace::BUILD_PROGRAMS)?;
+    cargo.arg("--release");
+    ensure!(services.signals.run(cargo).await?.success(), "the programs do not build");
+    step("Programs", "built", start);
+    Ok(())
+}
+
+/// An address of this machine that nobody listens at.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// A program that is installed; system programs are not on everybody's path.
+fn installed(name: &str, package: &str) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    let found = folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()));
+    found.with_context(|| format!("{name} is not installed: apt-get install {package}"))
 }

@@ -1,8 +1,8 @@
 //! A Postgres of this checkout's own, reachable through a unix socket only.
 //!
-//! Two kinds. The cluster for development is kept, survives a crash of anything, and one that an xtask left behind when
+//! Three kinds. The cluster for development is kept, survives a crash of anything, and one that an xtask left behind when
 //! it was killed is adopted by the next. The cluster for tests starts empty in memory, is thrown away, and there may be
-//! several at a time.
+//! several at a time. The cluster for benches is thrown away too, but on disk, where a commit costs what it costs.
 
 mod binaries;
 mod place;
@@ -26,6 +26,7 @@ use server::Server;
 enum Kind {
     Dev,
     Test,
+    Bench,
 }
 
 /// A running cluster; stopped when dropped.
@@ -56,6 +57,15 @@ impl Cluster {
 
     /// Starts an empty cluster for tests, in memory where there is room.
     pub fn test() -> Result<Self> {
+        Self::thrown_away(Kind::Test)
+    }
+
+    /// Starts an empty cluster on disk that loses nothing it acknowledged, as Postgres comes.
+    pub fn bench() -> Result<Self> {
+        Self::thrown_away(Kind::Bench)
+    }
+
+    fn thrown_away(kind: Kind) -> Result<Self> {
         let account = Account::find()?;
         let state = place::state("test", account)?;
         // Two that start at once would sweep each other before either has its lock.
@@ -66,12 +76,12 @@ impl Cluster {
         for parent in [memory, &state] {
             sweep(parent, &prefix, account)?;
         }
-        let parent = if has_room(memory) { memory } else { &state };
+        let parent = if kind == Kind::Test && has_room(memory) { memory } else { &state };
         let home = parent.join(format!("{prefix}{}", std::process::id()));
         place::private_folder(&home, account)?;
         let lock = workspace::try_lock(&home.join("lock"))?;
         ensure!(lock.is_some(), "{} belongs to another process", home.display());
-        Self::start(Kind::Test, account, home, lock)
+        Self::start(kind, account, home, lock)
     }
 
     /// Ends the cluster for development and removes it with all it holds.
@@ -103,6 +113,11 @@ impl Cluster {
     /// The programs it runs from.
     pub fn bin(&self) -> &Path {
         &self.bin
+    }
+
+    /// The folder of its socket, for programs that take no address.
+    pub fn sockets(&self) -> &Path {
+        &self.sockets
     }
 
     /// The address of one of its databases.
@@ -193,6 +208,8 @@ impl Cluster {
         postgres.args(["-p", place::PORT, "--listen_addresses=", "--unix_socket_permissions=0700"]);
         if self.kind == Kind::Test {
             postgres.args(["--fsync=off", "--full_page_writes=off", "--synchronous_commit=off"]);
+        }
+        if self.kind != Kind::Dev {
             postgres.arg("--max_connections=400");
         }
         // A group of its own, so that Ctrl-C reaches xtask alone and Postgres is stopped last.
@@ -209,12 +226,12 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Nothing of a test cluster is worth a checkpoint.
-        let signal = if self.kind == Kind::Test { Signal::QUIT } else { Signal::INT };
+        // Nothing of a cluster that is thrown away is worth a checkpoint.
+        let signal = if self.kind == Kind::Dev { Signal::INT } else { Signal::QUIT };
         if let Some(server) = &mut self.server {
             server.stop(signal);
         }
-        if self.kind == Kind::Test {
+        if self.kind != Kind::Dev {
             let _ = fs::remove_dir_all(&self.home);
         }
     }

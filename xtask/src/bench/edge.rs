@@ -8,16 +8,14 @@ mod wrk;
 
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 
+use super::build;
 use crate::dev::services::Services;
 use crate::process::Signals;
-use crate::workspace::{self, step};
 use platform::Platform;
 
 #[derive(clap::Args)]
@@ -56,32 +54,4 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, programs: 
         services.during(deploys::measure(&platform, args.projects)).await?;
     }
     Ok(())
-}
-
-async fn build(services: &mut Services) -> Result<()> {
-    let start = Instant::now();
-    let mut cargo = workspace::cargo(workspace::BUILD_PROGRAMS)?;
-    cargo.arg("--release");
-    ensure!(services.signals.run(cargo).await?.success(), "the programs do not build");
-    step("Programs", "built", start);
-    Ok(())
-}
-
-/// An address of this machine that nobody listens at.
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
-}
-
-/// A program that is installed; system programs are not on everybody's path.
-fn installed(name: &str, package: &str) -> Result<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    let found = folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()));
-    found.with_context(|| format!("{name} is not installed: apt-get install {package}"))
-}
-
-/// The middle one, and for few the highest of every hundred: the last.
-fn quantile(sorted: &[f64], of_hundred: usize) -> f64 {
-    let at = (sorted.len() * of_hundred).div_ceil(100).saturating_sub(1);
-    sorted.get(at).copied().unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use super::platform::{Platform, Project};
-use super::quantile;
+use crate::bench::run::quantile;
 
 /// Deploys that are timed.
 const TIMED: usize = 20;

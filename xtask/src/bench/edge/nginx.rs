@@ -9,7 +9,8 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{free_address, requests};
+use super::requests;
+use crate::bench::free_address;
 use crate::dev::probe;
 use crate::dev::services::Services;
 

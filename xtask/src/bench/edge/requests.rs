@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 
 use super::platform::{Platform, Project};
-use super::wrk::{Load, Run};
-use super::{installed, quantile};
+use super::wrk::Load;
+use crate::bench::installed;
+use crate::bench::run::{Run, median};
 
 /// Runs of each, in turns.
 const ROUNDS: usize = 3;
@@ -114,16 +115,6 @@ async fn until_compressed(platform: &Platform, project: &Project<'_>) -> Result<
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     Ok(())
-}
-
-fn median(runs: &[Run]) -> Run {
-    let of = |figure: fn(&Run) -> f64| {
-        let mut all: Vec<f64> = runs.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        quantile(&all, 50)
-    };
-    let errors = runs.iter().map(|run| run.errors).sum();
-    Run { rate: of(|run| run.rate), p50: of(|run| run.p50), p99: of(|run| run.p99), errors }
 }
 
 fn print(kind: &str, side: &str, run: &Run, ratio: f64) {

@@ -6,22 +6,13 @@ use std::process::Stdio;
 use anyhow::{Context as _, Result, ensure};
 use tokio::process::Command;
 
+use crate::bench::run::Run;
+
 /// How much is asked.
 pub struct Load<'a> {
     pub wrk: &'a Path,
     pub seconds: u32,
     pub connections: u32,
-}
-
-/// What came of one run.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Run {
-    pub rate: f64,
-    /// Milliseconds.
-    pub p50: f64,
-    pub p99: f64,
-    /// Answers that are neither 2xx nor 3xx, and connections that broke.
-    pub errors: u64,
 }
 
 impl Load<'_> {

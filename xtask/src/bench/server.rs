@@ -1,0 +1,104 @@
+//! The control API as both benches run it, and somebody who is signed in.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kernel::World;
+use reqwest::{Client, Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+
+use super::free_address;
+use crate::dev::probe;
+use crate::dev::services::Services;
+use crate::workspace;
+
+/// Whoever measures may have and ask more than anybody else.
+const LIMITS: &str = "
+    [plans.free]
+    projects = 1000000
+    bundle = { compressed = 52428800, unpacked = 262144000, entries = 20000 }
+    [rates]
+    sign_in = 30
+    credential = 1000000
+";
+
+/// A server that runs, and a session with it. The organization is `ada`.
+pub struct Server {
+    /// Where nodes ask.
+    pub internal: SocketAddr,
+    client: Client,
+    api: String,
+    token: String,
+}
+
+impl Server {
+    /// Starts the server on a migrated database and signs in. `more` are settings beside those that it needs.
+    pub async fn start(
+        services: &mut Services,
+        folder: &Path,
+        database_url: String,
+        more: &[(&'static str, String)],
+    ) -> Result<Self> {
+        let limits = folder.join("limits.toml");
+        fs::write(&limits, LIMITS)?;
+        let (api, internal) = (free_address()?, free_address()?);
+        let program = workspace::binaries(true)?.join("svc-server");
+        services.start("server", &program, folder, |it| {
+            it.env_clear().envs([
+                ("SVC_DATABASE_URL", database_url),
+                ("SVC_LISTEN", api.to_string()),
+                ("SVC_INTERNAL_LISTEN", internal.to_string()),
+                ("SVC_PUBLIC_URL", format!("http://{api}")),
+                ("SVC_DASHBOARD_URL", "http://localhost:3000".to_owned()),
+                ("SVC_ENABLE_DEV_AUTH", "true".to_owned()),
+                ("SVC_PLATFORM_DOMAIN", "localhost".to_owned()),
+                ("SVC_FALLBACK_ORIGIN", "fallback.localhost".to_owned()),
+                ("SVC_BUNDLE_STORE", format!("file://{}/bundles", folder.display())),
+                ("SVC_SEALING_KEYS", format!("bench:{}", STANDARD.encode(World::system().bytes::<32>()))),
+                ("SVC_LIMITS", limits.display().to_string()),
+                ("SVC_LOG", "warn".to_owned()),
+            ]);
+            it.envs(more.iter().map(|(name, value)| (name, value)));
+        })?;
+        services.during(probe::until_ok(api, "/readyz")).await?;
+        let client = client()?;
+        let api = format!("http://{api}");
+        let sign_in = client.post(format!("{api}/v1/auth/dev/login")).json(&json!({ "subject": "ada" }));
+        let token = text(&answer(sign_in.send().await?).await?, "/token")?;
+        Ok(Self { internal, client, api, token })
+    }
+
+    /// A client without a credential.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A request of hers.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.api)).bearer_auth(&self.token)
+    }
+}
+
+/// A client without a credential.
+pub fn client() -> Result<Client> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(Client::builder().no_proxy().build()?)
+}
+
+/// The JSON of an answer that is a success.
+pub async fn answer(response: Response) -> Result<Value> {
+    let (status, url) = (response.status(), response.url().path().to_owned());
+    let body = response.text().await?;
+    ensure!(status.is_success(), "{url} answered {status}: {body}");
+    Ok(serde_json::from_str(&body)?)
+}
+
+/// A text within it.
+pub fn text(value: &Value, pointer: &str) -> Result<String> {
+    let found = value.pointer(pointer).and_then(Value::as_str);
+    Ok(found.with_context(|| format!("no {pointer} in {value}"))?.to_owned())
+}
