@@ -146,6 +146,7 @@ impl projects::Zones for ZonesPort {
             Link::Occupied { zone } => problem(format!(
                 "The zone {zone} has other records at {name}, so nobody is led here by it. Delete them, and verify again."
             )),
+            Link::Full { zone } => problem(format!("The zone {zone} holds as many rrsets as a zone may.")),
             Link::NoAddress { zone } => problem(format!(
                 "{zone} is a zone's own name, which cannot be a CNAME. Publish A or AAAA records that lead here."
             )),

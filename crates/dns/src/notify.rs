@@ -50,5 +50,9 @@ pub(crate) async fn enqueue(store: &Store, tx: &mut Connection, notice: &Notice)
         Notice { zone: Some(zone), after_catalog: true } => format!("{zone} group"),
     };
     withdraw(tx, TOPIC, &key).await?;
+    if let Notice { zone: Some(zone), after_catalog: true } = notice {
+        // It would have the zone transferred before its group is known.
+        withdraw(tx, TOPIC, zone).await?;
+    }
     store.enqueue(tx, TOPIC, &key, notice).await
 }

@@ -84,6 +84,8 @@ pub struct Looked {
     pub dnssec: DnssecState,
     pub ds: Vec<Ds>,
     pub before: Option<SignerView>,
+    /// Until when nobody else looks: whoever wants another look meanwhile has moved it.
+    pub lease: Time,
 }
 
 /// The verbs of this context on a [`store::Connection`].
@@ -142,8 +144,8 @@ pub trait DnsRepository {
     /// Takes zones whose signer is due for a look, which is due again at `lease`.
     async fn looks_due(&mut self, now: Time, lease: Time, most: i64) -> Result<Vec<Looked>>;
 
-    /// Notes what was seen at the signer, and when to look again.
-    async fn look_note(&mut self, zone: ZoneId, view: &SignerView, look_at: Option<Time>) -> Result<()>;
+    /// Notes what was seen at the signer, and when to look again, unless somebody wants that sooner.
+    async fn look_note(&mut self, looked: &Looked, view: &SignerView, look_at: Option<Time>) -> Result<()>;
 
     /// A zone as nameservers ask for it; none for a name that no zone has.
     async fn served_find(&mut self, name: &str) -> Result<Option<ServedZone>>;

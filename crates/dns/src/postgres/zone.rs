@@ -177,12 +177,14 @@ impl DnsRepository for Connection {
         let take = diesel::sql_query(LOOKS_DUE);
         let take = take.bind::<Timestamptz, _>(now).bind::<Timestamptz, _>(lease).bind::<BigInt, _>(most);
         let rows: Vec<LookedRow> = Cached(take).load(self).await?;
-        rows.into_iter().map(Looked::try_from).collect()
+        rows.into_iter().map(|row| row.looked(lease)).collect()
     }
 
-    async fn look_note(&mut self, zone: ZoneId, view: &SignerView, look_at: Option<Time>) -> Result<()> {
-        let set = (zones::signer.eq(json(view)?), zones::look_at.eq(look_at));
-        Cached(diesel::update(zones::table.find(zone)).set(set)).execute(self).await?;
+    async fn look_note(&mut self, looked: &Looked, view: &SignerView, look_at: Option<Time>) -> Result<()> {
+        let zone = zones::table.find(looked.id);
+        Cached(diesel::update(zone).set(zones::signer.eq(json(view)?))).execute(self).await?;
+        let leased = zone.filter(zones::look_at.eq(looked.lease));
+        Cached(diesel::update(leased).set(zones::look_at.eq(look_at))).execute(self).await?;
         Ok(())
     }
 
@@ -255,18 +257,17 @@ impl TryFrom<ZoneRow> for ServedZone {
     }
 }
 
-impl TryFrom<LookedRow> for Looked {
-    type Error = Error;
-
-    fn try_from(row: LookedRow) -> Result<Self> {
-        Ok(Self {
-            id: row.id,
-            org: row.org_id.ok_or_else(|| Error::inconsistent("the catalog has no signer"))?,
-            name: ZoneName::stored(row.name),
-            serial: serial(row.serial)?,
-            dnssec: row.dnssec_state,
-            ds: read(row.ds)?,
-            before: row.signer.map(read).transpose()?,
+impl LookedRow {
+    fn looked(self, lease: Time) -> Result<Looked> {
+        Ok(Looked {
+            id: self.id,
+            org: self.org_id.ok_or_else(|| Error::inconsistent("the catalog has no signer"))?,
+            name: ZoneName::stored(self.name),
+            serial: serial(self.serial)?,
+            dnssec: self.dnssec_state,
+            ds: read(self.ds)?,
+            before: self.signer.map(read).transpose()?,
+            lease,
         })
     }
 }

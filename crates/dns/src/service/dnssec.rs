@@ -164,7 +164,7 @@ impl Dns {
                         notify::enqueue(&self.store, tx, &Notice::of(&zone)).await?;
                     }
                 }
-                tx.look_note(looked.id, &view, look_at).await?;
+                tx.look_note(looked, &view, look_at).await?;
                 Ok(())
             })
             .await
@@ -173,7 +173,9 @@ impl Dns {
     async fn record_observed(&self, looked: &Looked, cds: &[Ds]) -> Result<()> {
         self.store
             .transaction(&Actor::service("dnssec"), async |tx: &mut Connection| {
-                let zone = tx.zone_lock_by_id(looked.id).await?.filter(|zone| zone.dnssec != DnssecState::Off);
+                // What somebody reported, or switched, since the look began is not undone.
+                let same = |zone: &ZoneRecord| zone.dnssec == looked.dnssec && zone.ds == looked.ds;
+                let zone = tx.zone_lock_by_id(looked.id).await?.filter(same);
                 let Some(zone) = zone else { return Ok(Outcome::Unchanged(())) };
                 let (zone, recorded) = record(tx, zone, cds.to_vec(), Some(self.store.world().now())).await?;
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });

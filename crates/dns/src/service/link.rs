@@ -3,7 +3,7 @@
 use kernel::OrgId;
 use store::Connection;
 
-use super::edit::Wish;
+use super::edit::{MOST, Wish};
 use super::{Dns, Result};
 use crate::model::ManagedBy;
 use crate::repository::DnsRepository as _;
@@ -16,6 +16,8 @@ pub enum Link {
     Linked { changed: bool },
     /// The organization has no zone that the name lies in.
     NoZone,
+    /// The zone holds as many rrsets as a zone may.
+    Full { zone: String },
     /// Records of others are at the name.
     Occupied { zone: String },
     /// The name is the zone's own, which no CNAME can be at, and there are no addresses to put there.
@@ -66,6 +68,9 @@ impl Dns {
             Wish::of(set, Some(ManagedBy::Project))
         });
         let edits = self.plan(tx, &zone, wishes.collect(), Some(ManagedBy::Project)).await?.accepted()?;
+        if zone.rrset_count as usize + edits.len() > MOST as usize {
+            return Ok(Link::Full { zone: zone_name });
+        }
         self.apply(tx, zone, &edits).await?;
         Ok(Link::Linked { changed: !edits.is_empty() })
     }

@@ -298,24 +298,29 @@ impl Projects {
 
     /// Publishes the records of a served name whose zone came later, or had other records there.
     async fn link_again(&self, actor: &Actor, claim: &Claim) -> Result<()> {
-        self.store
+        let problem = self
+            .store
             .transaction(actor, async |tx: &mut Connection| {
                 if tx.project_lock(claim.org, claim.project).await?.is_none() {
-                    return Ok(Outcome::Unchanged(()));
+                    return Ok(Outcome::Unchanged(None));
                 }
                 let own = tx.hostname_find(claim.project, &claim.name).await?;
                 if own.is_none_or(|own| own.state != HostnameState::Active) {
-                    return Ok(Outcome::Unchanged(()));
+                    return Ok(Outcome::Unchanged(None));
                 }
                 let Linked { changed, problem } = self.zones.link(tx, claim.org, &claim.name).await?;
                 if !changed {
-                    return Ok(Outcome::Unchanged(()));
+                    return Ok::<_, ProjectError>(Outcome::Unchanged(problem));
                 }
-                tx.hostname_note(claim.project, &claim.name, problem.as_deref()).await?;
                 let data = json!({ "hostname": claim.name });
-                Ok(Outcome::Changed((), event("hostname.link", claim.org, claim.project, data)))
+                Ok(Outcome::Changed(problem, event("hostname.link", claim.org, claim.project, data)))
             })
-            .await
+            .await?;
+        if problem.is_some() {
+            let mut connection = self.store.connection().await?;
+            connection.hostname_note(claim.project, &claim.name, problem.as_deref()).await?;
+        }
+        Ok(())
     }
 
     /// Ends a claim that nobody proved in time.

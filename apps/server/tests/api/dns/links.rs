@@ -55,8 +55,11 @@ async fn records_that_are_there_stay_and_the_name_says_so() {
     let apex = claim(&ada, "example.org").await;
     assert!(apex["lastError"].as_str().unwrap().contains("cannot be a CNAME"), "{apex}");
 
+    let verify = format!("{HOSTNAMES}/www.example.org/verify");
+    let still = ada.post(&verify, json!({})).await.expect(200).clone();
+    assert!(still["lastError"].as_str().unwrap().contains("other records"), "{still}");
     ada.delete(&format!("{ZONE}/rrsets/www/A")).await.expect(204);
-    let verified = ada.post(&format!("{HOSTNAMES}/www.example.org/verify"), json!({})).await.expect(200).clone();
+    let verified = ada.post(&verify, json!({})).await.expect(200).clone();
     assert_eq!((&verified["state"], &verified["lastError"]), (&json!("active"), &Value::Null));
     assert_eq!(managed(&ada).await.len(), 2);
     assert_eq!(content(&ada).await, [""; 0]);

@@ -16,7 +16,7 @@ $ORIGIN example.org.
 $TTL 1h
 @       SOA ns.old.example. admin.old.example. 7 3600 600 ( 1209600
             300 ) ; of the nameserver before
-        NS  ns.old.example.
+        172800 NS  ns.old.example.
         MX  10 mail
 mail    60 IN A 192.0.2.25
 www     CNAME mail
