@@ -180,8 +180,9 @@ impl Post for Overtaken {
     async fn send(&self, letter: Letter) -> Result<(), Undelivered> {
         if self.post.letters().is_empty() {
             let new = NewInvite { email: letter.to.parse().unwrap(), role: Role::Admin };
-            self.orgs.invite(&by(self.ada), self.org, self.ada, new).await.unwrap();
+            // The next mail may be on its way before this returns.
             self.post.letters.lock().unwrap().push(letter);
+            self.orgs.invite(&by(self.ada), self.org, self.ada, new).await.unwrap();
             return Ok(());
         }
         self.post.send(letter).await
