@@ -1,20 +1,16 @@
 //! Nodes and their credentials.
 
 use convergence::{ConvergenceError, NodeName};
+use kernel::audit::Event;
 use kernel::{Digest, Failure as _, Token, TokenKind};
 use serde_json::json;
+use store::testing::Audit;
 
-use crate::kit::{Audit, Kit, operator};
+use crate::kit::{Kit, operator};
 
-fn told(event: &str, target: impl ToString, name: &str) -> Audit {
-    Audit {
-        event: event.to_owned(),
-        org_id: None,
-        actor_id: None,
-        credential: "operator".to_owned(),
-        target: target.to_string(),
-        data: json!({ "name": name }),
-    }
+fn told(event: &'static str, target: impl ToString, name: &str) -> Audit {
+    let data = json!({ "name": name });
+    Audit::of(&operator(), Event { name: event, org: None, target: target.to_string(), data })
 }
 
 #[tokio::test(flavor = "multi_thread")]

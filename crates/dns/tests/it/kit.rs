@@ -1,17 +1,24 @@
 //! A database of its own for each test, with one organization, and a clock that stands.
 
+use std::ops::Deref;
+
 use dns::{Dns, DnsRepository as _, Expected, Hosting, NewZone, RrsetContent, ServedZone};
+use kernel::OrgId;
 use kernel::audit::Actor;
-use kernel::{OrgId, Secret};
-use store::testing::{TestClock, TestDatabase};
-use store::{Config, Store};
+use store::testing::TestStore;
 
 pub struct Kit {
     pub dns: Dns,
-    pub store: Store,
     pub org: OrgId,
-    pub clock: TestClock,
-    pub database: TestDatabase,
+    base: TestStore,
+}
+
+impl Deref for Kit {
+    type Target = TestStore;
+
+    fn deref(&self) -> &TestStore {
+        &self.base
+    }
 }
 
 pub const ZONE: &str = "example.org";
@@ -19,17 +26,15 @@ pub const ZONE: &str = "example.org";
 impl Kit {
     /// With the zone `example.org`.
     pub async fn new() -> Self {
-        let (database, clock) = (TestDatabase::create().await, TestClock::default());
-        let config = Config { keys: store::testing::keys(), ..Config::new(Secret::new(database.url()), "test") };
-        let store = Store::new(&config, clock.world()).unwrap();
+        let base = TestStore::start().await;
         let mut hosting = Hosting::new(&["ns.svc.example".to_owned()], "fallback.svc.example").unwrap();
         (hosting.notifies, hosting.observes) = (true, true);
-        let dns = Dns::new(store.clone(), Some(hosting));
-        let org: OrgId = store.world().id();
+        let dns = Dns::new(base.store.clone(), Some(hosting));
+        let org: OrgId = base.store.world().id();
         let insert =
             format!("INSERT INTO orgs.orgs VALUES ('{}', 'acme', 'Acme', 'free', false, now())", org.as_uuid());
-        database.run(&insert).await;
-        let kit = Self { dns, store, org, clock, database };
+        base.db_execute(&insert).await;
+        let kit = Self { dns, org, base };
         kit.dns.zone_create(&actor(), org, NewZone { name: ZONE.to_owned() }).await.unwrap();
         kit
     }
@@ -41,7 +46,7 @@ impl Kit {
 
     /// As a nameserver sees it.
     pub async fn served(&self) -> ServedZone {
-        self.store.connection().await.unwrap().served_find(ZONE).await.unwrap().unwrap()
+        self.connection().await.served_find(ZONE).await.unwrap().unwrap()
     }
 }
 

@@ -10,9 +10,8 @@ use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::rdata::tsig::TsigAlgorithm;
 use hickory_proto::rr::{Name, RData, Record, RecordType as Kind, TSigner};
-use kernel::{Secret, World};
-use store::Store;
-use store::testing::TestDatabase;
+use kernel::World;
+use store::testing::TestStore;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -20,7 +19,7 @@ use tokio::time::timeout;
 pub const NOW: u64 = 1_795_255_200;
 
 pub struct Rig {
-    pub database: TestDatabase,
+    pub base: TestStore,
     pub at: SocketAddr,
     _primary: tokio::task::JoinHandle<()>,
 }
@@ -28,9 +27,7 @@ pub struct Rig {
 impl Rig {
     /// A primary whose only secondary is this address.
     pub async fn start(secondary: &str) -> Self {
-        let database = TestDatabase::create().await;
-        let config = store::Config::new(Secret::new(database.url()), "test");
-        let store = Store::new(&config, store::testing::TestClock::default().world()).unwrap();
+        let base = TestStore::start().await;
         let config = PrimaryConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             key: "xfr:hmac-sha256:MDEyMzQ1Njc4OWFiY2RlZg==".parse().unwrap(),
@@ -38,9 +35,9 @@ impl Rig {
             catalog: ZoneName::stored("catalog.invalid".to_owned()),
         };
         let hosting = Hosting::new(&["ns1.svc.example".to_owned()], "fallback.localhost").unwrap();
-        let primary = Primary::bind(config, store, hosting).unwrap();
+        let primary = Primary::bind(config, base.store.clone(), hosting).unwrap();
         let at = primary.listen;
-        Self { database, at, _primary: tokio::spawn(primary.run()) }
+        Self { base, at, _primary: tokio::spawn(primary.run()) }
     }
 
     /// Writes a zone with this many addresses behind the service.
@@ -57,7 +54,7 @@ impl Rig {
                  FROM generate_series(0, {addresses} - 1) n;",
             id.simple()
         );
-        self.database.run(&statement).await;
+        self.base.db_execute(&statement).await;
     }
 
     pub async fn connect(&self) -> TcpStream {

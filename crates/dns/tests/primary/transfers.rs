@@ -37,8 +37,8 @@ async fn changes_are_transferred_from_the_journal_and_the_whole_zone_where_it_do
     let rig = Rig::start("127.0.0.1:53").await;
     rig.zone("example.org", 9, 2).await;
     let (one, two) = (packed(RecordType::A, "192.0.2.1"), packed(RecordType::A, "192.0.2.2"));
-    rig.database
-        .run(&format!(
+    rig.base
+        .db_execute(&format!(
             "INSERT INTO dns.changes (zone_id, number, from_serial, to_serial, name, kind, old_ttl, old_rdata, new_ttl, new_rdata) \
              SELECT id, c.* FROM dns.zones, (VALUES \
                 (1, 5, 7, 'www', 'A', NULL::integer, NULL::bytea, 300, '\\x{one}'::bytea), \

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
 use identity::{Identity, IdentityError, PersonalOrgs};
+use kernel::audit::Event;
 use kernel::{Failure as _, Kind, UserId};
 use serde_json::json;
+use store::testing::Audit;
 use store::{Connection, Store};
 
-use crate::kit::{Audit, Kit, anyone, dev_login};
+use crate::kit::{Kit, anyone, dev_login};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_sign_in_makes_a_user_and_the_second_finds_it() {
@@ -21,13 +23,9 @@ async fn the_first_sign_in_makes_a_user_and_the_second_finds_it() {
         let told = kit.audited().await;
         let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
         assert!(row.target.starts_with("ses_"), "{row:?}");
-        let expected = Audit {
-            event: "session.start".to_owned(),
-            credential: "none".to_owned(),
-            target: row.target.clone(),
-            data: json!({ "user": session.user_id, "provider": "dev", "first": first }),
-        };
-        assert_eq!(*row, expected);
+        let data = json!({ "user": session.user_id, "provider": "dev", "first": first });
+        let event = Event { name: "session.start", org: None, target: row.target.clone(), data };
+        assert_eq!(*row, Audit::of(&anyone(), event));
         assert_eq!(kit.port.calls(), 1);
         sessions.push(session);
     }

@@ -46,14 +46,7 @@ async fn the_example_lists_projects_and_deployments() {
     let one = kit.deploy(&org, shop.id, "one").await.unwrap();
     let two = kit.deploy(&org, shop.id, "two").await.unwrap();
 
-    let example = built("deployments");
-    let output = Command::new(&example)
-        .arg(org.id.to_string())
-        .env("SVC_DATABASE_URL", kit.database.url())
-        .output()
-        .unwrap_or_else(|error| panic!("{}: {error}; `cargo test` without `--test` builds it", example.display()));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let listed = String::from_utf8(output.stdout).unwrap();
+    let listed = kit.database.example("deployments", &[&org.id.to_string()]);
     let lines: Vec<&str> = listed.lines().map(str::trim_end).collect();
     let expected = [
         format!("{} shop-acme.svc.example", shop.id),

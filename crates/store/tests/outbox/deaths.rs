@@ -1,10 +1,12 @@
 //! Processes and connections that end at the worst moment.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 
+use store::outbox::Pass;
 use store::testing::keys;
 
-use crate::kit::{Kit, LEASE, Post, begun};
+use crate::kit::{Arrival, Kit, LEASE, Post, begun};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_death_between_delivering_and_noting_costs_one_duplicate() {
@@ -28,18 +30,22 @@ async fn a_death_between_delivering_and_noting_costs_one_duplicate() {
     assert_eq!(kit.noted().await, ["one", "two"]);
 }
 
+/// What the straggler has is taken by another once its lease is over; the straggler itself takes nothing any more.
+async fn overtake(kit: &Kit, stopped: Pin<&mut impl Future<Output = ()>>, other: &Arc<Post>) -> (Pass, Arrival) {
+    begun(stopped).await;
+    kit.clock.pass(LEASE);
+    let pass = kit.other(keys()).deliver(other.clone());
+    (pass, other.next().await)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_straggler_whose_lease_is_over_notes_nothing() {
     let (kit, slow, quick) = (Kit::start().await, Post::new(), Post::new());
     let straggler = kit.store.deliver(slow.clone());
     kit.enqueue("one").await;
     let first = slow.next().await;
-    // Taken by another, who is not done either; the straggler itself takes nothing any more.
     let mut stopped = pin!(straggler.stop());
-    begun(stopped.as_mut()).await;
-    kit.clock.pass(LEASE);
-    let _pass = kit.other(keys()).deliver(quick.clone());
-    let second = quick.next().await;
+    let (_pass, second) = overtake(&kit, stopped.as_mut(), &quick).await;
     first.take();
     stopped.await;
     assert_eq!((kit.noted().await.len(), kit.row("one").await["attempts"].clone()), (0, 2.into()));
@@ -55,10 +61,7 @@ async fn a_straggler_that_failed_changes_nothing() {
     kit.enqueue("one").await;
     let first = slow.next().await;
     let mut stopped = pin!(straggler.stop());
-    begun(stopped.as_mut()).await;
-    kit.clock.pass(LEASE);
-    let _pass = kit.other(keys()).deliver(quick.clone());
-    let second = quick.next().await;
+    let (_pass, second) = overtake(&kit, stopped.as_mut(), &quick).await;
     first.refuse(store::outbox::Undelivered::Never("550 no such user".to_owned()));
     stopped.await;
     let row = kit.row("one").await;

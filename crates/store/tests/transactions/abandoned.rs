@@ -11,11 +11,26 @@ use crate::kit::{Kit, actor, event, pid, rows, write};
 const LOCK: &str = "SELECT id FROM note WHERE id = 0 FOR UPDATE";
 
 /// Runs `work` until `reached`, and then drops it where it is.
-async fn abandon(work: impl Future, reached: impl Future) {
+async fn abandon<T>(work: impl Future, reached: impl Future<Output = T>) -> T {
     tokio::select! {
         _ = work => panic!("it ended"),
-        _ = reached => {}
+        reached = reached => reached,
     }
+}
+
+/// Locks and writes, and tells by which connection.
+async fn begin(tx: &mut Connection, tell: oneshot::Sender<i64>) -> Result<(), Error> {
+    rows(tx, LOCK).await?;
+    write(tx, 1).await?;
+    let _ = tell.send(pid(tx).await);
+    Ok(())
+}
+
+/// Waits until the connection that is told waits in this way, and tells which one it is.
+async fn waiting(kit: &Kit, told: oneshot::Receiver<i64>, how: &str) -> i64 {
+    let pid = told.await.unwrap();
+    kit.db_until(1, &format!("SELECT pid FROM pg_stat_activity WHERE pid = {pid} AND {how}")).await;
+    pid
 }
 
 /// That nothing of the abandoned connection is left: neither its locks nor its writes nor itself.
@@ -38,14 +53,12 @@ async fn is_gone(kit: &Kit, abandoned: i64) {
 async fn between_two_statements_it_holds_nothing_any_more() {
     let kit = Kit::start().await;
     let (tell, told) = oneshot::channel();
-    let (actor, mut abandoned) = (actor(), 0);
+    let actor = actor();
     let work = kit.store.transaction(&actor, async |tx| {
-        rows(tx, LOCK).await?;
-        write(tx, 1).await?;
-        let _ = tell.send(pid(tx).await);
+        begin(tx, tell).await?;
         std::future::pending::<Result<Outcome<()>, Error>>().await
     });
-    abandon(work, async { abandoned = told.await.unwrap() }).await;
+    let abandoned = abandon(work, async { told.await.unwrap() }).await;
     is_gone(&kit, abandoned).await;
 }
 
@@ -53,20 +66,13 @@ async fn between_two_statements_it_holds_nothing_any_more() {
 async fn in_the_middle_of_a_statement_it_holds_nothing_any_more() {
     let kit = Kit::start().await;
     let (tell, told) = oneshot::channel();
-    let (actor, mut abandoned) = (actor(), 0);
+    let actor = actor();
     let work = kit.store.transaction(&actor, async |tx| {
-        rows(tx, LOCK).await?;
-        write(tx, 1).await?;
-        let _ = tell.send(pid(tx).await);
+        begin(tx, tell).await?;
         diesel::sql_query("SELECT pg_sleep(20)").execute(tx).await.map_err(Error::from)?;
         Ok::<_, Error>(Outcome::Changed((), event()))
     });
-    let sleeping = async {
-        abandoned = told.await.unwrap();
-        let sleeps = format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned} AND wait_event = 'PgSleep'");
-        kit.db_until(1, &sleeps).await;
-    };
-    abandon(work, sleeping).await;
+    let abandoned = abandon(work, waiting(&kit, told, "wait_event = 'PgSleep'")).await;
     is_gone(&kit, abandoned).await;
 }
 
@@ -74,18 +80,12 @@ async fn in_the_middle_of_a_statement_it_holds_nothing_any_more() {
 async fn a_read_given_up_in_the_middle_of_a_statement_takes_its_connection_along() {
     let kit = Kit::start().await;
     let (tell, told) = oneshot::channel();
-    let mut abandoned = 0;
     let work = async {
         let mut connection = kit.store.connection().await.unwrap();
         let _ = tell.send(pid(&mut connection).await);
         diesel::sql_query("SELECT pg_sleep(20)").execute(&mut *connection).await
     };
-    let sleeping = async {
-        abandoned = told.await.unwrap();
-        let sleeps = format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned} AND wait_event = 'PgSleep'");
-        kit.db_until(1, &sleeps).await;
-    };
-    abandon(work, sleeping).await;
+    let abandoned = abandon(work, waiting(&kit, told, "wait_event = 'PgSleep'")).await;
     is_gone(&kit, abandoned).await;
 }
 
@@ -93,23 +93,16 @@ async fn a_read_given_up_in_the_middle_of_a_statement_takes_its_connection_along
 async fn while_it_waits_for_a_lock_it_leaves_the_queue() {
     let kit = Kit::start().await;
     let (tell, told) = oneshot::channel();
-    let (actor, mut abandoned) = (actor(), 0);
+    let actor = actor();
     let holding = kit.store.transaction(&actor, async |tx| {
         rows(tx, LOCK).await?;
-        let waiting = kit.store.transaction(&actor, async |tx| {
+        let queued = kit.store.transaction(&actor, async |tx| {
             let _ = tell.send(pid(tx).await);
             diesel::sql_query(LOCK).execute(tx).await.map_err(Error::from)?;
             Ok::<_, Error>(Outcome::Unchanged(()))
         });
-        let queued = async {
-            abandoned = told.await.unwrap();
-            let waits =
-                format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned} AND wait_event_type = 'Lock'");
-            kit.db_until(1, &waits).await;
-        };
-        abandon(waiting, queued).await;
-        Ok::<_, Error>(Outcome::Unchanged(()))
+        Ok::<_, Error>(Outcome::Unchanged(abandon(queued, waiting(&kit, told, "wait_event_type = 'Lock'")).await))
     });
-    holding.await.unwrap();
+    let abandoned = holding.await.unwrap();
     is_gone(&kit, abandoned).await;
 }

@@ -1,44 +1,31 @@
 //! A database of its own for each test, a clock that stands, and looks behind the service.
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use convergence::{
     Convergence, ConvergenceError, Core, DeploymentState, Desired, Embedded, NewNode, Nodes, Platform, Site,
 };
-use diesel::QueryableByName;
-use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
-use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
-use kernel::{Digest, NodeId, OrgId, ProjectId, Secret, UserId};
-use serde_json::{Value, json};
-use store::testing::{TestClock, TestDatabase};
-use store::{Connection, Lease, Outcome, Store};
+use kernel::{Digest, NodeId, ProjectId};
+use serde_json::json;
+use store::testing::TestStore;
+use store::{Connection, Outcome};
 
 pub struct Kit {
     pub convergence: Convergence,
     pub nodes: Nodes,
     pub deployments: Arc<Seen>,
-    pub store: Store,
-    clock: TestClock,
-    pub database: TestDatabase,
+    base: TestStore,
 }
 
-/// A row of the audit log, without its id and time.
-#[derive(Debug, PartialEq, QueryableByName)]
-pub struct Audit {
-    #[diesel(sql_type = Text)]
-    pub event: String,
-    #[diesel(sql_type = Nullable<Uuid>)]
-    pub org_id: Option<OrgId>,
-    #[diesel(sql_type = Nullable<Uuid>)]
-    pub actor_id: Option<UserId>,
-    #[diesel(sql_type = Text)]
-    pub credential: String,
-    #[diesel(sql_type = Text)]
-    pub target: String,
-    #[diesel(sql_type = Jsonb)]
-    pub data: Value,
+impl Deref for Kit {
+    type Target = TestStore;
+
+    fn deref(&self) -> &TestStore {
+        &self.base
+    }
 }
 
 /// What was noted of deployments, in order.
@@ -75,20 +62,20 @@ impl Kit {
     }
 
     pub async fn start() -> Self {
-        // Nobody of a race waits for a connection: what is raced for is a row.
-        Self::with(32).await
+        Self::of(TestStore::start().await)
     }
 
     /// With so many connections at the most.
     pub async fn with(connections: usize) -> Self {
-        let (database, clock) = (TestDatabase::create().await, TestClock::default());
-        let mut config = store::Config::new(Secret::new(database.url()), "test");
-        config.connections = connections;
-        let store = Store::new(&config, clock.world()).unwrap();
+        Self::of(TestStore::with(connections).await)
+    }
+
+    fn of(base: TestStore) -> Self {
+        let store = base.store.clone();
         let (nodes, deployments) = (Nodes::new(store.clone()), Arc::<Seen>::default());
         let core: Arc<dyn Core> = Arc::new(Embedded::default());
-        let convergence = Convergence::new(store.clone(), Some(core), platform(), deployments.clone());
-        Self { convergence, nodes, deployments, store, clock, database }
+        let convergence = Convergence::new(store, Some(core), platform(), deployments.clone());
+        Self { convergence, nodes, deployments, base }
     }
 
     pub fn project(&self) -> ProjectId {
@@ -115,27 +102,6 @@ impl Kit {
     /// What the node is to serve since a revision, without waiting.
     pub async fn desired(&self, node: NodeId, since: i64) -> Desired {
         self.convergence.desired(node, since, Duration::ZERO).await.unwrap()
-    }
-
-    /// What the audit log tells of the present moment, which is over then: the next look tells of what came after.
-    pub async fn audited(&self) -> Vec<Audit> {
-        let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
-        let now = self.store.world().now();
-        self.clock.pass(1);
-        query.bind::<Timestamptz, _>(now).load(&mut self.connection().await).await.unwrap()
-    }
-
-    /// The one number that a statement answers.
-    pub async fn db_number(&self, statement: &str) -> i64 {
-        self.database.number(statement).await
-    }
-
-    pub async fn db_execute(&self, statement: &str) {
-        self.database.run(statement).await;
-    }
-
-    pub async fn connection(&self) -> Lease {
-        self.store.connection().await.unwrap()
     }
 }
 

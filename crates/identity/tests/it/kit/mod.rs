@@ -2,50 +2,34 @@
 
 mod port;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use diesel::QueryableByName;
-use diesel::sql_types::{Jsonb, Text, Timestamptz};
-use diesel_async::RunQueryDsl;
 use identity::{DevLogin, Identity, IdentityError, Session};
 use kernel::audit::{Actor, Credential};
-use kernel::{Secret, Time};
-use serde_json::Value;
-use store::testing::{TestClock, TestDatabase};
-use store::{Lease, Store};
+use store::testing::TestStore;
 
 pub use port::Port;
 
 pub struct Kit {
     pub identity: Identity,
     pub port: Port,
-    pub store: Store,
-    clock: TestClock,
-    pub database: TestDatabase,
+    base: TestStore,
 }
 
-/// A row of the audit log, without its id and time.
-#[derive(Debug, PartialEq, QueryableByName)]
-pub struct Audit {
-    #[diesel(sql_type = Text)]
-    pub event: String,
-    #[diesel(sql_type = Text)]
-    pub credential: String,
-    #[diesel(sql_type = Text)]
-    pub target: String,
-    #[diesel(sql_type = Jsonb)]
-    pub data: Value,
+impl Deref for Kit {
+    type Target = TestStore;
+
+    fn deref(&self) -> &TestStore {
+        &self.base
+    }
 }
 
 impl Kit {
     pub async fn start() -> Self {
-        let (database, clock, port) = (TestDatabase::create().await, TestClock::default(), Port::default());
-        let mut config = store::Config::new(Secret::new(database.url()), "test");
-        // Nobody of a race waits for a connection: what is raced for is a row.
-        config.connections = 32;
-        let store = Store::new(&config, clock.world()).unwrap();
-        let identity = Identity::new(store.clone(), Arc::new(port.clone()), Arc::new(port.clone()));
-        Self { identity, port, store, clock, database }
+        let (base, port) = (TestStore::start().await, Port::default());
+        let identity = Identity::new(base.store.clone(), Arc::new(port.clone()), Arc::new(port.clone()));
+        Self { identity, port, base }
     }
 
     /// A sign-in without a word about oneself.
@@ -53,39 +37,14 @@ impl Kit {
         self.identity.dev_login(&anyone(), dev_login(subject, None, None), None).await
     }
 
-    /// What the audit log tells of the present moment, which is over then: the next look tells of what came after.
-    pub async fn audited(&self) -> Vec<Audit> {
-        let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
-        let now = self.now();
-        self.clock.pass(1);
-        query.bind::<Timestamptz, _>(now).load(&mut self.connection().await).await.unwrap()
-    }
-
-    /// The rows of a statement, each as one JSON object.
-    pub async fn db_rows(&self, statement: &str) -> Vec<Value> {
-        self.database.rows(statement).await
-    }
-
     /// Rows of users, sessions, organizations, members and the audit log.
     pub async fn db_counts(&self) -> [i64; 5] {
         let tables = ["identity.users", "identity.sessions", "orgs.orgs", "orgs.members", "store.audit"];
         let mut counts = [0; 5];
         for (count, table) in counts.iter_mut().zip(tables) {
-            *count = self.database.number(&format!("SELECT count(*) FROM {table}")).await;
+            *count = self.db_number(&format!("SELECT count(*) FROM {table}")).await;
         }
         counts
-    }
-
-    pub fn pass(&self, seconds: i64) {
-        self.clock.pass(seconds);
-    }
-
-    pub fn now(&self) -> Time {
-        self.store.world().now()
-    }
-
-    pub async fn connection(&self) -> Lease {
-        self.store.connection().await.unwrap()
     }
 }
 

@@ -1,39 +1,29 @@
 //! A database of its own for each test, a clock that stands, and looks behind the service.
 
+use std::ops::Deref;
+
 use diesel::QueryableByName;
-use diesel::sql_types::{Integer, Jsonb, Nullable, Text, Timestamptz, Uuid};
+use diesel::sql_types::{Integer, Text, Uuid};
 use diesel_async::RunQueryDsl;
-use kernel::audit::{Actor, Credential};
-use kernel::{Limits, OrgId, Provider, Role, Secret, SessionId, Time, UserId};
+use kernel::audit::{Actor, Event};
+use kernel::{Limits, OrgId, Provider, Role, UserId};
 use orgs::{Invited, NewInvite, NewMember, NewOrg, Org, OrgError, Orgs, Site};
 use serde_json::Value;
-use store::testing::{TestClock, TestDatabase};
-use store::{Lease, Store};
+use store::testing::{Audit, TestStore};
+
+pub use store::testing::by;
 
 pub struct Kit {
     pub orgs: Orgs,
-    pub store: Store,
-    clock: TestClock,
-    pub database: TestDatabase,
+    base: TestStore,
 }
 
-/// A row of the audit log, without its id and time.
-#[derive(Debug, PartialEq, QueryableByName)]
-pub struct Audit {
-    #[diesel(sql_type = Text)]
-    pub event: String,
-    #[diesel(sql_type = Nullable<Uuid>)]
-    pub org_id: Option<OrgId>,
-    #[diesel(sql_type = Nullable<Uuid>)]
-    pub actor_id: Option<UserId>,
-    #[diesel(sql_type = Text)]
-    pub credential: String,
-    #[diesel(sql_type = Text)]
-    pub target: String,
-    #[diesel(sql_type = Jsonb)]
-    pub data: Value,
-    #[diesel(sql_type = Text)]
-    pub request_id: String,
+impl Deref for Kit {
+    type Target = TestStore;
+
+    fn deref(&self) -> &TestStore {
+        &self.base
+    }
 }
 
 #[derive(QueryableByName)]
@@ -48,23 +38,9 @@ impl Kit {
     }
 
     pub async fn with(limits: Limits) -> Self {
-        let (database, clock) = (TestDatabase::create().await, TestClock::default());
-        let mut config = store::Config::new(Secret::new(database.url()), "test");
-        // Nobody of a race waits for a connection: what is raced for is a row.
-        config.connections = 32;
-        config.keys = store::testing::keys();
-        let store = Store::new(&config, clock.world()).unwrap();
-        let orgs = Orgs::new(store.clone(), limits, site());
-        Self { orgs, store, clock, database }
-    }
-
-    /// What the audit log tells of the present moment, which is over then: the next look tells of what came after.
-    pub async fn audited(&self) -> Vec<Audit> {
-        let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
-        let now = self.now();
-        self.clock.pass(1);
-        let query = query.bind::<Timestamptz, _>(now);
-        query.load(&mut self.connection().await).await.unwrap()
+        let base = TestStore::start().await;
+        let orgs = Orgs::new(base.store.clone(), limits, site());
+        Self { orgs, base }
     }
 
     /// An organization that `admin` has just created; the audit row of that has been looked at.
@@ -115,31 +91,10 @@ impl Kit {
         }
     }
 
-    /// The one number that a statement answers.
-    pub async fn db_number(&self, statement: &str) -> i64 {
-        self.database.number(statement).await
-    }
-
-    pub async fn db_execute(&self, statement: &str) {
-        self.database.run(statement).await;
-    }
-
     /// An invitation by somebody who may invite.
     pub async fn invite(&self, org: OrgId, by_whom: UserId, email: &str, role: Role) -> Result<Invited, OrgError> {
         let new = NewInvite { email: email.parse().unwrap(), role };
         self.orgs.invite(&by(by_whom), org, by_whom, new).await
-    }
-
-    pub fn pass(&self, seconds: i64) {
-        self.clock.pass(seconds);
-    }
-
-    pub fn now(&self) -> Time {
-        self.store.world().now()
-    }
-
-    pub async fn connection(&self) -> Lease {
-        self.store.connection().await.unwrap()
     }
 }
 
@@ -147,27 +102,9 @@ pub fn site() -> Site {
     Site { name: "Svc".to_owned(), dashboard_url: "https://dashboard.example".to_owned(), sends_mail: true }
 }
 
-/// A user with a session of the same number.
-pub fn by(user: UserId) -> Actor {
-    Actor {
-        user: Some(user),
-        credential: Credential::Session(SessionId::from_uuid(user.as_uuid())),
-        request_id: "req-1".to_owned(),
-        once: None,
-    }
-}
-
 /// The row that an event of `actor` leaves.
-pub fn told(event: &str, actor: &Actor, org: OrgId, target: impl ToString, data: Value) -> Audit {
-    Audit {
-        event: event.to_owned(),
-        org_id: Some(org),
-        actor_id: actor.user,
-        credential: actor.credential.to_string(),
-        target: target.to_string(),
-        data,
-        request_id: actor.request_id.clone(),
-    }
+pub fn told(event: &'static str, actor: &Actor, org: OrgId, target: impl ToString, data: Value) -> Audit {
+    Audit::of(actor, Event { name: event, org: Some(org), target: target.to_string(), data })
 }
 
 pub fn new_org(slug: &str) -> NewOrg {

@@ -4,19 +4,18 @@ mod bundle;
 mod claims;
 mod ports;
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diesel::QueryableByName;
-use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
+use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl;
-use kernel::audit::{Actor, Credential};
-use kernel::{Limits, OrgId, Plan, ProjectId, Role, Secret, SessionId, Time, UserId, World};
+use kernel::audit::{Actor, Event};
+use kernel::{Limits, OrgId, Plan, ProjectId, Role, SessionId, UserId, World};
 use object_store::local::LocalFileSystem;
 use projects::{Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectError, Projects, Site};
 use serde_json::Value;
-use store::testing::{TestClock, TestDatabase};
-use store::{Lease, Store};
+use store::testing::{Audit, TestStore, by};
 
 pub use bundle::{body, bundle, noise, site};
 pub use claims::{ACTIVE, DAY, NAME, ORIGIN, PENDING};
@@ -29,9 +28,7 @@ pub struct Kit {
     pub records: Records,
     pub files: Files,
     pub actor: Actor,
-    pub store: Store,
-    clock: TestClock,
-    pub database: TestDatabase,
+    base: TestStore,
 }
 
 /// A folder of its own; deleted with this value.
@@ -78,19 +75,12 @@ impl Drop for Files {
     }
 }
 
-/// A row of the audit log, without its id and time.
-#[derive(Debug, PartialEq, QueryableByName)]
-pub struct Audit {
-    #[diesel(sql_type = Text)]
-    pub event: String,
-    #[diesel(sql_type = Nullable<Uuid>)]
-    pub org_id: Option<OrgId>,
-    #[diesel(sql_type = Nullable<Uuid>)]
-    pub actor_id: Option<UserId>,
-    #[diesel(sql_type = Text)]
-    pub target: String,
-    #[diesel(sql_type = Jsonb)]
-    pub data: Value,
+impl Deref for Kit {
+    type Target = TestStore;
+
+    fn deref(&self) -> &TestStore {
+        &self.base
+    }
 }
 
 impl Kit {
@@ -99,12 +89,7 @@ impl Kit {
     }
 
     pub async fn with(limits: Limits) -> Self {
-        let (database, clock, files) = (TestDatabase::create().await, TestClock::default(), Files::new());
-        let mut config = store::Config::new(Secret::new(database.url()), "test");
-        // Nobody of a race waits for a connection: what is raced for is a row.
-        config.connections = 32;
-        config.keys = store::testing::keys();
-        let store = Store::new(&config, clock.world()).unwrap();
+        let (base, files) = (TestStore::start().await, Files::new());
         let (node, orgs, records) = (Node::default(), OrgRows::default(), Records::default());
         let ports = Ports {
             organizations: Arc::new(orgs.clone()),
@@ -118,15 +103,9 @@ impl Kit {
             fallback_origin: "fallback.svc.example".to_owned(),
             own_domains: vec!["svc.example".to_owned()],
         };
-        let projects = Projects::new(store.clone(), files.bundles(), limits, site, ports);
-        let user: UserId = store.world().id();
-        let actor = Actor {
-            user: Some(user),
-            credential: Credential::Session(store.world().id()),
-            request_id: "req-1".to_owned(),
-            once: None,
-        };
-        Self { projects, node, orgs, records, files, actor, store, clock, database }
+        let projects = Projects::new(base.store.clone(), files.bundles(), limits, site, ports);
+        let actor = by(base.store.world().id());
+        Self { projects, node, orgs, records, files, actor, base }
     }
 
     /// A project of an organization.
@@ -146,22 +125,10 @@ impl Kit {
         Author { user_id: self.actor.user.unwrap(), subject: "ada".to_owned() }
     }
 
-    /// What the audit log tells of the present moment, which is over then: the next look tells of what came after.
-    pub async fn audited(&self) -> Vec<Audit> {
-        let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
-        let now = self.now();
-        self.clock.pass(1);
-        query.bind::<Timestamptz, _>(now).load(&mut self.connection().await).await.unwrap()
-    }
-
-    /// Lets this much time pass.
-    pub fn pass(&self, seconds: i64) {
-        self.clock.pass(seconds);
-    }
-
     /// The row that an event of nobody's request leaves.
-    pub fn tells_itself(&self, event: &str, org: &Org, project: ProjectId, data: Value) -> Audit {
-        Audit { actor_id: None, ..self.tells(event, org, project, data) }
+    pub fn tells_itself(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
+        let (org, target) = (Some(org.id), project.to_string());
+        Audit::of(&Actor::service("hostnames"), Event { name: event, org, target, data })
     }
 
     /// A user with this role in an organization; none for an outsider.
@@ -177,9 +144,9 @@ impl Kit {
     }
 
     /// The row that an event leaves.
-    pub fn tells(&self, event: &str, org: &Org, project: ProjectId, data: Value) -> Audit {
-        let (event, target) = (event.to_owned(), project.to_string());
-        Audit { event, org_id: Some(org.id), actor_id: self.actor.user, target, data }
+    pub fn tells(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
+        let (org, target) = (Some(org.id), project.to_string());
+        Audit::of(&self.actor, Event { name: event, org, target, data })
     }
 
     pub async fn db_org(&self, slug: &str, plan: Plan) -> Org {
@@ -188,23 +155,6 @@ impl Kit {
         let query = query.bind::<Uuid, _>(id).bind::<Text, _>(slug).bind::<Text, _>(plan);
         query.execute(&mut self.connection().await).await.unwrap();
         Org { id, slug: slug.to_owned(), plan }
-    }
-
-    /// The one number that a statement answers.
-    pub async fn db_number(&self, statement: &str) -> i64 {
-        self.database.number(statement).await
-    }
-
-    pub async fn db_execute(&self, statement: &str) {
-        self.database.run(statement).await;
-    }
-
-    pub fn now(&self) -> Time {
-        self.store.world().now()
-    }
-
-    pub async fn connection(&self) -> Lease {
-        self.store.connection().await.unwrap()
     }
 }
 
