@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use store::migrations::{self, Migration, Migrator};
 
-use crate::setting::database_url;
+use crate::setting::Database;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -16,9 +16,8 @@ pub struct Args {
     /// Print the SQL that would be run, and change nothing
     #[arg(long, global = true)]
     dry_run: bool,
-    /// The database [default: SVC_DATABASE_URL, or what the file SVC_DATABASE_URL_FILE holds]
-    #[arg(long, global = true, value_name = "URL")]
-    database_url: Option<String>,
+    #[command(flatten)]
+    database: Database,
     /// How long a statement waits for a table that others use before its migration gives up
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 5)]
     lock_timeout: u64,
@@ -41,7 +40,7 @@ enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let mut conn = migrations::connect(database_url(args.database_url)?).await?;
+    let mut conn = migrations::connect(args.database.url()?).await?;
     let lock_timeout = Duration::from_secs(args.lock_timeout);
     let migrator = Migrator { lock_timeout, dry_run: args.dry_run, ..Migrator::default() };
     match args.command {

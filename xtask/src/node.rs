@@ -5,19 +5,16 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 use convergence::{NodeName, Nodes};
-use kernel::World;
 use kernel::audit::Actor;
-use store::{Config, Store};
 
-use crate::setting::database_url;
+use crate::setting::Database;
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
-    /// The database [default: SVC_DATABASE_URL, or what the file SVC_DATABASE_URL_FILE holds]
-    #[arg(long, global = true, value_name = "URL")]
-    database_url: Option<String>,
+    #[command(flatten)]
+    database: Database,
 }
 
 #[derive(Subcommand)]
@@ -33,8 +30,7 @@ enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let store = Store::new(&Config::new(database_url(args.database_url)?, "xtask"), World::system())?;
-    let nodes = Nodes::new(store);
+    let nodes = Nodes::new(args.database.store()?);
     match args.command {
         Command::Add { name } => {
             println!("{}", nodes.add(&Actor::operator("xtask node add"), name).await?.token.reveal());

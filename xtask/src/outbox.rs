@@ -4,21 +4,18 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
-use kernel::World;
 use kernel::audit::Actor;
 use store::outbox::{Filter, Letter, Retry};
-use store::{Config, Store};
 use uuid::Uuid;
 
-use crate::setting::database_url;
+use crate::setting::Database;
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
-    /// The database [default: SVC_DATABASE_URL, or what the file SVC_DATABASE_URL_FILE holds]
-    #[arg(long, global = true, value_name = "URL")]
-    database_url: Option<String>,
+    #[command(flatten)]
+    database: Database,
 }
 
 #[derive(Subcommand)]
@@ -46,7 +43,7 @@ enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let store = Store::new(&Config::new(database_url(args.database_url)?, "xtask"), World::system())?;
+    let store = args.database.store()?;
     match args.command {
         Command::List { dead, topic } => print(&store.outbox_list(&Filter { dead, topic }).await?),
         Command::Retry { id, dead: _ } => {
