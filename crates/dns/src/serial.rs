@@ -19,7 +19,7 @@ pub fn next(now: Time, last: u32, signer: Option<u32>) -> u32 {
 /// The Unix time as a serial: it goes round as they do.
 #[must_use]
 pub fn at(now: Time) -> u32 {
-    let seconds = (now.unix_millis() / 1000).cast_unsigned();
+    let seconds = now.unix_seconds().cast_unsigned();
     (seconds & u64::from(u32::MAX)) as u32
 }
 

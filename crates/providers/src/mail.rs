@@ -39,7 +39,7 @@ impl Mail {
         if !is_message_id(&self.message_id) {
             return Err(MailError::Never(Cause::MessageId));
         }
-        let seconds = u64::try_from(self.date.unix_millis() / 1000).unwrap_or(0).min(LAST_SECOND);
+        let seconds = u64::try_from(self.date.unix_seconds()).unwrap_or(0).min(LAST_SECOND);
         // Neither encoding that a part can have holds "=_" (RFC 2045 section 6.7), and the id is not known before.
         let parts = MultiPart::alternative().boundary(format!("=_{}", self.message_id));
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");

@@ -121,7 +121,7 @@ fn bind_both(listen: SocketAddr) -> io::Result<(tokio::net::TcpListener, tokio::
 impl Shared {
     /// Seconds since the Unix epoch, as signatures have them.
     fn now(&self) -> u64 {
-        (self.store.world().now().unix_millis() / 1000).unsigned_abs()
+        self.store.world().now().unix_seconds().unsigned_abs()
     }
 
     fn knows(&self, source: IpAddr) -> bool {

@@ -134,7 +134,7 @@ impl Notifier {
     }
 
     fn now(&self) -> u64 {
-        (self.world.now().unix_millis() / 1000).unsigned_abs()
+        self.world.now().unix_seconds().unsigned_abs()
     }
 
     fn silences(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Instant>> {
