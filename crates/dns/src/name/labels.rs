@@ -12,7 +12,7 @@ use idna::uts46::{DnsLength, Hyphens, Uts46};
 pub(crate) const ROOT: &[u8] = &[0];
 /// The most octets of a label, and of a name with its lengths.
 const MOST_OF_LABEL: usize = 63;
-const MOST: usize = 255;
+pub(crate) const MOST: usize = 255;
 /// The longest text that can be a name: every octet as `\DDD`.
 const MOST_OF_TEXT: usize = 4 * MOST;
 /// What STD3 refuses beside letters, digits and hyphens, but for the underscore and the wildcard.
@@ -97,15 +97,16 @@ pub(crate) fn escaped(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// The labels of a name on the wire, from the left, without the root.
+/// The labels of a name on the wire, from the left, without the root. Ends early where it is no name.
 pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = wire;
-    std::iter::from_fn(move || {
-        let (length, behind) = rest.split_first()?;
-        let (label, behind) = behind.split_at_checked((*length).into())?;
-        rest = behind;
-        (!label.is_empty()).then_some(label)
-    })
+    suffixes(wire).filter_map(|rest| rest.get(1..=usize::from(*rest.first()?)))
+}
+
+/// A name on the wire, then what is left of it without its first label, and so on, up to its last label.
+pub(crate) fn suffixes(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let some = |rest: &&[u8]| rest.first().is_some_and(|length| *length != 0);
+    let begin = Some(wire).filter(some);
+    std::iter::successors(begin, move |rest| rest.get(usize::from(*rest.first()?) + 1..).filter(some))
 }
 
 /// How many octets the uncompressed name takes that these bytes begin with, unless they begin with none.

@@ -1,29 +1,19 @@
 //! Domain names on the wire.
 
+use crate::name::labels;
+
 /// A domain name as on the wire (RFC 1035 section 3.1): uncompressed, lowercase, with the root's empty label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WireName(Vec<u8>);
 
 impl WireName {
-    /// The longest name in bytes (RFC 1035 section 2.3.4).
-    pub(crate) const LONGEST: usize = 255;
-    const LONGEST_LABEL: usize = 63;
-
     /// The name of a host or zone: labels of letters, digits, `-` and `_`, with or without the final dot. `None` for
     /// anything else, such as an escape, and for the root.
     #[must_use]
     pub fn of_host(text: &str) -> Option<Self> {
-        let mut wire = Vec::with_capacity(text.len() + 2);
-        for label in text.strip_suffix('.').unwrap_or(text).split('.') {
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-            if !(1..=Self::LONGEST_LABEL).contains(&label.len()) || !label.bytes().all(plain) {
-                return None;
-            }
-            wire.push(u8::try_from(label.len()).ok()?);
-            wire.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
-        }
-        wire.push(0);
-        (wire.len() <= Self::LONGEST).then_some(Self(wire))
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let wire = if text.bytes().all(plain) { labels::read(text, labels::ROOT).ok()? } else { return None };
+        (wire != labels::ROOT).then_some(Self(wire))
     }
 
     /// What is a name on the wire already, such as that of a record.
@@ -41,8 +31,8 @@ impl WireName {
     #[must_use]
     pub fn host(&self) -> Option<String> {
         let mut text = String::with_capacity(self.0.len());
-        for label in labels(&self.0) {
-            let label = std::str::from_utf8(label.get(1..)?).ok()?;
+        for label in labels::labels(&self.0) {
+            let label = std::str::from_utf8(label).ok()?;
             if !text.is_empty() {
                 text.push('.');
             }
@@ -51,18 +41,6 @@ impl WireName {
         // Whatever would have to be escaped is refused with the rest.
         (Self::of_host(&text).as_ref() == Some(self)).then_some(text)
     }
-}
-
-/// The labels of a name on the wire, each with its length in front, without the root's. Ends early where it is no name.
-pub(super) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
-    suffixes(wire).filter_map(|rest| rest.get(..=usize::from(*rest.first()?)))
-}
-
-/// A name, then what is left of it without its first label, and so on, up to its last label.
-pub(super) fn suffixes(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let some = |rest: &&[u8]| rest.first().is_some_and(|length| *length != 0);
-    let begin = Some(wire).filter(some);
-    std::iter::successors(begin, move |rest| rest.get(usize::from(*rest.first()?) + 1..).filter(some))
 }
 
 #[cfg(test)]
@@ -74,7 +52,7 @@ mod tests {
         let name = WireName::of_host("Www.Example.ORG.").unwrap();
         assert_eq!(name.wire(), b"\x03www\x07example\x03org\0");
         assert_eq!(name.host().unwrap(), "www.example.org");
-        let suffixes: Vec<&[u8]> = suffixes(name.wire()).collect();
+        let suffixes: Vec<&[u8]> = labels::suffixes(name.wire()).collect();
         assert_eq!(suffixes, [&b"\x03www\x07example\x03org\0"[..], b"\x07example\x03org\0", b"\x03org\0"]);
     }
 
@@ -82,7 +60,7 @@ mod tests {
     fn what_is_no_host_is_no_name() {
         let long = "a".repeat(64);
         let deep = vec!["a".repeat(60); 5].join(".");
-        for text in ["", ".", "a..b", "a b", "a\\046b", "é.org", &long, &deep] {
+        for text in ["", ".", "a..b", "a..", ".a", "a b", "a\\046b", "é.org", &long, &deep] {
             assert_eq!(WireName::of_host(text), None, "{text}");
         }
         for wire in [&b"\0"[..], b"\x03a.b\0", b"\x02a", b"", b"\xc0\x0c", b"\x01\xff\0"] {

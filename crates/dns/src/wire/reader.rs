@@ -1,6 +1,7 @@
 //! Reading from a message, never past its end.
 
 use super::{Malformed, WireName};
+use crate::name::labels;
 
 /// A place in a message.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +84,7 @@ impl<'a> Reader<'a> {
                 }
                 _ => return Err(Malformed),
             }
-            if wire.len() >= WireName::LONGEST {
+            if wire.len() >= labels::MOST {
                 return Err(Malformed);
             }
         }
@@ -117,6 +118,6 @@ mod tests {
         let long = long.repeat(4);
         assert_eq!(Reader::new(&[&long[..], b"\0"].concat()).name(), Err(Malformed));
         let fits = [&long[..192], &b"\x3d"[..], &long[1..62], b"\0"].concat();
-        assert_eq!(Reader::new(&fits).name().unwrap().wire().len(), WireName::LONGEST);
+        assert_eq!(Reader::new(&fits).name().unwrap().wire().len(), labels::MOST);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::name::suffixes;
 use super::{Header, LONGEST, Malformed, Question, Section, WireName, class, kind};
+use crate::name::labels::suffixes;
 
 /// A message that is being written. Names of records are compressed (RFC 1035 section 4.1.4), their data is not.
 pub(crate) struct Writer {
