@@ -93,7 +93,7 @@ impl Hosting {
     #[must_use]
     pub fn link(&self, owner: &OwnerName, zone: &ZoneName) -> Vec<(RecordType, Vec<Rdata>)> {
         let parse = |kind, text: &str| Rdata::parse(kind, text, zone).ok();
-        if *owner != OwnerName::apex() {
+        if !owner.is_apex() {
             let target = parse(RecordType::Cname, &format!("{}.", self.fallback_origin));
             return target.map(|target| (RecordType::Cname, vec![target])).into_iter().collect();
         }

@@ -4,7 +4,7 @@ use kernel::{OrgId, Paging, Time, ZoneId};
 use store::Result;
 
 use crate::model::{DnssecState, Ds, ManagedBy, SignerView};
-use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName};
+use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName, serial};
 
 /// A zone's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,13 @@ pub struct ZoneRecord {
     pub ds: Vec<Ds>,
     pub signer: Option<SignerView>,
     pub created_at: Time,
+}
+
+impl ZoneRecord {
+    /// The serial of the next change.
+    pub(crate) fn next_serial(&self, now: Time) -> u32 {
+        serial::next(now, self.serial, self.signer.as_ref().and_then(|view| view.serial))
+    }
 }
 
 /// A zone as nameservers ask for it.

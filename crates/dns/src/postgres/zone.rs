@@ -71,21 +71,15 @@ impl DnsRepository for Connection {
     }
 
     async fn zone_find(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>> {
-        let one = zones::table.filter(zones::name.eq(name.as_str())).filter(zones::org_id.eq(org));
-        let row: Option<ZoneRow> = one.select(ZoneRow::as_select()).first(self).await.optional()?;
-        row.map(ZoneRecord::try_from).transpose()
+        read_row(of_org(org, name.as_str()).select(ZoneRow::as_select()).first(self).await)
     }
 
     async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>> {
-        let one = zones::table.filter(zones::name.eq(name.as_str())).filter(zones::org_id.eq(org));
-        let row: Option<ZoneRow> = one.select(ZoneRow::as_select()).for_update().first(self).await.optional()?;
-        row.map(ZoneRecord::try_from).transpose()
+        read_row(of_org(org, name.as_str()).select(ZoneRow::as_select()).for_update().first(self).await)
     }
 
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>> {
-        let one = zones::table.find(zone).select(ZoneRow::as_select()).for_update();
-        let row: Option<ZoneRow> = one.first(self).await.optional()?;
-        row.map(ZoneRecord::try_from).transpose()
+        read_row(zones::table.find(zone).select(ZoneRow::as_select()).for_update().first(self).await)
     }
 
     async fn catalog_lock(&mut self) -> Result<ZoneRecord> {
@@ -190,8 +184,7 @@ impl DnsRepository for Connection {
 
     async fn served_find(&mut self, name: &str) -> Result<Option<ServedZone>> {
         let one = zones::table.filter(zones::name.eq(name)).filter(zones::org_id.is_not_null());
-        let row: Option<ZoneRow> = one.select(ZoneRow::as_select()).first(self).await.optional()?;
-        row.map(ServedZone::try_from).transpose()
+        read_row(one.select(ZoneRow::as_select()).first(self).await)
     }
 
     async fn served_catalog(&mut self) -> Result<ServedZone> {
@@ -206,6 +199,16 @@ impl DnsRepository for Connection {
     async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, most: i64) -> Result<Option<Vec<Change>>> {
         served::changes(self, zone, from_serial, most).await
     }
+}
+
+/// The organization's zone of this name.
+#[diesel::dsl::auto_type(no_type_alias)]
+fn of_org<'a>(org: OrgId, name: &'a str) -> _ {
+    zones::table.filter(zones::name.eq(name)).filter(zones::org_id.eq(org))
+}
+
+fn read_row<T: TryFrom<ZoneRow, Error = Error>>(found: QueryResult<ZoneRow>) -> Result<Option<T>> {
+    found.optional()?.map(T::try_from).transpose()
 }
 
 /// The name and every name over it.

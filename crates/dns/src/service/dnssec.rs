@@ -8,10 +8,10 @@ use store::{Connection, Outcome};
 
 use super::edit::JOURNAL;
 use super::zone::member;
-use super::{At, Dns, Expected, Result, event, named};
+use super::{At, Dns, Expected, Result, event, found};
 use crate::error::DnsError;
 use crate::model::{Dnskey, Dnssec, DnssecState, DnssecSwitch, Ds, DsReport, ManagedBy, SignerView, Zone};
-use crate::notify::{self, Notice};
+use crate::notify::Notice;
 use crate::repository::{DnsRepository as _, Looked, ZoneRecord};
 use crate::serial;
 use crate::signer::Signer;
@@ -44,7 +44,7 @@ impl Dns {
     /// [`DnsError::ZoneNotFound`].
     pub async fn dnssec(&self, org: OrgId, name: &str) -> Result<Dnssec> {
         self.hosting()?;
-        let zone = self.store.connection().await?.zone_find(org, &named(name)?).await?.ok_or(DnsError::ZoneNotFound)?;
+        let zone = found(&mut *self.store.connection().await?, org, name).await?;
         Ok(Dnssec { state: zone.dnssec, ds: zone.ds, signer: zone.signer })
     }
 
@@ -63,18 +63,15 @@ impl Dns {
                 }
                 let now = self.store.world().now();
                 let dnssec = if switch.enabled { DnssecState::Signing } else { DnssecState::Off };
-                let serial = serial::next(now, zone.serial, zone.signer.as_ref().and_then(|view| view.serial));
-                let serial = serial.wrapping_add(AHEAD);
+                let serial = zone.next_serial(now).wrapping_add(AHEAD);
                 let zone = ZoneRecord { dnssec, ds: Vec::new(), serial, ..zone };
                 // A signer takes the new group with the zone's next transfer, and needs the whole zone for it.
                 tx.zone_raise(zone.id, serial).await?;
                 let look_at = hosting.observes.then(|| now.plus_seconds(SOON));
                 tx.zone_set_dnssec(zone.id, dnssec, &zone.ds, look_at).await?;
-                let group = self.plan(tx, &catalog, member(&zone, true), Some(ManagedBy::System)).await?.accepted()?;
+                let group = self.edits(tx, &catalog, member(&zone, true), Some(ManagedBy::System)).await?;
                 self.write(tx, catalog, &group, JOURNAL).await?;
-                if hosting.notifies {
-                    notify::enqueue(&self.store, tx, &Notice::of_group(&zone.name)).await?;
-                }
+                self.announce(tx, &Notice::of_group(&zone.name)).await?;
                 let name = if switch.enabled { "dns.dnssec.on" } else { "dns.dnssec.off" };
                 let event = event(name, org, zone.id, json!({ "zone": zone.name.as_str() }));
                 Ok(Outcome::Changed(At { serial, value: self.shown(&zone)? }, event))
@@ -160,9 +157,7 @@ impl Dns {
                 if stuck && let Some(zone) = tx.zone_lock_by_id(looked.id).await? {
                     let serial = serial::next(now, zone.serial, view.serial);
                     tx.zone_raise(zone.id, serial).await?;
-                    if self.hosting()?.notifies {
-                        notify::enqueue(&self.store, tx, &Notice::of(&zone)).await?;
-                    }
+                    self.announce(tx, &Notice::of(&zone)).await?;
                 }
                 tx.look_note(looked, &view, look_at).await?;
                 Ok(())

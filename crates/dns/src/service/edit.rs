@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde_json::json;
 use store::Connection;
 
 use super::{Dns, Result};
@@ -10,7 +10,7 @@ use crate::error::DnsError;
 use crate::model::ManagedBy;
 use crate::notify::{self, Notice};
 use crate::repository::{Content, DnsRepository as _, Edit, Step, ZoneRecord};
-use crate::{OwnerName, RecordSet, RecordType, serial};
+use crate::{OwnerName, RecordSet, RecordType};
 
 /// Entries of the journal that are kept of a zone.
 pub(super) const JOURNAL: i64 = 1000;
@@ -44,6 +44,11 @@ impl Wish {
     pub(super) fn none(owner: OwnerName, kind: RecordType) -> Self {
         Self { owner, kind, content: None }
     }
+
+    /// What it comes to in a zone that has nothing yet.
+    pub(super) fn first(self) -> Edit {
+        Edit { owner: self.owner, kind: self.kind, old: None, new: self.content }
+    }
 }
 
 impl Dns {
@@ -63,6 +68,18 @@ impl Dns {
         Ok(settle(zone, stored.into_iter(), wishes, editor))
     }
 
+    /// The edits that wishes come to, when nothing is refused.
+    pub(super) async fn edits(
+        &self,
+        tx: &mut Connection,
+        zone: &ZoneRecord,
+        wishes: Vec<Wish>,
+        editor: Option<ManagedBy>,
+    ) -> Result<Vec<Edit>> {
+        let Plan { edits, mut refused } = self.plan(tx, zone, wishes, editor).await?;
+        if refused.is_empty() { Ok(edits) } else { Err(refused.swap_remove(0).1) }
+    }
+
     /// Writes edits as one step and has the nameservers told. Answers the zone as it is then. Nothing to write leaves
     /// it as it was.
     pub(super) async fn apply(&self, tx: &mut Connection, zone: ZoneRecord, edits: &[Edit]) -> Result<ZoneRecord> {
@@ -70,10 +87,16 @@ impl Dns {
             return Ok(zone);
         }
         let zone = self.write(tx, zone, edits, JOURNAL).await?;
-        if self.hosting()?.notifies {
-            notify::enqueue(&self.store, tx, &Notice::of(&zone)).await?;
-        }
+        self.announce(tx, &Notice::of(&zone)).await?;
         Ok(zone)
+    }
+
+    /// Has the nameservers told, where there is a hidden primary that they transfer from.
+    pub(super) async fn announce(&self, tx: &mut Connection, notice: &Notice) -> Result<()> {
+        if self.hosting()?.notifies {
+            notify::enqueue(&self.store, tx, notice).await?;
+        }
+        Ok(())
     }
 
     /// Writes edits as one step that nameservers find out about by themselves, and keeps so many entries of the journal.
@@ -85,7 +108,7 @@ impl Dns {
         keep: i64,
     ) -> Result<ZoneRecord> {
         let now = self.store.world().now();
-        let serial = serial::next(now, zone.serial, zone.signer.as_ref().and_then(|view| view.serial));
+        let serial = zone.next_serial(now);
         let count = edits.iter().fold(i64::from(zone.rrset_count), |count, edit| {
             count + i64::from(edit.new.is_some()) - i64::from(edit.old.is_some())
         });
@@ -133,7 +156,7 @@ pub(super) fn settle(
     }
     for ((owner, _), place) in &touched {
         let kinds = after.get(owner);
-        let alone = kinds.is_none_or(|kinds| kinds.len() < 2) && *owner != OwnerName::apex();
+        let alone = kinds.is_none_or(|kinds| kinds.len() < 2) && !owner.is_apex();
         if !alone && kinds.is_some_and(|kinds| kinds.contains_key(&RecordType::Cname)) {
             refused.push((*place, DnsError::CnameConflict(owner.absolute(&zone.name))));
         }
@@ -147,40 +170,17 @@ pub(super) fn settle(
     Plan { edits: edits.collect(), refused }
 }
 
-impl Plan {
-    /// The edits, when nothing is refused.
-    pub(super) fn accepted(mut self) -> Result<Vec<Edit>> {
-        if self.refused.is_empty() { Ok(self.edits) } else { Err(self.refused.swap_remove(0).1) }
-    }
-}
-
 /// What the audit log tells of edits: the names and types, of many the first ones.
-#[derive(Debug, Serialize)]
-pub(super) struct Told {
-    zone: String,
-    serial: u32,
-    rrsets: Vec<String>,
-    count: usize,
-}
-
-impl Told {
+pub(super) fn told(zone: &ZoneRecord, edits: &[Edit]) -> serde_json::Value {
     const MOST: usize = 100;
-
-    pub(super) fn of(zone: &ZoneRecord, edits: &[Edit]) -> serde_json::Value {
-        let rrsets = edits.iter().take(Self::MOST).map(|edit| {
-            let sign = match (&edit.old, &edit.new) {
-                (None, _) => '+',
-                (_, None) => '-',
-                _ => '~',
-            };
-            format!("{sign} {} {}", edit.owner.absolute(&zone.name), edit.kind)
-        });
-        let told = Self {
-            zone: zone.name.as_str().to_owned(),
-            serial: zone.serial,
-            rrsets: rrsets.collect(),
-            count: edits.len(),
+    let rrsets = edits.iter().take(MOST).map(|edit| {
+        let sign = match (&edit.old, &edit.new) {
+            (None, _) => '+',
+            (_, None) => '-',
+            _ => '~',
         };
-        serde_json::to_value(told).unwrap_or_default()
-    }
+        format!("{sign} {} {}", edit.owner.absolute(&zone.name), edit.kind)
+    });
+    let rrsets: Vec<String> = rrsets.collect();
+    json!({ "zone": zone.name.as_str(), "serial": zone.serial, "rrsets": rrsets, "count": edits.len() })
 }

@@ -67,7 +67,7 @@ impl Dns {
             let set = RecordSet { owner: owner.clone(), kind, ttl: RecordSet::DEFAULT_TTL, records };
             Wish::of(set, Some(ManagedBy::Project))
         });
-        let edits = self.plan(tx, &zone, wishes.collect(), Some(ManagedBy::Project)).await?.accepted()?;
+        let edits = self.edits(tx, &zone, wishes.collect(), Some(ManagedBy::Project)).await?;
         if zone.rrset_count as usize + edits.len() > MOST as usize {
             return Ok(Link::Full { zone: zone_name });
         }
@@ -90,7 +90,7 @@ impl Dns {
             let stored = tx.rrset_at(zone.id, &[owner.as_str()]).await?;
             let ours = stored.into_iter().filter(|stored| stored.managed_by == Some(ManagedBy::Project));
             let wishes: Vec<Wish> = ours.map(|stored| Wish::none(owner.clone(), stored.set.kind)).collect();
-            let edits = self.plan(tx, &zone, wishes, Some(ManagedBy::Project)).await?.accepted()?;
+            let edits = self.edits(tx, &zone, wishes, Some(ManagedBy::Project)).await?;
             self.apply(tx, zone, &edits).await?;
         }
         Ok(())

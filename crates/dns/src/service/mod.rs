@@ -98,6 +98,11 @@ fn named(name: &str) -> Result<ZoneName> {
     ZoneName::parse(name).map_err(|_| DnsError::ZoneNotFound)
 }
 
+/// The zone of this name.
+async fn found(connection: &mut Connection, org: OrgId, name: &str) -> Result<ZoneRecord> {
+    connection.zone_find(org, &named(name)?).await?.ok_or(DnsError::ZoneNotFound)
+}
+
 fn event(name: &'static str, org: OrgId, zone: ZoneId, data: Value) -> Event {
     Event { name, org: Some(org), target: zone.to_string(), data }
 }

@@ -4,7 +4,7 @@ use kernel::audit::Actor;
 use kernel::{Code, Failure as _, OrgId};
 use store::{Connection, Outcome};
 
-use super::edit::{Told, Wish};
+use super::edit::{Wish, told};
 use super::zone::shown;
 use super::{At, Dns, Expected, Result, event};
 use crate::error::{DnsError, ItemFault};
@@ -39,14 +39,14 @@ impl Dns {
                     Wish::of(set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)
                 };
                 let wished = wish.content.clone();
-                let edits = self.plan(tx, &zone, vec![wish], None).await?.accepted()?;
+                let edits = self.edits(tx, &zone, vec![wish], None).await?;
                 let (ttl, records, _) = wished.ok_or(DnsError::RrsetNotFound)?;
                 let value = Rrset::new(&zone.name, (&owner, kind), ttl, &records, None);
                 if edits.is_empty() {
                     return Ok(Outcome::Unchanged(At { serial: zone.serial, value }));
                 }
                 let zone = self.apply(tx, zone, &edits).await?;
-                let event = event("dns.rrset.set", org, zone.id, Told::of(&zone, &edits));
+                let event = event("dns.rrset.set", org, zone.id, told(&zone, &edits));
                 Ok(Outcome::Changed(At { serial: zone.serial, value }, event))
             })
             .await
@@ -69,12 +69,12 @@ impl Dns {
                 let zone = self.locked(tx, org, zone, expected).await?;
                 let owner = OwnerName::parse(name, &zone.name).map_err(|_| DnsError::RrsetNotFound)?;
                 let kind: RecordType = kind.parse().map_err(|_| DnsError::RrsetNotFound)?;
-                let edits = self.plan(tx, &zone, vec![Wish::none(owner, kind)], None).await?.accepted()?;
+                let edits = self.edits(tx, &zone, vec![Wish::none(owner, kind)], None).await?;
                 if edits.is_empty() {
                     return Err(DnsError::RrsetNotFound);
                 }
                 let zone = self.apply(tx, zone, &edits).await?;
-                let event = event("dns.rrset.delete", org, zone.id, Told::of(&zone, &edits));
+                let event = event("dns.rrset.delete", org, zone.id, told(&zone, &edits));
                 Ok(Outcome::Changed(At { serial: zone.serial, value: () }, event))
             })
             .await
@@ -101,7 +101,7 @@ impl Dns {
                     return Ok(Outcome::Unchanged(patched(&zone, &edits)));
                 }
                 let zone = self.apply(tx, zone, &edits).await?;
-                let event = event("dns.rrset.patch", org, zone.id, Told::of(&zone, &edits));
+                let event = event("dns.rrset.patch", org, zone.id, told(&zone, &edits));
                 Ok(Outcome::Changed(patched(&zone, &edits), event))
             })
             .await

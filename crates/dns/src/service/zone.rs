@@ -7,11 +7,12 @@ use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::edit::{JOURNAL, Wish};
-use super::{At, Dns, Expected, Result, event, named};
+use super::{At, Dns, Expected, Result, event, found};
 use crate::error::DnsError;
+use crate::hosting::Hosting;
 use crate::model::{DnssecState, ManagedBy, NewZone, Rrset, RrsetPatch, Zone, ZoneDetail};
-use crate::notify::{self, Notice};
-use crate::repository::{DnsRepository as _, Edit, StoredSet, ZoneRecord};
+use crate::notify::Notice;
+use crate::repository::{DnsRepository as _, StoredSet, ZoneRecord};
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName, serial};
 
 impl Dns {
@@ -38,10 +39,9 @@ impl Dns {
     /// A zone and its rrsets, all of one moment.
     pub(super) async fn content(&self, org: OrgId, name: &str) -> Result<(ZoneRecord, Vec<StoredSet>)> {
         self.hosting()?;
-        let name = named(name)?;
         self.store
             .snapshot(async |tx: &mut Connection| {
-                let zone = tx.zone_find(org, &name).await?.ok_or(DnsError::ZoneNotFound)?;
+                let zone = found(tx, org, name).await?;
                 let stored = tx.rrset_list(zone.id).await?;
                 Ok((zone, stored))
             })
@@ -54,8 +54,7 @@ impl Dns {
     /// [`DnsError::ZoneNotFound`].
     pub async fn zone_entry(&self, org: OrgId, name: &str) -> Result<Zone> {
         self.hosting()?;
-        let zone = self.store.connection().await?.zone_find(org, &named(name)?).await?.ok_or(DnsError::ZoneNotFound)?;
-        self.shown(&zone)
+        self.shown(&found(&mut *self.store.connection().await?, org, name).await?)
     }
 
     /// Creates a zone with its SOA and its NS records. The organization's own zone is answered as it is.
@@ -79,30 +78,11 @@ impl Dns {
     ) -> Result<At<ZoneDetail>> {
         let hosting = self.hosting()?;
         let name = ZoneName::parse(&new.name).map_err(|error| DnsError::field("name", error))?;
-        if let Some(own) =
-            hosting.own_domains.iter().find(|own| is_within(name.as_str(), own) || is_within(own, name.as_str()))
-        {
+        let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
+        if let Some(own) = hosting.own_domains.iter().find(related) {
             return Err(DnsError::field("name", format!("is a domain of this platform's own: {own}")));
         }
-        let (ttl, ns) = hosting.ns();
-        let apex = Edit {
-            owner: OwnerName::apex(),
-            kind: RecordType::Ns,
-            old: None,
-            new: Some((ttl, ns.to_vec(), Some(ManagedBy::System))),
-        };
-        let now = self.store.world().now();
-        let zone = ZoneRecord {
-            id: self.store.world().id(),
-            name,
-            serial: serial::at(now),
-            rrset_count: 0,
-            last_change: 0,
-            dnssec: DnssecState::Off,
-            ds: Vec::new(),
-            signer: None,
-            created_at: now,
-        };
+        let zone = self.fresh(name);
         let (zone, stored) = self
             .store
             .transaction(actor, async |tx: &mut Connection| {
@@ -122,10 +102,10 @@ impl Dns {
                     return Err(DnsError::ZoneTaken(zone.name.as_str().to_owned()));
                 }
                 tx.zone_insert(org, &zone).await?;
-                let zone = self.write(tx, zone, &[apex], JOURNAL).await?;
+                let zone = self.write(tx, zone, &[nameservers(hosting).first()], JOURNAL).await?;
                 let edits = self.planned(tx, &zone, rrsets).await?;
                 let zone = if edits.is_empty() { zone } else { self.write(tx, zone, &edits, JOURNAL).await? };
-                let listed = self.plan(tx, &catalog, member(&zone, true), Some(ManagedBy::System)).await?.accepted()?;
+                let listed = self.edits(tx, &catalog, member(&zone, true), Some(ManagedBy::System)).await?;
                 self.apply(tx, catalog, &listed).await?;
                 let stored = tx.rrset_list(zone.id).await?;
                 let event = event("dns.zone.create", org, zone.id, json!({ "zone": zone.name.as_str() }));
@@ -146,7 +126,7 @@ impl Dns {
                 let catalog = tx.catalog_lock().await?;
                 let zone = self.locked(tx, org, name, &Expected::Any).await?;
                 tx.zone_delete(zone.id).await?;
-                let gone = self.plan(tx, &catalog, member(&zone, false), Some(ManagedBy::System)).await?.accepted()?;
+                let gone = self.edits(tx, &catalog, member(&zone, false), Some(ManagedBy::System)).await?;
                 self.apply(tx, catalog, &gone).await?;
                 let data = json!({ "zone": zone.name.as_str(), "rrsets": zone.rrset_count });
                 Ok(Outcome::Changed((), event("dns.zone.delete", org, zone.id, data)))
@@ -160,7 +140,7 @@ impl Dns {
     /// [`DnsError::Store`]; what was changed until then stays.
     pub async fn nameservers_follow(&self) -> Result<usize> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(0) };
-        let (ttl, ns) = hosting.ns();
+        let (_, ns) = hosting.ns();
         let mut followed = 0;
         loop {
             let apart = self.store.connection().await?.zones_apart(ns, store::BATCH).await?;
@@ -168,18 +148,14 @@ impl Dns {
                 self.store
                     .transaction(&Actor::service("nameservers"), async |tx: &mut Connection| {
                         let Some(zone) = tx.zone_lock_by_id(zone).await? else { return Ok(Outcome::Unchanged(())) };
-                        let set =
-                            RecordSet { owner: OwnerName::apex(), kind: RecordType::Ns, ttl, records: ns.to_vec() };
-                        let wish = Wish::of(set, Some(ManagedBy::System));
-                        let edits = self.plan(tx, &zone, vec![wish], Some(ManagedBy::System)).await?.accepted()?;
+                        let wishes = vec![nameservers(hosting)];
+                        let edits = self.edits(tx, &zone, wishes, Some(ManagedBy::System)).await?;
                         if edits.is_empty() {
                             return Ok(Outcome::Unchanged(()));
                         }
                         // The SOA names other nameservers as well, which the journal does not know.
                         let zone = self.write(tx, zone, &edits, 0).await?;
-                        if hosting.notifies {
-                            notify::enqueue(&self.store, tx, &Notice::of(&zone)).await?;
-                        }
+                        self.announce(tx, &Notice::of(&zone)).await?;
                         let data = json!({ "zone": zone.name.as_str(), "nameservers": hosting.nameservers() });
                         Ok::<_, DnsError>(Outcome::Changed((), event("dns.zone.nameservers", org, zone.id, data)))
                     })
@@ -189,6 +165,22 @@ impl Dns {
             if !store::is_full(apart.len()) {
                 return Ok(followed);
             }
+        }
+    }
+
+    /// A zone of this name that is not there yet.
+    fn fresh(&self, name: ZoneName) -> ZoneRecord {
+        let now = self.store.world().now();
+        ZoneRecord {
+            id: self.store.world().id(),
+            name,
+            serial: serial::at(now),
+            rrset_count: 0,
+            last_change: 0,
+            dnssec: DnssecState::Off,
+            ds: Vec::new(),
+            signer: None,
+            created_at: now,
         }
     }
 
@@ -203,6 +195,13 @@ impl Dns {
 pub(super) fn shown(zone: &ZoneRecord, stored: &StoredSet) -> Rrset {
     let RecordSet { owner, kind, ttl, records } = &stored.set;
     Rrset::new(&zone.name, (owner, *kind), *ttl, records, stored.managed_by)
+}
+
+/// The NS rrset that every zone has.
+fn nameservers(hosting: &Hosting) -> Wish {
+    let (ttl, ns) = hosting.ns();
+    let set = RecordSet { owner: OwnerName::apex(), kind: RecordType::Ns, ttl, records: ns.to_vec() };
+    Wish::of(set, Some(ManagedBy::System))
 }
 
 /// The group of a zone in the catalog (contract section 6).

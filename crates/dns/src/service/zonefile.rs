@@ -6,9 +6,9 @@ use kernel::OrgId;
 use kernel::audit::Actor;
 use store::{Connection, Outcome};
 
-use super::edit::{Told, Wish, settle};
+use super::edit::{Wish, settle, told};
 use super::rrset::difference;
-use super::{At, Dns, Expected, Result, event, named};
+use super::{At, Dns, Expected, Result, event, found};
 use crate::error::DnsError;
 use crate::model::{Difference, ZoneDetail};
 use crate::repository::{DnsRepository as _, StoredSet, ZoneRecord};
@@ -50,16 +50,14 @@ impl Dns {
         expected: &Expected,
     ) -> Result<Imported> {
         self.hosting()?;
-        let name = named(name)?;
-        self.store.connection().await?.zone_find(org, &name).await?.ok_or(DnsError::ZoneNotFound)?;
-        let origin = name.clone();
+        let origin = found(&mut *self.store.connection().await?, org, name).await?.name;
         // A large file takes a while: not on a thread that answers requests.
         let read = tokio::task::spawn_blocking(move || zonefile::read(&origin, &text)).await;
         let file = read.map_err(store::Error::inconsistent)?.map_err(DnsError::Lines)?;
         let imported = self
             .store
             .transaction(actor, async |tx: &mut Connection| {
-                let zone = self.locked(tx, org, name.as_str(), expected).await?;
+                let zone = self.locked(tx, org, name, expected).await?;
                 let stored = tx.rrset_list(zone.id).await?;
                 let (lines, wishes) = wishes(&zone, file, &stored)?;
                 let plan = settle(&zone, stored.into_iter(), wishes, None);
@@ -78,13 +76,13 @@ impl Dns {
                     return Ok(Outcome::Unchanged(None));
                 }
                 let zone = self.apply(tx, zone, &plan.edits).await?;
-                let event = event("dns.zone.import", org, zone.id, Told::of(&zone, &plan.edits));
+                let event = event("dns.zone.import", org, zone.id, told(&zone, &plan.edits));
                 Ok(Outcome::Changed(None, event))
             })
             .await?;
         match imported {
             Some(difference) => Ok(Imported::Would(difference)),
-            None => self.zone(org, name.as_str()).await.map(Imported::Done),
+            None => self.zone(org, name).await.map(Imported::Done),
         }
     }
 }
@@ -97,7 +95,7 @@ fn wishes(zone: &ZoneRecord, file: Zonefile, stored: &[StoredSet]) -> Result<(Ve
     let (mut lines, mut wishes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
     for (line, set) in file.sets {
         let key = (set.owner.clone(), set.kind);
-        let apex_ns = set.kind == RecordType::Ns && set.owner == OwnerName::apex();
+        let apex_ns = set.kind == RecordType::Ns && set.owner.is_apex();
         match there.get(&(&set.owner, set.kind)).and_then(|stored| Some((stored, stored.managed_by?))) {
             _ if apex_ns => {}
             Some((stored, _)) if stored.set == set => {}

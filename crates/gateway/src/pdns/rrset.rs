@@ -47,7 +47,7 @@ impl SentRrset {
             return Err(self.refused("disabled records are not kept here; leave them out"));
         }
         let records: Vec<String> = sent.iter().map(|record| record.content.clone()).collect();
-        let is_apex = OwnerName::parse(&self.name, zone).is_ok_and(|owner| owner == OwnerName::apex());
+        let is_apex = OwnerName::parse(&self.name, zone).is_ok_and(|owner| owner.is_apex());
         if is_apex && !records.is_empty() && self.is_as_managed(zone, hosting, &records)? {
             return Ok(None);
         }
