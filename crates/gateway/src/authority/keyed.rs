@@ -18,11 +18,12 @@ use serde_json::json;
 use store::{Cached, Store};
 
 use super::credential::invalid;
-use super::policy::{find_by, least};
+use super::find::{find_by, least};
+use super::of_a_caller;
 use super::resolve::Found;
 use super::role::AtLeast;
 use super::scope::Needs;
-use crate::http::{Describe, Extract, Hosted, Operation, Place, Policy};
+use crate::http::{Describe, Extract, Hosted, Operation, Place};
 use crate::pdns;
 use crate::problem::Problem;
 
@@ -188,20 +189,8 @@ impl<R: AtLeast, S: Needs> Extract for KeyedZone<R, S> {
     }
 }
 
-impl<S: Needs> Policy for Keyed<S> {
-    fn actor(&mut self) -> Option<&mut Actor> {
-        Some(&mut self.actor)
-    }
-}
-
-impl<R: AtLeast, S: Needs> Policy for KeyedOrg<R, S> {
-    fn actor(&mut self) -> Option<&mut Actor> {
-        Some(&mut self.actor)
-    }
-}
-
-impl<R: AtLeast, S: Needs> Policy for KeyedZone<R, S> {
-    fn actor(&mut self) -> Option<&mut Actor> {
-        Some(&mut self.actor)
-    }
+of_a_caller! {
+    [S: Needs] Keyed<S>;
+    [R: AtLeast, S: Needs] KeyedOrg<R, S>;
+    [R: AtLeast, S: Needs] KeyedZone<R, S>;
 }

@@ -4,16 +4,30 @@
 //! The order of the checks is fixed, so that a refusal tells no more than it must: the credential (401), the scope
 //! (403), the organization (404), the membership and the role (403, the same whatever lies within), the project (404).
 
+mod account;
+mod anyone;
 mod credential;
+mod find;
 mod keyed;
-mod policy;
+mod place;
 mod resolve;
 
+pub use account::{Session, SignedIn, SignedInPart, ThisToken};
+pub use anyone::{AsNode, Open, Preview, SignIn, Stranger};
 pub use keyed::{Keyed, KeyedOrg, KeyedOrgPlace, KeyedZone};
-pub use policy::{
-    AsNode, InOrg, InOrgPart, InProject, Open, OrgPlace, Preview, ProjectPlace, Session, SignIn, SignedIn,
-    SignedInPart, Stranger, ThisToken,
-};
+pub use place::{InOrg, InOrgPart, InProject, OrgPlace, ProjectPlace};
+
+/// Policies that know who acts.
+macro_rules! of_a_caller {
+    ($([$($generics:tt)*] $policy:ty;)+) => { $(
+        impl<$($generics)*> crate::http::Policy for $policy {
+            fn actor(&mut self) -> Option<&mut kernel::audit::Actor> {
+                Some(&mut self.actor)
+            }
+        }
+    )+ };
+}
+use of_a_caller;
 
 /// The least role of a route, as a type.
 pub mod role {

@@ -1,0 +1,155 @@
+//! The policies of routes about an organization or a project.
+
+use std::marker::PhantomData;
+
+use actix_web::HttpRequest;
+use actix_web::dev::Payload;
+use identity::Profile;
+use kernel::audit::Actor;
+use kernel::{Code, OrgId, Plan, ProjectId, Role};
+use serde_json::json;
+
+use super::find::{find, least};
+use super::of_a_caller;
+use super::resolve::FoundOrg;
+use super::role::AtLeast;
+use super::scope::Needs;
+use crate::http::{Describe, Extract, Operation, Place};
+use crate::problem::Problem;
+
+/// Whoever has the role in the path's organization, with the scope and with a credential that reaches all of it.
+#[derive(Debug)]
+pub struct InOrg<R, S> {
+    pub actor: Actor,
+    pub user: Profile,
+    pub org: OrgPlace,
+    policy: PhantomData<(R, S)>,
+}
+
+/// Whoever has the role in the path's organization, with the scope. A limited token is shown what it reaches, and no more.
+#[derive(Debug)]
+pub struct InOrgPart<R, S> {
+    pub actor: Actor,
+    pub user: Profile,
+    pub org: OrgPlace,
+    /// The projects that may be shown; all of them when none are named.
+    pub projects: Option<Vec<ProjectId>>,
+    policy: PhantomData<(R, S)>,
+}
+
+/// Whoever has the role in the organization of the path's project, with the scope.
+#[derive(Debug)]
+pub struct InProject<R, S> {
+    pub actor: Actor,
+    pub user: Profile,
+    pub org: OrgPlace,
+    pub project: ProjectPlace,
+    policy: PhantomData<(R, S)>,
+}
+
+/// The organization that a request is about.
+#[derive(Debug, Clone)]
+pub struct OrgPlace {
+    pub id: OrgId,
+    pub slug: String,
+    pub plan: Plan,
+    /// The caller's.
+    pub role: Role,
+}
+
+/// The project that a request is about.
+#[derive(Debug, Clone)]
+pub struct ProjectPlace {
+    pub id: ProjectId,
+    pub name: String,
+}
+
+fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
+    let Some(FoundOrg { id, slug, plan, role }) = org else {
+        return Err(Problem::new(&Code::NOT_FOUND, "there is no such organization"));
+    };
+    let role = role.ok_or_else(not_a_member)?;
+    self::least(role, least)?;
+    Ok(OrgPlace { id, slug, plan, role })
+}
+
+/// What an outsider is told, and a token outside of what it is limited to: the same whatever lies within.
+fn not_a_member() -> Problem {
+    Problem::new(&Code::FORBIDDEN, "you are not a member of this organization, or the token does not reach it")
+}
+
+impl<R: AtLeast, S: Needs> Describe for InOrg<R, S> {
+    fn describe(operation: &mut Operation) {
+        operation.signed_in(Place::Org, Some(R::ROLE), Some(S::SCOPE));
+        operation.claim_parameter(json!({ "type": "string" }));
+    }
+}
+
+impl<R: AtLeast, S: Needs> Extract for InOrg<R, S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let (actor, found) = find(request, payload).await?;
+        let found = found.with_scope(S::SCOPE)?;
+        // Of what it does not reach, a token learns not even what it would take.
+        if found.parts().is_some() && found.org.is_some() {
+            return Err(not_a_member());
+        }
+        let org = org_place(found.org, R::ROLE)?;
+        Ok(Self { actor, user: found.user, org, policy: PhantomData })
+    }
+}
+
+impl<R: AtLeast, S: Needs> Describe for InOrgPart<R, S> {
+    fn describe(operation: &mut Operation) {
+        InOrg::<R, S>::describe(operation);
+        operation.takes_limited = true;
+    }
+}
+
+impl<R: AtLeast, S: Needs> Extract for InOrgPart<R, S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let (actor, found) = find(request, payload).await?;
+        let found = found.with_scope(S::SCOPE)?;
+        let projects = found.parts().cloned();
+        let org = org_place(found.org, R::ROLE)?;
+        Ok(Self { actor, user: found.user, org, projects, policy: PhantomData })
+    }
+}
+
+impl<R: AtLeast, S: Needs> Describe for InProject<R, S> {
+    fn describe(operation: &mut Operation) {
+        operation.signed_in(Place::Project, Some(R::ROLE), Some(S::SCOPE));
+        operation.claim_parameter(json!({ "type": "string" }));
+        operation.claim_parameter(json!({ "type": "string" }));
+        operation.takes_limited = true;
+    }
+}
+
+impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let (actor, found) = find(request, payload).await?;
+        let found = found.with_scope(S::SCOPE)?;
+        // Of what it does not reach, a token learns not even whether it exists.
+        let missing = match found.parts() {
+            Some(_) => not_a_member(),
+            None => Problem::new(&Code::NOT_FOUND, "there is no such project in this organization"),
+        };
+        if found.parts().is_some() && found.project.is_none() && found.org.is_some() {
+            return Err(missing);
+        }
+        let org = org_place(found.org, R::ROLE)?;
+        let (id, name) = found.project.ok_or(missing)?;
+        Ok(Self { actor, user: found.user, org, project: ProjectPlace { id, name }, policy: PhantomData })
+    }
+}
+
+impl From<&OrgPlace> for projects::Org {
+    fn from(org: &OrgPlace) -> Self {
+        Self { id: org.id, slug: org.slug.clone(), plan: org.plan }
+    }
+}
+
+of_a_caller! {
+    [R: AtLeast, S: Needs] InOrg<R, S>;
+    [R: AtLeast, S: Needs] InOrgPart<R, S>;
+    [R: AtLeast, S: Needs] InProject<R, S>;
+}
