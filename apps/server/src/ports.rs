@@ -20,18 +20,30 @@ pub(crate) struct OrgsPort(pub(crate) Orgs);
 /// Convergence, as projects ask for it.
 pub(crate) struct ConvergencePort(pub(crate) Convergence);
 
+/// What nobody who asks through a port can be refused for is our fault.
+trait Fault {
+    fn fault(self) -> store::Error;
+}
+
+macro_rules! faults {
+    ($($error:ident),+) => { $(
+        impl Fault for $error {
+            fn fault(self) -> store::Error {
+                match self {
+                    Self::Store(error) => error,
+                    refused => store::Error::inconsistent(refused),
+                }
+            }
+        }
+    )+ };
+}
+
+faults!(OrgError, ConvergenceError, DnsError);
+
 #[async_trait]
 impl identity::PersonalOrgs for OrgsPort {
     async fn create(&self, tx: &mut Connection, user: UserId, wish: &str) -> store::Result<()> {
-        self.0.create_personal(tx, user, wish).await.map(drop).map_err(of_store)
-    }
-}
-
-/// What nobody who asks through a port can be refused for is our fault.
-fn of_store(error: OrgError) -> store::Error {
-    match error {
-        OrgError::Store(error) => error,
-        refused => store::Error::inconsistent(refused),
+        self.0.create_personal(tx, user, wish).await.map(drop).map_err(Fault::fault)
     }
 }
 
@@ -73,7 +85,7 @@ impl projects::Organizations for OrgsPort {
                  them again, or remove the hostname from the project {project}."
             ),
         };
-        self.0.raise(tx, org, notification).await.map(drop).map_err(of_store)
+        self.0.raise(tx, org, notification).await.map(drop).map_err(Fault::fault)
     }
 
     async fn limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> store::Result<()> {
@@ -85,18 +97,14 @@ impl projects::Organizations for OrgsPort {
                 "A project was not created, because the plan allows {limit} of them. Delete one, or change the plan."
             ),
         };
-        self.0.notify(actor, org, notification).await.map_err(of_store)
+        self.0.notify(actor, org, notification).await.map_err(Fault::fault)
     }
 }
 
 #[async_trait]
 impl projects::Placements for ConvergencePort {
     async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Option<Live>) -> store::Result<()> {
-        match self.0.converge(tx, project, live.map(site)).await {
-            Ok(()) => Ok(()),
-            Err(ConvergenceError::Store(error)) => Err(error),
-            Err(refused) => Err(store::Error::inconsistent(refused)),
-        }
+        self.0.converge(tx, project, live.map(site)).await.map_err(Fault::fault)
     }
 }
 
@@ -135,12 +143,12 @@ pub(crate) struct ZonesPort(pub(crate) Dns);
 #[async_trait]
 impl projects::Zones for ZonesPort {
     async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<String>> {
-        self.0.zone_of(connection, org, name).await.map_err(of_dns)
+        self.0.zone_of(connection, org, name).await.map_err(Fault::fault)
     }
 
     async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Linked> {
         let problem = |problem| Linked { changed: false, problem: Some(problem) };
-        Ok(match self.0.link(tx, org, name).await.map_err(of_dns)? {
+        Ok(match self.0.link(tx, org, name).await.map_err(Fault::fault)? {
             Link::NoZone => Linked::default(),
             Link::Linked { changed } => Linked { changed, problem: None },
             Link::Occupied { zone } => problem(format!(
@@ -154,15 +162,7 @@ impl projects::Zones for ZonesPort {
     }
 
     async fn unlink(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()> {
-        self.0.unlink(tx, org, name).await.map_err(of_dns)
-    }
-}
-
-/// What projects cannot be refused for is our fault.
-fn of_dns(error: DnsError) -> store::Error {
-    match error {
-        DnsError::Store(error) => error,
-        refused => store::Error::inconsistent(refused),
+        self.0.unlink(tx, org, name).await.map_err(Fault::fault)
     }
 }
 
