@@ -8,7 +8,7 @@ use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, RETRY_AFTER};
 use actix_web::middleware::from_fn;
-use actix_web::web::Data;
+use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error};
 use convergence::Convergence;
 use dns::Dns;
@@ -47,6 +47,15 @@ pub struct Contexts {
     pub dns: Dns,
 }
 
+impl Contexts {
+    /// Gives each to the handlers that ask for it.
+    fn give_to(&self, app: &mut ServiceConfig) {
+        let Self { identity, orgs, projects, convergence, dns } = self.clone();
+        app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
+        app.app_data(Data::new(convergence)).app_data(Data::new(dns));
+    }
+}
+
 /// What the routes are composed of. Made once for a process; every part is cheap to clone.
 #[derive(Clone)]
 pub struct Services {
@@ -56,11 +65,7 @@ pub struct Services {
     config: Data<Config>,
     world: Data<World>,
     store: Data<Store>,
-    identity: Data<Identity>,
-    orgs: Data<Orgs>,
-    projects: Data<Projects>,
-    convergence: Data<Convergence>,
-    dns: Data<Dns>,
+    contexts: Contexts,
     limiters: Data<Limiters>,
     room: Data<Room>,
     uploads: Data<UploadPlaces>,
@@ -74,7 +79,6 @@ impl Services {
     /// Composes the contexts.
     #[must_use]
     pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Self {
-        let Contexts { identity, orgs, projects, convergence, dns } = contexts;
         let (public, internal) = (api::routes(config.sign_ins), internal::routes());
         Self {
             schemas: Data::new(Schemas::of(&public)),
@@ -89,11 +93,7 @@ impl Services {
             config: Data::new(config),
             world: Data::new(store.world().clone()),
             store: Data::new(store),
-            identity: Data::new(identity),
-            orgs: Data::new(orgs),
-            projects: Data::new(projects),
-            convergence: Data::new(convergence),
-            dns: Data::new(dns),
+            contexts,
             registry: Data::new(registry),
         }
     }
@@ -107,7 +107,7 @@ impl Services {
     /// Users and their credentials, for the passes beside the listeners.
     #[must_use]
     pub fn identity(&self) -> Identity {
-        self.identity.as_ref().clone()
+        self.contexts.identity.clone()
     }
 
     /// The rate limits, for the pass that forgets idle callers.
@@ -123,16 +123,12 @@ pub fn public_app(services: &Services) -> App<impl Served + use<>> {
         .app_data(services.config.clone())
         .app_data(services.world.clone())
         .app_data(services.store.clone())
-        .app_data(services.identity.clone())
-        .app_data(services.orgs.clone())
-        .app_data(services.projects.clone())
-        .app_data(services.convergence.clone())
-        .app_data(services.dns.clone())
         .app_data(services.limiters.clone())
         .app_data(services.room.clone())
         .app_data(services.uploads.clone())
         .app_data(services.schemas.clone())
         .app_data(services.reference.clone())
+        .configure(|app| services.contexts.give_to(app))
         .configure(|app| services.pdns.configure(app))
         .configure(|app| services.public.configure(app))
         .wrap(from_fn(guard))
@@ -145,10 +141,9 @@ pub fn internal_app(services: &Services) -> App<impl Served + use<>> {
     App::new()
         .app_data(services.config.clone())
         .app_data(services.world.clone())
-        .app_data(services.projects.clone())
-        .app_data(services.convergence.clone())
         .app_data(services.internal_schemas.clone())
         .app_data(services.registry.clone())
+        .configure(|app| services.contexts.give_to(app))
         .configure(|app| services.internal.configure(app))
         .wrap(from_fn(guard))
         .wrap(from_fn(observe))
