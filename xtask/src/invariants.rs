@@ -10,8 +10,6 @@ use anyhow::{Result, ensure};
 use crate::workspace;
 use graph::Graph;
 
-/// Each owns a part of the product, a Postgres schema and nothing of the others.
-const CONTEXTS: &[&str] = &["identity", "orgs", "projects", "convergence", "dns"];
 /// Programs and the one crate that speaks HTTP.
 const MAY_SERVE_HTTP: &[&str] = &["gateway", "server", "node"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
@@ -33,6 +31,7 @@ pub fn run() -> Result<ExitCode> {
 fn dependencies(graph: &Graph) -> Vec<String> {
     let mut broken = Vec::new();
     let members: Vec<&str> = graph.members().collect();
+    let contexts: Vec<&str> = graph.contexts().collect();
     let mut forbid = |from: &str, to: &str, rule: &str| {
         broken.extend(graph.path(from, to).map(|path| format!("{}: {rule}", path.join(" → "))));
     };
@@ -46,8 +45,8 @@ fn dependencies(graph: &Graph) -> Vec<String> {
                 "cli" if !["client", "bundle"].contains(&other) => {
                     forbid(member, other, "cli is a client: what it knows of the platform is the API and its bundles");
                 }
-                context if CONTEXTS.contains(&context) => {
-                    if CONTEXTS.contains(&other) {
+                context if contexts.contains(&context) => {
+                    if contexts.contains(&other) {
                         forbid(context, other, "no context depends on another; what it needs is a port of its own");
                     } else if ["providers", "gateway"].contains(&other) {
                         forbid(context, other, "no context depends on the outside world's adapters or on HTTP");
@@ -68,7 +67,7 @@ fn dependencies(graph: &Graph) -> Vec<String> {
             forbid(member, "client", "what the client is written from is built without it");
         }
     }
-    for &context in CONTEXTS {
+    for context in contexts {
         if graph.depends_directly(context, "hyper") {
             broken.push(format!("{context} → hyper: a context knows no HTTP server"));
         }

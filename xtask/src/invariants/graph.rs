@@ -68,6 +68,15 @@ impl Graph {
         self.manifests.keys().map(String::as_str)
     }
 
+    /// Those that own a part of the product, a Postgres schema and nothing of the others; `store` is what all stand on.
+    pub fn contexts(&self) -> impl Iterator<Item = &str> {
+        let has_tables = |manifest: &PathBuf| manifest.with_file_name("src").join("schema.rs").exists();
+        self.manifests
+            .iter()
+            .filter(move |(name, manifest)| *name != "store" && has_tables(manifest))
+            .map(|(name, _)| name.as_str())
+    }
+
     /// Their manifests.
     pub fn manifests(&self) -> impl Iterator<Item = &PathBuf> {
         self.manifests.values()
