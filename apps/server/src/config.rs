@@ -1,22 +1,24 @@
 //! The settings of the control plane (contract section 12).
 
-use std::fs;
-use std::net::{IpAddr, SocketAddr};
+mod parts;
+mod values;
+
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use dns::Hosting;
 use dns::primary::PrimaryConfig;
-use dns::wire::InvalidTsigKey;
-use dns::{Hosting, ZoneName};
 use gateway::api::SignIns;
-use gateway::{RateLimits, Site};
 use kernel::{AllowList, Limits, seal};
 use projects::{S3, SiteUrl};
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
-use serde::Deserialize;
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
+
+use self::parts::{LimitsFile, Zones, bundle_store, code_host, limits, mail, own_domains, site, zones};
+
+pub use self::values::{Addresses, BundleAddress, CoreLink, Sockets, Url};
 
 settings::table! {
     /// Postgres: `postgres://user:password@host/database?sslmode=verify-full`, or a unix socket as `postgres:///database?host=/folder&user=name`. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of roots.
@@ -135,15 +137,6 @@ pub struct Config {
     pub otlp_url: Option<String>,
 }
 
-/// How nodes learn of changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CoreLink {
-    /// Through the Postgres of this deployment.
-    Embedded,
-    /// Not at all.
-    Off,
-}
-
 /// Signing in at a code host.
 #[derive(Debug, Clone)]
 pub struct CodeHostLogin {
@@ -158,18 +151,6 @@ pub struct MailConfig {
     pub from: Mailbox,
 }
 
-/// An http or https address, without a trailing slash.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url(String);
-
-/// Addresses, separated by commas.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Addresses(Vec<IpAddr>);
-
-/// Addresses with their ports, separated by commas.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sockets(Vec<SocketAddr>);
-
 /// Where bundles are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleStore {
@@ -177,23 +158,6 @@ pub enum BundleStore {
     Folder(PathBuf),
     /// A bucket.
     S3(S3),
-}
-
-/// The address of a store of bundles.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BundleAddress {
-    /// `file:///folder`
-    Folder(PathBuf),
-    /// `s3://bucket/prefix`
-    S3 { bucket: String, prefix: String },
-}
-
-/// The file that `SVC_LIMITS` names.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct LimitsFile {
-    plans: Limits,
-    rates: RateLimits,
 }
 
 impl Config {
@@ -219,35 +183,9 @@ impl Config {
         if public_url.starts_with("https:") && !site_url.is_https() {
             return Err(SITE_URL.malformed("plain http is for development; it is refused behind https"));
         }
-        let words = |list: Option<String>| {
-            list.map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect())
-        };
-        let site = Site {
-            name: settings.get(&SITE_NAME)?,
-            public_url,
-            dashboard_url: settings.get(&DASHBOARD_URL)?.0,
-            platform_domain: domain(&settings.get(&PLATFORM_DOMAIN)?),
-            mail_domain: settings.opt(&MAIL_DOMAIN)?,
-            nameservers: words(settings.opt(&NAMESERVERS)?),
-            site_url: site_url.to_string(),
-            fallback_origin: domain(&settings.get(&FALLBACK_ORIGIN)?),
-            git_url: None,
-            ssh_host: None,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        let site = site(settings, public_url, &site_url)?;
         let own_domains = own_domains(&site);
-        let mut dns = hosting(settings, &site, &own_domains)?;
-        let (primary, signer) = (primary(settings)?, settings.opt(&DNS_SIGNER)?);
-        match &mut dns {
-            Some(hosting) => {
-                hosting.notifies = primary.is_some();
-                hosting.observes = signer.is_some();
-                // A zone of this name would hide the catalog.
-                hosting.own_domains.extend(primary.iter().map(|primary| primary.catalog.as_str().to_owned()));
-            }
-            None if primary.is_some() => return Err(NAMESERVERS.malformed("needed with SVC_DNS_LISTEN")),
-            None => {}
-        }
+        let Zones { hosting: dns, primary, signer } = zones(settings, &site, &own_domains)?;
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
         let database = store::Config {
             connections: settings.get(&DATABASE_CONNECTIONS)?.get().into(),
@@ -278,170 +216,5 @@ impl Config {
             mail: mail(settings)?,
             otlp_url,
         })
-    }
-}
-
-/// The platform's own names: where it is reached, and what it hands names out under.
-fn own_domains(site: &Site) -> Vec<String> {
-    let host = |url: &String| url::Url::parse(url).ok()?.host_str().map(str::to_owned);
-    let mut domains = vec![site.platform_domain.clone(), site.fallback_origin.clone()];
-    domains.extend(site.mail_domain.clone());
-    domains.extend(site.nameservers.iter().cloned());
-    domains.extend([&site.public_url, &site.dashboard_url].into_iter().filter_map(host));
-    domains.iter().map(|name| domain(name)).collect()
-}
-
-/// A domain as it is compared: lowercase, without the final dot.
-fn domain(name: &str) -> String {
-    name.trim_end_matches('.').to_ascii_lowercase()
-}
-
-fn hosting(settings: &Settings, site: &Site, own_domains: &[String]) -> Result<Option<Hosting>, Error> {
-    let fallback_addresses = settings.opt(&FALLBACK_ADDRESSES)?.map(|Addresses(addresses)| addresses);
-    if site.nameservers.is_empty() {
-        return Ok(None);
-    }
-    let hosting = Hosting::new(&site.nameservers, &site.fallback_origin);
-    let mut hosting = hosting.map_err(|error| NAMESERVERS.malformed(error))?;
-    hosting.fallback_addresses = fallback_addresses.unwrap_or_default();
-    hosting.own_domains = own_domains.to_vec();
-    Ok(Some(hosting))
-}
-
-/// The hidden primary. It answers nobody without a key and somebody to answer.
-fn primary(settings: &Settings) -> Result<Option<PrimaryConfig>, Error> {
-    // All of it is read, so that a fault is told while the listener is still off.
-    let key = settings.opt(&DNS_TSIG)?.map(|key| key.reveal().parse()).transpose();
-    let key = key.map_err(|error: InvalidTsigKey| DNS_TSIG.malformed(error))?;
-    let secondaries = settings.opt(&DNS_SECONDARIES)?;
-    let catalog = ZoneName::parse(&settings.get(&DNS_CATALOG)?).map_err(|error| DNS_CATALOG.malformed(error))?;
-    let Some(listen) = settings.opt(&DNS_LISTEN)? else { return Ok(None) };
-    let needed = "needed with SVC_DNS_LISTEN";
-    let key = key.ok_or_else(|| DNS_TSIG.malformed(needed))?;
-    let Sockets(secondaries) = secondaries.ok_or_else(|| DNS_SECONDARIES.malformed(needed))?;
-    Ok(Some(PrimaryConfig { listen, key, secondaries, catalog }))
-}
-
-fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLogin>, Error> {
-    let secret = settings.opt(&CODEHOST_CLIENT_SECRET)?;
-    let Some(client_id) = settings.opt(&CODEHOST_CLIENT_ID)? else { return Ok(None) };
-    let secret = secret.ok_or_else(|| CODEHOST_CLIENT_SECRET.malformed("needed with SVC_CODEHOST_CLIENT_ID"))?;
-    let redirects = match settings.opt(&CODEHOST_REDIRECTS)? {
-        Some(redirects) => redirects,
-        None => public_url.parse().map_err(|error| PUBLIC_URL.malformed(error))?,
-    };
-    let host = CodeHostConfig {
-        client_id,
-        client_secret: kernel::Secret::new(secret.reveal().to_owned()),
-        authorize_url: settings.get(&CODEHOST_AUTHORIZE_URL)?,
-        token_url: settings.get(&CODEHOST_TOKEN_URL)?,
-        user_url: settings.get(&CODEHOST_USER_URL)?,
-    };
-    Ok(Some(CodeHostLogin { host, redirects }))
-}
-
-fn bundle_store(settings: &Settings) -> Result<BundleStore, Error> {
-    let (bucket, prefix) = match settings.get(&BUNDLE_STORE)? {
-        BundleAddress::Folder(folder) => return Ok(BundleStore::Folder(folder)),
-        BundleAddress::S3 { bucket, prefix } => (bucket, prefix),
-    };
-    let needed = "needed with a bucket in SVC_BUNDLE_STORE";
-    let secret = |secret: Secret| kernel::Secret::new(secret.reveal().to_owned());
-    let region = settings.opt(&AWS_REGION)?.or(settings.opt(&AWS_DEFAULT_REGION)?);
-    let endpoint = settings.opt(&AWS_ENDPOINT_URL_S3)?.or(settings.opt(&AWS_ENDPOINT_URL)?);
-    let secret_access_key = settings.opt(&AWS_SECRET_ACCESS_KEY)?;
-    Ok(BundleStore::S3(S3 {
-        bucket,
-        prefix,
-        region: region.unwrap_or_else(|| "us-east-1".to_owned()),
-        endpoint: endpoint.map(|Url(url)| url),
-        access_key_id: settings.opt(&AWS_ACCESS_KEY_ID)?.ok_or_else(|| AWS_ACCESS_KEY_ID.malformed(needed))?,
-        secret_access_key: secret_access_key.map(secret).ok_or_else(|| AWS_SECRET_ACCESS_KEY.malformed(needed))?,
-        session_token: settings.opt(&AWS_SESSION_TOKEN)?.map(secret),
-    }))
-}
-
-fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {
-    let from = settings.opt(&MAIL_FROM)?;
-    let Some(url) = settings.opt(&SMTP_URL)? else { return Ok(None) };
-    let server = url.reveal().parse().map_err(|error: providers::InvalidSmtp| SMTP_URL.malformed(error))?;
-    let from = from.ok_or_else(|| MAIL_FROM.malformed("needed with SVC_SMTP_URL"))?;
-    Ok(Some(MailConfig { server, from }))
-}
-
-fn limits(settings: &Settings) -> Result<LimitsFile, Error> {
-    let Some(path) = settings.opt(&LIMITS)? else {
-        return Ok(LimitsFile::default());
-    };
-    let text = fs::read_to_string(&path).map_err(|error| LIMITS.malformed(format!("{}: {error}", path.display())))?;
-    toml::from_str(&text).map_err(|error| LIMITS.malformed(format!("{}: {error}", path.display())))
-}
-
-impl FromStr for Url {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        match rest {
-            Some(rest) if !rest.is_empty() && !rest.contains(['@', '?', '#', '*', ' ']) && !rest.starts_with('/') => {
-                Ok(Self(text.trim_end_matches('/').to_owned()))
-            }
-            _ => Err("not an http or https address without credentials, query and fragment"),
-        }
-    }
-}
-
-impl FromStr for Addresses {
-    type Err = std::net::AddrParseError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.split(',').map(|address| address.trim().parse()).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-impl FromStr for Sockets {
-    type Err = std::net::AddrParseError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.split(',').map(|socket| socket.trim().parse()).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-impl FromStr for CoreLink {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "embedded" => Ok(Self::Embedded),
-            "off" => Ok(Self::Off),
-            etcd if etcd.starts_with("etcd://") => Err("this release knows no link over etcd; use embedded or off"),
-            _ => Err("neither embedded nor off"),
-        }
-    }
-}
-
-impl FromStr for BundleAddress {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Some(path) = text.strip_prefix("file://").filter(|path| path.starts_with('/')) {
-            return Ok(Self::Folder(path.into()));
-        }
-        let (bucket, prefix) = match text.strip_prefix("s3://").map(|rest| (rest, rest.split_once('/'))) {
-            Some((_, Some((bucket, prefix)))) => (bucket, prefix.trim_end_matches('/')),
-            Some((bucket, None)) => (bucket, ""),
-            None => return Err("neither file:///folder nor s3://bucket/prefix"),
-        };
-        // What S3 lets a bucket be called. A query or credentials in here would be somebody's mistake.
-        let named = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_');
-        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(named) {
-            return Err("the bucket's name is not 3 to 63 characters of a-z, 0-9, . and -");
-        }
-        let dotted = |segment: &str| matches!(segment, "" | "." | "..");
-        if !prefix.bytes().all(plain) || !prefix.is_empty() && prefix.split('/').any(dotted) {
-            return Err("the prefix is not segments of letters, digits, ., - and _, separated by /");
-        }
-        Ok(Self::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 }

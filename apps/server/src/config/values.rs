@@ -1,0 +1,104 @@
+//! Values that only the control plane's settings have.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// How nodes learn of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoreLink {
+    /// Through the Postgres of this deployment.
+    Embedded,
+    /// Not at all.
+    Off,
+}
+
+/// An http or https address, without a trailing slash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url(pub(super) String);
+
+/// Addresses, separated by commas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses(pub(super) Vec<IpAddr>);
+
+/// Addresses with their ports, separated by commas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sockets(pub(super) Vec<SocketAddr>);
+
+/// The address of a store of bundles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BundleAddress {
+    /// `file:///folder`
+    Folder(PathBuf),
+    /// `s3://bucket/prefix`
+    S3 { bucket: String, prefix: String },
+}
+
+impl FromStr for Url {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        match rest {
+            Some(rest) if !rest.is_empty() && !rest.contains(['@', '?', '#', '*', ' ']) && !rest.starts_with('/') => {
+                Ok(Self(text.trim_end_matches('/').to_owned()))
+            }
+            _ => Err("not an http or https address without credentials, query and fragment"),
+        }
+    }
+}
+
+impl FromStr for Addresses {
+    type Err = std::net::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split(',').map(|address| address.trim().parse()).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl FromStr for Sockets {
+    type Err = std::net::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split(',').map(|socket| socket.trim().parse()).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl FromStr for CoreLink {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "embedded" => Ok(Self::Embedded),
+            "off" => Ok(Self::Off),
+            etcd if etcd.starts_with("etcd://") => Err("this release knows no link over etcd; use embedded or off"),
+            _ => Err("neither embedded nor off"),
+        }
+    }
+}
+
+impl FromStr for BundleAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("file://").filter(|path| path.starts_with('/')) {
+            return Ok(Self::Folder(path.into()));
+        }
+        let (bucket, prefix) = match text.strip_prefix("s3://").map(|rest| (rest, rest.split_once('/'))) {
+            Some((_, Some((bucket, prefix)))) => (bucket, prefix.trim_end_matches('/')),
+            Some((bucket, None)) => (bucket, ""),
+            None => return Err("neither file:///folder nor s3://bucket/prefix"),
+        };
+        // What S3 lets a bucket be called. A query or credentials in here would be somebody's mistake.
+        let named = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_');
+        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(named) {
+            return Err("the bucket's name is not 3 to 63 characters of a-z, 0-9, . and -");
+        }
+        let dotted = |segment: &str| matches!(segment, "" | "." | "..");
+        if !prefix.bytes().all(plain) || !prefix.is_empty() && prefix.split('/').any(dotted) {
+            return Err("the prefix is not segments of letters, digits, ., - and _, separated by /");
+        }
+        Ok(Self::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+    }
+}
