@@ -1,6 +1,6 @@
 //! What can go wrong with zones.
 
-use kernel::{Code, Failure, Kind};
+use kernel::{Code, Failure, Kind, Malformed};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -28,9 +28,8 @@ pub enum DnsError {
     DnssecOff,
     #[error("the zone has changed since: its serial is {0} now; read it again")]
     Changed(u32),
-    /// A value that only this context can judge.
-    #[error("the request is malformed: {path}: {message}")]
-    Field { path: String, message: String },
+    #[error(transparent)]
+    Field(#[from] Malformed),
     /// Items of a change that is all or nothing; never none.
     #[error("nothing was changed: {}", list(.0.iter().map(|it| format!("rrsets[{}]: {}", it.index, it.message))))]
     Items(Vec<ItemFault>),
@@ -75,11 +74,6 @@ impl DnsError {
     /// 412: `If-Match` names another state than the zone's.
     pub const PRECONDITION_FAILED: Code =
         Code::new("precondition_failed", Kind::Precondition, "`If-Match` does not name the zone's ETag any more.");
-
-    /// A fault of one field of the request.
-    pub(crate) fn field(path: impl Into<String>, message: impl ToString) -> Self {
-        Self::Field { path: path.into(), message: message.to_string() }
-    }
 }
 
 impl Failure for DnsError {
@@ -92,7 +86,7 @@ impl Failure for DnsError {
             Self::CnameConflict(_) => &Self::CNAME_CONFLICT,
             Self::DnssecOff => &Self::DNSSEC_OFF,
             Self::Changed(_) => &Self::PRECONDITION_FAILED,
-            Self::Field { .. } | Self::Lines(_) => &Code::BAD_REQUEST,
+            Self::Field(_) | Self::Lines(_) => &Code::BAD_REQUEST,
             // What is malformed comes first: the rest may follow from it.
             Self::Items(items) => {
                 let malformed = items.iter().find(|item| item.code.kind == Kind::Invalid);
@@ -104,7 +98,7 @@ impl Failure for DnsError {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::Field { path, message } => Some(json!({ "fields": [{ "path": path, "message": message }] })),
+            Self::Field(malformed) => Some(malformed.details()),
             Self::Items(items) => Some(json!({ "items": items })),
             Self::Lines(lines) => Some(json!({ "lines": lines })),
             Self::Managed { managed_by, .. } => Some(json!({ "managed_by": managed_by })),

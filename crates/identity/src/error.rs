@@ -1,7 +1,7 @@
 //! What can go wrong with users and their credentials.
 
-use kernel::{Code, Failure, Kind};
-use serde_json::{Value, json};
+use kernel::{Code, Failure, Kind, Malformed};
+use serde_json::Value;
 
 use crate::port::CodeHostFailure;
 
@@ -16,9 +16,8 @@ pub enum IdentityError {
     KeyNotFound,
     #[error("the key {0} is registered already, here or with another account; make one of your own for each")]
     KeyExists(String),
-    /// A value that only this context can judge.
-    #[error("the request is malformed: {path}: {message}")]
-    Field { path: String, message: String },
+    #[error(transparent)]
+    Field(#[from] Malformed),
     #[error("this sign-in is not one that this browser began within the last ten minutes; start again")]
     UnknownLogin,
     #[error("you did not sign in at the code host; start again")]
@@ -39,10 +38,6 @@ impl IdentityError {
     /// Told in the fragment of the callback: the code host is away or talks nonsense.
     pub const CODEHOST_UNAVAILABLE: Code =
         Code::new("codehost_unavailable", Kind::Unavailable, "The code host did not answer as it should; try again.");
-
-    pub(crate) fn field(path: impl Into<String>, message: impl ToString) -> Self {
-        Self::Field { path: path.into(), message: message.to_string() }
-    }
 }
 
 impl Failure for IdentityError {
@@ -50,7 +45,7 @@ impl Failure for IdentityError {
         match self {
             Self::SessionNotFound | Self::TokenNotFound | Self::KeyNotFound => &Code::NOT_FOUND,
             Self::KeyExists(_) => &Self::SSH_KEY_EXISTS,
-            Self::Field { .. } | Self::UnknownLogin => &Code::BAD_REQUEST,
+            Self::Field(_) | Self::UnknownLogin => &Code::BAD_REQUEST,
             Self::LoginRefused | Self::CodeHost(CodeHostFailure::Refused(_)) => &Self::ACCESS_DENIED,
             Self::CodeHost(CodeHostFailure::Unavailable(_)) => &Self::CODEHOST_UNAVAILABLE,
             Self::Store(error) => error.code(),
@@ -59,7 +54,7 @@ impl Failure for IdentityError {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::Field { path, message } => Some(json!({ "fields": [{ "path": path, "message": message }] })),
+            Self::Field(malformed) => Some(malformed.details()),
             _ => None,
         }
     }

@@ -67,6 +67,14 @@ pub struct Event {
     pub data: Value,
 }
 
+impl Event {
+    /// What happened in an organization, to an id or a name.
+    #[must_use]
+    pub fn in_org(name: &'static str, org: OrgId, target: impl ToString, data: Value) -> Self {
+        Self { name, org: Some(org), target: target.to_string(), data }
+    }
+}
+
 impl Actor {
     /// The service itself, in one of its passes.
     #[must_use]

@@ -1,6 +1,6 @@
 //! What goes wrong, as clients are told: a stable code of a kind, and a sentence for people.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The kind of a failure. Contexts know kinds; only the gateway knows statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,6 +75,28 @@ impl Code {
     );
     /// 500.
     pub const INTERNAL: Self = Self::new("internal", Kind::Internal, "A fault of the service; quote the request id.");
+}
+
+/// A value of the request that only a context can judge: where it stands, and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the request is malformed: {path}: {message}")]
+pub struct Malformed {
+    /// Of a field in the body: `restrict.projects[0]`.
+    pub path: String,
+    pub message: String,
+}
+
+impl Malformed {
+    /// A fault of this field.
+    pub fn new(path: impl Into<String>, message: impl ToString) -> Self {
+        Self { path: path.into(), message: message.to_string() }
+    }
+
+    /// As the faults are told that break the request's schema.
+    #[must_use]
+    pub fn details(&self) -> Value {
+        json!({ "fields": [{ "path": self.path, "message": self.message }] })
+    }
 }
 
 /// An error that clients are told of. Its `Display` is the message for people; what caused it stays in `source()` and

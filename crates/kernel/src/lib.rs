@@ -26,7 +26,7 @@ mod world;
 pub use access::AccessMode;
 pub use digest::{Digest, Digester, InvalidDigest};
 pub use email::Email;
-pub use failure::{Code, Failure, Kind};
+pub use failure::{Code, Failure, Kind, Malformed};
 pub use hex::hex;
 pub use id::{
     AuditId, DeploymentId, InvalidId, InviteId, KeyId, NodeId, NotificationId, OrgId, ProjectId, SessionId, TokenId,

@@ -1,6 +1,6 @@
 //! What can go wrong with projects and bundles.
 
-use kernel::{Code, Failure, Kind, Plan};
+use kernel::{Code, Failure, Kind, Malformed, Plan};
 use serde_json::{Value, json};
 
 /// A refused request, or something this context needs that is away.
@@ -22,9 +22,8 @@ pub enum ProjectError {
     UnknownHostname,
     #[error("confirm must be the project's name, {0}; nothing was deleted")]
     ConfirmMismatch(String),
-    /// A value that only this context can judge.
-    #[error("the request is malformed: {path}: {message}")]
-    Field { path: &'static str, message: String },
+    #[error(transparent)]
+    Field(#[from] Malformed),
     #[error("you are not a member of the organization that this hostname belongs to")]
     Outsider,
     #[error("this project is for members of its organization; you are {0} there, and member is the least")]
@@ -80,7 +79,7 @@ impl Failure for ProjectError {
             | Self::HostnameNotFound
             | Self::UnknownHostname => &Code::NOT_FOUND,
             Self::ConfirmMismatch(_) => &Self::CONFIRM_MISMATCH,
-            Self::DefaultHostname | Self::Field { .. } | Self::InvalidCode => &Code::BAD_REQUEST,
+            Self::DefaultHostname | Self::Field(_) | Self::InvalidCode => &Code::BAD_REQUEST,
             Self::Outsider | Self::MembersOnly(_) => &Code::FORBIDDEN,
             Self::Bundle(bundle::Fault::TooLarge { .. }) => &Code::PAYLOAD_TOO_LARGE,
             Self::Bundle(bundle::Fault::Invalid { .. }) => &Self::INVALID_BUNDLE,
@@ -99,7 +98,7 @@ impl Failure for ProjectError {
             Self::Bundle(bundle::Fault::Invalid { reason, entry }) => {
                 Some(json!({ "reason": reason.as_str(), "entry": entry }))
             }
-            Self::Field { path, message } => Some(json!({ "fields": [{ "path": path, "message": message }] })),
+            Self::Field(malformed) => Some(malformed.details()),
             _ => None,
         }
     }

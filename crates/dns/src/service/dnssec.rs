@@ -1,14 +1,14 @@
 //! Signing: the nameserver does it, and keeps the keys. Here stands whether it is to, and what was seen of it.
 
 use futures_util::future::join_all;
-use kernel::audit::Actor;
-use kernel::{OrgId, Time};
+use kernel::audit::{Actor, Event};
+use kernel::{Malformed, OrgId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::edit::JOURNAL;
 use super::zone::member;
-use super::{At, Dns, Expected, Result, event, found};
+use super::{At, Dns, Expected, Result, found};
 use crate::error::DnsError;
 use crate::model::{Dnskey, Dnssec, DnssecState, DnssecSwitch, Ds, DsReport, ManagedBy, SignerView, Zone};
 use crate::notify::Notice;
@@ -73,7 +73,7 @@ impl Dns {
                 self.write(tx, catalog, &group, JOURNAL).await?;
                 self.announce(tx, &Notice::of_group(&zone.name)).await?;
                 let name = if switch.enabled { "dns.dnssec.on" } else { "dns.dnssec.off" };
-                let event = event(name, org, zone.id, json!({ "zone": zone.name.as_str() }));
+                let event = Event::in_org(name, org, zone.id, json!({ "zone": zone.name.as_str() }));
                 Ok(Outcome::Changed(At { serial, value: self.shown(&zone)? }, event))
             })
             .await
@@ -96,7 +96,7 @@ impl Dns {
                 let (zone, recorded) = record(tx, zone, ds, look_at).await?;
                 let answer = At { serial, value: self.shown(&zone)? };
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
-                let event = event("dns.ds.set", org, zone.id, data);
+                let event = Event::in_org("dns.ds.set", org, zone.id, data);
                 Ok(if recorded { Outcome::Changed(answer, event) } else { Outcome::Unchanged(answer) })
             })
             .await
@@ -174,7 +174,7 @@ impl Dns {
                 let Some(zone) = zone else { return Ok(Outcome::Unchanged(())) };
                 let (zone, recorded) = record(tx, zone, cds.to_vec(), Some(self.store.world().now())).await?;
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
-                let event = event("dns.ds.set", looked.org, zone.id, data);
+                let event = Event::in_org("dns.ds.set", looked.org, zone.id, data);
                 Ok(if recorded { Outcome::Changed((), event) } else { Outcome::Unchanged(()) })
             })
             .await
@@ -214,7 +214,7 @@ async fn record(
 
 /// A DS record as it is kept: its digest in capitals, and as long as its type has it.
 fn checked((place, ds): (usize, Ds)) -> Result<Ds> {
-    let field = |name: &str, message: &str| Err(DnsError::field(format!("ds[{place}].{name}"), message));
+    let field = |name: &str, message: &str| Err(Malformed::new(format!("ds[{place}].{name}"), message).into());
     let digits = match ds.digest_type {
         1 => Some(40),
         2 | 3 => Some(64),

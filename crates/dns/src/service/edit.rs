@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kernel::Malformed;
 use serde_json::json;
 use store::Connection;
 
@@ -116,7 +117,7 @@ impl Dns {
         // The catalog has two for each zone that there is.
         let is_catalog = zone.name.as_str().is_empty();
         if rrset_count > MOST && rrset_count > zone.rrset_count && !is_catalog {
-            return Err(DnsError::field("", format!("a zone has at most {MOST} rrsets")));
+            return Err(Malformed::new("", format!("a zone has at most {MOST} rrsets")).into());
         }
         let look_at = now.plus_seconds(ARRIVAL);
         tx.rrset_apply(Step { zone: &zone, serial, edits, keep, look_at }).await?;

@@ -9,9 +9,7 @@ mod zonefile;
 
 use std::sync::Arc;
 
-use kernel::audit::Event;
-use kernel::{OrgId, ZoneId};
-use serde_json::Value;
+use kernel::OrgId;
 use store::{Connection, Store};
 
 use crate::error::DnsError;
@@ -101,8 +99,4 @@ fn named(name: &str) -> Result<ZoneName> {
 /// The zone of this name.
 async fn found(connection: &mut Connection, org: OrgId, name: &str) -> Result<ZoneRecord> {
     connection.zone_find(org, &named(name)?).await?.ok_or(DnsError::ZoneNotFound)
-}
-
-fn event(name: &'static str, org: OrgId, zone: ZoneId, data: Value) -> Event {
-    Event { name, org: Some(org), target: zone.to_string(), data }
 }

@@ -1,12 +1,12 @@
 //! Single rrsets, and several at once.
 
-use kernel::audit::Actor;
-use kernel::{Code, Failure as _, OrgId};
+use kernel::audit::{Actor, Event};
+use kernel::{Code, Failure as _, Malformed, OrgId};
 use store::{Connection, Outcome};
 
 use super::edit::{Wish, told};
 use super::zone::shown;
-use super::{At, Dns, Expected, Result, event};
+use super::{At, Dns, Expected, Result};
 use crate::error::{DnsError, ItemFault};
 use crate::model::{Difference, Patched, Rrset, RrsetContent, RrsetPatch, RrsetsPatch};
 use crate::repository::{Content, Edit, StoredSet, ZoneRecord};
@@ -30,8 +30,8 @@ impl Dns {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let zone = self.locked(tx, org, zone, expected).await?;
-                let owner = OwnerName::parse(name, &zone.name).map_err(|error| DnsError::field("name", error))?;
-                let kind: RecordType = kind.parse().map_err(|error| DnsError::field("type", error))?;
+                let owner = OwnerName::parse(name, &zone.name).map_err(|error| Malformed::new("name", error))?;
+                let kind: RecordType = kind.parse().map_err(|error| Malformed::new("type", error))?;
                 let wish = if kind == RecordType::Soa {
                     // Refused as what it is: not for users to edit.
                     Wish::none(owner.clone(), kind)
@@ -46,7 +46,7 @@ impl Dns {
                     return Ok(Outcome::Unchanged(At { serial: zone.serial, value }));
                 }
                 let zone = self.apply(tx, zone, &edits).await?;
-                let event = event("dns.rrset.set", org, zone.id, told(&zone, &edits));
+                let event = Event::in_org("dns.rrset.set", org, zone.id, told(&zone, &edits));
                 Ok(Outcome::Changed(At { serial: zone.serial, value }, event))
             })
             .await
@@ -74,7 +74,7 @@ impl Dns {
                     return Err(DnsError::RrsetNotFound);
                 }
                 let zone = self.apply(tx, zone, &edits).await?;
-                let event = event("dns.rrset.delete", org, zone.id, told(&zone, &edits));
+                let event = Event::in_org("dns.rrset.delete", org, zone.id, told(&zone, &edits));
                 Ok(Outcome::Changed(At { serial: zone.serial, value: () }, event))
             })
             .await
@@ -101,7 +101,7 @@ impl Dns {
                     return Ok(Outcome::Unchanged(patched(&zone, &edits)));
                 }
                 let zone = self.apply(tx, zone, &edits).await?;
-                let event = event("dns.rrset.patch", org, zone.id, told(&zone, &edits));
+                let event = Event::in_org("dns.rrset.patch", org, zone.id, told(&zone, &edits));
                 Ok(Outcome::Changed(patched(&zone, &edits), event))
             })
             .await
@@ -151,16 +151,17 @@ fn set(zone: &ZoneName, owner: OwnerName, kind: RecordType, ttl: Option<u32>, re
     let ttl = ttl.unwrap_or(RecordSet::DEFAULT_TTL);
     if !RecordSet::TTL.contains(&ttl) {
         let (least, most) = RecordSet::TTL.into_inner();
-        return Err(DnsError::field("ttl", format!("must be {least} to {most} seconds")));
+        return Err(Malformed::new("ttl", format!("must be {least} to {most} seconds")).into());
     }
     let parse = |(place, text): (usize, &String)| {
-        Rdata::parse(kind, text, zone).map_err(|error| DnsError::field(format!("records[{place}]"), error))
+        Rdata::parse(kind, text, zone)
+            .map_err(|error| DnsError::from(Malformed::new(format!("records[{place}]"), error)))
     };
     let set = RecordSet::new(owner, kind, ttl, records.iter().enumerate().map(parse).collect::<Result<_>>()?);
     match set.check() {
         Ok(()) => Ok(set),
         Err(InvalidSet::ApexCname) => Err(DnsError::CnameConflict(set.owner.absolute(zone))),
-        Err(fault) => Err(DnsError::field("records", fault)),
+        Err(fault) => Err(Malformed::new("records", fault).into()),
     }
 }
 
@@ -177,7 +178,7 @@ fn wishes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<Wish>> {
             Err(DnsError::Store(error)) => return Err(error.into()),
             Err(error) => {
                 let message = match &error {
-                    DnsError::Field { path, message } => format!("{path}: {message}"),
+                    DnsError::Field(Malformed { path, message }) => format!("{path}: {message}"),
                     error => error.to_string(),
                 };
                 faults.push(fault(items, place, error.code(), message));
@@ -188,8 +189,8 @@ fn wishes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<Wish>> {
 }
 
 fn wish(zone: &ZoneName, item: &RrsetPatch) -> Result<Wish> {
-    let owner = OwnerName::parse(&item.name, zone).map_err(|error| DnsError::field("name", error))?;
-    let kind: RecordType = item.kind.parse().map_err(|error| DnsError::field("type", error))?;
+    let owner = OwnerName::parse(&item.name, zone).map_err(|error| Malformed::new("name", error))?;
+    let kind: RecordType = item.kind.parse().map_err(|error| Malformed::new("type", error))?;
     // An SOA is refused whatever it says.
     if item.records.is_empty() || kind == RecordType::Soa {
         return Ok(Wish::none(owner, kind));

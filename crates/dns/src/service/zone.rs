@@ -1,13 +1,13 @@
 //! Zones as a whole.
 
-use kernel::audit::Actor;
+use kernel::audit::{Actor, Event};
 use kernel::domain::is_within;
-use kernel::{OrgId, Page, Paging};
+use kernel::{Malformed, OrgId, Page, Paging};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::edit::{JOURNAL, Wish};
-use super::{At, Dns, Expected, Result, event, found};
+use super::{At, Dns, Expected, Result, found};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
 use crate::model::{DnssecState, ManagedBy, NewZone, Rrset, RrsetPatch, Zone, ZoneDetail};
@@ -77,10 +77,10 @@ impl Dns {
         rrsets: &[RrsetPatch],
     ) -> Result<At<ZoneDetail>> {
         let hosting = self.hosting()?;
-        let name = ZoneName::parse(&new.name).map_err(|error| DnsError::field("name", error))?;
+        let name = ZoneName::parse(&new.name).map_err(|error| Malformed::new("name", error))?;
         let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
         if let Some(own) = hosting.own_domains.iter().find(related) {
-            return Err(DnsError::field("name", format!("is a domain of this platform's own: {own}")));
+            return Err(Malformed::new("name", format!("is a domain of this platform's own: {own}")).into());
         }
         let zone = self.fresh(name);
         let (zone, stored) = self
@@ -108,7 +108,7 @@ impl Dns {
                 let listed = self.edits(tx, &catalog, member(&zone, true), Some(ManagedBy::System)).await?;
                 self.apply(tx, catalog, &listed).await?;
                 let stored = tx.rrset_list(zone.id).await?;
-                let event = event("dns.zone.create", org, zone.id, json!({ "zone": zone.name.as_str() }));
+                let event = Event::in_org("dns.zone.create", org, zone.id, json!({ "zone": zone.name.as_str() }));
                 Ok(Outcome::Changed((zone, stored), event))
             })
             .await?;
@@ -129,7 +129,7 @@ impl Dns {
                 let gone = self.edits(tx, &catalog, member(&zone, false), Some(ManagedBy::System)).await?;
                 self.apply(tx, catalog, &gone).await?;
                 let data = json!({ "zone": zone.name.as_str(), "rrsets": zone.rrset_count });
-                Ok(Outcome::Changed((), event("dns.zone.delete", org, zone.id, data)))
+                Ok(Outcome::Changed((), Event::in_org("dns.zone.delete", org, zone.id, data)))
             })
             .await
     }
@@ -157,7 +157,10 @@ impl Dns {
                         let zone = self.write(tx, zone, &edits, 0).await?;
                         self.announce(tx, &Notice::of(&zone)).await?;
                         let data = json!({ "zone": zone.name.as_str(), "nameservers": hosting.nameservers() });
-                        Ok::<_, DnsError>(Outcome::Changed((), event("dns.zone.nameservers", org, zone.id, data)))
+                        Ok::<_, DnsError>(Outcome::Changed(
+                            (),
+                            Event::in_org("dns.zone.nameservers", org, zone.id, data),
+                        ))
                     })
                     .await?;
             }

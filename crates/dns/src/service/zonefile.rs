@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use kernel::OrgId;
-use kernel::audit::Actor;
+use kernel::audit::{Actor, Event};
 use store::{Connection, Outcome};
 
 use super::edit::{Wish, settle, told};
 use super::rrset::difference;
-use super::{At, Dns, Expected, Result, event, found};
+use super::{At, Dns, Expected, Result, found};
 use crate::error::DnsError;
 use crate::model::{Difference, ZoneDetail};
 use crate::repository::{DnsRepository as _, StoredSet, ZoneRecord};
@@ -76,7 +76,7 @@ impl Dns {
                     return Ok(Outcome::Unchanged(None));
                 }
                 let zone = self.apply(tx, zone, &plan.edits).await?;
-                let event = event("dns.zone.import", org, zone.id, told(&zone, &plan.edits));
+                let event = Event::in_org("dns.zone.import", org, zone.id, told(&zone, &plan.edits));
                 Ok(Outcome::Changed(None, event))
             })
             .await?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kernel::audit::Actor;
-use kernel::{AllowList, Token, TokenKind};
+use kernel::{AllowList, Malformed, Token, TokenKind};
 use ring::digest::{SHA256, digest};
 
 use super::{Identity, Result};
@@ -56,7 +56,7 @@ impl Identity {
     /// [`IdentityError::Field`] for an address that is not allowed.
     pub async fn login_begin(&self, redirect: &str) -> Result<LoginBegun> {
         let login = self.code_host()?;
-        let redirect = login.redirects.admit(redirect).map_err(|error| IdentityError::field("redirect", error))?;
+        let redirect = login.redirects.admit(redirect).map_err(|error| Malformed::new("redirect", error))?;
         let (world, now) = (self.store.world(), self.store.world().now());
         let (state, browser) = (Token::mint(TokenKind::Login, world), Token::mint(TokenKind::Login, world));
         let record = LoginRecord {

@@ -1,7 +1,7 @@
 //! The use cases of SSH keys.
 
 use kernel::audit::{Actor, Event};
-use kernel::{KeyId, Page, Paging, UserId};
+use kernel::{KeyId, Malformed, Page, Paging, UserId};
 use serde_json::json;
 use store::Outcome;
 
@@ -17,7 +17,7 @@ impl Identity {
     /// [`IdentityError::Field`] for what is no key that is taken, [`IdentityError::KeyExists`].
     pub async fn key_add(&self, actor: &Actor, user: UserId, new: NewSshKey) -> Result<SshKey> {
         let ParsedKey { kind, fingerprint, line } =
-            ParsedKey::read(&new.key).map_err(|error| IdentityError::field("key", error))?;
+            ParsedKey::read(&new.key).map_err(|error| Malformed::new("key", error))?;
         let (title, now) = (new.title.to_string(), self.store.world().now());
         let id = self.store.world().id_at(now);
         let record = KeyRecord { id, user_id: user, title, kind, fingerprint, line, created_at: now };

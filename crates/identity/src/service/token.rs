@@ -1,7 +1,7 @@
 //! The use cases of personal access tokens.
 
 use kernel::audit::{Actor, Event};
-use kernel::{Page, Paging, Token, TokenId, TokenKind, UserId};
+use kernel::{Malformed, Page, Paging, Token, TokenId, TokenKind, UserId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -22,7 +22,7 @@ impl Identity {
         let NewAccessToken { name, mut scopes, expires_at, restrict } = new;
         let (world, now) = (self.store.world(), self.store.world().now());
         if expires_at.is_some_and(|at| at <= now) {
-            return Err(IdentityError::field("expiresAt", "must lie in the future"));
+            return Err(Malformed::new("expiresAt", "must lie in the future").into());
         }
         scopes.sort_unstable();
         scopes.dedup();
@@ -96,17 +96,16 @@ impl Identity {
     /// The ids of the places that a token is to be limited to.
     async fn only(&self, tx: &mut Connection, user: UserId, restrict: &Restrict) -> Result<Only> {
         let Restrict { org, projects, zones } = restrict;
-        let no_org = || IdentityError::field("restrict.org", "must be the slug of an organization that you belong to");
+        let no_org = || Malformed::new("restrict.org", "must be the slug of an organization that you belong to");
         let org = self.places.org(tx, user, org).await?.ok_or_else(no_org)?;
         if zones.as_ref().is_some_and(|zones| !zones.is_empty()) {
-            return Err(IdentityError::field("restrict.zones[0]", "there is no such zone in the organization"));
+            return Err(Malformed::new("restrict.zones[0]", "there is no such zone in the organization").into());
         }
         let Some(names) = projects else { return Ok(Only { org, projects: None }) };
         let mut ids = Vec::with_capacity(names.len());
         for (at, name) in names.iter().enumerate() {
-            let none = || {
-                IdentityError::field(format!("restrict.projects[{at}]"), "there is no such project in the organization")
-            };
+            let none =
+                || Malformed::new(format!("restrict.projects[{at}]"), "there is no such project in the organization");
             ids.push(self.places.project(tx, org, name).await?.ok_or_else(none)?);
         }
         ids.sort_unstable();

@@ -196,7 +196,7 @@ async fn what_is_no_key_that_is_taken_is_refused_in_words_that_help() {
         (&format!("ssh-ed25519 {}", SK_ED25519.split_once(' ').unwrap().1), "not one line"),
     ] {
         let error = add(&kit, ada, text).await.unwrap_err();
-        assert!(matches!(&error, IdentityError::Field { path, .. } if path == "key"), "{text:?}: {error:?}");
+        assert!(matches!(&error, IdentityError::Field(it) if it.path == "key"), "{text:?}: {error:?}");
         assert_eq!(error.code(), &Code::BAD_REQUEST);
         let message = error.details().unwrap()["fields"][0]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(told) && message.starts_with("is "), "{text:?}: {message}");

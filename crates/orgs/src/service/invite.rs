@@ -70,7 +70,7 @@ impl Orgs {
                 tx.invite_put(&invite).await?;
                 self.queue(tx, &invite, &token).await?;
                 let data = json!({ "email": invite.email, "role": role, "again": again });
-                let event = Event { name: "member.invite", org: Some(org), target: id.to_string(), data };
+                let event = Event::in_org("member.invite", org, id, data);
                 let accept_url = self.site.accept_url(token.reveal());
                 let created = InviteCreated { invite: Invite::new(invite, now), accept_url };
                 Ok(Outcome::Changed(if again { Invited::Again(created) } else { Invited::New(created) }, event))
@@ -102,8 +102,7 @@ impl Orgs {
                     return Err(OrgError::InviteNotFound);
                 }
                 outbox::withdraw(tx, INVITE, &invite.to_string()).await?;
-                let (target, data) = (invite.to_string(), json!({}));
-                Ok(Outcome::Changed((), Event { name: "member.uninvite", org: Some(org), target, data }))
+                Ok(Outcome::Changed((), Event::in_org("member.uninvite", org, invite, json!({}))))
             })
             .await
     }
@@ -141,7 +140,7 @@ impl Orgs {
                 outbox::withdraw(tx, INVITE, &id.to_string()).await?;
                 let data =
                     json!({ "email": invite.email, "user": user, "role": role, "alreadyMember": already_member });
-                let event = Event { name: "member.accept", org: Some(org_id), target: id.to_string(), data };
+                let event = Event::in_org("member.accept", org_id, id, data);
                 Ok(Outcome::Changed(Joined { org: self.show(org, role), role, already_member }, event))
             })
             .await

@@ -76,12 +76,8 @@ impl Orgs {
                 if !self.found(tx, &org, user).await? {
                     return Err(OrgError::SlugTaken(org.slug.to_string()));
                 }
-                let event = Event {
-                    name: "org.create",
-                    org: Some(org.id),
-                    target: org.id.to_string(),
-                    data: json!({ "slug": org.slug, "name": org.name }),
-                };
+                let data = json!({ "slug": org.slug, "name": org.name });
+                let event = Event::in_org("org.create", org.id, org.id, data);
                 Ok(Outcome::Changed(self.show(org, Role::Admin), event))
             })
             .await
@@ -99,8 +95,7 @@ impl Orgs {
                     let same = tx.org_find(org).await?.ok_or_else(|| store::Error::inconsistent("no organization"))?;
                     return Ok(Outcome::Unchanged(self.show(same, role)));
                 };
-                let (target, data) = (org.to_string(), json!({ "name": name }));
-                let event = Event { name: "org.rename", org: Some(org), target, data };
+                let event = Event::in_org("org.rename", org, org, json!({ "name": name }));
                 Ok(Outcome::Changed(self.show(renamed, role), event))
             })
             .await
@@ -158,7 +153,7 @@ impl Orgs {
                 if !tx.member_insert(org, person.id, role, joined_at).await? {
                     return Err(OrgError::AlreadyMember);
                 }
-                let event = member_event("member.add", org, person.id, json!({ "role": role }));
+                let event = Event::in_org("member.add", org, person.id, json!({ "role": role }));
                 Ok(Outcome::Changed(Member::new(person, role, joined_at), event))
             })
             .await
@@ -180,7 +175,7 @@ impl Orgs {
                 tx.member_set_role(org, user, role).await?;
                 let revoked = if role < Role::Admin { self.revoke_invites_of(tx, org, user).await? } else { 0 };
                 let data = json!({ "from": member.role, "to": role, "invitesRevoked": revoked });
-                let event = member_event("member.role", org, user, data);
+                let event = Event::in_org("member.role", org, user, data);
                 member.role = role;
                 Ok(Outcome::Changed(member, event))
             })
@@ -204,7 +199,7 @@ impl Orgs {
                 let revoked = self.revoke_invites_of(tx, org, user).await?;
                 let name = if leaving { "member.leave" } else { "member.remove" };
                 let data = json!({ "role": member.role, "invitesRevoked": revoked });
-                Ok(Outcome::Changed((), member_event(name, org, user, data)))
+                Ok(Outcome::Changed((), Event::in_org(name, org, user, data)))
             })
             .await
     }
@@ -237,10 +232,6 @@ async fn keep_an_admin(tx: &mut Connection, org: OrgId, member: &Member) -> Resu
         return Err(OrgError::LastAdmin);
     }
     Ok(())
-}
-
-fn member_event(name: &'static str, org: OrgId, user: UserId, data: serde_json::Value) -> Event {
-    Event { name, org: Some(org), target: user.to_string(), data }
 }
 
 /// The longest beginning of `wish` that can start a slug and leaves room for a suffix.

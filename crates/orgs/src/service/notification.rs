@@ -47,7 +47,7 @@ impl Orgs {
                 }
                 let data = json!({ "kind": new.kind, "project": new.project });
                 let id = self.raise(tx, org, new).await?;
-                let event = Event { name: "notification.raise", org: Some(org), target: id.to_string(), data };
+                let event = Event::in_org("notification.raise", org, id, data);
                 Ok(Outcome::Changed((), event))
             })
             .await

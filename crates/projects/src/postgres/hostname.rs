@@ -1,5 +1,7 @@
 //! Hostnames on Postgres.
 
+use diesel::dsl::AsSelect;
+use diesel::pg::Pg;
 use diesel::prelude::*;
 use diesel::sql_types::{Array, Jsonb, Nullable, Text, Timestamptz};
 use diesel::upsert::excluded;
@@ -92,15 +94,7 @@ impl HostnameRepository for Connection {
 
     async fn claim_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Claim>> {
         let own = hostnames::project_id.eq(project).and(hostnames::kind.eq(HostnameKind::Custom));
-        let found = hostnames::table
-            .find(name)
-            .inner_join(projects::table)
-            .left_join(former_hostnames::table.on(former_hostnames::name.eq(hostnames::name)))
-            .filter(own)
-            .select((ClaimRow::as_select(), (projects::org_id, projects::name), former_hostnames::org_id.nullable()))
-            .first::<Found>(self)
-            .await
-            .optional()?;
+        let found = claims().filter(hostnames::name.eq(name)).filter(own).first::<Found>(self).await.optional()?;
         found.map(Claim::try_from).transpose()
     }
 
@@ -115,13 +109,7 @@ impl HostnameRepository for Connection {
             take.bind::<Timestamptz, _>(now).bind::<Timestamptz, _>(lease).bind::<diesel::sql_types::BigInt, _>(most);
         let taken: Vec<Name> = Cached(take).load(self).await?;
         let names: Vec<String> = taken.into_iter().map(|row| row.name).collect();
-        let found = hostnames::table
-            .inner_join(projects::table)
-            .left_join(former_hostnames::table.on(former_hostnames::name.eq(hostnames::name)))
-            .filter(hostnames::name.eq_any(names))
-            .select((ClaimRow::as_select(), (projects::org_id, projects::name), former_hostnames::org_id.nullable()))
-            .load::<Found>(self)
-            .await?;
+        let found = claims().filter(hostnames::name.eq_any(names)).load::<Found>(self).await?;
         found.into_iter().map(Claim::try_from).collect()
     }
 
@@ -232,6 +220,16 @@ impl HostnameRepository for Connection {
 struct Name {
     #[diesel(sql_type = Text)]
     name: String,
+}
+
+/// Names with what their projects are called, and who had them before.
+#[diesel::dsl::auto_type(no_type_alias)]
+fn claims() -> _ {
+    let row: AsSelect<ClaimRow, Pg> = ClaimRow::as_select();
+    hostnames::table
+        .inner_join(projects::table)
+        .left_join(former_hostnames::table.on(former_hostnames::name.eq(hostnames::name)))
+        .select((row, (projects::org_id, projects::name), former_hostnames::org_id.nullable()))
 }
 
 fn json(checks: &[Check]) -> Result<serde_json::Value> {

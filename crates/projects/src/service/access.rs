@@ -1,15 +1,15 @@
 //! The use cases of access: who may see a project, and the round trip that lets a member in (specification, "Access
 //! control").
 
-use kernel::audit::Actor;
+use kernel::audit::{Actor, Event};
 use kernel::seal::{Place, Sealed};
-use kernel::{AccessMode, ProjectId, Time, Token, TokenKind, UserId, hex};
+use kernel::{AccessMode, Malformed, ProjectId, Time, Token, TokenKind, UserId, hex};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::password::hash;
-use super::{Org, Projects, Result, event};
+use super::{Org, Projects, Result};
 use crate::error::ProjectError;
 use crate::hostname::normalised;
 use crate::model::{AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Authorize};
@@ -64,14 +64,14 @@ impl Projects {
                 let replaced = fresh.is_some();
                 let password = fresh.or_else(|| before.password.clone());
                 if mode == AccessMode::Password && password.is_none() {
-                    let message = "is needed: no password was ever set for this project".to_owned();
-                    return Err(ProjectError::Field { path: "password", message });
+                    let message = "is needed: no password was ever set for this project";
+                    return Err(Malformed::new("password", message).into());
                 }
                 tx.access_set(project, mode, password.as_deref(), now).await?;
                 self.serve(tx, project).await?;
                 let data = json!({ "from": before.mode, "to": mode, "password": replaced });
                 let policy = AccessRecord { mode, password, changed_at: now, ..before }.into();
-                Ok(Outcome::Changed(policy, event("access.set", org.id, project, data)))
+                Ok(Outcome::Changed(policy, Event::in_org("access.set", org.id, project, data)))
             })
             .await
     }
@@ -87,7 +87,7 @@ impl Projects {
                 tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
                 tx.access_set_bypass(project, Some(secret.hash()), now).await?;
                 self.serve(tx, project).await?;
-                let event = event("access.bypass.new", org.id, project, json!({}));
+                let event = Event::in_org("access.bypass.new", org.id, project, json!({}));
                 Ok(Outcome::Changed(AccessBypass { secret, created_at: now }, event))
             })
             .await
@@ -108,7 +108,7 @@ impl Projects {
                 }
                 tx.access_set_bypass(project, None, now).await?;
                 self.serve(tx, project).await?;
-                Ok(Outcome::Changed((), event("access.bypass.revoke", org.id, project, json!({}))))
+                Ok(Outcome::Changed((), Event::in_org("access.bypass.revoke", org.id, project, json!({}))))
             })
             .await
     }
@@ -121,8 +121,8 @@ impl Projects {
     pub async fn access_authorize(&self, user: UserId, asked: Authorize) -> Result<AccessAuthorize> {
         let Authorize { to, next } = asked;
         if !is_path(&next) {
-            let message = "must be a path: one leading slash, no backslash and no control characters".to_owned();
-            return Err(ProjectError::Field { path: "next", message });
+            let message = "must be a path: one leading slash, no backslash and no control characters";
+            return Err(Malformed::new("next", message).into());
         }
         let host = normalised(&to).ok_or(ProjectError::UnknownHostname)?;
         let mut connection = self.store.connection().await?;

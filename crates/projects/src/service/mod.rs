@@ -1,8 +1,10 @@
-//! The use cases of projects and deployments; those of hostnames and access are in the files next to it.
+//! The use cases of projects; those of deployments, hostnames and access are in the files next to it.
 
 mod access;
+mod deployment;
 mod hostname;
 mod password;
+mod proof;
 
 use std::sync::Arc;
 
@@ -13,14 +15,14 @@ use kernel::{Digest, Limits, OrgId, Page, Paging, Plan, ProjectId};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
-use crate::bundles::{Bundles, Received};
+use crate::bundles::Bundles;
 use crate::error::ProjectError;
 use crate::model::{
-    Author, Deployment, DeploymentStatus, Git, Hostname, HostnameKind, HostnameState, NewProject, Overview, Project,
-    ProjectChange, ProjectDeletion, ProjectDetail, ProjectName, Rollback,
+    Hostname, HostnameKind, HostnameState, NewProject, Overview, Project, ProjectChange, ProjectDeletion,
+    ProjectDetail, ProjectName,
 };
 use crate::ports::{Organizations, Placements, Resolver, Zones};
-use crate::repository::{DeploymentRecord, HostnameRepository as _, ProjectRecord, ProjectRepository as _};
+use crate::repository::{HostnameRepository as _, ProjectRecord, ProjectRepository as _};
 use crate::site_url::SiteUrl;
 
 /// The longest label of a host name (RFC 1035 section 2.3.4).
@@ -106,7 +108,7 @@ impl Projects {
                     return Err(ProjectError::HostnameTaken(project.hostname));
                 }
                 let data = json!({ "name": project.name, "hostname": project.hostname });
-                let event = event("project.create", org.id, project.id, data);
+                let event = Event::in_org("project.create", org.id, project.id, data);
                 let ProjectRecord { id, name, hostname, created_at, .. } = project;
                 Ok(Outcome::Changed(Project { id, name, org: org.slug.clone(), hostname, created_at }, event))
             })
@@ -169,18 +171,15 @@ impl Projects {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
-                let before =
-                    tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?.project;
-                if before.name != name {
-                    tx.project_rename(project, &name, &hostname).await.map_err(|error| taken(error, &hostname))?;
-                    self.serve(tx, project).await?;
+                let before = tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?;
+                if before.project.name == name {
+                    return Ok(Outcome::Unchanged(before));
                 }
+                tx.project_rename(project, &name, &hostname).await.map_err(|error| taken(error, &hostname))?;
+                self.serve(tx, project).await?;
                 let detail = tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?;
-                if before.name == name {
-                    return Ok(Outcome::Unchanged(detail));
-                }
-                let data = json!({ "from": before.name, "to": name, "hostname": hostname });
-                Ok(Outcome::Changed(detail, event("project.rename", org.id, project, data)))
+                let data = json!({ "from": before.project.name, "to": name, "hostname": hostname });
+                Ok(Outcome::Changed(detail, Event::in_org("project.rename", org.id, project, data)))
             })
             .await
     }
@@ -208,7 +207,7 @@ impl Projects {
                 if live.is_some() {
                     self.placements.converge(tx, project, None).await?;
                 }
-                Ok(Outcome::Changed((), event("project.delete", org.id, project, json!({ "name": name }))))
+                Ok(Outcome::Changed((), Event::in_org("project.delete", org.id, project, json!({ "name": name }))))
             })
             .await
     }
@@ -225,90 +224,6 @@ impl Projects {
                 let (name, target) = ("project.purge", "projects".to_owned());
                 let event = Event { name, org: None, target, data: json!({ "projects": purged }) };
                 Ok(if purged == 0 { Outcome::Unchanged(0) } else { Outcome::Changed(purged, event) })
-            })
-            .await
-    }
-
-    /// The deployments of a project, newest first.
-    ///
-    /// # Errors
-    /// [`ProjectError::Store`].
-    pub async fn deployments(&self, project: ProjectId, paging: &Paging<i32>) -> Result<Page<Deployment>> {
-        let deployments = self.store.connection().await?.deployment_list(project, paging).await?;
-        Ok(Page::cut(deployments, paging, |deployment| deployment.version))
-    }
-
-    /// Takes a bundle in and makes it live as the project's next version.
-    ///
-    /// # Errors
-    /// What [`Bundles::receive`] refuses, [`ProjectError::NotFound`].
-    pub async fn deploy<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
-        &self,
-        actor: &Actor,
-        org: &Org,
-        project: ProjectId,
-        (created_by, git): (Author, Git),
-        body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
-    ) -> Result<Deployment> {
-        let world = self.store.world();
-        let id = world.id::<kernel::DeploymentId>();
-        let received = self.bundles.receive(&id.to_string(), self.limits.of(org.plan).bundle, body).await?;
-        let Received { digest, size_bytes, contents } = received;
-        let manifest = serde_json::to_value(&contents.manifest).map_err(store::Error::inconsistent)?;
-        let mut record = DeploymentRecord {
-            id,
-            project,
-            version: 0,
-            digest,
-            size_bytes: i64::try_from(size_bytes).unwrap_or(i64::MAX),
-            manifest,
-            has_worker: contents.has_worker,
-            asset_count: i32::try_from(contents.asset_count).unwrap_or(i32::MAX),
-            git,
-            created_by,
-            created_at: world.now(),
-        };
-        self.store
-            .transaction(actor, async |tx: &mut Connection| {
-                record.version = tx.project_next_version(org.id, project).await?.ok_or(ProjectError::NotFound)?;
-                tx.deployment_insert(&record).await?;
-                self.go_live(tx, project, record.version).await?;
-                let found = tx.deployment_find(project, record.version).await?;
-                let deployment = found.ok_or(ProjectError::VersionNotFound)?;
-                let data = json!({ "version": deployment.version, "digest": digest });
-                Ok(Outcome::Changed(deployment, event("deployment.create", org.id, project, data)))
-            })
-            .await
-    }
-
-    /// One deployment.
-    ///
-    /// # Errors
-    /// [`ProjectError::VersionNotFound`].
-    pub async fn deployment(&self, project: ProjectId, version: i32) -> Result<Deployment> {
-        let found = self.store.connection().await?.deployment_find(project, version).await?;
-        found.ok_or(ProjectError::VersionNotFound)
-    }
-
-    /// Makes an older version live again. No deployment is created; the version that is live already stays so.
-    ///
-    /// # Errors
-    /// [`ProjectError::VersionNotFound`], [`ProjectError::NotFound`].
-    pub async fn rollback(&self, actor: &Actor, org: &Org, project: ProjectId, to: Rollback) -> Result<Deployment> {
-        let Rollback { version } = to;
-        self.store
-            .transaction(actor, async |tx: &mut Connection| {
-                let live = tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
-                let target = tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)?;
-                if target.live {
-                    return Ok(Outcome::Unchanged(target));
-                }
-                self.go_live(tx, project, version).await?;
-                // After the node's row, like those who note what it reports.
-                tx.deployment_observed(project, version, DeploymentStatus::Pending, None).await?;
-                let deployment = tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)?;
-                let data = json!({ "from": live, "to": version });
-                Ok(Outcome::Changed(deployment, event("deployment.rollback", org.id, project, data)))
             })
             .await
     }
@@ -335,12 +250,6 @@ impl Projects {
     fn default_hostname(&self, name: &ProjectName, org: &str) -> String {
         format!("{}.{}", default_label(name, org), self.site.platform_domain)
     }
-
-    /// Moves the live pointer, under the project's row lock, and tells the project's node.
-    async fn go_live(&self, tx: &mut Connection, project: ProjectId, version: i32) -> Result<()> {
-        tx.project_set_live(project, version).await?;
-        self.serve(tx, project).await
-    }
 }
 
 /// What a name in use is answered with.
@@ -363,10 +272,6 @@ fn default_label(project: &ProjectName, org: &str) -> String {
     let digest: String = Digest::of(whole.as_bytes()).hex().chars().take(8).collect();
     let kept: String = whole.chars().take(LABEL - digest.len() - 1).collect();
     format!("{}-{digest}", kept.trim_end_matches('-'))
-}
-
-fn event(name: &'static str, org: OrgId, project: ProjectId, data: serde_json::Value) -> Event {
-    Event { name, org: Some(org), target: project.to_string(), data }
 }
 
 #[cfg(test)]
