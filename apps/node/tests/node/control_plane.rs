@@ -9,8 +9,6 @@ use actix_web::dev::ServerHandle;
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::web::{Bytes, Data, Json, Path, Query};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -74,14 +72,8 @@ pub fn archive(files: &[(&str, &[u8])]) -> Bytes {
 }
 
 fn archive_with(manifest: &str, files: &[(&str, &[u8])]) -> Bytes {
-    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    for (path, content) in [("svc.json", manifest.as_bytes())].iter().chain(files) {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        tar.append_data(&mut header, path, *content).unwrap();
-    }
-    tar.into_inner().unwrap().finish().unwrap().into()
+    let manifest = [("svc.json", manifest.as_bytes())];
+    bundle::testing::pack(&[&manifest, files].concat()).into()
 }
 
 pub fn sha256(content: &[u8]) -> String {
