@@ -271,10 +271,7 @@ async fn a_deleted_project_s_rows_stay_for_thirty_days() {
 async fn renames_and_uploads_at_once_end_in_one_state() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
-    let project = kit.project(&org, "shop").await.id;
-    kit.deploy(&org, project, "page").await.unwrap();
-    kit.audited().await;
-    kit.node.told();
+    let project = kit.shop(&org).await;
     let changes = (0..20).map(async |n| {
         if n % 2 == 0 {
             kit.deploy(&org, project, &format!("page {n}")).await.unwrap();

@@ -15,4 +15,5 @@ mod plans;
 mod provenance;
 mod refusals;
 mod rollback;
+mod round_trip;
 mod upkeep;

@@ -115,6 +115,15 @@ impl Kit {
         project
     }
 
+    /// A project with something live, which was told.
+    pub async fn shop(&self, org: &Org) -> ProjectId {
+        let project = self.project(org, "shop").await.id;
+        self.deploy(org, project, "page").await.unwrap();
+        self.audited().await;
+        self.node.told();
+        project
+    }
+
     /// A deployment of one page, of an unstated origin.
     pub async fn deploy(&self, org: &Org, project: ProjectId, page: &str) -> Result<Deployment, ProjectError> {
         let about = (self.author(), Git::default());
