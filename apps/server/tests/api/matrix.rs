@@ -115,15 +115,19 @@ impl World {
     }
 
     /// The path with something in it that exists, or that a caller in the right place could name.
-    fn path(&self, template: &str, project: &str) -> String {
+    fn path(&self, template: &str, operation: &Value, project: &str) -> String {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", project);
         let path = path.replace("{userId}", &self.somebody).replace("{file}", "index.html");
         let path = path.replace("{host}", "www.example.org").replace("{version}", "1");
         let path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
         // Somebody else's, and so nothing to this caller.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
-        for (name, prefix) in [("sessionId", "ses"), ("tokenId", "pat"), ("keyId", "key"), ("inviteId", "inv")] {
-            path = path.replace(&format!("{{{name}}}"), &format!("{prefix}_01h455vb4pex5vsknk084sn02q"));
+        for parameter in operation["parameters"].as_array().unwrap() {
+            let pattern = parameter["schema"]["pattern"].as_str().and_then(|pattern| pattern.strip_prefix('^'));
+            if let Some((prefix, _)) = pattern.and_then(|pattern| pattern.split_once("_[0-7]")) {
+                let name = parameter["name"].as_str().unwrap();
+                path = path.replace(&format!("{{{name}}}"), &format!("{prefix}_01h455vb4pex5vsknk084sn02q"));
+            }
         }
         assert!(!path.contains('{'), "the matrix knows no value for a parameter of {template}");
         path
@@ -178,7 +182,7 @@ async fn every_route_lets_in_whom_it_says_and_nobody_else() {
         }
         let mut answers = Vec::new();
         for kind in CALLERS {
-            let status = world.call(kind, method, &world.path(template, "site")).await.status;
+            let status = world.call(kind, method, &world.path(template, operation, "site")).await.status;
             let refused = [401, 403].contains(&status).then_some(status);
             let expected = may(kind, operation).err();
             if refused != expected {
@@ -209,7 +213,7 @@ async fn a_token_limited_to_a_project_sees_that_project_and_nothing_else() {
         if operation["x-place"] == "open" {
             continue;
         }
-        let own = world.call("limited", method, &world.path(template, "site")).await;
+        let own = world.call("limited", method, &world.path(template, operation, "site")).await;
         // It is told of nothing beyond: no other project, no other organization, nobody else.
         for other in ["hidden", "secretive", "viewer", "outsider"] {
             let told = String::from_utf8_lossy(&own.bytes).contains(other);
@@ -221,8 +225,8 @@ async fn a_token_limited_to_a_project_sees_that_project_and_nothing_else() {
         }
         // What exists and what does not are refused in the same words.
         let [hidden, missing] = [
-            world.call("limited", method, &world.path(template, "hidden")).await,
-            world.call("limited", method, &world.path(template, "missing")).await,
+            world.call("limited", method, &world.path(template, operation, "hidden")).await,
+            world.call("limited", method, &world.path(template, operation, "missing")).await,
         ];
         for answer in [&hidden, &missing] {
             answer.refused(403, "forbidden");
