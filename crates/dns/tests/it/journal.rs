@@ -19,7 +19,7 @@ async fn import(kit: &Kit, text: String) -> u32 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_journal_tells_each_step_since_a_serial() {
-    let kit = Kit::new().await;
+    let kit = Kit::start().await;
     let born = kit.served().await.serial;
     let first = kit.put(("www", "A"), &["192.0.2.1"]).await;
     let second = kit.put(("www", "A"), &["192.0.2.2"]).await;
@@ -37,7 +37,7 @@ async fn the_journal_tells_each_step_since_a_serial() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_journal_is_bounded_and_never_tells_a_part_of_a_step() {
-    let kit = Kit::new().await;
+    let kit = Kit::start().await;
     let born = kit.served().await.serial;
     let first = import(&kit, file(0..600, "192.0.2.1")).await;
     assert_eq!(changes(&kit, born).await.unwrap().len(), 600);
@@ -59,7 +59,7 @@ async fn the_journal_is_bounded_and_never_tells_a_part_of_a_step() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_changes_one_notice_waits() {
-    let kit = Kit::new().await;
+    let kit = Kit::start().await;
     for address in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
         kit.put(("www", "A"), &[address]).await;
     }

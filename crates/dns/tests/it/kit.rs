@@ -25,7 +25,7 @@ pub const ZONE: &str = "example.org";
 
 impl Kit {
     /// With the zone `example.org`.
-    pub async fn new() -> Self {
+    pub async fn start() -> Self {
         let base = TestStore::start().await;
         let mut hosting = Hosting::new(&["ns.svc.example".to_owned()], "fallback.svc.example").unwrap();
         (hosting.notifies, hosting.observes) = (true, true);

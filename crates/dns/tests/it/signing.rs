@@ -6,7 +6,7 @@ use crate::kit::{Kit, ZONE, actor};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signer_that_is_away_is_told_of_in_words_and_asked_again() {
-    let kit = Kit::new().await;
+    let kit = Kit::start().await;
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let signer = Signer::new(nobody, kit.store.world().clone());
     assert_eq!(kit.dns.signers_look(&signer).await.unwrap(), 0, "nothing is signed");
