@@ -3,7 +3,7 @@
 use kernel::{Code, Failure, Kind, Malformed};
 use serde_json::Value;
 
-use crate::port::CodeHostFailure;
+use crate::ports::CodeHostFailure;
 
 /// A refused request, or a database that is away.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@
 
 mod error;
 mod model;
-mod port;
+mod ports;
 mod postgres;
 mod repository;
 mod schema;
@@ -17,7 +17,7 @@ pub use model::{
     AccessToken, AccessTokenCreated, DevLogin, InvalidKey, KeyType, LoginSession, NewAccessToken, NewSshKey, ParsedKey,
     Profile, Restrict, Restriction, Session, SshKey, Subject, Title,
 };
-pub use port::{CodeHost, CodeHostFailure, PersonalOrgs, Places};
+pub use ports::{CodeHost, CodeHostFailure, PersonalOrgs, Places};
 pub use repository::{
     IdentityRepository, KeyRecord, KeyRepository, LoginRecord, NewSession, Only, SignIn, TokenRecord, TokenRepository,
 };

@@ -7,7 +7,7 @@
 mod error;
 mod mail;
 mod model;
-mod port;
+mod ports;
 mod postgres;
 mod repository;
 mod schema;
@@ -20,6 +20,6 @@ pub use model::{
     NewNotification, NewOrg, Notification, NotificationKind, OpenState, Org, OrgChange, OrgMembership, OrgName,
     RoleChange, Slug,
 };
-pub use port::{Letter, Post};
+pub use ports::{Letter, Post};
 pub use repository::{InviteRecord, InviteRepository, NotificationRepository, OrgRecord, OrgRepository, Person};
 pub use service::{Invited, Orgs, Site};

@@ -8,7 +8,7 @@ use store::Connection;
 use store::outbox::{Deliver, Message, Undelivered};
 
 use crate::model::Notification;
-use crate::port::{Letter, Post};
+use crate::ports::{Letter, Post};
 use crate::repository::{InviteRecord, InviteRepository as _, NotificationRepository as _};
 use crate::service::Site;
 

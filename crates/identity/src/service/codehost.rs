@@ -14,7 +14,7 @@ use ring::digest::{SHA256, digest};
 use super::{Identity, Result};
 use crate::error::IdentityError;
 use crate::model::Session;
-use crate::port::{CodeHost, CodeHostFailure};
+use crate::ports::{CodeHost, CodeHostFailure};
 use crate::repository::{IdentityRepository as _, LoginRecord};
 
 /// How long a sign-in may take (contract section 2).

@@ -15,7 +15,7 @@ use store::{Connection, Outcome, Store};
 
 use crate::error::IdentityError;
 use crate::model::{DevLogin, LoginSession, Session};
-use crate::port::{PersonalOrgs, Places};
+use crate::ports::{PersonalOrgs, Places};
 use crate::repository::{IdentityRepository as _, NewSession, SignIn, TokenRepository as _};
 
 /// How long a login session lives (contract section 1): 30 days.
