@@ -16,6 +16,7 @@ mod listen;
 pub mod migrations;
 mod once;
 pub mod outbox;
+mod page;
 mod pool;
 pub mod schema;
 mod seal;

@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{KeyId, Paging, Time, UserId};
-use store::{Cached, Connection, Result};
+use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{KeyType, SshKey};
 use crate::repository::{KeyRecord, KeyRepository};
@@ -36,16 +36,9 @@ impl KeyRepository for Connection {
     }
 
     async fn key_list(&mut self, user: UserId, paging: &Paging<KeyId>) -> Result<Vec<SshKey>> {
-        let mut query = ssh_keys::table
-            .filter(ssh_keys::user_id.eq(user))
-            .order(ssh_keys::id.desc())
-            .limit(paging.fetch())
-            .select(KeyRow::as_select())
-            .into_boxed();
-        if let Some(after) = paging.after {
-            query = query.filter(ssh_keys::id.lt(after));
-        }
-        Ok(query.load::<KeyRow>(self).await?.into_iter().map(SshKey::from).collect())
+        let own = ssh_keys::table.filter(ssh_keys::user_id.eq(user)).select(KeyRow::as_select());
+        let page = newest_first!(own, ssh_keys::id, paging);
+        Ok(page.load::<KeyRow>(self).await?.into_iter().map(SshKey::from).collect())
     }
 
     async fn key_delete(&mut self, user: UserId, key: KeyId) -> Result<Option<String>> {

@@ -8,7 +8,7 @@ use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{Paging, Provider, SessionId, Time, TokenHash, UserId};
-use store::{Cached, Connection, Result};
+use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{LoginSession, Profile};
 use crate::repository::{IdentityRepository, LoginRecord, NewSession, SignIn};
@@ -98,16 +98,14 @@ impl IdentityRepository for Connection {
         at: Time,
         paging: &Paging<SessionId>,
     ) -> Result<Vec<LoginSession>> {
-        let mut query = sessions::table
-            .filter(sessions::user_id.eq(user).and(sessions::expires_at.gt(at)))
-            .order(sessions::id.desc())
-            .limit(paging.fetch())
-            .select((sessions::id, sessions::created_at, sessions::last_used_at, sessions::user_agent))
-            .into_boxed();
-        if let Some(after) = paging.after {
-            query = query.filter(sessions::id.lt(after));
-        }
-        let rows = query.load::<(SessionId, Time, Option<Time>, Option<String>)>(self).await?;
+        let live = sessions::table.filter(sessions::user_id.eq(user).and(sessions::expires_at.gt(at))).select((
+            sessions::id,
+            sessions::created_at,
+            sessions::last_used_at,
+            sessions::user_agent,
+        ));
+        let page = newest_first!(live, sessions::id, paging);
+        let rows = page.load::<(SessionId, Time, Option<Time>, Option<String>)>(self).await?;
         let show = |(id, created_at, last_used_at, user_agent)| LoginSession {
             id,
             created_at,

@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Paging, ProjectId, Scope, Time, TokenId, UserId};
-use store::{Cached, Connection, Result};
+use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{AccessToken, Restriction};
 use crate::repository::{TokenRecord, TokenRepository};
@@ -64,17 +64,12 @@ impl TokenRepository for Connection {
     }
 
     async fn token_list(&mut self, user: UserId, paging: &Paging<TokenId>) -> Result<Vec<AccessToken>> {
-        let mut query = access_tokens::table
+        let own = access_tokens::table
             .left_join(restrictions::table.on(restrictions::token_id.eq(access_tokens::id.nullable())))
             .filter(access_tokens::user_id.eq(user))
-            .order(access_tokens::id.desc())
-            .limit(paging.fetch())
-            .select((TokenRow::as_select(), Option::<RestrictionRow>::as_select()))
-            .into_boxed();
-        if let Some(after) = paging.after {
-            query = query.filter(access_tokens::id.lt(after));
-        }
-        Ok(query.load::<Found>(self).await?.into_iter().map(AccessToken::from).collect())
+            .select((TokenRow::as_select(), Option::<RestrictionRow>::as_select()));
+        let page = newest_first!(own, access_tokens::id, paging);
+        Ok(page.load::<Found>(self).await?.into_iter().map(AccessToken::from).collect())
     }
 
     async fn token_revoke(&mut self, user: UserId, token: TokenId, at: Time) -> Result<bool> {

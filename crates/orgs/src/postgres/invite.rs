@@ -7,7 +7,7 @@ use diesel::sql_types::Text;
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{InviteId, OrgId, Paging, Time, TokenHash, UserId};
-use store::{Cached, Connection, Result};
+use store::{Cached, Connection, Result, newest_first};
 
 use crate::repository::{InviteRecord, InviteRepository, OrgRecord};
 use crate::schema::{invites, members, orgs, people};
@@ -56,16 +56,10 @@ impl InviteRepository for Connection {
     }
 
     async fn invite_list(&mut self, org: OrgId, paging: &Paging<InviteId>) -> Result<Vec<InviteRecord>> {
-        let mut query = invites::table
+        let open = invites::table
             .filter(invites::org_id.eq(org).and(invites::ended_at.is_null()))
-            .order(invites::id.desc())
-            .limit(paging.fetch())
-            .select(InviteRecord::as_select())
-            .into_boxed();
-        if let Some(after) = paging.after {
-            query = query.filter(invites::id.lt(after));
-        }
-        Ok(query.load(self).await?)
+            .select(InviteRecord::as_select());
+        Ok(newest_first!(open, invites::id, paging).load(self).await?)
     }
 
     async fn invite_count(&mut self, org: OrgId, except: Option<InviteId>, at: Time) -> Result<i64> {

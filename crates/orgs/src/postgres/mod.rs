@@ -6,7 +6,7 @@ mod notification;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{AuditId, OrgId, Paging, Plan, Provider, Role, Time, UserId};
-use store::{Cached, Connection, Result};
+use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{AuditEvent, AuditFilter, Member};
 use crate::repository::{OrgRecord, OrgRepository, Person};
@@ -87,12 +87,8 @@ impl OrgRepository for Connection {
         filter: &AuditFilter,
         paging: &Paging<AuditId>,
     ) -> Result<Vec<AuditEvent>> {
-        let mut query = audit::table
-            .filter(audit::org_id.eq(org))
-            .order(audit::id.desc())
-            .limit(paging.fetch())
-            .select(AuditRow::as_select())
-            .into_boxed();
+        let all = audit::table.filter(audit::org_id.eq(org)).select(AuditRow::as_select());
+        let mut query = newest_first!(all, audit::id, paging);
         if let Some(event) = &filter.event {
             query = query.filter(audit::event.eq(event));
         }
@@ -105,9 +101,6 @@ impl OrgRepository for Connection {
         }
         if let Some(until) = filter.until {
             query = query.filter(audit::id.lt(AuditId::earliest_at(until)));
-        }
-        if let Some(after) = paging.after {
-            query = query.filter(audit::id.lt(after));
         }
         Ok(query.load::<AuditRow>(self).await?.into_iter().map(AuditEvent::from).collect())
     }

@@ -4,7 +4,7 @@ use diesel::dsl::exists;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{NotificationId, OrgId, Paging, Role, Time};
-use store::{Cached, Connection, Result};
+use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{Notification, NotificationKind};
 use crate::repository::NotificationRepository;
@@ -55,16 +55,9 @@ impl NotificationRepository for Connection {
     }
 
     async fn notification_list(&mut self, org: OrgId, paging: &Paging<NotificationId>) -> Result<Vec<Notification>> {
-        let mut query = notifications::table
-            .filter(notifications::org_id.eq(org))
-            .order(notifications::id.desc())
-            .limit(paging.fetch())
-            .select(NotificationRow::as_select())
-            .into_boxed();
-        if let Some(after) = paging.after {
-            query = query.filter(notifications::id.lt(after));
-        }
-        Ok(query.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
+        let all = notifications::table.filter(notifications::org_id.eq(org)).select(NotificationRow::as_select());
+        let page = newest_first!(all, notifications::id, paging);
+        Ok(page.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
     }
 
     async fn notification_recent(&mut self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>> {

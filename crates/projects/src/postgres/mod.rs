@@ -8,7 +8,7 @@ use diesel::query_builder::AsQuery as _;
 use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
 use kernel::{AccessMode, DeploymentId, Digest, OrgId, Paging, ProjectId, Time, TokenHash, UserId};
-use store::{Cached, Connection, Error, Result};
+use store::{Cached, Connection, Error, Result, newest_first};
 
 use self::hostname::HostnameRow;
 use crate::model::{
@@ -254,17 +254,12 @@ impl ProjectRepository for Connection {
     }
 
     async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>> {
-        let mut query = deployments::table
+        let all = deployments::table
             .inner_join(projects::table)
             .filter(deployments::project_id.eq(project))
-            .order(deployments::version.desc())
-            .limit(paging.fetch())
-            .select((DeploymentRow::as_select(), projects::live_version))
-            .into_boxed();
-        if let Some(after) = paging.after {
-            query = query.filter(deployments::version.lt(after));
-        }
-        let rows = query.load::<(DeploymentRow, Option<i32>)>(self).await?;
+            .select((DeploymentRow::as_select(), projects::live_version));
+        let page = newest_first!(all, deployments::version, paging);
+        let rows = page.load::<(DeploymentRow, Option<i32>)>(self).await?;
         Ok(rows.into_iter().map(|(row, live)| row.show(live)).collect())
     }
 
