@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, IsTerminal as _, Write as _};
 
-use client::Answer;
+use client::{Answer, Page};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -31,6 +31,27 @@ impl Output {
     /// Prints an answer: as it came, or as people read it.
     pub fn answer<T>(&self, answer: &Answer<T>, show: impl FnOnce(&T) -> String) -> Result<(), Failure> {
         if self.json { self.document(&answer.json) } else { self.data(&clean(&show(&answer.value))) }
+    }
+
+    /// Prints a part of a list, a row for each item, and tells where the list goes on.
+    pub fn list<T, const N: usize>(
+        &self,
+        page: &Answer<Page<T>>,
+        head: [&str; N],
+        row: impl Fn(&T) -> [String; N],
+    ) -> Result<(), Failure> {
+        self.answer(page, |page| table(head, page.items.iter().map(row)))?;
+        if let Some(cursor) = page.next_cursor.as_ref().filter(|_| !self.json) {
+            self.say(format!("there are more: --cursor {cursor}"));
+        }
+        Ok(())
+    }
+
+    /// Prints the answer to what leaves nothing to show, and tells that it is done.
+    pub fn gone(&self, answer: &Answer<()>, words: impl AsRef<str>) -> Result<(), Failure> {
+        self.answer(answer, |()| String::new())?;
+        self.done(words);
+        Ok(())
     }
 
     /// Prints what no answer says, for programs. People are told in words.
@@ -70,13 +91,6 @@ impl Output {
     /// Tells of what is not as it should be, and stops nothing.
     pub fn warn(&self, words: impl AsRef<str>) {
         self.say_as("33", "warning:", words.as_ref());
-    }
-
-    /// Tells where a list goes on.
-    pub fn more(&self, cursor: Option<&String>) {
-        if let Some(cursor) = cursor.filter(|_| !self.json) {
-            self.say(format!("there are more: --cursor {cursor}"));
-        }
     }
 
     pub fn failed(&self, failure: &Failure) {

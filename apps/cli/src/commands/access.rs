@@ -40,9 +40,7 @@ impl Access {
             }
             Self::Bypass { revoke: true } => {
                 let revoked = client.access_bypass_revoke(&org, &project).send().await?;
-                svc.out.answer(&revoked, |()| String::new())?;
-                svc.out.done("removed the bypass key");
-                return Ok(());
+                return svc.out.gone(&revoked, "removed the bypass key");
             }
             Self::Bypass { revoke: false } => {
                 let key = client.access_bypass_new(&org, &project).send().await?;

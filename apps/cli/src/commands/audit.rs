@@ -1,10 +1,10 @@
 //! What happened in an organization.
 
-use client::types::{AuditEvent, OrgsAuditQuery};
+use client::types::OrgsAuditQuery;
 
 use crate::args::Part;
 use crate::failure::Failure;
-use crate::output::{or_dash, table};
+use crate::output::or_dash;
 use crate::svc::Svc;
 
 #[derive(clap::Args)]
@@ -31,13 +31,8 @@ impl Audit {
         let Self { event, actor, since, until, .. } = self;
         let query = OrgsAuditQuery { event, actor, since, until, limit: paging.limit, cursor: paging.cursor };
         let page = svc.client()?.orgs_audit(&svc.org()?, &query).send().await?;
-        svc.out.answer(&page, |page| {
-            let row = |it: &AuditEvent| {
-                [it.created_at.clone(), it.event.clone(), it.target.clone(), or_dash(it.actor.as_deref())]
-            };
-            table(["TIME", "EVENT", "TARGET", "ACTOR"], page.items.iter().map(row))
-        })?;
-        svc.out.more(page.next_cursor.as_ref());
-        Ok(())
+        svc.out.list(&page, ["TIME", "EVENT", "TARGET", "ACTOR"], |it| {
+            [it.created_at.clone(), it.event.clone(), it.target.clone(), or_dash(it.actor.as_deref())]
+        })
     }
 }

@@ -7,7 +7,7 @@ use client::{Answer, Client, Error};
 
 use crate::args::Part;
 use crate::failure::Failure;
-use crate::output::{or_dash, table};
+use crate::output::or_dash;
 use crate::svc::Svc;
 
 /// How long is waited before it is asked whether a deployment is served: twice as long each time, up to the second.
@@ -18,22 +18,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub async fn list(svc: &Svc<'_>, part: &Part) -> Result<(), Failure> {
     let (org, project) = svc.project()?;
     let page = svc.client()?.deployments_list(&org, &project, &part.paging()).send().await?;
-    svc.out.answer(&page, |page| {
-        let rows = page.items.iter().map(|it| {
-            let live = if it.live { "live" } else { "" };
-            [
-                it.version.to_string(),
-                live.to_owned(),
-                it.status.to_string(),
-                it.created_at.clone(),
-                it.created_by.subject.clone(),
-                source(it),
-            ]
-        });
-        table(["VERSION", "", "STATUS", "CREATED", "BY", "FROM"], rows)
-    })?;
-    svc.out.more(page.next_cursor.as_ref());
-    Ok(())
+    svc.out.list(&page, ["VERSION", "", "STATUS", "CREATED", "BY", "FROM"], |it| {
+        let live = if it.live { "live" } else { "" };
+        [
+            it.version.to_string(),
+            live.to_owned(),
+            it.status.to_string(),
+            it.created_at.clone(),
+            it.created_by.subject.clone(),
+            source(it),
+        ]
+    })
 }
 
 #[derive(clap::Args)]

@@ -34,9 +34,7 @@ impl Hostnames {
             }
             Self::Remove { name } => {
                 let removed = client.hostnames_delete(&org, &project, &name).send().await?;
-                svc.out.answer(&removed, |()| String::new())?;
-                svc.out.done(format!("removed {name}"));
-                return Ok(());
+                return svc.out.gone(&removed, format!("removed {name}"));
             }
             Self::Add { name } => client.hostnames_add(&org, &project, &NewHostname { name }).send().await?,
             Self::Verify { name } => client.hostnames_verify(&org, &project, &name).send().await?,

@@ -4,7 +4,6 @@ use client::types::NewOrg;
 
 use crate::args::Part;
 use crate::failure::Failure;
-use crate::output::table;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -26,15 +25,9 @@ impl Orgs {
         match self {
             Self::List(part) => {
                 let page = client.orgs_list(&part.paging()).send().await?;
-                svc.out.answer(&page, |page| {
-                    let rows = page
-                        .items
-                        .iter()
-                        .map(|org| [org.slug.clone(), org.role.to_string(), org.plan.to_string(), org.name.clone()]);
-                    table(["SLUG", "ROLE", "PLAN", "NAME"], rows)
-                })?;
-                svc.out.more(page.next_cursor.as_ref());
-                Ok(())
+                svc.out.list(&page, ["SLUG", "ROLE", "PLAN", "NAME"], |org| {
+                    [org.slug.clone(), org.role.to_string(), org.plan.to_string(), org.name.clone()]
+                })
             }
             Self::Create { slug, name } => {
                 let org = client.orgs_create(&NewOrg { slug, name }).send().await?;

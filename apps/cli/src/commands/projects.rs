@@ -6,7 +6,7 @@ use super::deployments::line;
 use super::open;
 use crate::args::Part;
 use crate::failure::Failure;
-use crate::output::{or_dash, table};
+use crate::output::or_dash;
 use crate::prompt;
 use crate::svc::Svc;
 
@@ -35,13 +35,9 @@ impl Projects {
         match self {
             Self::List(part) => {
                 let page = client.projects_list(&svc.org()?, &part.paging()).send().await?;
-                svc.out.answer(&page, |page| {
-                    let row =
-                        |it: &client::types::Project| [it.name.clone(), it.hostname.clone(), it.created_at.clone()];
-                    table(["NAME", "HOSTNAME", "CREATED"], page.items.iter().map(row))
-                })?;
-                svc.out.more(page.next_cursor.as_ref());
-                Ok(())
+                svc.out.list(&page, ["NAME", "HOSTNAME", "CREATED"], |it| {
+                    [it.name.clone(), it.hostname.clone(), it.created_at.clone()]
+                })
             }
             Self::Create { name } => {
                 let project = client.projects_create(&svc.org()?, &NewProject { name }).send().await?;
@@ -71,9 +67,7 @@ impl Projects {
                 }
                 let deleted =
                     client.projects_delete(&org, &name, &ProjectDeletion { confirm: name.clone() }).send().await?;
-                svc.out.answer(&deleted, |()| String::new())?;
-                svc.out.done(format!("deleted {org}/{name}"));
-                Ok(())
+                svc.out.gone(&deleted, format!("deleted {org}/{name}"))
             }
         }
     }

@@ -4,7 +4,7 @@ use client::types::{AccessToken, NewAccessToken, Restrict, Scope};
 
 use crate::args::Part;
 use crate::failure::Failure;
-use crate::output::{or_dash, table};
+use crate::output::or_dash;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -44,9 +44,7 @@ impl Tokens {
         match self {
             Self::List(part) => {
                 let page = client.credentials_tokens(&part.paging()).send().await?;
-                svc.out.answer(&page, |page| table(["ID", "NAME", "SCOPES", "STATE"], page.items.iter().map(row)))?;
-                svc.out.more(page.next_cursor.as_ref());
-                Ok(())
+                svc.out.list(&page, ["ID", "NAME", "SCOPES", "STATE"], row)
             }
             Self::Create(create) => {
                 let token = client.credentials_token_create(&create.into()).send().await?;
@@ -56,9 +54,7 @@ impl Tokens {
             }
             Self::Revoke { id } => {
                 let revoked = client.credentials_token_revoke(&id).send().await?;
-                svc.out.answer(&revoked, |()| String::new())?;
-                svc.out.done(format!("revoked {id}"));
-                Ok(())
+                svc.out.gone(&revoked, format!("revoked {id}"))
             }
         }
     }
