@@ -30,16 +30,17 @@ impl Coding {
         if !headers.contains_key(ACCEPT_ENCODING) {
             return Some(Self::Identity);
         }
-        let rated = available.map(|coding| (coding.quality(headers), coding));
+        let lists = headers.get_all(ACCEPT_ENCODING).filter_map(|value| value.to_str().ok());
+        let items: Vec<(&str, u16)> = lists.flat_map(|list| list.split(',')).filter_map(item).collect();
+        let rated = available.map(|coding| (coding.quality(&items), coding));
         rated.filter(|(quality, _)| *quality > 0).max().map(|(_, coding)| coding)
     }
 
     /// How much it is liked; what is not named counts as `*` does. The content as it is stays acceptable until it is
     /// refused, and comes after everything that was asked for.
-    fn quality(self, headers: &HeaderMap) -> u16 {
+    fn quality(self, items: &[(&str, u16)]) -> u16 {
         let (mut named, mut any) = (None, None);
-        let lists = headers.get_all(ACCEPT_ENCODING).filter_map(|value| value.to_str().ok());
-        for (name, quality) in lists.flat_map(|list| list.split(',')).filter_map(item) {
+        for &(name, quality) in items {
             if name.eq_ignore_ascii_case(self.name()) || (self == Self::Gzip && name.eq_ignore_ascii_case("x-gzip")) {
                 named = named.max(Some(quality));
             } else if name == "*" {
