@@ -1,5 +1,6 @@
 //! The clock and the source of randomness, handed in.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use ring::rand::SecureRandom as _;
@@ -82,12 +83,40 @@ impl Clock for System {
 }
 
 impl Random for System {
-    #[expect(
-        clippy::disallowed_methods,
-        clippy::expect_used,
-        reason = "the injected source; without it nothing may go on"
-    )]
     fn fill(&self, bytes: &mut [u8]) {
-        ring::rand::SystemRandom::new().fill(bytes).expect("the system's random generator answers");
+        // What is of this size is part of an id; secrets are longer, and never lie in wait.
+        if bytes.len() <= SMALL { AHEAD.with_borrow_mut(|ahead| ahead.fill(bytes)) } else { ask(bytes) }
     }
+}
+
+const SMALL: usize = 16;
+
+thread_local! {
+    static AHEAD: RefCell<Ahead> = const { RefCell::new(Ahead { bytes: [0; 512], left: 0 }) };
+}
+
+/// Random bytes that were asked for ahead of their use: asking the system for each few costs more than what they are for.
+struct Ahead {
+    bytes: [u8; 512],
+    left: usize,
+}
+
+impl Ahead {
+    fn fill(&mut self, wanted: &mut [u8]) {
+        if self.left < wanted.len() {
+            ask(&mut self.bytes);
+            self.left = self.bytes.len();
+        }
+        let from = self.left - wanted.len();
+        if let Some(taken) = self.bytes.get_mut(from..self.left) {
+            wanted.copy_from_slice(taken);
+            taken.fill(0);
+        }
+        self.left = from;
+    }
+}
+
+#[expect(clippy::disallowed_methods, clippy::expect_used, reason = "the injected source; without it nothing may go on")]
+fn ask(bytes: &mut [u8]) {
+    ring::rand::SystemRandom::new().fill(bytes).expect("the system's random generator answers");
 }
