@@ -16,6 +16,8 @@ pub struct Config {
     pub application_name: String,
     /// The most connections the pool opens.
     pub connections: usize,
+    /// Threads that serve requests and say so ([`crate::Store::settle`]): each has its share of the connections to itself.
+    pub threads: usize,
     /// What values are sealed with and opened by. Without keys, whatever asks for either fails.
     pub keys: Keys,
 }
@@ -53,7 +55,7 @@ impl Config {
     /// A pool of the size that suits two cores, and no keys.
     #[must_use]
     pub fn new(url: Secret, application_name: &str) -> Self {
-        Self { url, application_name: application_name.to_owned(), connections: 16, keys: Keys::default() }
+        Self { url, application_name: application_name.to_owned(), connections: 16, threads: 0, keys: Keys::default() }
     }
 
     /// Reads the address.

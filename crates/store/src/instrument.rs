@@ -45,14 +45,18 @@ impl Instrumentation for Statements {
         match event {
             InstrumentationEvent::StartQuery { query, .. } => {
                 self.in_flight.0.store(true, Ordering::Relaxed);
-                let text = query.to_string();
-                let statement = text.split_once(" -- binds: ").map_or(text.as_str(), |(statement, _)| statement);
                 let span = tracing::debug_span!(
                     "statement",
                     otel.kind = "client",
                     db.system = "postgresql",
-                    db.statement = statement
+                    db.statement = tracing::field::Empty
                 );
+                // Writing a statement out costs more than much of what is done with its answer.
+                if !span.is_disabled() {
+                    let text = query.to_string();
+                    let statement = text.split_once(" -- binds: ").map_or(text.as_str(), |(statement, _)| statement);
+                    span.record("db.statement", statement);
+                }
                 self.running = Some((Instant::now(), span));
             }
             InstrumentationEvent::FinishQuery { error, .. } => {

@@ -1,11 +1,8 @@
 //! The pool, and the lease that never hands back a connection in the middle of a transaction.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
-use deadpool::Runtime;
-use diesel_async::pooled_connection::deadpool::{Object, Pool};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
+use diesel_async::pooled_connection::deadpool::Object;
 use diesel_async::{AsyncConnection, TransactionManager as _};
 use kernel::World;
 use kernel::seal::Keys;
@@ -13,16 +10,14 @@ use kernel::seal::Keys;
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
 use crate::instrument::{InFlight, Statements};
+use crate::shares::Shares;
 use crate::{Config, Connection, Error, Listener, Result, outbox};
-
-/// How long a request waits for a connection before it is told to come back.
-const WAIT: Duration = Duration::from_millis(500);
 
 /// The database of this process: its pool, the [`World`] that ids and times of rows come from, and the keys of what is
 /// sealed in rows. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    pool: Pool<Connection>,
+    shares: Arc<Shares>,
     connector: Connector,
     world: World,
     keys: Keys,
@@ -47,23 +42,15 @@ impl Store {
     /// When the address cannot be used.
     pub fn new(config: &Config, world: World) -> std::result::Result<Self, InvalidUrl> {
         let connector = Connector::new(config.target()?)?;
-        let mut manager = ManagerConfig::default();
-        // Whether a connection is still open is known without asking Postgres.
-        manager.recycling_method = RecyclingMethod::Fast;
-        let opens = connector.clone();
-        manager.custom_setup = Box::new(move |_| {
-            let connector = opens.clone();
-            Box::pin(async move { connector.connect().await })
-        });
-        let pool = Pool::builder(AsyncDieselConnectionManager::new_with_config("", manager))
-            .max_size(config.connections)
-            .wait_timeout(Some(WAIT))
-            .create_timeout(Some(Duration::from_secs(2)))
-            .recycle_timeout(Some(Duration::from_secs(1)))
-            .runtime(Runtime::Tokio1)
-            .build()
-            .map_err(|error| InvalidUrl(error.to_string()))?;
-        Ok(Self { pool, connector, world, keys: config.keys.clone(), outbox_listener: Arc::default() })
+        let shares = Shares::new(config, &connector)?;
+        let (world, keys) = (world, config.keys.clone());
+        Ok(Self { shares: Arc::new(shares), connector, world, keys, outbox_listener: Arc::default() })
+    }
+
+    /// Gives this thread, which runs a runtime of its own and serves requests for as long as it lives, connections that no
+    /// other thread uses: what Postgres answers is read where it is waited for.
+    pub fn settle(&self) {
+        self.shares.settle();
     }
 
     /// Where ids and times come from.
@@ -77,7 +64,7 @@ impl Store {
     /// # Errors
     /// [`Error::Unavailable`] when none is free or Postgres is away.
     pub async fn connection(&self) -> Result<Lease> {
-        let mut object = self.pool.get().await.map_err(|error| Error::Unavailable(error.into()))?;
+        let mut object = self.shares.here().get().await.map_err(|error| Error::Unavailable(error.into()))?;
         let in_flight = InFlight::default();
         object.set_instrumentation(Statements::of(in_flight.clone()));
         Ok(Lease { object: Some(object), in_flight, connector: self.connector.clone() })
@@ -86,8 +73,7 @@ impl Store {
     /// How busy the pool is.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
-        let status = self.pool.status();
-        PoolStatus { open: status.size, idle: status.available, waiting: status.waiting }
+        self.shares.status()
     }
 
     pub(crate) fn keys(&self) -> &Keys {

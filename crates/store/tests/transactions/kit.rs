@@ -32,12 +32,17 @@ impl Kit {
 
     /// With so many connections at the most.
     pub async fn with(connections: usize) -> Self {
+        Self::divided(connections, 0).await
+    }
+
+    /// With so many, divided among so many threads.
+    pub async fn divided(connections: usize, threads: usize) -> Self {
         let database = TestDatabase::create().await;
-        let open = |name: &str, connections| {
+        let open = |name: &str, connections, threads| {
             let url = Secret::new(database.url());
-            Store::new(&Config { connections, ..Config::new(url, name) }, World::system()).unwrap()
+            Store::new(&Config { connections, threads, ..Config::new(url, name) }, World::system()).unwrap()
         };
-        let kit = Self { store: open("test", connections), behind: open("behind", 4), _database: database };
+        let kit = Self { store: open("test", connections, threads), behind: open("behind", 4, 0), _database: database };
         kit.db_execute(
             "CREATE TABLE note (id int CONSTRAINT note_pkey PRIMARY KEY, text text NOT NULL,
                  answers int CONSTRAINT note_answers_fkey REFERENCES note (id) DEFERRABLE INITIALLY DEFERRED);

@@ -1,6 +1,7 @@
 //! Leases, and what a connection is set to.
 
 use kernel::{Code, Failure as _};
+use store::{Result, Store};
 
 use crate::kit::{Kit, pid, rows};
 
@@ -60,4 +61,39 @@ async fn every_connection_gives_up_in_time_and_says_whose_it_is() {
     let (statement, lock) = (millis("statement_timeout"), millis("lock_timeout"));
     assert!(0 < lock && lock < statement && statement <= 3000, "{settings:?}");
     assert!(millis("idle_in_transaction_session_timeout") > 0, "{settings:?}");
+}
+
+/// What a thread that serves requests does.
+fn settled<T: Send + 'static>(store: &Store, work: impl AsyncFnOnce(&Store) -> T + Send + 'static) -> T {
+    let store = store.clone();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            store.settle();
+            work(&store).await
+        })
+    });
+    thread.join().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_that_is_settled_leaves_the_others_their_connections() {
+    let kit = Kit::divided(8, 2).await;
+    // Two for what runs beside the requests, three for each of the threads.
+    let taken = settled(&kit.store, async |store| {
+        let mut leases = Vec::new();
+        while let Ok(lease) = store.connection().await {
+            leases.push(lease);
+        }
+        leases.len()
+    });
+    assert_eq!(taken, 3);
+    let beside = [kit.store.connection().await, kit.store.connection().await];
+    assert!(beside.iter().all(Result::is_ok));
+    assert_eq!(kit.store.connection().await.map(drop).unwrap_err().code(), &Code::UNAVAILABLE);
+    // One that takes the place of a thread that ended opens connections of its own runtime.
+    for _ in 0..3 {
+        let answer = settled(&kit.store, async |store| rows(&mut store.connection().await.unwrap(), "SELECT 1").await);
+        assert!(answer.is_ok());
+    }
 }
