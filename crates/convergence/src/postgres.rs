@@ -70,11 +70,7 @@ impl ConvergenceRepository for Connection {
     }
 
     async fn node_list(&mut self) -> Result<Vec<NodeView>> {
-        let query = nodes::table.left_join(placements::table).group_by(nodes::id).order(nodes::name).select((
-            NodeRow::as_select(),
-            nodes::seen_at,
-            diesel::dsl::count(placements::project_id.nullable()),
-        ));
+        let query = nodes::table.order(nodes::name).select((NodeRow::as_select(), nodes::seen_at, nodes::placements));
         let rows = query.load::<(NodeRow, Option<Time>, i64)>(self).await?;
         let views =
             rows.into_iter().map(|(node, seen_at, placements)| NodeView { node: node.into(), seen_at, placements });
@@ -82,21 +78,12 @@ impl ConvergenceRepository for Connection {
     }
 
     async fn node_least_loaded(&mut self) -> Result<Option<NodeId>> {
-        let query = nodes::table
-            .left_join(placements::table)
-            .group_by(nodes::id)
-            .order((diesel::dsl::count(placements::project_id.nullable()), nodes::id))
-            .select(nodes::id);
+        let query = nodes::table.order((nodes::placements, nodes::id)).select(nodes::id);
         Ok(query.first(self).await.optional()?)
     }
 
     async fn node_loads(&mut self, but: NodeId) -> Result<Vec<(NodeId, i64)>> {
-        let query = nodes::table
-            .left_join(placements::table)
-            .filter(nodes::id.ne(but))
-            .group_by(nodes::id)
-            .order(nodes::id)
-            .select((nodes::id, diesel::dsl::count(placements::project_id.nullable())));
+        let query = nodes::table.filter(nodes::id.ne(but)).order(nodes::id).select((nodes::id, nodes::placements));
         Ok(query.load(self).await?)
     }
 

@@ -9,6 +9,7 @@ diesel::table! {
         created_at -> Timestamptz,
         seen_at -> Nullable<Timestamptz>,
         batch -> BigInt,
+        placements -> BigInt,
     }
 }
 

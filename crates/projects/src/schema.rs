@@ -1,6 +1,13 @@
 //! The Postgres schema `projects`, written by `cargo xtask codegen` from `migrations/`: change it there.
 
 diesel::table! {
+    projects.counts (org_id) {
+        org_id -> Uuid,
+        projects -> BigInt,
+    }
+}
+
+diesel::table! {
     projects.deployments (id) {
         id -> Uuid,
         project_id -> Uuid,
@@ -85,6 +92,7 @@ diesel::table! {
 diesel::joinable!(deployments -> projects (project_id));
 diesel::joinable!(hostnames -> projects (project_id));
 diesel::allow_tables_to_appear_in_same_query!(
+    counts,
     deployments,
     former_hostnames,
     hostnames,

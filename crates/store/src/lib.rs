@@ -20,6 +20,7 @@ mod page;
 mod pool;
 pub mod schema;
 mod seal;
+mod shares;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transaction;
@@ -30,6 +31,7 @@ pub use config::{Config, InvalidUrl};
 pub use error::{Error, Result};
 pub use listen::{Listener, notify};
 pub use once::{Claim, Request};
+pub use page::of;
 pub use pool::{Lease, PoolStatus, Store};
 pub use transaction::Outcome;
 

@@ -65,6 +65,7 @@ pub const ALL: &[Migration] = embed![
     "20261121001300_node_reports",
     "20261121001400_deployments_current",
     "20261122000100_dns",
+    "20261122000200_counts",
 ];
 
 /// Why the schema did not move, or is not where it should be.

@@ -4,7 +4,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Timestamptz};
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Paging, Time, ZoneId};
-use store::{Cached, Connection, Error, Result};
+use store::{Cached, Connection, Error, Result, of};
 
 use super::{rrset, served};
 use crate::model::{DnssecState, Ds, ManagedBy, SignerView};
@@ -61,8 +61,8 @@ const LOOKS_DUE: &str = "\
 
 impl DnsRepository for Connection {
     async fn zone_list(&mut self, org: OrgId, paging: &Paging<String>) -> Result<Vec<ZoneRecord>> {
-        let all = zones::table.filter(zones::org_id.eq(org));
-        let page = all.order(zones::name).limit(paging.fetch()).select(ZoneRow::as_select());
+        let all = zones::table.filter(zones::org_id.eq_any(of(org)));
+        let page = all.order((zones::org_id, zones::name)).limit(paging.fetch()).select(ZoneRow::as_select());
         let rows: Vec<ZoneRow> = match &paging.after {
             Some(after) => page.filter(zones::name.gt(after)).load(self).await?,
             None => page.load(self).await?,

@@ -36,8 +36,8 @@ impl KeyRepository for Connection {
     }
 
     async fn key_list(&mut self, user: UserId, paging: &Paging<KeyId>) -> Result<Vec<SshKey>> {
-        let own = ssh_keys::table.filter(ssh_keys::user_id.eq(user)).select(KeyRow::as_select());
-        let page = newest_first!(own, ssh_keys::id, paging);
+        let all = ssh_keys::table.select(KeyRow::as_select());
+        let page = newest_first!(all, ssh_keys::user_id = user, ssh_keys::id, paging);
         Ok(page.load::<KeyRow>(self).await?.into_iter().map(SshKey::from).collect())
     }
 

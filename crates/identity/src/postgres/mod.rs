@@ -98,13 +98,13 @@ impl IdentityRepository for Connection {
         at: Time,
         paging: &Paging<SessionId>,
     ) -> Result<Vec<LoginSession>> {
-        let live = sessions::table.filter(sessions::user_id.eq(user).and(sessions::expires_at.gt(at))).select((
+        let live = sessions::table.filter(sessions::expires_at.gt(at)).select((
             sessions::id,
             sessions::created_at,
             sessions::last_used_at,
             sessions::user_agent,
         ));
-        let page = newest_first!(live, sessions::id, paging);
+        let page = newest_first!(live, sessions::user_id = user, sessions::id, paging);
         let rows = page.load::<(SessionId, Time, Option<Time>, Option<String>)>(self).await?;
         let show = |(id, created_at, last_used_at, user_agent)| LoginSession {
             id,

@@ -64,11 +64,10 @@ impl TokenRepository for Connection {
     }
 
     async fn token_list(&mut self, user: UserId, paging: &Paging<TokenId>) -> Result<Vec<AccessToken>> {
-        let own = access_tokens::table
+        let all = access_tokens::table
             .left_join(restrictions::table.on(restrictions::token_id.eq(access_tokens::id.nullable())))
-            .filter(access_tokens::user_id.eq(user))
             .select((TokenRow::as_select(), Option::<RestrictionRow>::as_select()));
-        let page = newest_first!(own, access_tokens::id, paging);
+        let page = newest_first!(all, access_tokens::user_id = user, access_tokens::id, paging);
         Ok(page.load::<Found>(self).await?.into_iter().map(AccessToken::from).collect())
     }
 

@@ -56,10 +56,8 @@ impl InviteRepository for Connection {
     }
 
     async fn invite_list(&mut self, org: OrgId, paging: &Paging<InviteId>) -> Result<Vec<InviteRecord>> {
-        let open = invites::table
-            .filter(invites::org_id.eq(org).and(invites::ended_at.is_null()))
-            .select(InviteRecord::as_select());
-        Ok(newest_first!(open, invites::id, paging).load(self).await?)
+        let open = invites::table.filter(invites::ended_at.is_null()).select(InviteRecord::as_select());
+        Ok(newest_first!(open, invites::org_id = org, invites::id, paging).load(self).await?)
     }
 
     async fn invite_count(&mut self, org: OrgId, except: Option<InviteId>, at: Time) -> Result<i64> {

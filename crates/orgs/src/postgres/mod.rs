@@ -6,7 +6,7 @@ mod notification;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{AuditId, OrgId, Paging, Plan, Provider, Role, Time, UserId};
-use store::{Cached, Connection, Result, newest_first};
+use store::{Cached, Connection, Result, newest_first, of};
 
 use crate::model::{AuditEvent, AuditFilter, Member};
 use crate::repository::{OrgRecord, OrgRepository, Person};
@@ -49,9 +49,9 @@ impl OrgRepository for Connection {
     ) -> Result<Vec<(OrgRecord, Role)>> {
         let mut query = members::table
             .inner_join(orgs::table)
-            .filter(members::user_id.eq(user))
+            .filter(members::user_id.eq_any(of(user)))
             .select((OrgRecord::as_select(), members::role))
-            .order(members::org_id)
+            .order((members::user_id, members::org_id))
             .into_boxed();
         if let Some(only) = only {
             query = query.filter(members::org_id.eq_any(only));
@@ -59,7 +59,7 @@ impl OrgRepository for Connection {
         if let Some(paging) = paging {
             query = query.limit(paging.fetch());
             if let Some(after) = paging.after {
-                query = query.filter(members::org_id.gt(after).and(orgs::id.gt(after)));
+                query = query.filter(members::org_id.gt(after));
             }
         }
         Ok(query.load(self).await?)
@@ -87,8 +87,8 @@ impl OrgRepository for Connection {
         filter: &AuditFilter,
         paging: &Paging<AuditId>,
     ) -> Result<Vec<AuditEvent>> {
-        let all = audit::table.filter(audit::org_id.eq(org)).select(AuditRow::as_select());
-        let mut query = newest_first!(all, audit::id, paging);
+        let all = audit::table.select(AuditRow::as_select());
+        let mut query = newest_first!(all, audit::org_id = org, audit::id, paging);
         if let Some(event) = &filter.event {
             query = query.filter(audit::event.eq(event));
         }
@@ -108,14 +108,13 @@ impl OrgRepository for Connection {
     async fn member_list(&mut self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>> {
         let mut query = members::table
             .inner_join(people::table.on(people::id.eq(members::user_id)))
-            .filter(members::org_id.eq(org))
+            .filter(members::org_id.eq_any(of(org)))
             .select((Person::as_select(), MemberRow::as_select()))
-            .order(members::user_id)
+            .order((members::org_id, members::user_id))
             .limit(paging.fetch())
             .into_boxed();
         if let Some(after) = paging.after {
-            // Said of both sides: Postgres does not conclude the one from the other, and might read everybody before.
-            query = query.filter(members::user_id.gt(after).and(people::id.gt(after)));
+            query = query.filter(members::user_id.gt(after));
         }
         Ok(query.load::<(Person, MemberRow)>(self).await?.into_iter().map(Member::from).collect())
     }

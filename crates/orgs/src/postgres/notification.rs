@@ -4,7 +4,7 @@ use diesel::dsl::exists;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{NotificationId, OrgId, Paging, Role, Time};
-use store::{Cached, Connection, Result, newest_first};
+use store::{Cached, Connection, Result, newest_first, of};
 
 use crate::model::{Notification, NotificationKind};
 use crate::repository::NotificationRepository;
@@ -55,15 +55,15 @@ impl NotificationRepository for Connection {
     }
 
     async fn notification_list(&mut self, org: OrgId, paging: &Paging<NotificationId>) -> Result<Vec<Notification>> {
-        let all = notifications::table.filter(notifications::org_id.eq(org)).select(NotificationRow::as_select());
-        let page = newest_first!(all, notifications::id, paging);
+        let all = notifications::table.select(NotificationRow::as_select());
+        let page = newest_first!(all, notifications::org_id = org, notifications::id, paging);
         Ok(page.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
     }
 
     async fn notification_recent(&mut self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>> {
         let query = notifications::table
-            .filter(notifications::org_id.eq(org).and(notifications::project.eq(project)))
-            .order(notifications::id.desc())
+            .filter(notifications::org_id.eq_any(of(org)).and(notifications::project.eq(project)))
+            .order((notifications::org_id.desc(), notifications::id.desc()))
             .limit(most.into())
             .select(NotificationRow::as_select());
         Ok(query.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())

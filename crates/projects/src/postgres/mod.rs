@@ -8,7 +8,7 @@ use diesel::query_builder::AsQuery as _;
 use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
 use kernel::{AccessMode, DeploymentId, Digest, OrgId, Paging, ProjectId, Time, TokenHash, UserId};
-use store::{Cached, Connection, Error, Result, newest_first};
+use store::{Cached, Connection, Error, Result, newest_first, of};
 
 use self::hostname::HostnameRow;
 use crate::model::{
@@ -17,7 +17,7 @@ use crate::model::{
 };
 use crate::ports::{Live, LiveAccess};
 use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository};
-use crate::schema::{deployments, hostnames, placements, projects};
+use crate::schema::{counts, deployments, hostnames, placements, projects};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = projects)]
@@ -63,8 +63,8 @@ type DetailRow = (HostnameRow, ProjectRow, Option<DeploymentRow>, Option<Placeme
 
 impl ProjectRepository for Connection {
     async fn project_count(&mut self, org: OrgId) -> Result<i64> {
-        let kept = projects::org_id.eq(org).and(projects::deleted_at.is_null());
-        Ok(projects::table.filter(kept).count().get_result(self).await?)
+        let count = counts::table.find(org).select(counts::projects).first(self).await.optional()?;
+        Ok(count.unwrap_or(0))
     }
 
     async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool> {
@@ -96,8 +96,8 @@ impl ProjectRepository for Connection {
     ) -> Result<Vec<Project>> {
         let mut query = projects::table
             .inner_join(hostnames::table)
-            .filter(projects::org_id.eq(org).and(hostnames::kind.eq(HostnameKind::Default)))
-            .order(projects::id)
+            .filter(projects::org_id.eq_any(of(org)).and(hostnames::kind.eq(HostnameKind::Default)))
+            .order((projects::org_id, projects::id))
             .limit(paging.fetch())
             .select((projects::id, projects::name, hostnames::name, projects::created_at))
             .into_boxed();
@@ -105,8 +105,7 @@ impl ProjectRepository for Connection {
             query = query.filter(projects::id.eq_any(only));
         }
         if let Some(after) = paging.after {
-            // Said of both sides: Postgres does not conclude the one from the other, and might read all hostnames before.
-            query = query.filter(projects::id.gt(after).and(hostnames::project_id.gt(after)));
+            query = query.filter(projects::id.gt(after));
         }
         let rows = query.load::<(ProjectId, ProjectName, String, Time)>(self).await?;
         let org = slug.to_owned();
@@ -254,11 +253,9 @@ impl ProjectRepository for Connection {
     }
 
     async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>> {
-        let all = deployments::table
-            .inner_join(projects::table)
-            .filter(deployments::project_id.eq(project))
-            .select((DeploymentRow::as_select(), projects::live_version));
-        let page = newest_first!(all, deployments::version, paging);
+        let all =
+            deployments::table.inner_join(projects::table).select((DeploymentRow::as_select(), projects::live_version));
+        let page = newest_first!(all, deployments::project_id = project, deployments::version, paging);
         let rows = page.load::<(DeploymentRow, Option<i32>)>(self).await?;
         Ok(rows.into_iter().map(|(row, live)| row.show(live)).collect())
     }

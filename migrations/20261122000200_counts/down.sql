@@ -1,0 +1,12 @@
+DROP TRIGGER placements_removed ON convergence.placements;
+DROP TRIGGER placements_moved ON convergence.placements;
+DROP TRIGGER placements_added ON convergence.placements;
+DROP FUNCTION convergence.count_placements();
+ALTER TABLE convergence.nodes DROP COLUMN placements;
+DROP TRIGGER projects_removed ON projects.projects;
+DROP TRIGGER projects_deleted ON projects.projects;
+DROP TRIGGER projects_added ON projects.projects;
+DROP FUNCTION projects.count_removed();
+DROP FUNCTION projects.count_deleted();
+DROP FUNCTION projects.count_added();
+DROP TABLE projects.counts;
