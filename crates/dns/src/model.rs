@@ -95,6 +95,7 @@ pub struct Ds {
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 255))]
     pub digest_type: u8,
     /// In hexadecimal.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^(?:[0-9A-Fa-f]{2}){1,64}$"))]
     pub digest: String,
 }
 
@@ -104,6 +105,7 @@ pub struct Ds {
 #[serde(deny_unknown_fields)]
 pub struct NewZone {
     /// A domain name, in Unicode or punycode.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "example.org"))]
     pub name: String,
 }
 
@@ -116,7 +118,7 @@ pub struct RrsetContent {
     #[cfg_attr(feature = "openapi", schema(minimum = 30, maximum = 86400, default = 300))]
     pub ttl: Option<u32>,
     /// In presentation format (RFC 1035 section 5.1); relative names are completed with the zone.
-    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100))]
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100, example = json!(["192.0.2.1"])))]
     pub records: Vec<String>,
 }
 
@@ -138,14 +140,16 @@ pub struct RrsetsPatch {
 #[serde(deny_unknown_fields)]
 pub struct RrsetPatch {
     /// `@`, a name relative to the zone, or an absolute one.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "www"))]
     pub name: String,
     #[serde(rename = "type")]
+    #[cfg_attr(feature = "openapi", schema(example = "A"))]
     pub kind: String,
     /// In seconds.
     #[cfg_attr(feature = "openapi", schema(minimum = 30, maximum = 86400, default = 300))]
     pub ttl: Option<u32>,
     /// None for deleting the rrset; one that is not there stays so.
-    #[cfg_attr(feature = "openapi", schema(max_items = 100))]
+    #[cfg_attr(feature = "openapi", schema(max_items = 100, example = json!(["192.0.2.1"])))]
     pub records: Vec<String>,
 }
 

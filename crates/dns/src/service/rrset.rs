@@ -27,11 +27,12 @@ impl Dns {
         expected: &Expected,
     ) -> Result<At<Rrset>> {
         self.hosting()?;
+        // Before the state that is expected is looked at: the request is no good whatever that is (RFC 9110 section 13.2.1).
+        let kind: RecordType = kind.parse().map_err(|error| Malformed::new("type", error))?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let zone = self.locked(tx, org, zone, expected).await?;
                 let owner = OwnerName::parse(name, &zone.name).map_err(|error| Malformed::new("name", error))?;
-                let kind: RecordType = kind.parse().map_err(|error| Malformed::new("type", error))?;
                 let wish = if kind == RecordType::Soa {
                     // Refused as what it is: not for users to edit.
                     Wish::none(owner.clone(), kind)
@@ -64,11 +65,11 @@ impl Dns {
         expected: &Expected,
     ) -> Result<At<()>> {
         self.hosting()?;
+        let kind: RecordType = kind.parse().map_err(|_| DnsError::RrsetNotFound)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let zone = self.locked(tx, org, zone, expected).await?;
                 let owner = OwnerName::parse(name, &zone.name).map_err(|_| DnsError::RrsetNotFound)?;
-                let kind: RecordType = kind.parse().map_err(|_| DnsError::RrsetNotFound)?;
                 let edits = self.edits(tx, &zone, vec![Wish::none(owner, kind)], None).await?;
                 if edits.is_empty() {
                     return Err(DnsError::RrsetNotFound);
