@@ -170,8 +170,10 @@ impl Session {
         let (from, to) = (self.from.take().unwrap_or_default(), std::mem::take(&mut self.to));
         let mail = Received { from, to, raw, encrypted: self.encrypted };
         self.server.received.send_modify(|mails| mails.push(mail));
-        if self.trouble == Some(Trouble::DropAfterMessage) {
-            return Ok(false);
+        match self.trouble {
+            Some(Trouble::DropAfterMessage) => return Ok(false),
+            Some(Trouble::HangAfterMessage) => pending().await,
+            _ => {}
         }
         self.say("250 2.0.0 Queued").await?;
         Ok(true)

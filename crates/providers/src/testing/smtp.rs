@@ -33,6 +33,8 @@ pub enum Trouble {
     Message(&'static str),
     /// It takes the message, and the connection breaks before it says so.
     DropAfterMessage,
+    /// It takes the message and never says so.
+    HangAfterMessage,
     /// It takes the message and never ends the conversation.
     HangAtQuit,
     /// It says nothing at all.
