@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 use validator::{Validate, ValidationErrors, ValidationErrorsKind};
 
-use super::{Describe, Extract, Operation, json as strict};
+use super::{Describe, Extract, Operation, guard, json as strict};
 use crate::openapi::Schemas;
 use crate::problem::Problem;
 use crate::protocol;
@@ -26,6 +26,9 @@ use crate::shape::{self, Fault};
 
 /// The largest JSON body where a route does not say otherwise, in bytes.
 pub(super) const LARGEST: usize = 64 * 1024;
+
+/// Who sends head and body together is not taken for slow.
+const PROMPT: Duration = Duration::from_millis(50);
 
 /// How long a JSON body may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(5);
@@ -55,7 +58,7 @@ impl<T: ToSchema, const MOST: usize> Describe for Body<T, MOST> {
 impl<T: DeserializeOwned + Validate + ToSchema, const MOST: usize> Extract for Body<T, MOST> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/json")?;
-        let bytes = read_in_time(payload, MOST).await?;
+        let bytes = read_in_time(request, payload, MOST).await?;
         let value = strict::parse(&bytes)
             .map_err(|error| Problem::faults(&[fault(String::new(), format!("is not valid JSON: {error}"))]))?;
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
@@ -150,10 +153,22 @@ pub(super) fn expect_content_type(request: &HttpRequest, expected: &str) -> Resu
     Ok(())
 }
 
-/// The whole of a body that is no upload.
-pub(crate) async fn read_in_time(payload: &mut Payload, most: usize) -> Result<Vec<u8>, Problem> {
+/// The whole of a body that is no upload. One that is not there at once is waited for without a place among the requests
+/// that are worked on.
+pub(crate) async fn read_in_time(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    most: usize,
+) -> Result<Vec<u8>, Problem> {
+    let mut reading = std::pin::pin!(read(payload, most));
+    if let Ok(read) = tokio::time::timeout(PROMPT, &mut reading).await {
+        return read;
+    }
+    guard::step_out(request);
     let late = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_PATIENCE.as_secs()));
-    tokio::time::timeout(BODY_PATIENCE, read(payload, most)).await.map_err(late)?
+    let read = tokio::time::timeout(BODY_PATIENCE, reading).await.map_err(late)??;
+    guard::step_in(request)?;
+    Ok(read)
 }
 
 async fn read(payload: &mut Payload, most: usize) -> Result<Vec<u8>, Problem> {

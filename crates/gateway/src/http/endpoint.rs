@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use kernel::Code;
 use kernel::audit::Actor;
 
-use super::Operation;
 use super::once::{self, Begin};
+use super::{Operation, lane};
 use crate::problem::Problem;
 
 /// How long any request may take but one that carries a file or waits for a change.
@@ -132,6 +132,7 @@ macro_rules! endpoint {
                 };
                 let outcome = async {
                     $(let $value = $argument::extract(request, &mut payload).await?;)*
+                    let _lane = lane::enter(request, long).await?;
                     Ok(self(policy, $($value),*).await?.respond())
                 };
                 work.end(request, outcome.await).await

@@ -1,13 +1,16 @@
 //! What is refused before anything is looked up: too much, too long, or spelled in a way that has no single reading.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::HeaderMap;
 use actix_web::middleware::Next;
-use actix_web::{Error, web};
+use actix_web::{Error, HttpMessage as _, HttpRequest, web};
 use kernel::Code;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::Problem;
 use crate::protocol;
@@ -19,6 +22,39 @@ const URI_BYTES: usize = 8 * 1024;
 /// Room for the requests that are worked on at once.
 #[derive(Debug, Clone)]
 pub(crate) struct Room(pub(crate) Arc<Semaphore>);
+
+/// A request's place there.
+struct Seat {
+    room: Arc<Semaphore>,
+    place: RefCell<Option<OwnedSemaphorePermit>>,
+}
+
+impl Seat {
+    fn take(room: Arc<Semaphore>) -> Option<Self> {
+        let place = room.clone().try_acquire_owned().ok()?;
+        Some(Self { room, place: RefCell::new(Some(place)) })
+    }
+}
+
+/// Gives a request's place to others: slow clients would else take all of them.
+pub(super) fn step_out(request: &HttpRequest) {
+    if let Some(seat) = request.extensions().get::<Rc<Seat>>() {
+        seat.place.take();
+    }
+}
+
+/// Takes one again, if there is one.
+pub(super) fn step_in(request: &HttpRequest) -> Result<(), Problem> {
+    if let Some(seat) = request.extensions().get::<Rc<Seat>>() {
+        let place = seat.room.clone().try_acquire_owned().map_err(|_| busy())?;
+        seat.place.replace(Some(place));
+    }
+    Ok(())
+}
+
+fn busy() -> Problem {
+    Problem::new(&Code::UNAVAILABLE, "the server is at its capacity; try again in a moment")
+}
 
 /// Refuses what must not reach a route. Past the server's capacity that is everything: 503 at once, never a queue.
 ///
@@ -37,13 +73,14 @@ pub async fn guard(
         return Ok(next.call(request).await?.map_into_boxed_body());
     }
     let room = request.app_data::<web::Data<Room>>().map(|room| room.0.clone());
-    let Ok(place) = room.map(Semaphore::try_acquire_owned).transpose() else {
-        let busy = Problem::new(&Code::UNAVAILABLE, "the server is at its capacity; try again in a moment");
-        let answer = busy.respond(request.request());
+    let Some(room) = room else { return Ok(next.call(request).await?.map_into_boxed_body()) };
+    let Some(seat) = Seat::take(room).map(Rc::new) else {
+        let answer = busy().respond(request.request());
         return Ok(request.into_response(answer));
     };
+    request.extensions_mut().insert(seat.clone());
     let response = next.call(request).await?.map_into_boxed_body();
-    drop(place);
+    seat.place.take();
     Ok(response)
 }
 
@@ -51,9 +88,7 @@ fn acceptable(request: &ServiceRequest) -> Result<(), Problem> {
     if request.uri().path_and_query().map_or(0, |uri| uri.as_str().len()) > URI_BYTES {
         return Err(Problem::new(&protocol::URI_TOO_LONG, "the address is longer than 8 KiB"));
     }
-    let headers = request.headers();
-    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    if headers.len() > HEADERS || bytes > HEADER_BYTES {
+    if !is_modest(request.headers()) {
         let message = "send at most 64 headers of 16 KiB together";
         return Err(Problem::new(&protocol::HEADERS_TOO_LARGE, message));
     }
@@ -67,6 +102,12 @@ fn acceptable(request: &ServiceRequest) -> Result<(), Problem> {
         Some(_) => Ok(()),
         None => Err(Problem::bad_request("the path is not UTF-8 text in valid percent encoding")),
     }
+}
+
+/// Whether there are no more headers than anybody needs.
+pub(crate) fn is_modest(headers: &HeaderMap) -> bool {
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    headers.len() <= HEADERS && bytes <= HEADER_BYTES
 }
 
 /// The text, percent encoding undone once; none when an escape is broken or what comes out is not UTF-8.

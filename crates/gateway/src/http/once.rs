@@ -108,7 +108,7 @@ pub(crate) async fn begin(
     let (known, streamed) = if is_upload {
         (None, digest_of_stream(payload))
     } else {
-        let bytes = read_in_time(payload, super::body::LARGEST).await?;
+        let bytes = read_in_time(request, payload, super::body::LARGEST).await?;
         let digest = Digest::of(&bytes);
         *payload = Payload::Stream { payload: Box::pin(futures_util::stream::iter([Ok(Bytes::from(bytes))])) };
         (Some(digest), Arc::default())

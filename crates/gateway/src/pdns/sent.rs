@@ -61,8 +61,8 @@ impl<T> Describe for Sent<T> {
 }
 
 impl<T: DeserializeOwned> Extract for Sent<T> {
-    async fn extract(_: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let bytes = read_in_time(payload, LARGEST).await?;
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let bytes = read_in_time(request, payload, LARGEST).await?;
         let value = parse_json(&bytes).map_err(|error| Problem::new(&MALFORMED, format!("Bad Request: {error}")))?;
         let read = serde_path_to_error::deserialize(value);
         read.map(Self).map_err(|error| unprocessable(format!("{}: {}", error.path(), error.inner())))
