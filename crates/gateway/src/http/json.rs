@@ -59,6 +59,9 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        if let Some(whole) = whole(value) {
+            return Ok(Value::Number(whole.into()));
+        }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number out of range"))
     }
 
@@ -88,13 +91,29 @@ impl<'de> Visitor<'de> for Strict {
     }
 }
 
+/// A whole number is one however it is written: `1.0` and `1e0` are 1 (JSON Schema 2020-12, section 6.1.1). Beyond 2^53
+/// digits were lost before anybody could look.
+fn whole(value: f64) -> Option<i64> {
+    let is_whole = value.trunc() == value && value.abs() < 9_007_199_254_740_992.0;
+    is_whole.then(|| value.to_string().parse().ok()).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;
 
     #[test]
+    fn a_whole_number_is_one_however_it_is_written() {
+        for text in ["106.0", "1.06e2", "1060E-1"] {
+            assert_eq!(parse(text.as_bytes()).expect("a number"), 106, "{text}");
+        }
+        assert_eq!(parse(b"-0.0").expect("a number"), 0);
+        assert!(parse(b"106.5").expect("a number").is_f64());
+    }
+
+    #[test]
     fn reads_what_serde_json_reads_but_for_duplicates_depth_and_trailing_text() {
-        let text = r#"{"a":[1,-2,3.5,true,null,"x"],"b":{}}"#;
+        let text = r#"{"a":[1,-2,3.5,1e+300,true,null,"x"],"b":{}}"#;
         assert_eq!(parse(text.as_bytes()).expect("a value").to_string(), text);
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(nested(64).as_bytes()).is_ok());
