@@ -21,7 +21,7 @@ use store::Store;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
-use crate::http::{Room, Routes, UploadPlaces, guard, observe};
+use crate::http::{Fixed, Lanes, Room, Router, UploadPlaces, guard, observe};
 use crate::limits::Limiters;
 use crate::openapi::{Reference, Schemas};
 use crate::{api, internal, pdns};
@@ -59,9 +59,9 @@ impl Contexts {
 /// What the routes are composed of. Made once for a process; every part is cheap to clone.
 #[derive(Clone)]
 pub struct Services {
-    public: Routes,
-    pdns: Routes,
-    internal: Routes,
+    public: Router,
+    fixed: Data<Fixed>,
+    internal: Router,
     config: Data<Config>,
     world: Data<World>,
     store: Data<Store>,
@@ -69,6 +69,7 @@ pub struct Services {
     limiters: Data<Limiters>,
     room: Data<Room>,
     uploads: Data<UploadPlaces>,
+    lanes: Data<Lanes>,
     schemas: Data<Schemas>,
     internal_schemas: Data<Schemas>,
     reference: Data<Reference>,
@@ -84,11 +85,12 @@ impl Services {
             schemas: Data::new(Schemas::of(&public)),
             reference: Data::new(Reference::of(&public)),
             internal_schemas: Data::new(Schemas::of(&internal)),
-            public,
-            pdns: pdns::routes(),
-            internal,
+            fixed: Data::new(Fixed::of(&public)),
+            public: Router::of([&public, &pdns::routes()]),
+            internal: Router::of([&internal]),
             limiters: Data::new(Limiters::new(config.rate_limits)),
             uploads: Data::new(UploadPlaces::default()),
+            lanes: Data::new(Lanes::default()),
             room: Data::new(Room(Arc::new(Semaphore::new(config.in_flight)))),
             config: Data::new(config),
             world: Data::new(store.world().clone()),
@@ -126,10 +128,11 @@ pub fn public_app(services: &Services) -> App<impl Served + use<>> {
         .app_data(services.limiters.clone())
         .app_data(services.room.clone())
         .app_data(services.uploads.clone())
+        .app_data(services.lanes.clone())
         .app_data(services.schemas.clone())
         .app_data(services.reference.clone())
+        .app_data(services.fixed.clone())
         .configure(|app| services.contexts.give_to(app))
-        .configure(|app| services.pdns.configure(app))
         .configure(|app| services.public.configure(app))
         .wrap(from_fn(guard))
         .wrap(cors(&services.config))

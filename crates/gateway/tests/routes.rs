@@ -7,7 +7,7 @@ use actix_web::test::{TestRequest, call_service, init_service, read_body_json};
 use actix_web::{App, http::StatusCode};
 use gateway::Problem;
 use gateway::authority::Open;
-use gateway::http::{NoContent, Path, Routes, guard, observe};
+use gateway::http::{NoContent, Path, Router, Routes, guard, observe};
 use serde_json::{Value, json};
 
 async fn panics(_: Open) -> Result<NoContent, Problem> {
@@ -29,7 +29,8 @@ async fn get(path: &str) -> (StatusCode, Value) {
     routes.get("/panics", panics);
     routes.get("/hangs", hangs);
     routes.get("/takes/{number}", takes);
-    let app = App::new().configure(|app| routes.configure(app)).wrap(from_fn(guard)).wrap(from_fn(observe));
+    let app =
+        App::new().configure(|app| Router::of([&routes]).configure(app)).wrap(from_fn(guard)).wrap(from_fn(observe));
     let app = init_service(app).await;
     let request = TestRequest::get().uri(path).insert_header(("x-request-id", "req-1")).to_request();
     let response = call_service(&app, request).await;

@@ -18,11 +18,11 @@ const REFERENCE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src
      img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'";
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/config", config).summary("What this deployment is called and where its parts are");
+    routes.get("/v1/config", config).summary("What this deployment is called and where its parts are").fixed();
     routes.get("/v1/openapi.json", openapi).summary("This API as an OpenAPI 3.1 document");
     routes.get("/docs", docs_index).summary("The reference, for reading and trying");
     routes.get("/docs/{file}", docs).summary("A file of the reference");
-    routes.get("/healthz", healthz).summary("Whether the process is up");
+    routes.get("/healthz", healthz).summary("Whether the process is up").fixed();
     routes.get("/readyz", readyz).summary("Whether requests can be served: the database answers and is migrated");
 }
 

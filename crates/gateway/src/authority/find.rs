@@ -10,7 +10,7 @@ use store::Store;
 
 use super::credential::{counted_address, invalid, presented};
 use super::resolve::{Found, Lookup, resolve};
-use crate::http::{Extract as _, RequestId};
+use crate::http::{Extract as _, Matched, RequestId};
 use crate::limits::{Key, Limit, Limiters, Taking};
 use crate::problem::Problem;
 use crate::protocol;
@@ -38,7 +38,8 @@ pub(super) async fn find_by(
         Taking::Taken => None,
         Taking::Ask(wanted) => Some(wanted),
     };
-    let named = |name: &str| request.match_info().get(name);
+    let matched = Matched::of(request);
+    let named = |name: &str| matched.as_ref().and_then(|matched| matched.get(name));
     let lookup = Lookup { kind, token: token.hash(), org: named("orgSlug"), project: named("projectName"), wanted };
     let found = match resolve(&store, lookup).await {
         // The permits cannot be written down; the caller can be found all the same.

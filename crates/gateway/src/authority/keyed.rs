@@ -23,7 +23,7 @@ use super::of_a_caller;
 use super::resolve::Found;
 use super::role::AtLeast;
 use super::scope::Needs;
-use crate::http::{Describe, Extract, Hosted, Operation, Place};
+use crate::http::{Describe, Extract, Hosted, Matched, Operation, Place};
 use crate::pdns;
 use crate::problem::Problem;
 
@@ -180,8 +180,9 @@ impl<R: AtLeast, S: Needs> Describe for KeyedZone<R, S> {
 impl<R: AtLeast, S: Needs> Extract for KeyedZone<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let holder = holder::<S>(request, payload).await?;
-        let named = request.match_info().get("zone").unwrap_or_default();
-        let zone = ZoneName::parse(named).map_err(|_| no_zone())?;
+        let matched = Matched::of(request);
+        let named = matched.as_ref().and_then(|matched| matched.get("zone"));
+        let zone = ZoneName::parse(named.unwrap_or_default()).map_err(|_| no_zone())?;
         let org = orgs_of(request, payload, &holder, Some(&zone)).await?.pop();
         let org = org.ok_or_else(no_zone)?;
         least(org.role, R::ROLE)?;

@@ -12,9 +12,10 @@ use actix_web::{Error, HttpMessage as _, HttpRequest, web};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
 use opentelemetry::propagation::Extractor;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
+use super::{Fixed, Matched};
 use crate::config::Config;
 use crate::limits::Standing;
 use crate::problem::Problem;
@@ -26,6 +27,18 @@ static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
         .with_description("Requests answered")
         .with_boundaries(vec![0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0])
         .build()
+});
+
+/// What every answer says, the last of it over HTTPS alone.
+static DEFAULTS: LazyLock<[(HeaderName, HeaderValue); 5]> = LazyLock::new(|| {
+    [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000; includeSubDomains"),
+    ]
+    .map(|(name, value)| (name, HeaderValue::from_static(value)))
 });
 
 /// A request's id: the caller's own when it is sane, else a fresh one.
@@ -66,30 +79,57 @@ pub async fn observe(
     let world = world.unwrap_or_else(|| web::Data::new(kernel::World::system()));
     let id = RequestId::of(&request, &world);
     let https = request.app_data::<web::Data<Config>>().is_some_and(|config| config.is_https());
-    request.extensions_mut().insert(id.clone());
     let method = request.method().clone();
-    // At this level, so that even a filter that wants errors alone keeps the id on its lines.
-    let span = tracing::error_span!("request", otel.kind = "server", request_id = id.as_str(), %method);
-    let parent =
-        opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&Headers(request.headers())));
-    if let Err(error) = span.set_parent(parent) {
-        tracing::trace!(%error, "no tracer takes the caller's trace");
-    }
-
-    let response = next.call(request).instrument(span.clone()).await?;
-    let route = response.request().match_pattern().unwrap_or_else(|| "-".to_owned());
-    let status = response.status();
-    let mut response = enveloped(response);
+    let place = Fixed::place(&request);
+    let kept = place.as_ref().and_then(|(fixed, path)| Some((fixed.get(path)?, *path)));
+    let (mut response, route, span) = match kept {
+        // Nothing is done that could say anything, and so there is no span.
+        Some((answer, path)) => (request.into_response(answer), path, Span::none()),
+        None => {
+            request.extensions_mut().insert(id.clone());
+            let span = span(&request, &id, &method);
+            let response = enveloped(next.call(request).instrument(span.clone()).await?);
+            let route = Matched::of(response.request()).map_or("-", |matched| matched.pattern);
+            let response = match place {
+                Some((fixed, path)) => {
+                    let (request, response) = response.into_parts();
+                    ServiceResponse::new(request, fixed.keep(path, response))
+                }
+                None => response,
+            };
+            (response, route, span)
+        }
+    };
+    let status = response.status().as_u16();
     dress(&mut response, &id, https);
     let seconds = since.elapsed().as_secs_f64();
     let labels = [
         KeyValue::new("method", known(&method)),
-        KeyValue::new("route", route.clone()),
-        KeyValue::new("status", i64::from(status.as_u16())),
+        KeyValue::new("route", route),
+        KeyValue::new("status", i64::from(status)),
     ];
     DURATION.record(seconds, &labels);
-    span.in_scope(|| tracing::info!(route, status = status.as_u16(), ms = (seconds * 1e3).round(), "answered"));
+    let ms = (seconds * 1e3).round();
+    if span.is_none() {
+        tracing::info!(request_id = id.as_str(), %method, route, status, ms, "answered");
+    } else {
+        span.in_scope(|| tracing::info!(route, status, ms, "answered"));
+    }
     Ok(response)
+}
+
+/// What the lines of a request's log have in common, and its part of the caller's trace.
+fn span(request: &ServiceRequest, id: &RequestId, method: &Method) -> Span {
+    // At this level, so that even a filter that wants errors alone keeps the id on its lines.
+    let span = tracing::error_span!("request", otel.kind = "server", request_id = id.as_str(), %method);
+    if request.headers().contains_key("traceparent") {
+        let headers = Headers(request.headers());
+        let parent = opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&headers));
+        if let Err(error) = span.set_parent(parent) {
+            tracing::trace!(%error, "no tracer takes the caller's trace");
+        }
+    }
+    span
 }
 
 /// The method as a label: made-up ones are one, or a client could make as many series as it likes.
@@ -118,24 +158,22 @@ fn enveloped(response: ServiceResponse<impl MessageBody + 'static>) -> ServiceRe
 fn dress(response: &mut ServiceResponse<BoxBody>, id: &RequestId, https: bool) {
     let standing = response.request().extensions().get::<Standing>().cloned();
     let headers = response.headers_mut();
-    let mut default = |name: HeaderName, value: &str| {
+    for (name, value) in DEFAULTS.iter().take(if https { DEFAULTS.len() } else { DEFAULTS.len() - 1 }) {
+        if !headers.contains_key(name) {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+    let mut own = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value)
             && !headers.contains_key(&name)
         {
             headers.insert(name, value);
         }
     };
-    default(HeaderName::from_static("x-request-id"), id.as_str());
-    default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    default(header::REFERRER_POLICY, "no-referrer");
-    default(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'");
-    default(header::CACHE_CONTROL, "no-store");
-    if https {
-        default(header::STRICT_TRANSPORT_SECURITY, "max-age=31536000; includeSubDomains");
-    }
+    own(HeaderName::from_static("x-request-id"), id.as_str());
     if let Some(Standing { policy, state }) = standing {
-        default(HeaderName::from_static("ratelimit-policy"), &policy);
-        default(HeaderName::from_static("ratelimit"), &state);
+        own(HeaderName::from_static("ratelimit-policy"), &policy);
+        own(HeaderName::from_static("ratelimit"), &state);
     }
 }
 

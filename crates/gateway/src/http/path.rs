@@ -7,7 +7,7 @@ use actix_web::dev::Payload;
 use serde_json::json;
 use utoipa::PartialSchema;
 
-use super::{Describe, Extract, Operation};
+use super::{Describe, Extract, Matched, Operation};
 use crate::problem::Problem;
 
 /// The last parameter of the path. A text that is not of its type names nothing: 404.
@@ -22,8 +22,9 @@ impl<T: PartialSchema> Describe for Path<T> {
 
 impl<T: FromStr + PartialSchema> Extract for Path<T> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        let last = request.match_info().iter().last();
-        last.and_then(|(_, text)| text.parse().ok()).map(Self).ok_or_else(Problem::not_found)
+        let matched = Matched::of(request);
+        let last = matched.as_ref().and_then(|matched| matched.values().next_back());
+        last.and_then(|text| text.parse().ok()).map(Self).ok_or_else(Problem::not_found)
     }
 }
 
@@ -41,7 +42,8 @@ impl<const N: usize> Describe for Paths<N> {
 
 impl<const N: usize> Extract for Paths<N> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        let all: Vec<String> = request.match_info().iter().map(|(_, text)| text.to_owned()).collect();
+        let matched = Matched::of(request);
+        let all: Vec<String> = matched.iter().flat_map(|matched| matched.values()).map(str::to_owned).collect();
         let last = all.last_chunk::<N>().cloned();
         last.map(Self).ok_or_else(|| Problem::internal("the route has fewer parameters than its handler takes"))
     }

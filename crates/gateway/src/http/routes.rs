@@ -1,17 +1,26 @@
 //! The table of routes: what is served and what is documented are the same entries.
 
-use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_web::http::Method;
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use futures_util::future::LocalBoxFuture;
 
 use super::endpoint::{Endpoint, run};
+use super::table::Table;
 use super::{Operation, Place, once};
 use crate::problem::Problem;
 
 type Run = dyn Fn(HttpRequest, web::Payload) -> LocalBoxFuture<'static, HttpResponse> + Send + Sync;
+
+/// What answers a path, by method.
+#[derive(Default)]
+struct Methods(Vec<(Method, Arc<Run>)>);
+
+/// Routes, as an application serves them.
+#[derive(Clone)]
+pub struct Router(Arc<Table<Methods>>);
 
 /// The routes of one listener.
 #[derive(Clone, Default)]
@@ -66,29 +75,48 @@ impl Routes {
         let (operation, _) = self.entries.last_mut().unwrap();
         operation
     }
+}
 
-    /// Serves them all; another method of a known path is answered with `Allow`.
-    pub fn configure(&self, app: &mut web::ServiceConfig) {
-        let mut paths: BTreeMap<&'static str, Vec<(Method, Arc<Run>)>> = BTreeMap::new();
-        for (operation, run) in &self.entries {
-            let methods = paths.entry(operation.path).or_default();
+impl Router {
+    /// What serves these routes.
+    #[must_use]
+    pub fn of<'a>(all: impl IntoIterator<Item = &'a Routes>) -> Self {
+        let mut table = Table::<Methods>::default();
+        for (operation, run) in all.into_iter().flat_map(|routes| &routes.entries) {
+            let Methods(methods) = table.entry(operation.path);
             methods.push((operation.method.clone(), run.clone()));
             if operation.method == Method::GET {
                 methods.push((Method::HEAD, run.clone()));
             }
         }
-        for (path, methods) in paths {
+        Self(Arc::new(table))
+    }
+
+    /// Has the application answer whatever it is asked; another method of a known path is answered with `Allow`.
+    pub fn configure(&self, app: &mut web::ServiceConfig) {
+        let Self(table) = self.clone();
+        app.default_service(web::to(move |request: HttpRequest, payload: web::Payload| {
+            answer(&table, request, payload)
+        }));
+    }
+}
+
+fn answer(
+    table: &Table<Methods>,
+    request: HttpRequest,
+    payload: web::Payload,
+) -> LocalBoxFuture<'static, HttpResponse> {
+    // As actix decoded it: what a segment may not hold plainly stays escaped.
+    let found = table.find(request.match_info().as_str()).map(|(Methods(methods), matched)| {
+        request.extensions_mut().insert(Rc::new(matched));
+        let run = methods.iter().find(|(method, _)| method == request.method()).map(|(_, run)| run.clone());
+        run.ok_or_else(|| {
             let allowed = methods.iter().map(|(method, _)| method.as_str()).collect::<Vec<_>>().join(", ");
-            let mut resource = web::resource(path);
-            for (method, run) in methods {
-                resource = resource.route(web::method(method).to(move |request, payload| run(request, payload)));
-            }
-            let refuse = move |request: HttpRequest| {
-                let response = Problem::method_not_allowed(&allowed).respond(&request);
-                async move { response }
-            };
-            app.service(resource.default_service(web::to(refuse)));
-        }
-        app.default_service(web::to(async |request: HttpRequest| Problem::not_found().respond(&request)));
+            Problem::method_not_allowed(&allowed)
+        })
+    });
+    match found.unwrap_or_else(|| Err(Problem::not_found())) {
+        Ok(run) => run(request, payload),
+        Err(problem) => Box::pin(std::future::ready(problem.respond(&request))),
     }
 }
