@@ -294,7 +294,7 @@ pub mod types {
         pub ds: Vec<Ds>,
     }
 
-    /// an e-mail address of at most 254 characters
+    /// an e-mail address of at most 254 characters, 64 of them before the @
     pub type Email = String;
 
     /// What every failure looks like (contract section 1, "Error envelope").
@@ -1125,11 +1125,14 @@ pub mod types {
 
     #[derive(Debug, Clone, PartialEq, Default)]
     pub struct OrgsAuditQuery {
-        pub actor: Option<UserId>,
+        /// Only what this user did.
+        pub actor: Option<String>,
         /// Only this event.
         pub event: Option<String>,
-        pub since: Option<Time>,
-        pub until: Option<Time>,
+        /// Only what happened at this time or later.
+        pub since: Option<String>,
+        /// Only what happened before this time.
+        pub until: Option<String>,
         /// The most items to answer; more than 200 are cut to 200.
         pub limit: Option<i64>,
         /// The nextCursor of the page before.

@@ -1,6 +1,6 @@
 //! The OpenAPI 3.1 document, from the table of routes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kernel::Code;
@@ -87,8 +87,9 @@ pub fn document(routes: &Routes) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for operation in routes.operations() {
         let method = operation.method.as_str().to_ascii_lowercase();
-        paths.entry(operation.path).or_default().insert(method, describe(operation));
+        paths.entry(operation.path).or_default().insert(method, describe(operation, routes));
     }
+    let schemas = reachable(&json!(paths), Schemas::of(routes).0);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -101,9 +102,11 @@ pub fn document(routes: &Routes) -> Value {
                 that is not UTF-8, a method that the path does not take, headers too large, a server at its capacity) \
                 is answered in the same shape.",
         },
+        "servers": [{ "url": "/", "description": "The deployment that serves this document." }],
+        "tags": tags(routes),
         "paths": paths,
         "components": {
-            "schemas": Schemas::of(routes).0,
+            "schemas": schemas,
             "securitySchemes": {
                 "session": { "type": "http", "scheme": "bearer", "description": "A login session: svc_ses_…" },
                 "token": { "type": "http", "scheme": "bearer", "description": "A personal access token: svc_pat_…" },
@@ -117,13 +120,63 @@ pub fn document(routes: &Routes) -> Value {
     })
 }
 
-fn describe(operation: &Operation) -> Value {
+/// The components that the paths refer to, directly or not: query parameters and flattened structs have schemas of their
+/// own that requests are checked against and nobody reads.
+fn reachable(paths: &Value, mut all: Map<String, Value>) -> Map<String, Value> {
+    let mut reached = Map::new();
+    let mut waiting = vec![paths.clone()];
+    while let Some(value) = waiting.pop() {
+        match value {
+            Value::Object(object) => {
+                let name = object.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next());
+                if let Some((name, schema)) = name.and_then(|name| all.remove_entry(name)) {
+                    waiting.push(schema.clone());
+                    reached.insert(name, schema);
+                }
+                waiting.extend(object.into_iter().map(|(_, value)| value));
+            }
+            Value::Array(items) => waiting.extend(items),
+            _ => {}
+        }
+    }
+    reached
+}
+
+/// The areas, with what each is about.
+fn tags(routes: &Routes) -> Value {
+    let areas: BTreeSet<&str> = routes.operations().map(area).collect();
+    areas.into_iter().map(|area| json!({ "name": area, "description": about(area) })).collect()
+}
+
+fn area(operation: &Operation) -> &str {
+    operation.id.split('.').next().unwrap_or_default()
+}
+
+fn about(area: &str) -> &'static str {
+    match area {
+        "access" => "Who may see a project's deployments.",
+        "auth" => "Signing in and out.",
+        "codehost" => "Signing in at the code host.",
+        "credentials" => "The caller's personal access tokens and SSH keys.",
+        "deployments" => "What a project serves, and served before.",
+        "dns" => "Zones, their records and their signing.",
+        "hostnames" => "The names that a project is served under.",
+        "invites" => "Invitations to an organization, and what it is notified of.",
+        "me" => "The caller's own account.",
+        "orgs" => "Organizations, their members and their audit log.",
+        "projects" => "Projects.",
+        "service" => "The service about itself.",
+        _ => "",
+    }
+}
+
+fn describe(operation: &Operation, routes: &Routes) -> Value {
     let mut described = json!({
         "operationId": operation.id,
-        "tags": [operation.id.split('.').next().unwrap_or_default()],
+        "tags": [area(operation)],
         "summary": operation.summary,
         "parameters": operation.parameters,
-        "responses": responses(operation),
+        "responses": responses(operation, routes),
         "x-place": place(operation.place),
         "x-role": operation.role,
         "x-scope": operation.scope,
@@ -146,19 +199,23 @@ fn security(operation: &Operation) -> Value {
     }
 }
 
-fn responses(operation: &Operation) -> Value {
+fn responses(operation: &Operation, routes: &Routes) -> Value {
     let mut responses = Map::new();
+    let links = links(operation, routes);
     for (status, content_type, schema) in &operation.successes {
-        let mut answer = json!({ "description": "Done." });
+        let mut answer = Map::from_iter([("description".to_owned(), json!("Done."))]);
         if !content_type.is_empty() {
             let schema = schema.clone().unwrap_or_else(|| json!({}));
-            answer = json!({ "description": "Done.", "content": { *content_type: { "schema": schema } } });
+            answer.insert("content".to_owned(), json!({ *content_type: { "schema": schema } }));
         }
         if operation.tagged {
             let header = json!({ "description": "The state that the answer shows, for `If-Match`.", "required": true, "schema": { "type": "string" } });
-            answer.as_object_mut().map(|answer| answer.insert("headers".to_owned(), json!({ "ETag": header })));
+            answer.insert("headers".to_owned(), json!({ "ETag": header }));
         }
-        responses.insert(status.to_string(), answer);
+        if !links.is_empty() {
+            answer.insert("links".to_owned(), json!(links));
+        }
+        responses.insert(status.to_string(), answer.into());
     }
     let mut by_status: BTreeMap<u16, Vec<&Code>> = BTreeMap::new();
     for code in &operation.codes {
@@ -171,6 +228,22 @@ fn responses(operation: &Operation) -> Value {
     Value::Object(responses)
 }
 
+/// What may be done next, by the name of the operation.
+fn links(operation: &Operation, routes: &Routes) -> Map<String, Value> {
+    let mut links = Map::new();
+    for link in &operation.links {
+        let next = routes.operations().find(|next| next.id == link.operation);
+        let names = next.into_iter().flat_map(Operation::path_parameters);
+        let source = |name: &str| match name {
+            name if name == link.parameter => (name.to_owned(), json!(format!("$response.body#{}", link.pointer))),
+            name => (name.to_owned(), json!(format!("$request.path.{name}"))),
+        };
+        let parameters: Map<String, Value> = names.map(source).collect();
+        links.insert(link.operation.to_owned(), json!({ "operationId": link.operation, "parameters": parameters }));
+    }
+    links
+}
+
 fn failure(codes: &[&Code]) -> Value {
     let envelope = json!({ "$ref": "#/components/schemas/Error" });
     if codes.is_empty() {
@@ -179,7 +252,13 @@ fn failure(codes: &[&Code]) -> Value {
     }
     let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
     let names: Vec<&str> = codes.iter().map(|code| code.name).collect();
-    let schema = json!({ "allOf": [envelope, { "type": "object", "properties": { "code": { "enum": names } } }] });
+    let mut properties = Map::from_iter([("code".to_owned(), json!({ "enum": names }))]);
+    if codes.contains(&&Code::BAD_REQUEST) {
+        let faults = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Fault" } });
+        let details = json!({ "type": ["object", "null"], "properties": { "fields": faults } });
+        properties.insert("details".to_owned(), details);
+    }
+    let schema = json!({ "allOf": [envelope, { "type": "object", "properties": properties }] });
     json!({ "description": meanings.join("\n\n"), "content": { "application/json": { "schema": schema } } })
 }
 

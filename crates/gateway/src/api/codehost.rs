@@ -22,15 +22,19 @@ pub(super) fn routes(routes: &mut Routes) {
 #[derive(Debug, Deserialize, ToSchema)]
 struct Start {
     /// An address under one that the deployment allows. What comes of the sign-in is in its fragment.
+    #[schema(pattern = r"^https?://[^\s\\#@]+$", example = "http://127.0.0.1/signed-in")]
     redirect: String,
 }
 
 /// What the code host says (RFC 6749 section 4.1.2).
 #[derive(Debug, Deserialize, ToSchema)]
 struct Callback {
+    /// What to ask the code host with.
     #[serde(default)]
     code: Option<String>,
+    /// What it was sent to the code host with.
     state: String,
+    /// Why nobody is signed in.
     #[serde(default)]
     error: Option<String>,
 }

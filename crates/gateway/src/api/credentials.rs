@@ -11,14 +11,18 @@ use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.get("/v1/me/tokens", tokens).summary("The caller's personal access tokens, newest first");
-    routes.post("/v1/me/tokens", token_create).summary("Create a personal access token; it is shown this once");
+    routes
+        .post("/v1/me/tokens", token_create)
+        .summary("Create a personal access token; it is shown this once")
+        .leads_to("credentials.token_revoke", "tokenId", "/id");
     routes.get("/v1/me/tokens/current", token_current).summary("The token that the request is made with");
     routes.delete("/v1/me/tokens/{tokenId}", token_revoke).summary("Revoke a personal access token");
     routes.get("/v1/me/ssh-keys", keys).summary("The caller's SSH keys, newest first");
     routes
         .post("/v1/me/ssh-keys", key_add)
         .summary("Register an SSH public key")
-        .codes(&[&IdentityError::SSH_KEY_EXISTS]);
+        .codes(&[&IdentityError::SSH_KEY_EXISTS])
+        .leads_to("credentials.key_delete", "keyId", "/id");
     routes.delete("/v1/me/ssh-keys/{keyId}", key_delete).summary("Remove an SSH key");
 }
 

@@ -25,7 +25,8 @@ pub(super) fn routes(routes: &mut Routes) {
         .header("X-Svc-Git-Commit", "The commit that the bundle was made from, in hexadecimal.")
         .header("X-Svc-Git-Message", "The first line of its message, percent-encoded.")
         .header("X-Svc-Git-Branch", "The branch it was made on, percent-encoded.")
-        .header("X-Svc-Git-Dirty", "`true` when files differed from the commit, else `false`.");
+        .header("X-Svc-Git-Dirty", "`true` when files differed from the commit, else `false`.")
+        .leads_to("deployments.get", "version", "/version");
     routes
         .get("/v1/orgs/{orgSlug}/projects/{projectName}/deployments/{version}", get)
         .summary("One deployment, and how it fares at its node");

@@ -31,10 +31,17 @@ pub(super) fn routes(routes: &mut Routes) {
     routes
         .post(ZONES, create)
         .summary("Create a zone; the organization's own is answered as it is")
-        .codes(&[&DnsError::ZONE_TAKEN]);
+        .codes(&[&DnsError::ZONE_TAKEN])
+        .leads_to("dns.get", "zone", "/name")
+        .leads_to("dns.patch", "zone", "/name")
+        .leads_to("dns.delete", "zone", "/name");
     routes.get(ZONE, get).summary("One zone with all its rrsets");
     routes.delete(ZONE, delete).summary("Delete a zone with everything in it");
-    routes.put(RRSET, put).summary("Replace an rrset").codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT]);
+    routes
+        .put(RRSET, put)
+        .summary("Replace an rrset")
+        .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT])
+        .leads_to("dns.remove", "name", "/name");
     routes.delete(RRSET, remove).summary("Delete an rrset").codes(&[&DnsError::MANAGED_RRSET]);
     routes
         .patch(RRSETS, patch)

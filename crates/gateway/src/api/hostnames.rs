@@ -17,7 +17,9 @@ pub(super) fn routes(routes: &mut Routes) {
     routes
         .post(HOSTNAMES, add)
         .summary("Claim a hostname; it is served once its ownership is proved")
-        .codes(&[&ProjectError::HOSTNAME_TAKEN]);
+        .codes(&[&ProjectError::HOSTNAME_TAKEN])
+        .leads_to("hostnames.verify", "host", "/name")
+        .leads_to("hostnames.delete", "host", "/name");
     routes
         .delete("/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}", delete)
         .summary("Give a custom hostname up")

@@ -15,7 +15,8 @@ pub(super) fn routes(routes: &mut Routes) {
     routes
         .post("/v1/orgs/{orgSlug}/invites", create)
         .summary("Invite an address (201), or send its open invitation again (200)")
-        .codes(&[&OrgError::ALREADY_MEMBER, &OrgError::TOO_MANY_INVITES]);
+        .codes(&[&OrgError::ALREADY_MEMBER, &OrgError::TOO_MANY_INVITES])
+        .leads_to("invites.revoke", "inviteId", "/id");
     routes.delete("/v1/orgs/{orgSlug}/invites/{inviteId}", revoke).summary("Take an open invitation back");
     routes.get("/v1/invites/{token}", preview).summary("What an invitation is to, for whoever has its link");
     routes.post("/v1/invites/{token}/accept", accept).summary("Join by an invitation").codes(&[

@@ -14,7 +14,11 @@ use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.get("/v1/me", get).summary("The caller and the organizations they belong to");
-    routes.get("/v1/me/sessions", sessions).summary("The caller's live login sessions, newest first");
+    routes.get("/v1/me/sessions", sessions).summary("The caller's live login sessions, newest first").leads_to(
+        "me.session_end",
+        "sessionId",
+        "/items/0/id",
+    );
     routes.delete("/v1/me/sessions/{sessionId}", session_end).summary("End one of the caller's sessions");
 }
 

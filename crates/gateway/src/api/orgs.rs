@@ -12,14 +12,21 @@ use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.get("/v1/orgs", list).summary("The organizations that the caller belongs to");
-    routes.post("/v1/orgs", create).summary("Create an organization").codes(&[&OrgError::SLUG_TAKEN]);
+    routes
+        .post("/v1/orgs", create)
+        .summary("Create an organization")
+        .codes(&[&OrgError::SLUG_TAKEN])
+        .leads_to("orgs.rename", "orgSlug", "/slug")
+        .leads_to("projects.create", "orgSlug", "/slug");
     routes.patch("/v1/orgs/{orgSlug}", rename).summary("Rename an organization");
     routes.get("/v1/orgs/{orgSlug}/audit", audit).summary("What happened in an organization, newest first");
     routes.get("/v1/orgs/{orgSlug}/members", members).summary("The members");
     routes
         .post("/v1/orgs/{orgSlug}/members", member_add)
         .summary("Add somebody who has signed in before")
-        .codes(&[&OrgError::USER_NOT_FOUND, &OrgError::ALREADY_MEMBER]);
+        .codes(&[&OrgError::USER_NOT_FOUND, &OrgError::ALREADY_MEMBER])
+        .leads_to("orgs.member_set_role", "userId", "/userId")
+        .leads_to("orgs.member_remove", "userId", "/userId");
     routes
         .put("/v1/orgs/{orgSlug}/members/{userId}", member_set_role)
         .summary("Change a member's role")

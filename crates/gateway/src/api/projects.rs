@@ -20,11 +20,13 @@ const RECENT: u16 = 5;
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.get("/v1/orgs/{orgSlug}/projects", list).summary("The projects of an organization");
-    routes.post("/v1/orgs/{orgSlug}/projects", create).summary("Create a project").codes(&[
-        &ProjectError::NAME_TAKEN,
-        &ProjectError::HOSTNAME_TAKEN,
-        &ProjectError::LIMIT,
-    ]);
+    routes
+        .post("/v1/orgs/{orgSlug}/projects", create)
+        .summary("Create a project")
+        .codes(&[&ProjectError::NAME_TAKEN, &ProjectError::HOSTNAME_TAKEN, &ProjectError::LIMIT])
+        .leads_to("projects.get", "projectName", "/name")
+        .leads_to("projects.delete", "projectName", "/name")
+        .leads_to("deployments.create", "projectName", "/name");
     routes.get(PROJECT, get).summary("One project, with what it serves and where");
     routes
         .patch(PROJECT, rename)

@@ -7,6 +7,7 @@ use kernel::{Code, Role, Scope};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::parameter;
 use crate::protocol;
 
 /// Where a route takes place.
@@ -48,14 +49,25 @@ pub struct Operation {
     pub(crate) tagged: bool,
     /// May take longer than any other request: it carries a file.
     pub(crate) long: bool,
+    /// Whether it is answered the same for as long as the process lives.
+    pub(crate) fixed: bool,
+    pub(crate) links: Vec<Link>,
     unclaimed: Vec<&'static str>,
+}
+
+/// What may be done next with what was answered: an operation, the parameter of its path that the answer gives, and where
+/// in the answer that is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Link {
+    pub(crate) operation: &'static str,
+    pub(crate) parameter: &'static str,
+    pub(crate) pointer: &'static str,
 }
 
 impl Operation {
     pub(crate) fn new(method: Method, path: &'static str, handler: &str) -> Self {
         let mut segments = handler.rsplit("::");
         let (verb, area) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
-        let parameters = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         Self {
             method,
             path,
@@ -73,8 +85,21 @@ impl Operation {
             schemas: BTreeMap::new(),
             tagged: false,
             long: false,
-            unclaimed: parameters.collect(),
+            fixed: false,
+            links: Vec::new(),
+            unclaimed: parameters(path).collect(),
         }
+    }
+
+    /// Says that it is answered the same for as long as the process lives.
+    pub(crate) fn fixed(&mut self) -> &mut Self {
+        self.fixed = true;
+        self
+    }
+
+    /// The names of the parameters of the path.
+    pub(crate) fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
+        parameters(self.path)
     }
 
     /// What the route does, in a sentence.
@@ -94,6 +119,13 @@ impl Operation {
     /// A header that the route reads beyond those its types imply.
     pub fn header(&mut self, name: &str, description: &str) -> &mut Self {
         self.parameter("header", name, description, &json!({ "type": "string" }));
+        self
+    }
+
+    /// An operation that goes on from here; `parameter` of its path is what `pointer` finds in the answer, the others are
+    /// those of this path.
+    pub fn leads_to(&mut self, operation: &'static str, parameter: &'static str, pointer: &'static str) -> &mut Self {
+        self.links.push(Link { operation, parameter, pointer });
         self
     }
 
@@ -120,14 +152,13 @@ impl Operation {
             return;
         }
         let name = self.unclaimed.remove(0);
-        self.parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
-        self.code(&Code::NOT_FOUND);
+        self.parameters.push(parameter::in_path(name, schema));
+        // What the guard says of a path that is misspelt, and what nothing is called.
+        self.codes(&[&Code::BAD_REQUEST, &Code::NOT_FOUND]);
     }
 
     pub(crate) fn parameter(&mut self, place: &str, name: &str, description: &str, schema: &Value) {
-        self.parameters.push(
-            json!({ "name": name, "in": place, "required": false, "description": description, "schema": schema }),
-        );
+        self.parameters.push(parameter::elsewhere(place, name, description, schema));
     }
 
     /// Somebody must be signed in.
@@ -143,6 +174,10 @@ impl Operation {
             self.code(&Code::NOT_FOUND);
         }
     }
+}
+
+fn parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
 /// A struct with another one flattened into it, as one object: what a reader expects, and what a client may hold to be

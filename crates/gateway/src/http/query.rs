@@ -20,7 +20,7 @@ impl<K> Describe for Pages<K> {
     fn describe(operation: &mut Operation) {
         let limit = json!({ "type": "integer", "minimum": 1, "default": Paging::<K>::DEFAULT });
         operation.parameter("query", "limit", "The most items to answer; more than 200 are cut to 200.", &limit);
-        let cursor = json!({ "type": "string" });
+        let cursor = json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" });
         operation.parameter("query", "cursor", "The nextCursor of the page before.", &cursor);
         operation.code(&Code::BAD_REQUEST);
     }
@@ -63,8 +63,9 @@ impl<T: ToSchema> Describe for Query<T> {
         let schema = operation.schemas.get(T::name().as_ref()).cloned().unwrap_or_default();
         let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
         for (name, schema) in properties(&schema) {
+            let schema = present(schema);
             let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-            operation.parameter("query", name, description, schema);
+            operation.parameter("query", name, description, &schema);
             if let Some(parameter) = operation.parameters.last_mut() {
                 parameter["required"] = required.contains(&json!(name)).into();
             }
@@ -88,6 +89,24 @@ impl<T: DeserializeOwned + ToSchema> Extract for Query<T> {
             .map(Self)
             .map_err(|error| Problem::faults(&[fault(&error.path().to_string(), &error.inner().to_string())]))
     }
+}
+
+/// The schema of a parameter that is there: a query has no null, it leaves the parameter out.
+fn present(schema: &Value) -> Value {
+    let is_null = |it: &&Value| it.get("type").is_some_and(|it| it == "null");
+    let choices = schema.get("oneOf").and_then(Value::as_array);
+    if let Some(choice) = choices.and_then(|choices| choices.iter().find(|it| !is_null(it))) {
+        return choice.clone();
+    }
+    let mut schema = schema.clone();
+    if let Some(object) = schema.as_object_mut() {
+        let only = object.get("type").and_then(Value::as_array).and_then(|types| types.iter().find(|it| *it != "null"));
+        if let Some(only) = only.cloned() {
+            object.insert("type".to_owned(), only);
+        }
+        object.retain(|key, value| key != "default" || !value.is_null());
+    }
+    schema
 }
 
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {

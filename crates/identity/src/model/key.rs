@@ -48,6 +48,12 @@ pub struct NewSshKey {
     pub title: Title,
     /// One line of a `.pub` file.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 8192))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(
+            example = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILrC93FEIzsjyWuBW+GrPjINWRUtyXJMWak3pXjBZRct ada@laptop"
+        )
+    )]
     pub key: String,
 }
 

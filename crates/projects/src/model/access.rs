@@ -60,6 +60,7 @@ pub struct Authorize {
     /// The path it goes back to.
     #[validate(length(min = 1, max = 4096))]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 4096))]
+    #[cfg_attr(feature = "openapi", schema(pattern = r"^/(?:[^/\\\x00-\x1f\x7f-\x9f][^\\\x00-\x1f\x7f-\x9f]*)?$"))]
     pub next: String,
 }
 

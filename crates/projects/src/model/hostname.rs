@@ -93,7 +93,7 @@ pub struct Check {
 pub struct NewHostname {
     /// In any spelling; it is kept as lowercase punycode.
     #[validate(length(min = 1, max = 1024))]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "www.example.org"))]
     pub name: String,
 }
 

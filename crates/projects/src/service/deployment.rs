@@ -26,7 +26,7 @@ impl Projects {
     /// Takes a bundle in and makes it live as the project's next version.
     ///
     /// # Errors
-    /// What [`Bundles::receive`] refuses, [`ProjectError::NotFound`].
+    /// What [`crate::Bundles::receive`] refuses, [`ProjectError::NotFound`].
     pub async fn deploy<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
         actor: &Actor,
