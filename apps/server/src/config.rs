@@ -4,8 +4,9 @@ mod parts;
 mod values;
 
 use std::net::SocketAddr;
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
+use std::thread;
 
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
@@ -189,6 +190,7 @@ impl Config {
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
         let database = store::Config {
             connections: settings.get(&DATABASE_CONNECTIONS)?.get().into(),
+            threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
             keys,
             ..store::Config::new(url, "svc-server")
         };

@@ -64,7 +64,14 @@ impl Server {
         ];
         clocked.extend(nameservers.run());
         let served = services.clone();
-        let public = HttpServer::new(move || public_app(&served))
+        let store = services.store();
+        // In each of its threads.
+        let app = move || {
+            store.settle();
+            public_app(&served)
+        };
+        let public = HttpServer::new(app)
+            .workers(config.database.threads.max(1))
             .client_request_timeout(Duration::from_secs(5))
             .client_disconnect_timeout(Duration::from_secs(1))
             .keep_alive(Duration::from_secs(75))
