@@ -40,7 +40,7 @@ async fn a_malformed_body_is_told_every_fault() {
     let login = json!({ "subject": "ada", "email": "nobody" });
     assert_eq!(
         faults(&app.anyone().post("/v1/auth/dev/login", login).await),
-        ["email: must be an e-mail address of at most 254 characters"]
+        ["email: must be an e-mail address of at most 254 characters, 64 of them before the @"]
     );
     // Nothing of it was half done.
     assert_eq!(ada.get("/v1/orgs").await.expect(200)["items"].as_array().unwrap().len(), 1);
@@ -206,6 +206,33 @@ async fn bytes_that_are_too_many_or_misspelt_get_the_envelope() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_answered_from_memory_is_answered_alike() {
+    let app = App::start().await;
+    let anyone = app.anyone();
+    for path in ["/healthz", "/v1/config"] {
+        let ask = async |method: Method, origin: Option<&str>, id: &str| {
+            let dress = |request: reqwest::RequestBuilder| match origin {
+                Some(origin) => request.header("origin", origin).header("x-request-id", id),
+                None => request.header("x-request-id", id),
+            };
+            anyone.send(method, path, dress).await
+        };
+        let first = ask(Method::GET, None, "first").await;
+        let (second, head) = (ask(Method::GET, None, "second").await, ask(Method::HEAD, None, "head").await);
+        assert_eq!((first.expect(200), first.header("vary")), (second.expect(200), second.header("vary")), "{path}");
+        assert_eq!((second.header("x-request-id"), second.header("cache-control")), ("second", "no-store"));
+        assert_eq!((head.status, head.header("content-type")), (200, "application/json"));
+        let dashboard = ask(Method::GET, Some("http://localhost:3000"), "third").await;
+        assert_eq!(dashboard.header("access-control-allow-origin"), "http://localhost:3000");
+        assert_eq!(
+            (ask(Method::GET, None, "last").await.header("access-control-allow-origin"), dashboard.status),
+            ("", 200)
+        );
+        assert_eq!(ask(Method::DELETE, None, "other").await.status, 405);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_service_describes_itself() {
     let app = App::start().await;
     let anyone = app.anyone();
@@ -269,4 +296,24 @@ async fn past_its_capacity_the_server_refuses_at_once() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     panic!("the place was not given back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_a_body_slowly_takes_nobody_s_place() {
+    let app = App::with(|config| config.gateway.in_flight = 1).await;
+    let ada = app.sign_in("ada").await;
+    let head = format!(
+        "POST /v1/orgs/ada/projects HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: 15\r\n\r\n{{\"name\":",
+        ada.token.as_deref().unwrap()
+    );
+    let mut slow = tokio::net::TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
+    slow.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    // It is waited for five seconds.
+    ada.get("/v1/me").await.expect(200);
+    slow.write_all(b"\"site\"}").await.unwrap();
+    let mut answer = [0; 12];
+    tokio::io::AsyncReadExt::read_exact(&mut slow, &mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 201");
 }

@@ -11,6 +11,7 @@
 mod access;
 mod account;
 mod browser;
+mod chaos;
 mod codehost;
 mod contract;
 mod deployments;
@@ -19,6 +20,7 @@ mod examples;
 mod hostnames;
 mod idempotency;
 mod invites;
+mod judges;
 mod killed;
 mod kit;
 mod limits;

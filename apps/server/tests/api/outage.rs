@@ -2,21 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use ::chaos::{Passage, Proxy};
 use kernel::Secret;
 use serde_json::json;
 
-use crate::kit::{App, Proxy};
+use crate::kit::App;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_postgres_is_away_everything_is_503_and_afterwards_well() {
     let database = store::testing::TestDatabase::create().await;
-    let proxy = Proxy::before(&database.url()).await;
-    let url = Secret::new(proxy.url.clone());
-    let app = App::with(move |config| config.database = store::Config::new(url, "test")).await;
+    let (proxy, url) = Proxy::before_postgres(&database.url()).await.unwrap();
+    let app = App::with(move |config| config.database = store::Config::new(Secret::new(url), "test")).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
 
-    proxy.cut();
+    proxy.set(Passage::Cut);
     for _ in 0..5 {
         let answer = ada.get("/v1/me").await;
         answer.refused(503, "unavailable");
@@ -26,7 +26,7 @@ async fn while_postgres_is_away_everything_is_503_and_afterwards_well() {
         app.anyone().get("/healthz").await.expect(200);
     }
 
-    proxy.restore();
+    proxy.set(Passage::Open);
     let since = Instant::now();
     while ada.get("/v1/me").await.status != 200 {
         assert!(since.elapsed() < Duration::from_secs(10), "it does not recover");
@@ -95,7 +95,8 @@ async fn a_locked_organization_makes_nobody_else_wait() {
         connection.batch_execute(hold).await.unwrap();
     });
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let blocked = (0..8).map(|_| ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })));
+    // More than the pool has connections.
+    let blocked = (0..32).map(|_| ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })));
     let blocked = futures_util::future::join_all(blocked);
     let (blocked, free) = tokio::join!(blocked, bob.post("/v1/orgs/bob/projects", json!({ "name": "site" })));
     for refused in blocked {

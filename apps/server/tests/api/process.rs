@@ -61,7 +61,11 @@ impl Process {
 
     /// A process with these settings beside the usual ones.
     pub async fn with(more: &[(&'static str, String)]) -> Self {
-        let database = TestDatabase::create().await;
+        Self::on(TestDatabase::create().await, more).await
+    }
+
+    /// A process whose database is this one, unless `more` says otherwise.
+    pub async fn on(database: TestDatabase, more: &[(&'static str, String)]) -> Self {
         let (public, internal) = (port(), port());
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
         let given = [settings(&database, &folder, public, internal), more.to_vec()].concat();

@@ -115,6 +115,13 @@ async fn a_change_that_is_meant_for_another_state_of_the_zone_is_refused() {
     when("*", "192.0.2.5").await.expect(200);
     let delete = ada.send(Method::DELETE, &path, |request| request.header("if-match", &tag)).await;
     delete.refused(412, "precondition_failed");
+    // What is no good in any state is told first (RFC 9110 section 13.2.1).
+    let none = format!("{ZONE}/rrsets/www/NONE");
+    let put =
+        ada.send(Method::PUT, &none, |request| request.header("if-match", &tag).json(&json!({ "records": ["x"] })));
+    put.await.refused(400, "bad_request");
+    let delete = ada.send(Method::DELETE, &none, |request| request.header("if-match", &tag)).await;
+    delete.refused(404, "not_found");
     let patch = json!({ "rrsets": [{ "name": "x", "type": "A", "records": ["192.0.2.1"] }] });
     let path = format!("{ZONE}/rrsets");
     let patched = ada.send(Method::PATCH, &path, |request| request.header("if-match", &tag).json(&patch)).await;

@@ -4,7 +4,7 @@ mod answer;
 mod bundle;
 mod clock;
 mod openapi;
-mod proxy;
+mod outside;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub use answer::Answer;
 pub use bundle::{bundle, site};
 pub use clock::TestClock;
 pub use openapi::Document;
-pub use proxy::Proxy;
+pub use outside::{Folder, outside};
 
 /// A server of its own: database, bundle store, listeners and clock.
 pub struct App {

@@ -10,40 +10,8 @@ use serde_json::json;
 use tokio::process::{Child, Command};
 
 use super::{Keyed, ZONES, held, world};
-use crate::kit::{App, eventually};
+use crate::kit::{Folder, eventually, outside};
 use crate::process::port;
-
-/// A program that a test is run with.
-fn program(variable: &str) -> Option<PathBuf> {
-    let named = std::env::var_os(variable).map(PathBuf::from);
-    if named.is_none() {
-        eprintln!("SKIPPED: there is no program named by {variable}; cargo xtask test obtains it");
-    }
-    named
-}
-
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(app: &App, name: &str) -> Self {
-        let folder = app.bundles.with_extension(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Every kind of record that both sides know.
 const RECORDS: &str = r"
@@ -87,13 +55,13 @@ async fn octodns(sync: &Path, config: &Path, tool: &Keyed, how: &[&str]) -> Stri
 
 #[tokio::test(flavor = "multi_thread")]
 async fn octodns_plans_applies_and_then_has_nothing_to_do() {
-    let Some(sync) = program("SVC_TEST_OCTODNS") else { return };
+    let Some(sync) = outside("SVC_TEST_OCTODNS") else { return };
     let (app, _ada, tool) = world().await;
-    let folder = Folder::new(&app, "octodns");
+    let folder = Folder::new("octodns");
     let records = RECORDS.replace("LONG", &"x".repeat(400)).replace("DIGEST", &"ab".repeat(32));
     folder.write("octo.example.yaml", &records);
     let port = app.base.rsplit(':').next().unwrap();
-    let config = OCTODNS.replace("FOLDER", &folder.0.display().to_string()).replace("PORT", port);
+    let config = OCTODNS.replace("FOLDER", &folder.path.display().to_string()).replace("PORT", port);
     let config = folder.write("octodns.yaml", config);
     let changes = async |how: &[&str]| octodns(&sync, &config, &tool, how).await;
 
@@ -140,7 +108,7 @@ impl Pebble {
         pebble.arg("-config").arg(folder.write("pebble.json", config.to_string()));
         pebble.args(["-dnsserver", &dns.address().to_string()]);
         pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0");
-        let log = std::fs::File::create(folder.0.join("pebble.log")).unwrap();
+        let log = std::fs::File::create(folder.path.join("pebble.log")).unwrap();
         pebble.stdout(log.try_clone().unwrap()).stderr(log);
         let child = pebble.kill_on_drop(true).spawn().unwrap();
         eventually("pebble listens", async || tokio::net::TcpStream::connect(("127.0.0.1", listen)).await.ok()).await;
@@ -170,15 +138,15 @@ async fn serve_txt(tool: Keyed, dns: &DnsServer, seen: &mut BTreeMap<String, (u6
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lego_proves_names_and_cleans_up() {
-    let (Some(lego), Some(pebble)) = (program("SVC_TEST_LEGO"), program("SVC_TEST_PEBBLE")) else { return };
+    let (Some(lego), Some(pebble)) = (outside("SVC_TEST_LEGO"), outside("SVC_TEST_PEBBLE")) else { return };
     let (app, _ada, tool) = world().await;
     tool.post(ZONES, json!({ "name": "octo.example." })).await.expect(201);
-    let (dns, folder) = (DnsServer::start().await, Folder::new(&app, "lego"));
+    let (dns, folder) = (DnsServer::start().await, Folder::new("lego"));
     let mut pebble = Pebble::start(&pebble, &folder, &dns).await;
     let mut run = Command::new(lego);
     run.args(["--server", &pebble.directory, "--accept-tos", "--email", "ada@octo.example", "--dns", "pdns"]);
     run.args(["--dns.disable-cp", "--dns.resolvers", &dns.address().to_string()]);
-    run.args(["-d", "host.octo.example", "-d", "*.octo.example"]).arg("--path").arg(&folder.0).arg("run");
+    run.args(["-d", "host.octo.example", "-d", "*.octo.example"]).arg("--path").arg(&folder.path).arg("run");
     run.env("LEGO_CA_CERTIFICATES", &pebble.certificate).env("PDNS_API_URL", &app.base);
     run.env("PDNS_API_KEY", tool.key.as_deref().unwrap()).env("PDNS_POLLING_INTERVAL", "1");
     let mut seen = BTreeMap::new();
@@ -188,7 +156,7 @@ async fn lego_proves_names_and_cleans_up() {
     };
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{said}");
-    assert!(folder.0.join("certificates/host.octo.example.crt").is_file(), "{said}");
+    assert!(folder.path.join("certificates/host.octo.example.crt").is_file(), "{said}");
     pebble.child.kill().await.unwrap();
 
     let names: Vec<&str> = seen.keys().map(String::as_str).collect();
