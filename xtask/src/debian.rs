@@ -1,14 +1,13 @@
 //! Debian's packages without installing them: unpacked below `.svc`, with whatever of their dependencies this system
 //! lacks. Nothing of the system changes, no service starts, and no root is needed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use crate::workspace::{self, step};
+use crate::obtain::{self, run};
 
 /// A folder that holds what packages would have put under `/`.
 pub struct Unpacked {
@@ -20,25 +19,13 @@ impl Unpacked {
     pub fn obtain(name: &'static str, packages: &[&str]) -> Result<Self> {
         let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
         let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("unknown");
-        let root = workspace::root()?.join(".svc").join(format!("{name}-{release}"));
-        fs::create_dir_all(root.parent().unwrap_or(&root))?;
-        // Two that start at once unpack it once.
-        let turn = File::create(root.with_extension("lock"))?;
-        turn.lock()?;
-        if !root.is_dir() {
-            let start = Instant::now();
-            let unfinished = root.with_extension("new");
-            if unfinished.exists() {
-                fs::remove_dir_all(&unfinished)?;
-            }
-            let archives = unfinished.join("archives");
+        let root = obtain::folder(&format!("{name}-{release}"), &packages.join("\n"), |root| {
+            let archives = root.join("archives");
             fs::create_dir_all(archives.join("partial"))?;
             download(&archives, packages)?;
-            unpack(&archives, &unfinished)?;
-            fs::remove_dir_all(archives)?;
-            fs::rename(&unfinished, &root)?;
-            step(name, "unpacked", start);
-        }
+            unpack(&archives, root)?;
+            Ok(fs::remove_dir_all(archives)?)
+        })?;
         Ok(Self { root })
     }
 
@@ -87,13 +74,5 @@ fn unpack(archives: &Path, root: &Path) -> Result<()> {
             run(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(root))?;
         }
     }
-    Ok(())
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| program.clone())?;
-    let why = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program}: {}", why.lines().next().unwrap_or_default());
     Ok(())
 }

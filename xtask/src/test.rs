@@ -9,7 +9,7 @@ use crate::nameservers;
 use crate::postgres::Cluster;
 use crate::process::Signals;
 use crate::workspace::{BUILD_PROGRAMS, BUILD_TESTED, cargo};
-use crate::{dns_tools, workerd};
+use crate::{dns_tools, judges, workerd};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -35,13 +35,13 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     }
     let workerd = if starts_programs { workerd::find() } else { None };
     let of = |package: &str| all || arguments.iter().any(|it| it == package);
-    let dns_tools = if of("server") { dns_tools::find() } else { Vec::new() };
+    let tools = if of("server") { [dns_tools::find(), judges::find()].concat() } else { Vec::new() };
     let nameservers = if of("server") || of("dns") { nameservers::find() } else { None };
     let cluster = Cluster::test()?;
     let mut tests = cargo(if all { &["test", "--workspace"] } else { &["test"] })?;
     tests.args(&arguments);
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres")).env("SVC_TEST_PG_BIN", cluster.bin());
-    tests.envs(dns_tools);
+    tests.envs(tools);
     if let Some(workerd) = workerd {
         tests.env("SVC_TEST_WORKERD", workerd);
     }

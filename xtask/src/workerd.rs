@@ -1,14 +1,11 @@
 //! `workerd`, which runs worker code: the one that is named, or npm's package of it, obtained once.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
-use crate::workspace::{self, step};
+use crate::{npm, obtain};
 
 const VERSION: &str = "1.20261117.1";
 /// npm installs what has these digests, or nothing.
@@ -40,29 +37,15 @@ fn obtain() -> Result<PathBuf> {
     ensure!(cfg!(target_os = "linux"), "it is run on Linux alone");
     let package = PACKAGES.into_iter().find(|(machine, ..)| *machine == std::env::consts::ARCH);
     let (_, package, integrity) = package.context("no package for this machine")?;
-    let folder = workspace::root()?.join(".svc").join(format!("workerd-{VERSION}"));
-    let program = |folder: &Path| folder.join("node_modules").join(package).join("bin/workerd");
-    fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
-    // Two that start at once install it once.
-    let turn = File::create(folder.with_file_name("workerd.lock"))?;
-    turn.lock()?;
-    if !program(&folder).is_file() {
-        let start = Instant::now();
-        let unfinished = folder.with_file_name("workerd.new");
-        install(&unfinished, package, integrity)?;
-        ensure!(program(&unfinished).is_file(), "npm's package holds no program");
-        fs::rename(&unfinished, &folder)?;
-        step("workerd", "installed", start);
-    }
-    Ok(program(&folder))
+    let folder =
+        obtain::folder("workerd", &format!("{package}@{VERSION}"), |folder| install(folder, package, integrity))?;
+    let program = folder.join("node_modules").join(package).join("bin/workerd");
+    ensure!(program.is_file(), "npm's package holds no program");
+    Ok(program)
 }
 
 /// By a lock file, so that the digest is ours and not the registry's.
 fn install(folder: &Path, package: &str, integrity: &str) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
-    }
-    fs::create_dir(folder)?;
     let wanted = json!({ "dependencies": { package: VERSION } });
     let lock = json!({
         "lockfileVersion": 3,
@@ -74,14 +57,5 @@ fn install(folder: &Path, package: &str, integrity: &str) -> Result<()> {
             },
         },
     });
-    fs::write(folder.join("package.json"), wanted.to_string())?;
-    fs::write(folder.join("package-lock.json"), lock.to_string())?;
-    let mut npm = Command::new("npm");
-    npm.current_dir(folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-    // Where there is no network, that is known soon, and asked again at the next start.
-    npm.args(["--fetch-retries", "0", "--fetch-timeout", "60000"]);
-    let output = npm.output().context("npm")?;
-    let why = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "npm: {}", why.lines().next().unwrap_or_default());
-    Ok(())
+    npm::install(folder, &wanted, Some(&lock))
 }

@@ -1,0 +1,24 @@
+//! Packages from npm.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::obtain;
+
+/// Installs what `package.json` names into the folder; where there is a lock file, what that says and nothing else.
+pub fn install(folder: &Path, package: &Value, lock: Option<&Value>) -> Result<()> {
+    fs::write(folder.join("package.json"), package.to_string())?;
+    if let Some(lock) = lock {
+        fs::write(folder.join("package-lock.json"), lock.to_string())?;
+    }
+    let mut npm = Command::new("npm");
+    npm.current_dir(folder).arg(if lock.is_some() { "ci" } else { "install" });
+    npm.args(["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]);
+    // Where there is no network, that is known soon, and asked again at the next start.
+    npm.args(["--fetch-retries", "0", "--fetch-timeout", "60000"]);
+    obtain::run(&mut npm)
+}
