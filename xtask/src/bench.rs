@@ -1,13 +1,17 @@
 //! `bench`: what it costs, measured beside something that is known.
 
+mod api;
 mod dns;
 mod edge;
-mod run;
-mod server;
+pub mod report;
+pub mod run;
+pub mod server;
+mod wrk;
 
 use std::env;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -15,12 +19,16 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Subcommand;
 
 use crate::dev::services::Services;
+use crate::process::Signals;
 use crate::workspace::{self, step};
 
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(flatten)]
+    api: api::Args,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
@@ -33,22 +41,35 @@ enum Command {
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
-        Command::Dns(args) => dns::run(args).await,
-        Command::Edge(args) => edge::run(args).await,
+        None => api::run(args.api).await,
+        Some(Command::Dns(args)) => dns::run(args).await,
+        Some(Command::Edge(args)) => edge::run(args).await,
     }
 }
 
-async fn build(services: &mut Services) -> Result<()> {
+/// Measures programs of a release build, with a folder for what they write that is gone afterwards.
+pub async fn measured(work: impl AsyncFnOnce(&mut Services, &Path) -> Result<()>) -> Result<ExitCode> {
+    let mut services = Services::new(Signals::listen()?);
+    build(&mut services).await?;
+    let folder = env::temp_dir().join(format!("svc-bench-{}", std::process::id()));
+    fs::create_dir(&folder)?;
+    let measured = work(&mut services, &folder).await;
+    services.stop().await;
+    fs::remove_dir_all(&folder)?;
+    measured.map(|()| ExitCode::SUCCESS)
+}
+
+pub async fn build(services: &mut Services) -> Result<()> {
     let start = Instant::now();
     let mut cargo = workspace::cargo(workspace::BUILD_PROGRAMS)?;
-    cargo.arg("--release");
+    cargo.args(["-p", "bare", "--release"]);
     ensure!(services.signals.run(cargo).await?.success(), "the programs do not build");
     step("Programs", "built", start);
     Ok(())
 }
 
 /// An address of this machine that nobody listens at.
-fn free_address() -> Result<SocketAddr> {
+pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 

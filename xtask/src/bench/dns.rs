@@ -6,18 +6,15 @@ mod powerdns;
 mod reads;
 mod replaces;
 
-use std::env;
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
 
-use super::build;
+use super::measured;
 use crate::dev::services::Services;
 use crate::postgres::Cluster;
-use crate::process::Signals;
 use crate::workspace::step;
 use ours::Ours;
 use powerdns::{At, PowerDns};
@@ -49,14 +46,7 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let programs = powerdns::Programs::find()?;
-    let mut services = Services::new(Signals::listen()?);
-    build(&mut services).await?;
-    let folder = env::temp_dir().join(format!("svc-bench-{}", std::process::id()));
-    fs::create_dir(&folder)?;
-    let measured = measure(&mut services, &folder, &args, &programs).await;
-    services.stop().await;
-    fs::remove_dir_all(&folder)?;
-    measured.map(|()| ExitCode::SUCCESS)
+    measured(async |services, folder| measure(services, folder, &args, &programs).await).await
 }
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, programs: &powerdns::Programs) -> Result<()> {

@@ -4,18 +4,15 @@ mod deploys;
 mod nginx;
 mod platform;
 mod requests;
-mod wrk;
 
-use std::env;
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::build;
+use super::measured;
+use super::wrk;
 use crate::dev::services::Services;
-use crate::process::Signals;
 use platform::Platform;
 
 #[derive(clap::Args)]
@@ -33,14 +30,7 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let programs = requests::Programs::find()?;
-    let mut services = Services::new(Signals::listen()?);
-    build(&mut services).await?;
-    let folder = env::temp_dir().join(format!("svc-bench-{}", std::process::id()));
-    fs::create_dir(&folder)?;
-    let measured = measure(&mut services, &folder, &args, &programs).await;
-    services.stop().await;
-    fs::remove_dir_all(&folder)?;
-    measured.map(|()| ExitCode::SUCCESS)
+    measured(async |services, folder| measure(services, folder, &args, &programs).await).await
 }
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, programs: &requests::Programs) -> Result<()> {

@@ -5,8 +5,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use kernel::Secret;
 use reqwest::{Method, Response};
 use serde_json::json;
@@ -80,7 +78,9 @@ impl Project<'_> {
     pub async fn deploy(&self, files: &[(&str, &[u8])]) -> Result<()> {
         let path = format!("/v1/orgs/ada/projects/{}/deployments", self.name);
         let request = self.platform.server.request(Method::POST, &path).header("content-type", "application/gzip");
-        answer(request.body(archive(files)?).send().await?).await.map(drop)
+        answer(request.body(bundle::testing::pack(&[&[("svc.json", &b"{}"[..])], files].concat())).send().await?)
+            .await
+            .map(drop)
     }
 
     /// Waits until the node answers like that at this path, and tells how long it took.
@@ -94,15 +94,4 @@ impl Project<'_> {
         }
         Ok(start.elapsed())
     }
-}
-
-fn archive(files: &[(&str, &[u8])]) -> Result<Vec<u8>> {
-    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    for (path, content) in [("svc.json", &b"{}"[..])].iter().chain(files) {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        tar.append_data(&mut header, path, *content)?;
-    }
-    Ok(tar.into_inner()?.finish()?)
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 
 use super::platform::{Platform, Project};
-use super::wrk::Load;
 use crate::bench::installed;
 use crate::bench::run::{Run, median};
+use crate::bench::wrk::{Load, Wrk};
 
 /// Runs of each, in turns.
 const ROUNDS: usize = 3;
@@ -16,12 +16,12 @@ const ROUNDS: usize = 3;
 /// What has to be installed.
 pub struct Programs {
     pub nginx: PathBuf,
-    pub wrk: PathBuf,
+    pub wrk: Wrk,
 }
 
 impl Programs {
     pub fn find() -> Result<Self> {
-        Ok(Self { nginx: installed("nginx", "nginx-light")?, wrk: installed("wrk", "wrk")? })
+        Ok(Self { nginx: installed("nginx", "nginx-light")?, wrk: Wrk::find()? })
     }
 }
 

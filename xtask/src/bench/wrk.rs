@@ -1,29 +1,69 @@
 //! wrk, and what it prints.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use tokio::process::Command;
 
-use crate::bench::run::Run;
+use super::installed;
+use super::run::Run;
+use crate::debian::Unpacked;
+
+/// The program, of this system or unpacked.
+pub struct Wrk {
+    program: PathBuf,
+    /// Where what it needs is, unless that is installed.
+    libraries: Option<PathBuf>,
+}
 
 /// How much is asked.
 pub struct Load<'a> {
-    pub wrk: &'a Path,
+    pub wrk: &'a Wrk,
     pub seconds: u32,
     pub connections: u32,
 }
 
+impl Wrk {
+    pub fn find() -> Result<Self> {
+        if let Ok(program) = installed("wrk", "wrk") {
+            return Ok(Self { program, libraries: None });
+        }
+        let unpacked = Unpacked::obtain("wrk", &["wrk"])?;
+        Ok(Self { program: unpacked.file("usr/bin/wrk")?, libraries: Some(unpacked.libraries()) })
+    }
+
+    /// The program, ready to be given arguments.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+}
+
 impl Load<'_> {
-    /// Asks as fast as answers come.
+    /// Asks for one thing as fast as answers come.
     pub async fn run(&self, url: &str, headers: &[(&str, &str)]) -> Result<Run> {
-        let mut wrk = Command::new(self.wrk);
-        wrk.args(["--latency", "-t2", &format!("-c{}", self.connections), &format!("-d{}s", self.seconds)]);
+        let mut wrk = self.wrk.command();
         for (name, value) in headers {
             wrk.args(["-H", &format!("{name}: {value}")]);
         }
-        let output = wrk.arg(url).stdin(Stdio::null()).kill_on_drop(true).output().await?;
+        self.measure(wrk, url).await
+    }
+
+    /// Asks for whatever a script says, as fast as answers come.
+    pub async fn script(&self, url: &str, script: &Path) -> Result<Run> {
+        let mut wrk = self.wrk.command();
+        wrk.arg("-s").arg(script);
+        self.measure(wrk, url).await
+    }
+
+    async fn measure(&self, mut wrk: Command, url: &str) -> Result<Run> {
+        wrk.args(["--latency", "-t2", &format!("-c{}", self.connections), &format!("-d{}s", self.seconds)]);
+        let output = wrk.arg(url).output().await?;
         ensure!(output.status.success(), "wrk: {}", String::from_utf8_lossy(&output.stderr).trim_end());
         let printed = String::from_utf8(output.stdout)?;
         Run::read(&printed).with_context(|| format!("wrk printed what is not understood:\n{printed}"))
