@@ -11,7 +11,7 @@ use crate::workspace;
 use graph::Graph;
 
 /// Programs and the one crate that speaks HTTP.
-const MAY_SERVE_HTTP: &[&str] = &["gateway", "server", "node"];
+const MAY_SERVE_HTTP: &[&str] = &["bare", "gateway", "server", "node"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
 /// C libraries for what Rust ones do here.
 const BANNED: &[&str] = &["pq-sys", "openssl-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
@@ -62,6 +62,9 @@ fn dependencies(graph: &Graph) -> Vec<String> {
         }
         for library in BANNED {
             forbid(member, library, "this library is banned; see deny.toml");
+        }
+        if !["chaos", "xtask"].contains(&member) {
+            forbid(member, "chaos", "what breaks things on purpose is for tests and xtask");
         }
         if !["client", "cli"].contains(&member) {
             forbid(member, "client", "what the client is written from is built without it");

@@ -1,18 +1,23 @@
 //! The developer's and the operator's tool: `cargo xtask --help`. One module per command.
 
 mod bench;
+mod chaos;
 mod ci;
 mod codegen;
 mod debian;
 mod dev;
 mod dns_tools;
 mod invariants;
+mod judges;
 mod migrate;
 mod nameservers;
 mod node;
+mod npm;
+mod obtain;
 mod outbox;
 mod postgres;
 mod process;
+mod pypi;
 mod setting;
 mod test;
 mod workerd;
@@ -38,6 +43,8 @@ enum Command {
     Test(test::Args),
     /// Measure what the product promises, beside something that is known
     Bench(bench::Args),
+    /// Break it on purpose, and measure what it promises to survive
+    Chaos(chaos::Args),
     /// Run every check that a change has to pass
     Ci,
     /// Move a database along the migrations
@@ -78,6 +85,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Dev(args) => dev::run(args).await,
         Command::Test(args) => test::run(args).await,
         Command::Bench(args) => bench::run(args).await,
+        Command::Chaos(args) => chaos::run(args).await,
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,

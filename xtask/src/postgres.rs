@@ -29,6 +29,15 @@ enum Kind {
     Bench,
 }
 
+/// How a cluster is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Transactions are rolled back, and what is in memory is written.
+    Fast,
+    /// As if the power failed: the next start recovers.
+    Immediate,
+}
+
 /// A running cluster; stopped when dropped.
 pub struct Cluster {
     kind: Kind,
@@ -95,6 +104,37 @@ impl Cluster {
         Ok(())
     }
 
+    /// Starts an empty cluster of this kind below a folder, where its files end with the file system that it lies on.
+    pub fn bench_in(folder: &Path) -> Result<Self> {
+        let account = Account::find()?;
+        let home = folder.join("postgres");
+        place::private_folder(&home, account)?;
+        Self::start(Kind::Bench, account, home, None)
+    }
+
+    /// Makes a folder that it may write to.
+    pub fn private_folder(&self, path: &Path) -> Result<()> {
+        place::private_folder(path, self.account)
+    }
+
+    /// Stops it as `pg_ctl stop` does: in order, or at once.
+    pub fn stop(&mut self, mode: Stop) {
+        let signal = match mode {
+            Stop::Fast => Signal::INT,
+            Stop::Immediate => Signal::QUIT,
+        };
+        if let Some(server) = &mut self.server {
+            server.stop(signal);
+        }
+        self.server = None;
+    }
+
+    /// Starts it again once it has ended.
+    pub fn start_again(&mut self) -> Result<()> {
+        self.server = None;
+        self.come_up()
+    }
+
     /// Whether it ran before this process began.
     pub fn is_adopted(&self) -> bool {
         self.server.as_ref().is_some_and(Server::is_adopted)
@@ -135,12 +175,17 @@ impl Cluster {
         let sockets = place::socket_folder(&home, account)?;
         let mut cluster = Self { kind, bin, account, home, sockets, server: None, _lock: lock };
         cluster.initialise()?;
-        let start = Instant::now();
-        while cluster.server.is_none() {
-            ensure!(start.elapsed() < PATIENCE, "Postgres was not ready in time:\n{}", cluster.log_end());
-            cluster.server = cluster.attempt(start)?;
-        }
+        cluster.come_up()?;
         Ok(cluster)
+    }
+
+    fn come_up(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while self.server.is_none() {
+            ensure!(start.elapsed() < PATIENCE, "Postgres was not ready in time:\n{}", self.log_end());
+            self.server = self.attempt(start)?;
+        }
+        Ok(())
     }
 
     fn data(&self) -> PathBuf {
@@ -211,6 +256,10 @@ impl Cluster {
         }
         if self.kind != Kind::Dev {
             postgres.arg("--max_connections=400");
+        }
+        if self.kind == Kind::Bench {
+            // As a machine is set up that is Postgres's.
+            postgres.arg("--shared_buffers=2GB");
         }
         // A group of its own, so that Ctrl-C reaches xtask alone and Postgres is stopped last.
         postgres.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
