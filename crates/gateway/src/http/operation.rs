@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::parameter;
+use super::table::parameters;
 use crate::protocol;
 
 /// Where a route takes place.
@@ -174,10 +175,6 @@ impl Operation {
             self.code(&Code::NOT_FOUND);
         }
     }
-}
-
-fn parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
-    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
 /// A struct with another one flattened into it, as one object: what a reader expects, and what a client may hold to be

@@ -11,15 +11,12 @@ pub(super) fn in_path(name: &str, schema: Value) -> Value {
     let (description, example, known) = known(name);
     let is_any_text = schema == json!({ "type": "string" });
     let schema = known.filter(|_| is_any_text).unwrap_or(schema);
-    let parameter =
+    let mut parameter =
         json!({ "name": name, "in": "path", "required": true, "description": description, "schema": schema });
-    match (parameter, example) {
-        (Value::Object(mut parameter), Some(example)) => {
-            parameter.insert("example".to_owned(), example);
-            parameter.into()
-        }
-        (parameter, _) => parameter,
+    if let Some((example, shown)) = example.zip(parameter.as_object_mut()) {
+        shown.insert("example".to_owned(), example);
     }
+    parameter
 }
 
 /// A parameter of the query or the headers.

@@ -43,8 +43,7 @@ impl<T> Table<T> {
     pub(crate) fn find(&self, path: &str) -> Option<(&T, Matched)> {
         let mut values = Vec::new();
         let (pattern, found) = self.walk(Some(path), &mut values)?;
-        let names = pattern.split('/').filter_map(parameter);
-        let parameters = names.zip(values).map(|(name, value)| (name, value.to_owned())).collect();
+        let parameters = parameters(pattern).zip(values).map(|(name, value)| (name, value.to_owned())).collect();
         Some((found, Matched { pattern, parameters }))
     }
 
@@ -82,6 +81,11 @@ impl Matched {
     pub(crate) fn values(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.parameters.iter().map(|(_, value)| value.as_str())
     }
+}
+
+/// The names of the parameters of a registered path, in its order.
+pub(super) fn parameters(pattern: &'static str) -> impl Iterator<Item = &'static str> {
+    pattern.split('/').filter_map(parameter)
 }
 
 /// The name of a segment that is a parameter.
