@@ -20,6 +20,7 @@ mod process;
 mod pypi;
 mod setting;
 mod test;
+mod usage;
 mod workerd;
 mod workspace;
 

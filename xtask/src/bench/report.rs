@@ -39,18 +39,11 @@ impl Report {
         self.add(&format!("| {} |", cells.join(" | ")))
     }
 
-    /// A row for what is known and one for what is measured beside it. Gives the ratio.
-    pub fn beside(&mut self, what: &str, [known, ours]: [(&str, &[Run]); 2]) -> Result<f64> {
-        let of_known = median(known.1);
-        let mut ratio = 1.0;
-        for (label, side, runs) in [(what, known.0, known.1), ("", ours.0, ours.1)] {
-            let Run { rate, p50, p99, errors } = median(runs);
-            ratio = rate / of_known.rate;
-            let figures = [rate.round().to_string(), format!("{p50:.2}"), format!("{p99:.2}"), errors.to_string()];
-            let [rate, p50, p99, errors] = figures.each_ref().map(String::as_str);
-            self.row(&[label, side, rate, p50, p99, errors, &format!("{ratio:.2}")])?;
-        }
-        Ok(ratio)
+    /// A row for what is known and one for what is measured beside it.
+    pub fn beside(&mut self, what: &str, [known, ours]: [(&str, &[Run]); 2]) -> Result<()> {
+        let [of_known, of_ours] = [known.1, ours.1].map(median);
+        self.add(&of_known.row(what, known.0, 1.0))?;
+        self.add(&of_ours.row("", ours.0, of_ours.rate / of_known.rate))
     }
 
     /// Writes the page to its file in the checkout.

@@ -12,6 +12,14 @@ pub struct Run {
     pub errors: u64,
 }
 
+impl Run {
+    /// A table's row: what was done, by which side, the figures, and the rate as a part of another.
+    pub fn row(&self, what: &str, side: &str, ratio: f64) -> String {
+        let Self { rate, p50, p99, errors } = self;
+        format!("| {what} | {side} | {rate:.0} | {p50:.2} | {p99:.2} | {errors} | {ratio:.2} |")
+    }
+}
+
 /// Each figure's median.
 pub fn median(runs: &[Run]) -> Run {
     let of = |figure: fn(&Run) -> f64| {

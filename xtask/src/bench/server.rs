@@ -82,11 +82,7 @@ impl Server {
 
     /// Sends a request that is to succeed.
     pub async fn done(&self, request: RequestBuilder) -> Result<()> {
-        let response = request.send().await?;
-        let (status, url) = (response.status(), response.url().path().to_owned());
-        let body = response.text().await?;
-        ensure!(status.is_success(), "{url} answered {status}: {body}");
-        Ok(())
+        succeeded(request.send().await?).await.map(drop)
     }
 }
 
@@ -123,10 +119,15 @@ pub fn client() -> Result<Client> {
 
 /// The JSON of an answer that is a success.
 pub async fn answer(response: Response) -> Result<Value> {
+    Ok(serde_json::from_str(&succeeded(response).await?)?)
+}
+
+/// The body of an answer that is a success.
+async fn succeeded(response: Response) -> Result<String> {
     let (status, url) = (response.status(), response.url().path().to_owned());
     let body = response.text().await?;
     ensure!(status.is_success(), "{url} answered {status}: {body}");
-    Ok(serde_json::from_str(&body)?)
+    Ok(body)
 }
 
 /// A text within it.

@@ -50,7 +50,7 @@ pub async fn run() -> Result<Outcome> {
         failed == 0 && longest < PATIENCE && is <= was.max(20.0) * 5.0,
         format!(
             "heads and bodies a byte a second: each ended within {:.1} s; {failed} of {} requests of others failed, p99 {is:.1} ms (before \
-             {was:.1} ms); at most {memory} MB; no-op {:.1} ms",
+             {was:.1} ms); at most {memory:.0} MB; no-op {:.1} ms",
             longest.as_secs_f64(),
             during.len(),
             wire::quantile(&no_op, 99, |_| true),

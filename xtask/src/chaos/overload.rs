@@ -1,6 +1,6 @@
 //! Five times the load that can be sustained: what could be answered still is, and the rest is told at once.
 
-use std::fs;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::Outcome;
 use super::report::Finding;
 use super::rig::{Rig, Watch};
 use super::wire::{self, Ask, Shot};
+use crate::usage;
 
 const LENGTH: Duration = Duration::from_secs(5);
 
@@ -26,9 +27,9 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
         let peak = rate(&wire::closed(api, &ask, 16, LENGTH).await);
         let sustainable = sustainable(&rig, &ask, peak).await;
         let before = wire::open(api, &ask, sustainable / 2.0, LENGTH / 2).await;
-        let (no_op, busy) = (Watch::no_op(api), own_time()?);
+        let (no_op, busy) = (Watch::no_op(api), usage::processor_time(process::id())?);
         let during = wire::open(api, &ask, sustainable * 5.0, LENGTH).await;
-        let (no_op, busy) = (no_op.end().await?, (own_time()? - busy) / LENGTH.as_secs_f64());
+        let (no_op, busy) = (no_op.end().await?, (usage::processor_time(process::id())? - busy) / LENGTH.as_secs_f64());
         sleep(Duration::from_secs(5)).await;
         let after = wire::open(api, &ask, sustainable / 2.0, LENGTH / 2).await;
         seen.push(Seen::new(peak, sustainable, [&before, &during, &after], (&no_op, busy)));
@@ -152,13 +153,4 @@ impl Seen {
             ),
         )
     }
-}
-
-/// The seconds of all cores that this process has taken.
-fn own_time() -> Result<f64> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name, which may hold anything, ends with a parenthesis.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }

@@ -14,7 +14,7 @@ use crate::bench::free_address;
 use crate::bench::server::settings;
 use crate::dev::probe;
 use crate::process::{ExecChild, pid};
-use crate::workspace;
+use crate::{usage, workspace};
 
 pub struct Service {
     pub api: SocketAddr,
@@ -68,13 +68,8 @@ impl Service {
     }
 
     /// What it occupies now and at most so far, in MB.
-    pub fn memory(&self) -> Result<(u64, u64)> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process()?.as_raw_nonzero()))?;
-        let of = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).map(|kilobytes| kilobytes / 1024)
-        };
-        of("VmRSS:").zip(of("VmHWM:")).context("no memory in /proc")
+    pub fn memory(&self) -> Result<(f64, f64)> {
+        usage::memory(self.child.id().context("the server has ended")?)
     }
 
     /// Lines of its log that tell of a fault of its own.

@@ -1,6 +1,5 @@
 //! Memory, and how soon a process that starts can serve.
 
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -14,6 +13,7 @@ use crate::bench::report::Report;
 use crate::bench::run::quantile;
 use crate::bench::server::Server;
 use crate::dev::services::Services;
+use crate::usage;
 
 /// Connections that are kept open and ask for nothing.
 const IDLE: usize = 1000;
@@ -57,10 +57,7 @@ async fn connection(server: &Server) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// What a process holds in memory.
+/// What its process holds in memory.
 fn resident(server: &Server) -> Result<String> {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.process))?;
-    let kibibytes =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u32>().ok());
-    Ok(format!("{:.1} MB", f64::from(kibibytes.context("no VmRSS")?) * 1024.0 / 1e6))
+    Ok(format!("{:.1} MB", usage::memory(server.process)?.0))
 }

@@ -70,9 +70,8 @@ fn print(cases: &[Case], args: &Args) {
     );
     for Case { size, connections, runs, .. } in cases {
         let [other, own] = runs.each_ref().map(|runs| median(runs));
-        for (side, Run { rate, p50, p99, errors }) in [("PowerDNS", other), ("ours", own)] {
-            let ratio = rate / other.rate;
-            println!("| {size} | {connections} | {side} | {rate:.0} | {p50:.2} | {p99:.2} | {errors} | {ratio:.2} |");
+        for (side, run) in [("PowerDNS", other), ("ours", own)] {
+            println!("{}", run.row(&format!("{size} | {connections}"), side, run.rate / other.rate));
         }
     }
     println!();

@@ -1,12 +1,12 @@
 //! How soon a deploy is served, and what many projects cost the node.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::platform::{Platform, Project};
 use crate::bench::run::quantile;
+use crate::usage;
 
 /// Deploys that are timed.
 const TIMED: usize = 20;
@@ -36,8 +36,8 @@ async fn time(platform: &Platform, project: &Project<'_>, projects: usize) -> Re
         took.push(project.until_served(&path, |answer| answer.status().as_u16() == 200).await?.as_secs_f64() * 1000.0);
     }
     took.sort_by(f64::total_cmp);
-    let [now, most] = ["VmRSS", "VmHWM"].map(|name| memory(platform.node, name));
-    println!("| {projects} | {:.0} | {:.0} | {:.0} | {:.0} |", quantile(&took, 50), quantile(&took, 99), now?, most?);
+    let (now, most) = usage::memory(platform.node)?;
+    println!("| {projects} | {:.0} | {:.0} | {now:.0} | {most:.0} |", quantile(&took, 50), quantile(&took, 99));
     Ok(())
 }
 
@@ -71,28 +71,13 @@ async fn fill(platform: &Platform, projects: usize) -> Result<()> {
 
 /// Waits until the node has nothing left to compress.
 async fn until_at_rest(platform: &Platform) -> Result<()> {
-    let mut before = ticks(platform.node)?;
+    let mut before = usage::processor_time(platform.node)?;
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let now = ticks(platform.node)?;
-        if now - before < 10 {
+        let now = usage::processor_time(platform.node)?;
+        if now - before < 0.1 {
             return Ok(());
         }
         before = now;
     }
-}
-
-/// Processor time so far, in hundredths of a second.
-fn ticks(process: u32) -> Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let field = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("/proc/…/stat");
-    Ok(field(11)? + field(12)?)
-}
-
-fn memory(process: u32, name: &str) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let kib: f64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).context("/proc/…/status")?;
-    Ok(kib * 1024.0 / 1e6)
 }

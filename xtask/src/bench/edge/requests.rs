@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::platform::{Platform, Project};
 use crate::bench::installed;
-use crate::bench::run::{Run, median};
+use crate::bench::run::median;
 use crate::bench::wrk::{Load, Wrk};
 
 /// Runs of each, in turns.
@@ -55,8 +55,8 @@ pub async fn compare(platform: &Platform, nginx: SocketAddr, load: &Load<'_>) ->
             }
         }
         let [of_nginx, of_node] = runs.map(|runs| median(&runs));
-        print(kind.name(), nginx.name, &of_nginx, 1.0);
-        print("", node.name, &of_node, of_node.rate / of_nginx.rate);
+        println!("{}", of_nginx.row(kind.name(), nginx.name, 1.0));
+        println!("{}", of_node.row("", node.name, of_node.rate / of_nginx.rate));
     }
     Ok(())
 }
@@ -115,9 +115,4 @@ async fn until_compressed(platform: &Platform, project: &Project<'_>) -> Result<
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     Ok(())
-}
-
-fn print(kind: &str, side: &str, run: &Run, ratio: f64) {
-    let Run { rate, p50, p99, errors } = run;
-    println!("| {kind} | {side} | {rate:.0} | {p50:.2} | {p99:.2} | {errors} | {ratio:.2} |");
 }
