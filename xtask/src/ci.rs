@@ -4,9 +4,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-
-use crate::process::Signals;
-use crate::workspace::{cargo, seconds};
+use xtask::process::Signals;
+use xtask::workspace::{cargo, seconds};
 
 pub async fn run() -> Result<ExitCode> {
     let mut signals = Signals::listen()?;

@@ -15,10 +15,9 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use kernel::Secret;
 use store::migrations::{self, Migrator};
-
-use crate::postgres::Cluster;
-use crate::process::Signals;
-use crate::workspace;
+use xtask::postgres::Cluster;
+use xtask::process::Signals;
+use xtask::workspace;
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -4,11 +4,7 @@
 //! and a Postgres that was left alone is taken over by the next start.
 
 mod knot;
-mod log;
-pub mod node;
 mod own;
-pub mod probe;
-pub mod services;
 
 use std::fs;
 use std::path::Path;
@@ -18,15 +14,16 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use kernel::Secret;
 use store::migrations::{self, Migrator};
+use xtask::postgres::Cluster;
+use xtask::process::Signals;
+use xtask::services::Services;
+use xtask::workspace::{self, step};
+use xtask::{credential, probe};
 
-use crate::postgres::Cluster;
-use crate::process::Signals;
 use crate::setting::given;
 use crate::workerd;
-use crate::workspace::{self, step};
 use knot::Knot;
 use own::{Own, Program};
-use services::Services;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -68,7 +65,7 @@ async fn bring_up(services: &mut Services, folder: &Path, args: &Args) -> Result
     migrate(database_url.clone()).await?;
     if own.node_token.is_none() {
         let token = folder.join("node.token");
-        node::ensure_node(database_url, &token).await?;
+        credential::ensure_node(database_url, &token).await?;
         own.set("SVC_NODE_TOKEN_FILE", token.display());
     }
     if given::<String>("SVC_NODE_WORKERD")?.is_none()

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::debian::Unpacked;
-use crate::pypi;
+use xtask::debian::Unpacked;
+use xtask::pypi;
 
 const OCTODNS: &str = "octodns==1.22.0\noctodns-powerdns==1.2.0";
 

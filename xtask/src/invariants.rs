@@ -6,13 +6,15 @@ mod sources;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
+use xtask::workspace;
 
-use crate::workspace;
 use graph::Graph;
 
 /// Programs and the one crate that speaks HTTP.
 const MAY_SERVE_HTTP: &[&str] = &["bare", "gateway", "server", "node"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
+/// Crates that no command for operators needs.
+const NOT_FOR_OPERATORS: &[&str] = &["bundle", "chaos", "gateway", "lab", "projects", "providers", "server", "node"];
 /// C libraries for what Rust ones do here.
 const BANNED: &[&str] = &["pq-sys", "openssl-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
 
@@ -45,6 +47,9 @@ fn dependencies(graph: &Graph) -> Vec<String> {
                 "cli" if !["client", "bundle"].contains(&other) => {
                     forbid(member, other, "cli is a client: what it knows of the platform is the API and its bundles");
                 }
+                "xtask" if NOT_FOR_OPERATORS.contains(&other) => {
+                    forbid(member, other, "the operator's program stays small: this is for tests and the lab");
+                }
                 context if contexts.contains(&context) => {
                     if contexts.contains(&other) {
                         forbid(context, other, "no context depends on another; what it needs is a port of its own");
@@ -63,8 +68,8 @@ fn dependencies(graph: &Graph) -> Vec<String> {
         for library in BANNED {
             forbid(member, library, "this library is banned; see deny.toml");
         }
-        if !["chaos", "xtask"].contains(&member) {
-            forbid(member, "chaos", "what breaks things on purpose is for tests and xtask");
+        if !["chaos", "lab"].contains(&member) {
+            forbid(member, "chaos", "fault injection is for tests and the lab");
         }
         if !["client", "cli"].contains(&member) {
             forbid(member, "client", "what the client is written from is built without it");

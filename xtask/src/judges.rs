@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-
-use crate::{npm, obtain, pypi};
+use xtask::{npm, obtain, pypi};
 
 /// Each in one version, and what they are made of as well: a judge does not change its mind by itself.
 const REQUIREMENTS: &str = include_str!("judges/requirements.txt");

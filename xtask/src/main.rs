@@ -1,33 +1,25 @@
 //! The developer's and the operator's tool: `cargo xtask --help`. One module per command.
 
-mod bench;
-mod chaos;
 mod ci;
 mod codegen;
-mod debian;
 mod dev;
 mod dns_tools;
 mod invariants;
 mod judges;
+mod lab;
 mod migrate;
 mod nameservers;
 mod node;
-mod npm;
-mod obtain;
 mod outbox;
-mod postgres;
-mod process;
-mod pypi;
 mod setting;
 mod test;
-mod usage;
 mod workerd;
-mod workspace;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask::process::{self, ExecChild};
 
 #[derive(Parser)]
 #[command(name = "xtask", about = "Developer and operator tooling", disable_help_subcommand = true)]
@@ -43,9 +35,9 @@ enum Command {
     /// Run the tests with a Postgres of their own
     Test(test::Args),
     /// Measure what the product promises, beside something that is known
-    Bench(bench::Args),
+    Bench(lab::Args),
     /// Break it on purpose, and measure what it promises to survive
-    Chaos(chaos::Args),
+    Chaos(lab::Args),
     /// Run every check that a change has to pass
     Ci,
     /// Move a database along the migrations
@@ -60,33 +52,26 @@ enum Command {
     Invariants,
     /// Become a command that ends when xtask does
     #[command(hide = true)]
-    ExecChild(process::ExecChild),
+    ExecChild(ExecChild),
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
-        // Before there is a runtime: what becomes another program should have one thread.
+    process::exit_code(match Cli::parse().command {
+        // Before there is a runtime: a process that becomes another program should have one thread.
         Command::ExecChild(command) => command.run(),
         command => run(command),
-    };
-    outcome.unwrap_or_else(|error| {
-        if let Some(stopped) = error.downcast_ref::<process::Stopped>() {
-            return stopped.exit_code();
-        }
-        eprintln!("error: {error:#}");
-        ExitCode::FAILURE
     })
 }
 
-/// On this thread, which lives as long as xtask does: a child that is to end with its parent ends with the thread that
+/// On this thread, which lives as long as xtask does: a child that must end with its parent ends with the thread that
 /// started it.
 #[tokio::main]
 async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Dev(args) => dev::run(args).await,
         Command::Test(args) => test::run(args).await,
-        Command::Bench(args) => bench::run(args).await,
-        Command::Chaos(args) => chaos::run(args).await,
+        Command::Bench(args) => lab::run("bench", false, args).await,
+        Command::Chaos(args) => lab::run("chaos", true, args).await,
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::debian::Unpacked;
+use xtask::debian::Unpacked;
 
 const PACKAGES: [&str; 7] =
     ["knot", "knot-dnsutils", "knot-dnssecutils", "bind9", "bind9-dnsutils", "bind9-utils", "nsd"];

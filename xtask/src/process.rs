@@ -22,6 +22,17 @@ impl Stopped {
     }
 }
 
+/// The exit code of a program's outcome. An error is printed, unless it is that the program was asked to stop.
+pub fn exit_code(outcome: Result<ExitCode>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        if let Some(stopped) = error.downcast_ref::<Stopped>() {
+            return stopped.exit_code();
+        }
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
 /// Ctrl-C and SIGTERM. From its making on, they no longer end the process by themselves.
 pub struct Signals {
     interrupt: unix::Signal,

@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use xtask::postgres::Cluster;
+use xtask::process::Signals;
+use xtask::workspace::{BUILD_PROGRAMS, BUILD_TESTED, cargo};
 
-use crate::nameservers;
-use crate::postgres::Cluster;
-use crate::process::Signals;
-use crate::workspace::{BUILD_PROGRAMS, BUILD_TESTED, cargo};
-use crate::{dns_tools, judges, workerd};
+use crate::{dns_tools, judges, nameservers, workerd};
 
 #[derive(clap::Args)]
 pub struct Args {

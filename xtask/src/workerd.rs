@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-
-use crate::{npm, obtain};
+use xtask::{npm, obtain};
 
 const VERSION: &str = "1.20261117.1";
 /// npm installs what has these digests, or nothing.

@@ -7,11 +7,13 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kernel::World;
+use xtask::credential::write_secret;
+use xtask::services::Services;
+use xtask::workspace;
 
-use super::own::{Own, write_secret};
-use super::services::Services;
+use super::own::Own;
+use crate::nameservers;
 use crate::setting::given;
-use crate::{nameservers, workspace};
 
 /// Where zones are transferred from, and where Knot answers.
 const PRIMARY: u16 = 5300;

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kernel::World;
 use settings::Secret;
+use xtask::credential::write_secret;
 
 use crate::setting::given;
 
@@ -141,16 +140,4 @@ fn base(listen: SocketAddr) -> String {
         ip => ip,
     };
     format!("http://{}", SocketAddr::new(ip, listen.port()))
-}
-
-/// Writes a file that only its owner can read. Under another name first: one that has its name is complete.
-pub fn write_secret(path: &Path, secret: &str) -> Result<()> {
-    let unfinished = path.with_extension("new");
-    let write = || {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-        writeln!(file, "{secret}")?;
-        fs::rename(&unfinished, path)
-    };
-    write().with_context(|| format!("{}", path.display()))
 }

@@ -1,0 +1,54 @@
+//! nginx as it serves files best, as nobody's service: its folder, its port, our child.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Result;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use xtask::probe;
+use xtask::services::Services;
+
+use super::requests;
+use crate::bench::free_address;
+
+/// Starts nginx on the page that the node serves too, its gzip made beforehand like the node's.
+pub async fn start(services: &mut Services, folder: &Path, program: &Path) -> Result<SocketAddr> {
+    let (address, home) = (free_address()?, folder.join("nginx"));
+    let www = home.join("www");
+    fs::create_dir_all(&www)?;
+    let page = requests::page();
+    fs::write(www.join("page.html"), &page)?;
+    let mut gzip = GzEncoder::new(fs::File::create(www.join("page.html.gz"))?, Compression::best());
+    gzip.write_all(&page)?;
+    gzip.finish()?;
+    let config = home.join("nginx.conf");
+    fs::write(&config, configuration(&home, address))?;
+    services.start("nginx", program, folder, |it| {
+        it.arg("-p").arg(&home).arg("-c").arg(&config).args(["-e", "stderr"]);
+    })?;
+    services.during(probe::until_ok(address, "/page.html")).await?;
+    Ok(address)
+}
+
+/// As many workers as the node has, and all that is said to make it fast. As root its workers would become somebody
+/// who cannot read the folder.
+fn configuration(home: &Path, address: SocketAddr) -> String {
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let home = home.display();
+    format!(
+        "{user} worker_processes {workers}; daemon off; pid {home}/pid; error_log stderr;
+        events {{ worker_connections 4096; }}
+        http {{
+            access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; etag on; gzip_static on; gzip_vary on;
+            keepalive_requests 1000000000; open_file_cache max=1000 inactive=1h; open_file_cache_valid 1h;
+            client_body_temp_path {home}/a; proxy_temp_path {home}/b; fastcgi_temp_path {home}/c;
+            uwsgi_temp_path {home}/d; scgi_temp_path {home}/e;
+            types {{ text/html html; }}
+            server {{ listen {address}; root {home}/www; }}
+        }}",
+        workers = std::thread::available_parallelism().map_or(1, usize::from),
+    )
+}

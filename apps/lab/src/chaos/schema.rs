@@ -1,0 +1,115 @@
+//! The migrations on a million rows, one by one, while rows of every table are written.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection as _};
+use kernel::Secret;
+use store::migrations::{self, ALL, Migrator};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use xtask::postgres::Cluster;
+
+use super::Outcome;
+use super::report::Finding;
+
+/// The migration before which there are a million rows: those before it made the tables.
+const FROM: &str = "20261121000950";
+
+const SEED: &str = "
+    INSERT INTO identity.users (id, provider, subject, email, created_at)
+        SELECT md5(n::text)::uuid, 'dev', 'user' || n, 'user' || n || '@example.org', now() FROM generate_series(1, 1000000) n;
+    INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at)
+        SELECT md5(n::text)::uuid, 'org' || n, 'org' || n, 'free', true, now() FROM generate_series(1, 100000) n;
+    INSERT INTO orgs.members (org_id, user_id, role, joined_at)
+        SELECT md5((n % 100000 + 1)::text)::uuid, md5(n::text)::uuid, 'admin', now() FROM generate_series(1, 1000000) n;
+    INSERT INTO projects.projects (id, org_id, name, access_mode, granted, last_version, created_at)
+        SELECT md5(n::text)::uuid, md5((n % 100000 + 1)::text)::uuid, 'project' || n, 'public', '{}', 1, now()
+        FROM generate_series(1, 1000000) n;
+    INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by,
+            created_by_subject, created_at)
+        SELECT md5(n::text)::uuid, md5(n::text)::uuid, 1, sha256(n::text::bytea), 1, '{}', false, 1, md5(n::text)::uuid, 'user' || n, now()
+        FROM generate_series(1, 1000000) n;
+    INSERT INTO projects.hostnames (name, project_id, kind, state, created_at)
+        SELECT 'project' || n || '.example.org', md5(n::text)::uuid, 'default', 'active', now() FROM generate_series(1, 1000000) n;
+    ANALYZE";
+
+/// A write to each of the tables, with the number of a row.
+const WRITES: [&str; 6] = [
+    "UPDATE identity.users SET name = 'x' WHERE id = md5('NUMBER')::uuid",
+    "UPDATE orgs.orgs SET name = 'x' WHERE id = md5('NUMBER')::uuid",
+    "UPDATE orgs.members SET role = 'admin' WHERE user_id = md5('NUMBER')::uuid",
+    "UPDATE projects.projects SET granted = '{}' WHERE id = md5('NUMBER')::uuid",
+    "UPDATE projects.deployments SET git_branch = 'x' WHERE project_id = md5('NUMBER')::uuid",
+    "UPDATE projects.hostnames SET last_error = 'x' WHERE project_id = md5('NUMBER')::uuid",
+];
+
+pub async fn run() -> Result<Outcome> {
+    let (mut outcome, cluster) = (Outcome::default(), Cluster::bench()?);
+    let url = cluster.url("postgres");
+    let first = ALL.iter().position(|migration| migration.version() == FROM).context("no such migration")?;
+    let mut connection = migrations::connect(Secret::new(url.clone())).await?;
+    upto(first).up(&mut connection).await?;
+    // Without the time limit of the service's own statements.
+    AsyncPgConnection::establish(&url).await?.batch_execute(SEED).await?;
+    let mut seen = Vec::new();
+    for number in first..ALL.len() {
+        let name = ALL.get(number).map_or("", |migration| migration.name);
+        let (over, watched) = watch::channel(false);
+        let mut writing = JoinSet::new();
+        for statement in WRITES {
+            writing.spawn(write(url.clone(), statement, watched.clone()));
+        }
+        sleep(Duration::from_millis(300)).await;
+        let start = Instant::now();
+        upto(number + 1).up(&mut connection).await?;
+        let took = start.elapsed();
+        over.send_replace(true);
+        let mut longest = Duration::ZERO;
+        while let Some(stall) = writing.join_next().await {
+            longest = longest.max(stall??);
+        }
+        seen.push((name, took, longest));
+    }
+    let longest = seen.iter().map(|(_, _, stall)| *stall).max().unwrap_or_default();
+    let each: Vec<String> = seen
+        .iter()
+        .map(|(name, took, stall)| {
+            let name = name.split_once('_').map_or(*name, |(_, name)| name);
+            format!("{name} {:.1} s ({} ms)", took.as_secs_f64(), stall.as_millis())
+        })
+        .collect();
+    outcome.findings.push(Finding::new(
+        "a release on the next schema",
+        "no write stalls over 1 s on a million rows",
+        longest <= Duration::from_secs(1),
+        format!(
+            "the longest write while each migration ran {} ms; each, and its longest: {}",
+            longest.as_millis(),
+            each.join(", ")
+        ),
+    ));
+    outcome
+        .left_out
+        .push("the previous release's own tests on the next schema: there is no previous release yet".to_owned());
+    Ok(outcome)
+}
+
+fn upto(number: usize) -> Migrator {
+    Migrator { migrations: ALL.get(..number).unwrap_or(ALL), ..Migrator::default() }
+}
+
+/// Writes a row a hundred times a second. Gives the longest that one took.
+async fn write(url: String, statement: &'static str, over: watch::Receiver<bool>) -> Result<Duration> {
+    let mut connection = AsyncPgConnection::establish(&url).await?;
+    let (mut longest, mut number) = (Duration::ZERO, 1_u64);
+    while !*over.borrow() {
+        number = number * 48271 % 99_991;
+        let start = Instant::now();
+        connection.batch_execute(&statement.replace("NUMBER", &number.to_string())).await?;
+        longest = longest.max(start.elapsed());
+        sleep(Duration::from_millis(10)).await;
+    }
+    Ok(longest)
+}

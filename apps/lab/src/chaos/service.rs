@@ -1,0 +1,95 @@
+//! The server under test, as a process that is killed and started again.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Child;
+use xtask::probe;
+use xtask::process::{ExecChild, pid};
+use xtask::workspace;
+
+use crate::bench::free_address;
+use crate::bench::server::settings;
+use crate::usage;
+
+pub struct Service {
+    pub api: SocketAddr,
+    settings: Vec<(&'static str, String)>,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Service {
+    /// Starts it, with these settings beside the usual ones, and waits until it is ready.
+    pub async fn start(folder: &Path, database_url: String, more: &[(&'static str, String)]) -> Result<Self> {
+        let (api, internal) = (free_address()?, free_address()?);
+        let mut settings = settings(folder, database_url, api, internal)?;
+        settings.extend_from_slice(more);
+        let log = folder.join("server.log");
+        File::create(&log)?;
+        let child = spawn(&settings, &log)?;
+        let service = Self { api, settings, log, child };
+        probe::until_ok(api, "/readyz").await?;
+        Ok(service)
+    }
+
+    /// Where it is, for clients.
+    pub fn base(&self) -> String {
+        format!("http://{}", self.api)
+    }
+
+    /// `kill -9`.
+    pub async fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Starts it again. Gives the time until it was ready.
+    pub async fn start_again(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        self.child = spawn(&self.settings, &self.log)?;
+        probe::until_ok(self.api, "/readyz").await?;
+        Ok(start.elapsed())
+    }
+
+    /// SIGTERM. Gives how it ended, and how long that took.
+    pub async fn terminate(&mut self) -> Result<(ExitStatus, Duration)> {
+        let start = Instant::now();
+        kill_process(self.process()?, Signal::TERM)?;
+        Ok((self.child.wait().await?, start.elapsed()))
+    }
+
+    /// Ends it, if it runs.
+    pub async fn stop(mut self) {
+        let _ = self.child.kill().await;
+    }
+
+    /// What it occupies now and at most so far, in MB.
+    pub fn memory(&self) -> Result<(f64, f64)> {
+        usage::memory(self.child.id().context("the server has ended")?)
+    }
+
+    /// Lines of its log that tell of a fault of its own.
+    pub fn faults(&self) -> Result<Vec<String>> {
+        let log = fs::read_to_string(&self.log)?;
+        let is_fault = |line: &&str| line.contains("panicked") || line.contains("\"code\":\"internal\"");
+        Ok(log.lines().filter(is_fault).map(str::to_owned).collect())
+    }
+
+    fn process(&self) -> Result<Pid> {
+        pid(&self.child).context("the server has ended")
+    }
+}
+
+fn spawn(settings: &[(&'static str, String)], log: &Path) -> Result<Child> {
+    let program = workspace::binaries(true)?.join("svc-server");
+    let output = OpenOptions::new().append(true).open(log)?;
+    let mut command = ExecChild::wrap(&program)?;
+    command.env_clear().envs(settings.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    Ok(tokio::process::Command::from(command).kill_on_drop(true).spawn()?)
+}

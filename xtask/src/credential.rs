@@ -1,0 +1,41 @@
+//! Credentials in files that only their owner can read.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use convergence::{ConvergenceError, Nodes};
+use kernel::audit::Actor;
+use kernel::{Secret, Token, TokenKind, World};
+use store::{Config, Store};
+
+/// Sees to it that the file holds the credential of a node. The database and the file may each have been replaced
+/// without the other.
+pub async fn ensure_node(database_url: Secret, token_file: &Path) -> Result<()> {
+    let store = Store::new(&Config::new(database_url, "xtask"), World::system())?;
+    let nodes = Nodes::new(store);
+    if let Some(token) = fs::read_to_string(token_file).ok().and_then(|it| Token::parse(TokenKind::Node, it.trim())) {
+        match nodes.authenticate(&token).await {
+            Ok(_) => return Ok(()),
+            Err(ConvergenceError::UnknownNode) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let name = "dev".parse().context("a node's name")?;
+    let renewed = nodes.renew(&Actor::operator("xtask dev"), name).await?;
+    write_secret(token_file, renewed.token.reveal())
+}
+
+/// Writes a file that only its owner can read. Under another name first: one that has its name is complete.
+pub fn write_secret(path: &Path, secret: &str) -> Result<()> {
+    let unfinished = path.with_extension("new");
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        writeln!(file, "{secret}")?;
+        fs::rename(&unfinished, path)
+    };
+    write().with_context(|| format!("{}", path.display()))
+}
