@@ -68,8 +68,10 @@ fn dependencies(graph: &Graph) -> Vec<String> {
         for library in BANNED {
             forbid(member, library, "this library is banned; see deny.toml");
         }
-        if !["chaos", "lab"].contains(&member) {
-            forbid(member, "chaos", "fault injection is for tests and the lab");
+        if !["chaos", "lab", "testkit"].contains(&member) {
+            for fixture in ["chaos", "testkit"] {
+                forbid(member, fixture, "test fixtures and fault injection are for tests and the lab");
+            }
         }
         if !["client", "cli"].contains(&member) {
             forbid(member, "client", "what the client is written from is built without it");

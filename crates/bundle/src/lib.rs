@@ -28,8 +28,6 @@ mod path;
 mod pax;
 mod reader;
 mod source;
-#[cfg(feature = "testing")]
-pub mod testing;
 
 pub use fault::{Fault, Limit, Reason};
 pub use manifest::{MANIFEST_MAX_BYTES, MANIFEST_PATH, Manifest};

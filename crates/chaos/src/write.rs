@@ -1,10 +1,10 @@
 //! One write, of one of several kinds: what is sent, and what it leaves.
 
 use anyhow::Result;
-use bundle::testing::site;
 use kernel::Digest;
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
+use testkit::bundle::site;
 
 /// What is written. Each takes another way through the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

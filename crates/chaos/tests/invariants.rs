@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use store::testing::TestDatabase;
+use testkit::TestDatabase;
 
 /// Somebody in good order: an organization, its admin, a project with a deployment that is placed, a zone.
 const GOOD: &str = "

@@ -21,8 +21,6 @@ mod pool;
 pub mod schema;
 mod seal;
 mod shares;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod transaction;
 
 pub use batches::{BATCH, is_full};

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use client::Client;
 use serde_json::Value;
-use store::testing::TestDatabase;
 use tempfile::TempDir;
+use testkit::TestDatabase;
 
 /// The control plane, as operators run it. It is built beside `svc`.
 pub struct Platform {

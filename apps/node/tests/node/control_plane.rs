@@ -73,7 +73,7 @@ pub fn archive(files: &[(&str, &[u8])]) -> Bytes {
 
 fn archive_with(manifest: &str, files: &[(&str, &[u8])]) -> Bytes {
     let manifest = [("svc.json", manifest.as_bytes())];
-    bundle::testing::pack(&[&manifest, files].concat()).into()
+    testkit::bundle::pack(&[&manifest, files].concat()).into()
 }
 
 pub fn sha256(content: &[u8]) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ::chaos::{Passage, Proxy, Writers};
 use providers::testing::{Encryption, SmtpServer};
-use store::testing::TestDatabase;
+use testkit::TestDatabase;
 use tokio::time::sleep;
 
 use crate::process::Process;

@@ -73,8 +73,8 @@ async fn the_manifest_and_the_provenance_are_shown() {
     let app = App::start().await;
     let ada = project(&app).await;
     let body = bundle(&[
-        ("svc.json", r#"{"auth":true,"database":true,"custom":1}"#),
-        ("worker/index.js", "export default {}"),
+        ("svc.json", br#"{"auth":true,"database":true,"custom":1}"#),
+        ("worker/index.js", b"export default {}"),
     ]);
     let answer = ada
         .send(Method::POST, DEPLOYMENTS, |request| {
@@ -105,9 +105,9 @@ async fn what_is_no_bundle_leaves_nothing_behind() {
     for (body, reason) in [
         (b"hello".to_vec(), None),
         (truncated, None),
-        (bundle(&[("assets/index.html", "hi")]), Some("manifest_missing")),
-        (bundle(&[("svc.json", "{}"), ("etc/passwd", "x")]), None),
-        (bundle(&[("svc.json", "{}")]), None),
+        (bundle(&[("assets/index.html", b"hi")]), Some("manifest_missing")),
+        (bundle(&[("svc.json", b"{}"), ("etc/passwd", b"x")]), None),
+        (bundle(&[("svc.json", b"{}")]), None),
     ] {
         let answer = ada.upload(DEPLOYMENTS, body).await;
         let details = &answer.refused(400, "invalid_bundle")["details"];

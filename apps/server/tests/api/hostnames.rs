@@ -178,7 +178,7 @@ async fn a_name_that_loses_its_proof_is_told_of_first_and_served_no_longer_a_wee
     assert!(lost["lastError"].as_str().unwrap().contains("does not exist"), "{lost}");
     let told = ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
     assert_eq!((&told[0]["kind"], &told[0]["project"]), (&json!("hostname.unproved"), &json!("site")));
-    app.clock.advance_seconds(8 * 24 * 3600);
+    app.clock.advance(8 * 24 * 3600);
     assert_eq!(verify(&ada, "www.example.org").await["state"], "pending_dns");
     let served = app.db_rows("SELECT desired -> 'hostnames' AS names FROM convergence.placements").await;
     assert_eq!(served, [json!({ "names": ["site-ada.localhost"] })]);

@@ -191,9 +191,9 @@ async fn after_a_day_the_key_is_free() {
     let ada = app.sign_in("ada").await;
     app.clock.stop();
     let first = org(&ada, "key-1", "acme").await;
-    app.clock.advance_seconds(24 * 3600 - 1);
+    app.clock.advance(24 * 3600 - 1);
     repeats(&first, &org(&ada, "key-1", "acme").await);
-    app.clock.advance_seconds(1);
+    app.clock.advance(1);
     let fresh = org(&ada, "key-1", "other").await;
     fresh.expect(201);
     assert!(!is_replayed(&fresh));
@@ -318,7 +318,7 @@ async fn what_was_done_and_whose_answer_was_lost_is_not_done_again() {
     app.db_execute("UPDATE store.idempotency SET answer = NULL, key_id = NULL").await.unwrap();
     // Until its lease is over, the first one may still be about to keep it.
     org(&other.meets(&ada), "key-1", "acme").await.refused(409, "idempotency_in_progress");
-    app.clock.advance_seconds(60);
+    app.clock.advance(60);
     for server in [&app, &other] {
         let ada = server.meets(&ada);
         org(&ada, "key-1", "acme").await.refused(409, "idempotency_answer_lost");
@@ -342,7 +342,7 @@ async fn what_a_dead_process_had_begun_is_carried_out_by_the_next() {
     org(&there, "key-1", "acme").await.refused(409, "idempotency_in_progress");
     org(&there, "key-1", "other").await.refused(422, "idempotency_mismatch");
     assert_eq!(made(&app, "acme").await, (0, 0));
-    app.clock.advance_seconds(60);
+    app.clock.advance(60);
     let taken_over = org(&there, "key-1", "acme").await;
     taken_over.expect(201);
     assert!(!is_replayed(&taken_over));

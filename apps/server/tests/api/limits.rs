@@ -60,9 +60,9 @@ async fn sign_ins_at_all_servers_together_keep_to_one_limit() {
         assert_eq!(answer.header("ratelimit"), "\"sign-in\";r=0;t=60");
     }
     // One comes back every two seconds.
-    app.clock.advance_seconds(2);
+    app.clock.advance(2);
     assert_eq!((login(&other).await.status, login(&app).await.status), (200, 429));
-    app.clock.advance_seconds(60);
+    app.clock.advance(60);
     for n in 0..30 {
         login(if n % 3 == 0 { &app } else { &other }).await.expect(200);
     }
@@ -86,9 +86,9 @@ async fn a_credential_has_one_rate_at_all_servers() {
         // Another credential of the same person has its own.
         app.sign_in("ada").await.get("/v1/me").await.expect(200);
         // After half the time, half of it is there again.
-        app.clock.advance_seconds(30);
+        app.clock.advance(30);
         assert_eq!(admitted(&[&app, &other], &ada, each).await, each / 2);
-        app.clock.advance_seconds(3600);
+        app.clock.advance(3600);
         assert_eq!(admitted(&[&app, &other], &ada, each).await, each);
     }
 }
@@ -118,9 +118,9 @@ async fn what_a_server_holds_and_does_not_use_it_gives_up() {
     ada.get("/v1/me").await.expect(200);
     assert_eq!(admitted(&[&other], &ada, 600).await, 590);
     assert_eq!(admitted(&[&app], &ada, 20).await, 9);
-    app.clock.advance_seconds(60);
+    app.clock.advance(60);
     ada.get("/v1/me").await.expect(200);
-    app.clock.advance_seconds(20);
+    app.clock.advance(20);
     assert_eq!(admitted(&[&app, &other], &ada, 600).await, 600);
 }
 
@@ -182,6 +182,6 @@ async fn a_clock_that_was_ahead_for_a_while_shuts_nobody_out() {
     login(&app).await.expect(200);
     app.db_execute("UPDATE store.rates SET full_at = full_at + 3600 * 1000000::bigint").await.unwrap();
     login(&app).await.refused(429, "rate_limited");
-    app.clock.advance_seconds(13);
+    app.clock.advance(13);
     login(&app).await.expect(200);
 }

@@ -126,7 +126,7 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     let (first, second) = (token(&app, "first").await, token(&app, "second").await);
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    let worker = bundle(&[("svc.json", "{}"), ("worker/index.js", "export default {}")]);
+    let worker = bundle(&[("svc.json", b"{}"), ("worker/index.js", b"export default {}")]);
     let digest = ada.upload(DEPLOYMENTS, worker).await.expect(201)["digest"].as_str().unwrap().to_owned();
     let get = async |path: &str, token: &str| {
         let answer = client().get(format!("{}{path}", app.internal)).bearer_auth(token).send().await.unwrap();

@@ -10,7 +10,7 @@ use crate::kit::App;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_postgres_is_away_everything_is_503_and_afterwards_well() {
-    let database = store::testing::TestDatabase::create().await;
+    let database = testkit::TestDatabase::create().await;
     let (proxy, url) = Proxy::before_postgres(&database.url()).await.unwrap();
     let app = App::with(move |config| config.database = store::Config::new(Secret::new(url), "test")).await;
     let ada = app.sign_in("ada").await;

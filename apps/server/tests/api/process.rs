@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix_web::web;
 use providers::testing::{CodeHostServer, Encryption, Failure, Page, SmtpServer, Trouble};
 use serde_json::{Value, json};
-use store::testing::TestDatabase;
+use testkit::TestDatabase;
 
 use crate::kit::{client, site};
 

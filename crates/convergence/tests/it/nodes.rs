@@ -4,7 +4,7 @@ use convergence::{ConvergenceError, NodeName};
 use kernel::audit::Event;
 use kernel::{Digest, Failure as _, Token, TokenKind};
 use serde_json::json;
-use store::testing::Audit;
+use testkit::Audit;
 
 use crate::kit::{Kit, operator};
 

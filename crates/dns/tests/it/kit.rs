@@ -5,7 +5,7 @@ use std::ops::Deref;
 use dns::{Dns, DnsRepository as _, Expected, Hosting, NewZone, RrsetContent, ServedZone};
 use kernel::OrgId;
 use kernel::audit::Actor;
-use store::testing::TestStore;
+use testkit::TestStore;
 
 pub struct Kit {
     pub dns: Dns,

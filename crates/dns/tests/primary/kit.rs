@@ -11,7 +11,7 @@ use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::rdata::tsig::TsigAlgorithm;
 use hickory_proto::rr::{Name, RData, Record, RecordType as Kind, TSigner};
 use kernel::World;
-use store::testing::TestStore;
+use testkit::TestStore;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;

@@ -8,7 +8,7 @@ use dns::primary::{Notifier, PrimaryConfig};
 use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use kernel::{Time, World};
 use store::outbox::{self, Deliver as _, Undelivered};
-use store::testing::TestClock;
+use testkit::TestClock;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 

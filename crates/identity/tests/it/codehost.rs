@@ -200,7 +200,7 @@ async fn a_login_ends_within_ten_minutes() {
     let (identity, host) = with_host(&kit);
     for (seconds, known) in [(599, true), (600, false), (601, false)] {
         let begun = identity.login_begin(REDIRECT).await.unwrap();
-        kit.pass(seconds);
+        kit.advance(seconds);
         let ended = end(&identity, &begun, Ok("ada")).await;
         assert_eq!((ended.is_ok(), is_unknown(&ended)), (known, !known), "{seconds}");
     }
@@ -288,10 +288,10 @@ async fn logins_that_nobody_ended_in_time_are_forgotten() {
     for _ in 0..3 {
         identity.login_begin(REDIRECT).await.unwrap();
     }
-    kit.pass(300);
+    kit.advance(300);
     let begun = identity.login_begin(REDIRECT).await.unwrap();
     assert_eq!(kit.database.number(LOGINS).await, 4);
-    kit.pass(300);
+    kit.advance(300);
     identity.login_begin(REDIRECT).await.unwrap();
     identity.logins_forget().await.unwrap();
     assert_eq!(kit.database.number(LOGINS).await, 2);

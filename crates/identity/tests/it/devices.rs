@@ -24,7 +24,7 @@ async fn a_user_sees_the_sessions_that_are_alive_newest_first() {
     let kit = Kit::start().await;
     let first = kit.now();
     let (ada, old) = sign_in(&kit, "ada", "Firefox").await;
-    kit.pass(DAY);
+    kit.advance(DAY);
     let second = kit.now();
     let (_, new) = sign_in(&kit, "ada", "Safari").await;
     let (eve, theirs) = sign_in(&kit, "eve", "Lynx").await;
@@ -39,9 +39,9 @@ async fn a_user_sees_the_sessions_that_are_alive_newest_first() {
     assert_eq!(sessions(&kit, ada, old).await, [new_one.clone(), old_one]);
     assert_eq!(sessions(&kit, eve, theirs).await.len(), 1);
     // The thirtieth day after the first sign-in.
-    kit.pass(29 * DAY);
+    kit.advance(29 * DAY);
     assert_eq!(sessions(&kit, ada, old).await, [new_one]);
-    kit.pass(DAY);
+    kit.advance(DAY);
     assert_eq!(sessions(&kit, ada, old).await, []);
 }
 
@@ -78,17 +78,17 @@ async fn the_last_use_is_noted_now_and_then() {
     let noted = async || sessions(&kit, ada, session).await[1].last_used_at;
     assert!(!kit.identity.is_stale(Some(start)));
 
-    kit.pass(3600);
+    kit.advance(3600);
     let first = kit.now();
     assert!(kit.identity.is_stale(Some(start)) && !kit.identity.is_stale(Some(first)));
     kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(noted().await, Some(first));
     // Whoever asks again within ten minutes writes nothing.
-    kit.pass(590);
+    kit.advance(590);
     kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(noted().await, Some(first));
     assert!(!kit.identity.is_stale(Some(first)));
-    kit.pass(20);
+    kit.advance(20);
     assert!(kit.identity.is_stale(Some(first)));
     kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(noted().await, Some(kit.now()));

@@ -8,8 +8,8 @@ use identity::{Identity, IdentityError, PersonalOrgs};
 use kernel::audit::Event;
 use kernel::{Failure as _, Kind, UserId};
 use serde_json::json;
-use store::testing::Audit;
 use store::{Connection, Store};
+use testkit::Audit;
 
 use crate::kit::{Kit, anyone, dev_login};
 

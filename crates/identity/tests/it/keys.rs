@@ -140,7 +140,7 @@ async fn keys_are_listed_once_each_and_newest_first() {
     let mut mine = Vec::new();
     for (_, _, line) in TAKEN {
         mine.insert(0, add(&kit, ada, line).await.unwrap().id);
-        kit.pass(1);
+        kit.advance(1);
     }
     for limit in [1, 3, 6, 7, 8] {
         let (mut paging, mut seen) = (Paging { limit, after: None }, Vec::new());

@@ -119,7 +119,7 @@ async fn an_expiry_lies_in_the_future() {
     let expires_at = Some(kit.now().plus_millis(1));
     let created = create(&kit, ada, NewAccessToken { expires_at, ..new_token("soon") }).await.unwrap();
     // What has expired stays listed.
-    kit.pass(60);
+    kit.advance(60);
     assert_eq!(tokens(&kit, ada).await, [created.about]);
 }
 
@@ -192,7 +192,7 @@ async fn tokens_are_listed_once_each_newest_first_and_revoked_ones_stay() {
     for n in 0..25 {
         mine.push(create(&kit, ada, new_token(&format!("token {n}"))).await.unwrap().about.id);
         create(&kit, eve, new_token("hers")).await.unwrap();
-        kit.pass(1);
+        kit.advance(1);
     }
     let revoked: BTreeSet<TokenId> = mine.iter().copied().step_by(3).collect();
     for id in &revoked {
@@ -268,10 +268,10 @@ async fn the_last_use_of_a_token_is_noted_now_and_then() {
     };
     let first = touch().await;
     assert_eq!(noted(token).await, Some(first));
-    kit.pass(590);
+    kit.advance(590);
     touch().await;
     assert_eq!(noted(token).await, Some(first));
-    kit.pass(20);
+    kit.advance(20);
     let second = touch().await;
     assert_eq!(noted(token).await, Some(second));
     assert_eq!((noted(other).await, kit.audited().await), (None, vec![]));

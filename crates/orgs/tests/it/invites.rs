@@ -96,7 +96,7 @@ async fn an_address_is_invited_again_in_the_same_row_under_another_link() {
         [(DAY, "BOB@example.com", Role::Admin), (7 * DAY, "bob@EXAMPLE.com", Role::Viewer)].into_iter().enumerate()
     {
         kit.db_execute("UPDATE orgs.invites SET sent_at = now()").await;
-        kit.pass(wait);
+        kit.advance(wait);
         let now = kit.now();
         let outcome = kit.invite(org, eve, email, role).await.unwrap();
         let new = token(&outcome);
@@ -190,7 +190,7 @@ async fn fifty_invitations_may_be_pending() {
     refuses("late-3@example.com").await;
 
     // What expired does too, and counts again once it is sent again.
-    kit.pass(7 * DAY);
+    kit.advance(7 * DAY);
     for n in 0..49 {
         assert!(matches!(invite(&format!("new-{n}@example.com")).await, Ok(Invited::New(_))), "{n}");
     }
@@ -233,7 +233,7 @@ async fn open_invitations_are_listed_once_each_newest_first_and_expired_ones_too
             _ => open.insert(0, invite),
         }
         // The first ones expire before the last ones are made.
-        kit.pass(DAY / 2);
+        kit.advance(DAY / 2);
     }
     for limit in [1, 5, 17, 18, 19] {
         let (mut paging, mut seen) = (Paging { limit, after: None }, Vec::new());
@@ -288,7 +288,7 @@ async fn an_open_invitation_of_the_organization_is_taken_back_once() {
 
     // One that expired can be taken off the list like that.
     let (expired, _) = invited(&kit, org, ada, "zoe@example.com").await;
-    kit.pass(7 * DAY);
+    kit.advance(7 * DAY);
     kit.orgs.invite_revoke(&actor, org, expired.id).await.unwrap();
     assert_eq!(listed(&kit, org).await, []);
 }

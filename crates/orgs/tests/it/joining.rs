@@ -24,14 +24,14 @@ async fn the_holder_of_a_link_sees_where_it_stands_and_how_it_ended_for_thirty_d
     let (_, used) = invited(&kit, org, ada, "eve@example.com").await;
     let (taken_back, revoked) = invited(&kit, org, ada, "zoe@example.com").await;
     // The last second of seven days.
-    kit.pass(7 * DAY - 3);
+    kit.advance(7 * DAY - 3);
     assert_eq!(state(&kit, &pending_opens).await, Some(InviteState::Expired));
     assert_eq!(state(&kit, &used).await, Some(InviteState::Pending));
     let eve = kit.db_user("eve").await;
     revoke(&kit, org, taken_back.id).await.unwrap();
     accept(&kit, eve, &used).await.unwrap();
 
-    kit.pass(30 * DAY - 1);
+    kit.advance(30 * DAY - 1);
     let states = async || [state(&kit, &pending_opens).await, state(&kit, &used).await, state(&kit, &revoked).await];
     assert_eq!(states().await, [Some(InviteState::Expired), Some(InviteState::Used), Some(InviteState::Revoked)]);
     let bob = kit.db_user("bob").await;
@@ -42,14 +42,14 @@ async fn the_holder_of_a_link_sees_where_it_stands_and_how_it_ended_for_thirty_d
     ] {
         assert_eq!(accept(&kit, bob, opens).await.unwrap_err().code(), code);
     }
-    kit.pass(1);
+    kit.advance(1);
     // One that is still listed is not forgotten.
     assert_eq!(states().await, [Some(InviteState::Expired), None, None]);
     for opens in [&used, &revoked] {
         assert_eq!(accept(&kit, bob, opens).await.unwrap_err().code(), &Code::NOT_FOUND);
     }
     // The rows go with the next invitation.
-    kit.pass(1);
+    kit.advance(1);
     invited(&kit, org, ada, "new@example.com").await;
     assert_eq!(kit.db_number("SELECT count(*) FROM orgs.invites").await, 2);
 }

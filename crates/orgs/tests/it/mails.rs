@@ -88,7 +88,7 @@ async fn the_mail_that_invites_names_organization_inviter_role_and_link() {
     let (asked, post) = (kit.now(), Arc::new(FakePost::default()));
     let opens = invite(&kit, org, ada).await;
     assert_eq!(sent_at(&kit, org).await, None);
-    kit.pass(30);
+    kit.advance(30);
     deliver(&kit, invites(&post)).await;
     let [letter] = post.letters().try_into().unwrap();
     assert_eq!((letter.to.as_str(), letter.date), ("bob@example.com", asked));
@@ -129,11 +129,11 @@ async fn a_mail_that_has_to_wait_is_sent_later_and_once() {
         post.answer(later());
         deliver(&kit, invites(&post)).await;
         assert_eq!((post.letters().len(), sent_at(&kit, org).await), (attempts, None));
-        kit.pass(20);
+        kit.advance(20);
     }
     deliver(&kit, invites(&post)).await;
     assert_eq!(sent_at(&kit, org).await, Some(kit.now()));
-    kit.pass(3600);
+    kit.advance(3600);
     deliver(&kit, invites(&post)).await;
     // Three that failed and the one that went out; a reader of two would know them for one.
     let letters = post.letters();
@@ -149,7 +149,7 @@ async fn a_mail_that_is_refused_for_good_counts_as_unsent_until_the_invitation_i
     post.answer(Undelivered::Never("550 no such user".to_owned()));
     invite(&kit, org, ada).await;
     deliver(&kit, invites(&post)).await;
-    kit.pass(3600);
+    kit.advance(3600);
     deliver(&kit, invites(&post)).await;
     assert_eq!((post.letters().len(), sent_at(&kit, org).await), (1, None));
     let dead = "SELECT count(*) FROM store.outbox WHERE dead_at IS NOT NULL";
@@ -199,7 +199,7 @@ async fn a_mail_that_was_overtaken_on_its_way_is_not_taken_for_the_newest() {
     invite(&kit, org, ada).await;
     deliver(&kit, mails()).await;
     assert_eq!((overtaken.post.letters().len(), sent_at(&kit, org).await), (2, None));
-    kit.pass(20);
+    kit.advance(20);
     deliver(&kit, mails()).await;
     let letters = overtaken.post.letters();
     assert_eq!((letters.len(), sent_at(&kit, org).await), (3, Some(kit.now())));
@@ -267,13 +267,13 @@ async fn a_notification_is_mailed_to_the_admins_and_sent_when_the_first_has_it()
     let sent_at = async || kit.orgs.notifications(org, &Paging::default()).await.unwrap().items[0].sent_at;
     assert_eq!(sent_at().await, None);
 
-    kit.pass(30);
+    kit.advance(30);
     // One of the two has to wait.
     post.answer(later());
     let first = kit.now();
     deliver(&kit, mails()).await;
     assert_eq!((post.letters().len(), sent_at().await), (2, Some(first)));
-    kit.pass(20);
+    kit.advance(20);
     deliver(&kit, mails()).await;
     assert_eq!(sent_at().await, Some(first));
     let mut letters = post.letters();

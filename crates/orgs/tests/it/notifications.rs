@@ -113,7 +113,7 @@ async fn nobody_is_told_the_same_twice_within_a_day() {
 
     let until = async |end: i64| {
         let passed = (kit.now().unix_millis() - start.unix_millis()) / 1000;
-        kit.pass(end - passed);
+        kit.advance(end - passed);
     };
     until(DAY - 1).await;
     assert!(!is_raised(&kit, org, failed(Some("shop"))).await);

@@ -265,7 +265,7 @@ async fn a_name_that_was_another_organization_s_needs_the_txt_record() {
         assert_eq!(check.observed.as_ref().unwrap().len(), 1);
     }
     assert!(pending.last_error.unwrap().contains("Another organization had this name before"));
-    kit.pass(60);
+    kit.advance(60);
     kit.projects.hostnames_check().await.unwrap();
     assert_eq!(kit.shown(theirs, NAME).await.unwrap().state, PENDING);
     assert_eq!(kit.audited().await, []);
@@ -277,7 +277,7 @@ async fn a_name_that_was_another_organization_s_needs_the_txt_record() {
     // It is theirs now, and so the CNAME will do.
     kit.records.forget();
     kit.records.cname(NAME, ORIGIN);
-    kit.pass(DAY);
+    kit.advance(DAY);
     kit.projects.hostnames_check().await.unwrap();
     assert_eq!((kit.audited().await, kit.orgs.unproved.lock().unwrap().len()), (vec![], 0));
     // And not the first one's any more.
@@ -305,7 +305,7 @@ async fn of_two_projects_that_race_for_a_name_one_has_it() {
         let (org, project) = projects[winner];
         let data = json!({ "hostname": NAME });
         assert_eq!(kit.audited().await, [kit.tells("hostname.add", org, project, data)], "round {round}");
-        kit.pass(7 * DAY);
+        kit.advance(7 * DAY);
     }
 }
 

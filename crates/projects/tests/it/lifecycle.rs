@@ -241,10 +241,10 @@ async fn a_deleted_project_s_rows_stay_for_thirty_days() {
         let projects = kit.db_number("SELECT count(*) FROM projects.projects").await;
         (projects, kit.db_number("SELECT count(*) FROM projects.deployments").await)
     };
-    kit.pass(30 * DAY);
+    kit.advance(30 * DAY);
     assert_eq!(kit.now(), deleted.plus_seconds(30 * DAY));
     assert_eq!((kit.projects.purge().await.unwrap(), rows().await), (0, (2, 3)));
-    kit.pass(1);
+    kit.advance(1);
     assert_eq!((kit.projects.purge().await.unwrap(), rows().await), (1, (1, 1)));
     let audited = kit.audited().await;
     let [row] = audited.as_slice() else { panic!("one row: {audited:?}") };
@@ -261,7 +261,7 @@ async fn a_deleted_project_s_rows_stay_for_thirty_days() {
         kit.deploy(&org, shop.id, "page").await.unwrap();
         kit.delete(&org, shop.id, shop.name.as_str()).await.unwrap();
     }
-    kit.pass(31 * DAY);
+    kit.advance(31 * DAY);
     let purged = join_all((0..4).map(|_| kit.projects.purge())).await;
     assert_eq!(purged.into_iter().map(Result::unwrap).sum::<usize>(), 20);
     assert_eq!(rows().await, (1, 1));

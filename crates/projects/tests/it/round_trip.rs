@@ -200,9 +200,9 @@ async fn a_code_opens_its_own_host_once_and_for_a_minute() {
     // The last second, and the one after it; used before, it is used when it has expired as well.
     let (late, later) = (kit.code(user, HOST).await, kit.code(user, HOST).await);
     assert_ne!(late, later);
-    kit.pass(59);
+    kit.advance(59);
     assert!(redeem(HOST, &late).await.is_ok());
-    kit.pass(1);
+    kit.advance(1);
     assert!(invalid(redeem(HOST, &later).await) && invalid(redeem(HOST, &late).await));
     // What has expired is forgotten with the next one that is used.
     let code = kit.code(user, HOST).await;

@@ -15,14 +15,14 @@ async fn a_claim_that_nobody_proves_lapses() {
     let from = kit.now();
     let claim = kit.claim(&org, shop, NAME).await.unwrap();
     let until = |seconds: i64| (from.plus_seconds(seconds).unix_millis() - kit.now().unix_millis()) / 1000;
-    kit.pass(until(7 * DAY - 1));
+    kit.advance(until(7 * DAY - 1));
     kit.projects.hostnames_check().await.unwrap();
     assert_eq!(kit.shown(shop, NAME).await.unwrap().state, PENDING);
     let refused = kit.claim(&org, blog, NAME).await;
     assert!(matches!(refused, Err(ProjectError::HostnameTaken(_))), "{refused:?}");
 
     // Over, and in nobody's way though no pass ran.
-    kit.pass(until(7 * DAY));
+    kit.advance(until(7 * DAY));
     kit.audited().await;
     let second = kit.claim(&org, blog, NAME).await.unwrap();
     assert_ne!(second.verification_token, claim.verification_token);
@@ -34,7 +34,7 @@ async fn a_claim_that_nobody_proves_lapses() {
     assert_eq!(kit.verify(blog, NAME).await.unwrap().state, PENDING);
 
     // The pass ends what is over.
-    kit.pass(7 * DAY);
+    kit.advance(7 * DAY);
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
     let data = json!({ "hostname": NAME });
     assert_eq!(kit.audited().await, [kit.tells_itself("hostname.lapse", &org, blog, data)]);
@@ -43,10 +43,10 @@ async fn a_claim_that_nobody_proves_lapses() {
 
     // Whoever claims again begins again, and a proof that comes at the last moment counts.
     let third = kit.claim(&org, blog, NAME).await.unwrap();
-    kit.pass(7 * DAY);
+    kit.advance(7 * DAY);
     let fourth = kit.claim(&org, blog, NAME).await.unwrap();
     assert!(fourth.created_at > third.created_at && fourth.verification_token != third.verification_token);
-    kit.pass(7 * DAY);
+    kit.advance(7 * DAY);
     kit.publish(&fourth);
     kit.projects.hostnames_check().await.unwrap();
     assert_eq!(kit.shown(blog, NAME).await.unwrap().state, ACTIVE);
@@ -60,7 +60,7 @@ async fn an_active_name_whose_proof_is_gone_is_told_of_and_then_detached() {
     kit.records.forget();
     // Not due before a day is over.
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
-    kit.pass(DAY);
+    kit.advance(DAY);
     let lost = kit.now();
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
     let data = json!({ "hostname": NAME });
@@ -74,7 +74,7 @@ async fn an_active_name_whose_proof_is_gone_is_told_of_and_then_detached() {
 
     // Each day of the week, by the pass and by hand: served on, and told once.
     for _ in 1..7 {
-        kit.pass(DAY - 1);
+        kit.advance(DAY - 1);
         kit.projects.hostnames_check().await.unwrap();
         assert_eq!(kit.verify(project, NAME).await.unwrap().state, ACTIVE);
         assert_eq!(kit.audited().await, []);
@@ -83,7 +83,7 @@ async fn an_active_name_whose_proof_is_gone_is_told_of_and_then_detached() {
     assert_eq!(kit.told_names().len(), 0);
 
     // The week is over.
-    kit.pass(DAY);
+    kit.advance(DAY);
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
     assert_eq!(kit.audited().await, [kit.tells_itself("hostname.detach", &org, project, data.clone())]);
     assert_eq!(kit.told_names(), [["shop-acme.svc.example"]]);
@@ -93,7 +93,7 @@ async fn an_active_name_whose_proof_is_gone_is_told_of_and_then_detached() {
 
     // A claim once more: proved in its week it is served, by the CNAME too, for nobody else had it.
     kit.records.cname(NAME, ORIGIN);
-    kit.pass(60);
+    kit.advance(60);
     kit.projects.hostnames_check().await.unwrap();
     let expected = json!({ "hostname": NAME, "proof": "cname" });
     assert_eq!(kit.audited().await, [kit.tells_itself("hostname.verify", &org, project, expected)]);
@@ -107,7 +107,7 @@ async fn a_detached_name_that_stays_unproved_lapses() {
     let project = kit.served(&org).await;
     kit.records.forget();
     for (days, state) in [(1, Some(ACTIVE)), (7, Some(PENDING)), (6, Some(PENDING)), (1, None)] {
-        kit.pass(days * DAY);
+        kit.advance(days * DAY);
         kit.projects.hostnames_check().await.unwrap();
         assert_eq!(kit.shown(project, NAME).await.map(|it| it.state), state);
     }
@@ -123,17 +123,17 @@ async fn an_active_name_that_regains_its_proof_is_well_again() {
     let well = kit.shown(project, NAME).await.unwrap();
     for times in 1..=2 {
         kit.records.forget();
-        kit.pass(DAY);
+        kit.advance(DAY);
         kit.projects.hostnames_check().await.unwrap();
         assert_eq!(kit.orgs.unproved.lock().unwrap().len(), times);
         assert_ne!(kit.shown(project, NAME).await.unwrap(), well);
         kit.audited().await;
         // On the last day of the week.
-        kit.pass(6 * DAY);
+        kit.advance(6 * DAY);
         kit.records.cname(NAME, ORIGIN);
         kit.projects.hostnames_check().await.unwrap();
         assert_eq!(kit.shown(project, NAME).await.unwrap(), well);
-        kit.pass(2 * DAY);
+        kit.advance(2 * DAY);
         kit.projects.hostnames_check().await.unwrap();
         assert_eq!(kit.shown(project, NAME).await.unwrap(), well);
         assert_eq!((kit.audited().await, kit.told_names().len()), (vec![], 0));
@@ -147,7 +147,7 @@ async fn nothing_follows_from_a_name_server_that_is_silent() {
     let project = kit.served(&org).await;
     kit.records.silence(true);
     for _ in 0..30 {
-        kit.pass(DAY);
+        kit.advance(DAY);
         kit.projects.hostnames_check().await.unwrap();
         let hostname = kit.verify(project, NAME).await.unwrap();
         assert_eq!((hostname.state, hostname.last_error), (ACTIVE, None));
@@ -157,17 +157,17 @@ async fn nothing_follows_from_a_name_server_that_is_silent() {
     // Not even when the proof was gone before, and the week is over.
     kit.records.silence(false);
     kit.records.forget();
-    kit.pass(DAY);
+    kit.advance(DAY);
     kit.projects.hostnames_check().await.unwrap();
     kit.audited().await;
     kit.records.silence(true);
-    kit.pass(30 * DAY);
+    kit.advance(30 * DAY);
     kit.projects.hostnames_check().await.unwrap();
     assert_eq!((kit.shown(project, NAME).await.unwrap().state, kit.audited().await), (ACTIVE, vec![]));
     // It is looked for again within the hour.
     kit.records.silence(false);
     kit.records.cname(NAME, ORIGIN);
-    kit.pass(3600);
+    kit.advance(3600);
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
     let well = kit.shown(project, NAME).await.unwrap();
     assert_eq!((well.state, well.last_error, well.checks), (ACTIVE, None, vec![]));
@@ -202,11 +202,11 @@ async fn the_pass_looks_at_what_is_due_and_at_nothing_else() {
     // The others are due a minute later, and the active ones not for a day.
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
     kit.records.asked();
-    kit.pass(60);
+    kit.advance(60);
     assert_eq!((kit.projects.hostnames_check().await.unwrap(), kit.records.asked()), (3, 3));
-    kit.pass(30);
+    kit.advance(30);
     assert_eq!((kit.projects.hostnames_check().await.unwrap(), kit.records.asked()), (0, 0));
-    kit.pass(DAY);
+    kit.advance(DAY);
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 6);
 }
 
@@ -226,7 +226,7 @@ async fn passes_and_verifies_at_once_conclude_once() {
         if event == "unproved" {
             kit.records.forget();
         }
-        kit.pass(days * DAY);
+        kit.advance(days * DAY);
         kit.audited().await;
         let verifies = join_all((0..10).map(async |n| {
             let name = format!("w{n}.example.org");
@@ -267,9 +267,9 @@ async fn a_name_that_regains_its_proof_while_it_is_looked_at_is_not_detached() {
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.served(&org).await;
     kit.records.forget();
-    kit.pass(DAY);
+    kit.advance(DAY);
     kit.projects.hostnames_check().await.unwrap();
-    kit.pass(7 * DAY);
+    kit.advance(7 * DAY);
     kit.audited().await;
     let slow = kit.held_pass().await;
     kit.db_execute("UPDATE projects.hostnames SET lost_at = NULL, last_error = NULL, checks = NULL").await;

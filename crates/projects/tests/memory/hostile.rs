@@ -6,8 +6,7 @@ use bundle::{MANIFEST_MAX_BYTES, NAME_MAX_BYTES};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kernel::{BundleLimits, Limits, Plan};
-
-use crate::build::{Tar, gzip, header, odd_header, record};
+use testkit::bundle::tar::{Tar, gzip, header, odd_header, record};
 
 pub struct Hostile {
     /// What it is, for the page.

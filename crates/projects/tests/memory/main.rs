@@ -4,9 +4,6 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on ends")]
 
-#[expect(dead_code, reason = "shared with the tests of the reader")]
-#[path = "../../../bundle/tests/it/build.rs"]
-mod build;
 mod hostile;
 mod measure;
 mod slow;

@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-#[path = "../it/kit/bundle.rs"]
-mod bundle;
 mod server;
 
 use std::io;
@@ -16,8 +14,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use kernel::{BundleLimits, Code, Digest, Failure as _, Secret, World};
 use object_store::ObjectStoreExt as _;
 use projects::{Bundles, ProjectError};
+use testkit::bundle::{body, noise, pack as bundle, site};
 
-use self::bundle::{body, bundle, noise, site};
 use self::server::{BUCKET, Server};
 
 const LIMITS: BundleLimits = BundleLimits { compressed: 64 << 20, unpacked: 64 << 20, entries: 10 };

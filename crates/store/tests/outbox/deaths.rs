@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use store::outbox::Pass;
-use store::testing::keys;
+use testkit::keys;
 
 use crate::kit::{Arrival, Kit, LEASE, Post, begun};
 
@@ -22,7 +22,7 @@ async fn a_death_between_delivering_and_noting_costs_one_duplicate() {
     kit.enqueue("two").await;
     post.takes("two").await;
     kit.until(1, "noted").await;
-    kit.pass(LEASE).await;
+    kit.advance(LEASE).await;
     let again = post.takes("one").await;
     kit.emptied().await;
     assert_eq!((first.id, first.created_at), (again.id, again.created_at));
@@ -33,7 +33,7 @@ async fn a_death_between_delivering_and_noting_costs_one_duplicate() {
 /// What the straggler has is taken by another once its lease is over; the straggler itself takes nothing any more.
 async fn overtake(kit: &Kit, stopped: Pin<&mut impl Future<Output = ()>>, other: &Arc<Post>) -> (Pass, Arrival) {
     begun(stopped).await;
-    kit.clock.pass(LEASE);
+    kit.clock.advance(LEASE);
     let pass = kit.other(keys()).deliver(other.clone());
     (pass, other.next().await)
 }
@@ -129,7 +129,7 @@ async fn what_was_delivered_and_cannot_be_noted_is_not_delivered_again() {
     kit.until(1, "store.outbox WHERE dead_at IS NOT NULL").await;
     let row = kit.row("?").await;
     assert_eq!(row["last_error"], "delivered, but this could not be noted: a retry sends it again");
-    kit.pass(LEASE).await;
+    kit.advance(LEASE).await;
     kit.enqueue("two").await;
     post.takes("two").await;
 }

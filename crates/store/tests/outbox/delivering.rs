@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use kernel::Time;
 use serde_json::json;
 use store::outbox::{Deliver, Message, Undelivered};
-use store::testing::keys;
 use store::{Connection, Error, Outcome, Result};
+use testkit::keys;
 
 use crate::kit::{Kit, Post, TOPIC, actor, begun};
 
@@ -53,7 +53,7 @@ async fn what_is_put_off_comes_again_after_a_while() {
     post.takes("two").await;
     kit.until(1, "noted").await;
     assert_eq!(kit.row("one").await["attempts"], 1);
-    kit.pass(3).await;
+    kit.advance(3).await;
     assert_eq!(post.takes("one").await.attempts, 2);
     kit.emptied().await;
     assert_eq!(kit.noted().await, ["one", "two"]);
@@ -68,7 +68,7 @@ async fn what_is_put_off_for_three_days_is_given_up() {
     // So long after, nobody but the attempt that is under way is to take it.
     let mut stopped = pin!(pass.stop());
     begun(stopped.as_mut()).await;
-    kit.clock.pass(72 * 3600);
+    kit.clock.advance(72 * 3600);
     arrival.refuse(Undelivered::Later("451 busy".to_owned()));
     stopped.await;
     assert!(!kit.row("one").await["dead_at"].is_null());

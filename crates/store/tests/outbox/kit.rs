@@ -12,8 +12,8 @@ use kernel::seal::Keys;
 use kernel::{Secret, Time};
 use serde_json::{Value, json};
 use store::outbox::{Deliver, Message, Undelivered};
-use store::testing::{TestClock, TestDatabase, keys};
 use store::{Config, Connection, Error, Outcome, Result, Store};
+use testkit::{TestClock, TestDatabase, keys};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// What messages of these tests are of, unless they say otherwise.
@@ -56,8 +56,8 @@ impl Kit {
     }
 
     /// Lets time pass and has every pass look.
-    pub async fn pass(&self, seconds: i64) {
-        self.clock.pass(seconds);
+    pub async fn advance(&self, seconds: i64) {
+        self.clock.advance(seconds);
         self.database.run("NOTIFY outbox").await;
     }
 

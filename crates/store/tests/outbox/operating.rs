@@ -45,13 +45,13 @@ async fn what_is_refused_is_dead_until_it_is_retried() {
     };
     assert_eq!(list(&kit, Filter { dead: true, ..Filter::default() }).await, [expected]);
     // However long ago: it is tried as long as a new one.
-    kit.pass(80 * 3600).await;
+    kit.advance(80 * 3600).await;
     assert_eq!(kit.store.outbox_retry(&actor(), Retry::One(id)).await.unwrap(), 1);
     post.next().await.refuse(Undelivered::Later("451 busy".to_owned()));
     kit.until(1, "store.outbox WHERE dead_at IS NULL AND last_error = '451 busy'").await;
     // It is not dead: nothing to retry.
     assert_eq!(kit.store.outbox_retry(&actor(), Retry::One(id)).await.unwrap(), 0);
-    kit.pass(400).await;
+    kit.advance(400).await;
     assert_eq!(post.takes("one").await.attempts, 3);
     kit.emptied().await;
     let retried = json!({

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use kernel::Time;
 use kernel::seal::{Keys, Place, Sealed};
 use store::outbox::{Deliver, Message, Retry, Undelivered};
-use store::testing::keys;
 use store::{Connection, Error, Outcome, Result};
+use testkit::keys;
 
 use crate::kit::{Kit, Post, TOPIC, actor};
 

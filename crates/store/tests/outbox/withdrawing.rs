@@ -38,6 +38,6 @@ async fn while_it_is_delivered_nothing_is_noted_of_it() {
         }
     }
     pass.stop().await;
-    kit.clock.pass(LEASE);
+    kit.clock.advance(LEASE);
     assert_eq!((kit.noted().await.len(), kit.database.number("SELECT count(*) FROM store.outbox").await), (0, 0));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use store::migrations::{ALL, Error, Migration, Migrator, pending};
-use store::testing::TestDatabase;
+use testkit::TestDatabase;
 
 #[test]
 fn every_folder_is_listed_in_order() {

@@ -1,7 +1,7 @@
 use diesel::QueryableByName;
 use diesel::sql_types::Text;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
-use store::testing::TestDatabase;
+use testkit::TestDatabase;
 
 #[derive(QueryableByName)]
 struct Name {

@@ -1,7 +1,7 @@
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use store::testing::TestDatabase;
+use testkit::TestDatabase;
 
 #[derive(QueryableByName)]
 struct Count {

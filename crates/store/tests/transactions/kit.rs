@@ -8,8 +8,8 @@ use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use kernel::audit::{Actor, Credential, Event};
 use kernel::{OrgId, Secret, SessionId, UserId, World};
 use serde_json::{Value, json};
-use store::testing::TestDatabase;
 use store::{Config, Connection, Result, Store};
+use testkit::TestDatabase;
 use uuid::Uuid;
 
 pub struct Kit {

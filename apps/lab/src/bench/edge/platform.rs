@@ -78,7 +78,7 @@ impl Project<'_> {
     pub async fn deploy(&self, files: &[(&str, &[u8])]) -> Result<()> {
         let path = format!("/v1/orgs/ada/projects/{}/deployments", self.name);
         let request = self.platform.server.request(Method::POST, &path).header("content-type", "application/gzip");
-        answer(request.body(bundle::testing::pack(&[&[("svc.json", &b"{}"[..])], files].concat())).send().await?)
+        answer(request.body(testkit::bundle::pack(&[&[("svc.json", &b"{}"[..])], files].concat())).send().await?)
             .await
             .map(drop)
     }

@@ -78,9 +78,9 @@ async fn a_sign_in_that_takes_too_long_has_to_begin_again() {
     let world = World::new().await;
     let (late, in_time) = (world.begin().await, world.begin().await);
     let (first, second) = (world.authorize(&late).await, world.authorize(&in_time).await);
-    world.app.clock.advance_seconds(590);
+    world.app.clock.advance(590);
     token(&world.callback(&second, Some(in_time.cookie())).await);
-    world.app.clock.advance_seconds(11);
+    world.app.clock.advance(11);
     world.callback(&first, Some(late.cookie())).await.refused(400, "bad_request");
 }
 

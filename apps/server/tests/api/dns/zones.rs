@@ -107,7 +107,7 @@ async fn serials_rise_once_with_each_change_and_with_nothing_else() {
         assert_eq!(serial(&ada).await, next);
         last = next;
     }
-    app.clock.advance_seconds(1000);
+    app.clock.advance(1000);
     put(&ada, "www/A", &["198.51.100.1"]).await;
     let now = u64::try_from(kernel::Clock::now(&app.clock).unix_seconds()).unwrap();
     assert_eq!(serial(&ada).await, now + 1);

@@ -1,8 +1,6 @@
 //! A running server for each test, and callers of each kind.
 
 mod answer;
-mod bundle;
-mod clock;
 mod openapi;
 mod outside;
 
@@ -18,14 +16,13 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use server::config::CodeHostLogin;
 use server::{Config, Server};
-use store::testing::TestDatabase;
 use tokio::sync::oneshot;
 
 pub use answer::Answer;
-pub use bundle::{bundle, site};
-pub use clock::TestClock;
 pub use openapi::Document;
 pub use outside::{Folder, outside};
+pub use testkit::bundle::{pack as bundle, site};
+pub use testkit::{TestClock, TestDatabase};
 
 /// A server of its own: database, bundle store, listeners and clock.
 pub struct App {
@@ -61,7 +58,7 @@ impl App {
         let bundles = std::env::temp_dir().join(format!("svc-test-{}", World::system().id::<uuid::Uuid>()));
         let mut config = config(&database.url(), &bundles);
         change(&mut config);
-        Self::serve(config, Arc::new(database), bundles, TestClock::default()).await
+        Self::serve(config, Arc::new(database), bundles, TestClock::running()).await
     }
 
     /// Another server of the same deployment: on this one's database, bundle store and clock.
@@ -77,7 +74,7 @@ impl App {
     }
 
     async fn serve(config: Config, database: Arc<TestDatabase>, bundles: PathBuf, clock: TestClock) -> Self {
-        let server = Server::bind(&config, World::new(clock.clone(), clock.clone()), Registry::new()).unwrap();
+        let server = Server::bind(&config, clock.world(), Registry::new()).unwrap();
         let (base, internal) = (format!("http://{}", server.public), format!("http://{}", server.internal));
         let (stop, stopping) = oneshot::channel();
         tokio::spawn(server.run_until(async {
@@ -222,7 +219,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
     let loopback = "127.0.0.1:0".parse().unwrap();
     Config {
         database: store::Config {
-            keys: store::testing::keys(),
+            keys: testkit::keys(),
             ..store::Config::new(Secret::new(database.to_owned()), "test")
         },
         // Nobody answers there; a test that proves names has a name server of its own.

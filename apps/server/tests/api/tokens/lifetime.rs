@@ -113,9 +113,9 @@ async fn the_last_use_of_a_token_is_noted_coarsely() {
     assert_eq!(last().await, json!(null));
     token.get("/v1/me").await.expect(200);
     let first = eventually("the first use is noted", async || Some(last().await).filter(Value::is_string)).await;
-    app.clock.advance_seconds(590);
+    app.clock.advance(590);
     token.get("/v1/me").await.expect(200);
-    app.clock.advance_seconds(20);
+    app.clock.advance(20);
     token.get("/v1/me").await.expect(200);
     let second = eventually("a later use is noted", async || Some(last().await).filter(|at| *at != first)).await;
     assert_eq!(time(&second), time(&first).plus_seconds(610));

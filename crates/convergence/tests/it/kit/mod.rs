@@ -10,8 +10,8 @@ use convergence::{
 use kernel::audit::{Actor, Event};
 use kernel::{Digest, NodeId, ProjectId};
 use serde_json::json;
-use store::testing::TestStore;
 use store::{Connection, Outcome};
+use testkit::TestStore;
 
 pub struct Kit {
     pub convergence: Convergence,

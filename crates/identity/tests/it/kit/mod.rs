@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use identity::{DevLogin, Identity, IdentityError, Session};
 use kernel::audit::{Actor, Credential};
-use store::testing::TestStore;
+use testkit::TestStore;
 
 pub use port::Port;
 

@@ -9,9 +9,9 @@ use kernel::audit::{Actor, Event};
 use kernel::{Limits, OrgId, Provider, Role, UserId};
 use orgs::{Invited, NewInvite, NewMember, NewOrg, Org, OrgError, Orgs, Site};
 use serde_json::Value;
-use store::testing::{Audit, TestStore};
+use testkit::{Audit, TestStore};
 
-pub use store::testing::by;
+pub use testkit::by;
 
 pub struct Kit {
     pub orgs: Orgs,

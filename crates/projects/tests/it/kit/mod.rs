@@ -1,6 +1,5 @@
 //! A database and a bundle store of its own for each test, a clock that stands, and looks behind the service.
 
-mod bundle;
 mod claims;
 mod ports;
 
@@ -15,11 +14,11 @@ use kernel::{Limits, OrgId, Plan, ProjectId, Role, SessionId, UserId, World};
 use object_store::local::LocalFileSystem;
 use projects::{Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectError, Projects, Site};
 use serde_json::Value;
-use store::testing::{Audit, TestStore, by};
+use testkit::{Audit, TestStore, by};
 
-pub use bundle::{body, bundle, noise, site};
 pub use claims::{ACTIVE, DAY, NAME, ORIGIN, PENDING};
 pub use ports::{Node, OrgRows, Records};
+pub use testkit::bundle::{body, noise, pack as bundle, site};
 
 pub struct Kit {
     pub projects: Projects,

@@ -1,6 +1,13 @@
-//! What tests of every context stand on: a database and a store of their own, a clock that stands, looks behind the
-//! service.
+//! Shared test fixtures: a database and a store for each test, one test clock, and bundles.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "called by tests only, where a panic reports the failure"
+)]
+
+pub mod bundle;
 mod clock;
 mod database;
 mod store;
@@ -13,14 +20,13 @@ pub use clock::TestClock;
 pub use database::{CLUSTER, TestDatabase};
 pub use store::{Audit, TestStore};
 
-/// Keys to seal with, the same in every test.
+/// Sealing keys, the same in every test.
 #[must_use]
-#[expect(clippy::expect_used, reason = "a constant that parses")]
 pub fn keys() -> Keys {
-    Keys::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("32 bytes")
+    Keys::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap()
 }
 
-/// A user with a session of the same number.
+/// A user with a session of the same id.
 #[must_use]
 pub fn by(user: UserId) -> Actor {
     let credential = Credential::Session(SessionId::from_uuid(user.as_uuid()));

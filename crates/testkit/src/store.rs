@@ -1,4 +1,4 @@
-//! A store on a database of its own for every test.
+//! A store with its own database for each test.
 
 use diesel::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
@@ -6,12 +6,11 @@ use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{OrgId, Secret, Time, UserId};
 use serde_json::Value;
+use store::{Config, Lease, Store};
 
-use super::{TestClock, TestDatabase, keys};
-use crate::{Config, Lease, Store};
+use crate::{TestClock, TestDatabase, keys};
 
-/// A store, its database, and the clock that both go by. A context's kit holds it beside the service, and dereferences to
-/// it, so that the kit itself says only what is its own.
+/// A store, its database and its clock. A context's fixtures hold it next to the service and dereference to it.
 pub struct TestStore {
     pub store: Store,
     pub clock: TestClock,
@@ -38,7 +37,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// The row that an event leaves.
+    /// The audit row that an event writes.
     #[must_use]
     pub fn of(actor: &Actor, event: Event) -> Self {
         let Event { name, org, target, data } = event;
@@ -55,53 +54,50 @@ impl Audit {
 }
 
 impl TestStore {
-    /// With connections enough: nobody of a race waits for one, since what is raced for is a row.
+    /// With enough connections that concurrent operations compete for rows and never for connections.
     pub async fn start() -> Self {
         Self::with(32).await
     }
 
-    /// With so many connections at the most.
+    /// With at most this many connections.
     ///
     /// # Panics
-    /// When the address of a test's database is none.
-    #[expect(clippy::expect_used, reason = "called by tests only, which end like this")]
+    /// When there is no cluster.
     pub async fn with(connections: usize) -> Self {
         let (database, clock) = (TestDatabase::create().await, TestClock::default());
         let config = Config { connections, keys: keys(), ..Config::new(Secret::new(database.url()), "test") };
-        let store = Store::new(&config, clock.world()).expect("the address of a database");
+        let store = Store::new(&config, clock.world()).unwrap();
         Self { store, clock, database }
     }
 
-    /// What the audit log tells of the present moment, which is over then: the next look tells of what came after.
+    /// The audit rows of the current moment. Advances the clock, so that the next call returns only later rows.
     ///
     /// # Panics
-    /// When Postgres is away.
-    #[expect(clippy::expect_used, reason = "called by tests only, which end like this")]
+    /// When Postgres is unreachable.
     pub async fn audited(&self) -> Vec<Audit> {
         let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
         let query = query.bind::<Timestamptz, _>(self.now());
-        self.clock.pass(1);
-        query.load(&mut self.connection().await).await.expect("the audit log")
+        self.clock.advance(1);
+        query.load(&mut self.connection().await).await.unwrap()
     }
 
-    /// Lets so many seconds pass.
-    pub fn pass(&self, seconds: i64) {
-        self.clock.pass(seconds);
+    /// Moves the clock forward.
+    pub fn advance(&self, seconds: i64) {
+        self.clock.advance(seconds);
     }
 
-    /// The moment at which the clock stands.
+    /// The clock's current time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.store.world().now()
     }
 
-    /// A connection of the store's.
+    /// A pooled connection.
     ///
     /// # Panics
-    /// When Postgres is away.
-    #[expect(clippy::expect_used, reason = "called by tests only, which end like this")]
+    /// When Postgres is unreachable.
     pub async fn connection(&self) -> Lease {
-        self.store.connection().await.expect("a connection")
+        self.store.connection().await.unwrap()
     }
 
     /// See [`TestDatabase::rows`].

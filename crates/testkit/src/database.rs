@@ -1,4 +1,4 @@
-//! A migrated database of its own for every test.
+//! A migrated database for each test.
 //!
 //! Cloned from a template that is migrated once per cluster. `STRATEGY file_copy` because the cluster of `cargo xtask
 //! test` syncs nothing: there the checkpoints it forces are free, and it takes half of what the default takes, or of
@@ -12,17 +12,16 @@ use diesel::sql_types::{BigInt, Jsonb};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use kernel::{Digest, Digester, World};
 use serde_json::Value;
+use store::migrations::{self, Migrator};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use crate::migrations::{self, Migrator};
-
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Names the cluster: the address of a database in it that may be connected to while others are made.
+/// The environment variable with the cluster's address: a database in it that stays connectable while others are created.
 pub const CLUSTER: &str = "SVC_TEST_DATABASE_URL";
 
-/// A fresh database with the whole schema and no rows; dropped with this value.
+/// A database with the current schema and no rows. Dropping this value drops the database.
 #[derive(Debug)]
 pub struct TestDatabase {
     cluster: String,
@@ -30,11 +29,10 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Makes one.
+    /// Creates a database.
     ///
     /// # Panics
-    /// When there is no cluster: a test that needs one has failed.
-    #[expect(clippy::panic, reason = "called by tests only, which end like this")]
+    /// When there is no cluster.
     pub async fn create() -> Self {
         match Self::try_create().await {
             Ok(database) => database,
@@ -42,13 +40,13 @@ impl TestDatabase {
         }
     }
 
-    /// Its address, for as many connections as the test likes.
+    /// The database's address.
     #[must_use]
     pub fn url(&self) -> String {
         in_cluster(&self.cluster, &self.name)
     }
 
-    /// The rows of a statement, each as one JSON object: a look behind the service, on a connection of its own.
+    /// The rows of a statement, each as one JSON object, read on a separate connection.
     ///
     /// # Panics
     /// When Postgres refuses the statement.
@@ -58,7 +56,7 @@ impl TestDatabase {
         rows.into_iter().map(|row| row.row).collect()
     }
 
-    /// The one number that a statement answers.
+    /// The single number that a statement returns.
     ///
     /// # Panics
     /// When Postgres refuses the statement.
@@ -68,7 +66,7 @@ impl TestDatabase {
         row.number
     }
 
-    /// Runs statements: a change behind the service.
+    /// Runs statements on a separate connection.
     ///
     /// # Panics
     /// When Postgres refuses them.
@@ -76,15 +74,14 @@ impl TestDatabase {
         answered(statements, self.connect().await.batch_execute(statements).await);
     }
 
-    /// What an example of the crate under test prints of this database: `SVC_DATABASE_URL` names it.
+    /// Runs an example of the crate under test with `SVC_DATABASE_URL` set to this database, and returns its output.
     ///
     /// # Panics
     /// When the example fails, or was not built: `cargo test` without `--test` builds it.
-    #[expect(clippy::panic, clippy::expect_used, reason = "called by tests only, which end like this")]
     #[must_use]
     pub fn example(&self, name: &str, arguments: &[&str]) -> String {
-        // Cargo puts examples beside the folder that holds the tests.
-        let test = std::env::current_exe().expect("a test that runs has a file");
+        // Cargo puts examples next to the folder with the test binaries.
+        let test = std::env::current_exe().unwrap();
         let example = test.ancestors().nth(2).unwrap_or(&test).join("examples").join(name);
         let output = Command::new(&example).args(arguments).env("SVC_DATABASE_URL", self.url()).output();
         let output = output.unwrap_or_else(|error| panic!("{}: {error}", example.display()));
@@ -118,14 +115,13 @@ struct Number {
     number: i64,
 }
 
-#[expect(clippy::panic, reason = "called by tests only, which end like this")]
 fn answered<T, E: std::fmt::Display>(statement: &str, answer: std::result::Result<T, E>) -> T {
     answer.unwrap_or_else(|error| panic!("{statement}: {error}"))
 }
 
 impl Drop for TestDatabase {
-    /// Waits for the server, on a thread because the test's own runtime may be the one that is blocked here. What
-    /// cannot be dropped goes with the cluster.
+    /// Waits for the server on a thread, because this may block the test's own runtime. A database that cannot be dropped
+    /// is removed with the cluster.
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         let cluster = self.cluster.clone();
@@ -137,7 +133,7 @@ impl Drop for TestDatabase {
     }
 }
 
-/// Each set of migrations has a template of its own, so that a cluster outlives a change of them.
+/// The template's name contains the digest of the migrations, so that a cluster can be reused after they change.
 static TEMPLATE: LazyLock<String> = LazyLock::new(|| format!("template_{:.16}", migrations_digest().hex()));
 
 fn migrations_digest() -> Digest {
@@ -148,7 +144,7 @@ fn migrations_digest() -> Digest {
     digester.finish()
 }
 
-/// The template's name, once it can be cloned. Other processes may be making it at the same moment.
+/// The template's name, once the template can be cloned. Other processes may be creating it concurrently.
 async fn template(cluster: &str) -> Result<&'static str> {
     static READY: OnceCell<()> = OnceCell::const_new();
     READY.get_or_try_init(|| make_template(cluster)).await?;
@@ -158,12 +154,12 @@ async fn template(cluster: &str) -> Result<&'static str> {
 async fn make_template(cluster: &str) -> Result<()> {
     let template = TEMPLATE.as_str();
     let mut cluster_conn = AsyncPgConnection::establish(cluster).await?;
-    cluster_conn.batch_execute("SELECT pg_advisory_lock(hashtext('store::testing'))").await?;
+    cluster_conn.batch_execute("SELECT pg_advisory_lock(hashtext('testkit'))").await?;
     let find = format!("SELECT FROM pg_database WHERE datname = '{template}'");
     if diesel::sql_query(find).execute(&mut cluster_conn).await? == 1 {
         return Ok(());
     }
-    // It gets its name last: one that has it is complete, and nobody is connected to it, which cloning asks for.
+    // Renamed last: a template with the final name is complete, and has no connections, as cloning requires.
     let unfinished = format!("{template}_new");
     cluster_conn.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished}")).await?;
     cluster_conn.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;

@@ -1,0 +1,68 @@
+//! The test clock, and the system's randomness.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use kernel::{Clock, Random, Time, World};
+
+/// A clock that a test controls. Clones share one clock.
+#[derive(Debug, Clone)]
+pub struct TestClock {
+    /// Unset while the clock follows the system's.
+    stopped_at: Arc<OnceLock<Time>>,
+    advanced: Arc<AtomicI64>,
+}
+
+/// 2026-11-21T10:00:00Z.
+const START: i64 = 1_795_255_200;
+
+impl TestClock {
+    /// Follows the system's clock, for tests of whole programs.
+    #[must_use]
+    pub fn running() -> Self {
+        Self { stopped_at: Arc::default(), advanced: Arc::default() }
+    }
+
+    /// Stops the clock: from now on only `advance` moves it.
+    pub fn stop(&self) {
+        self.stopped_at.get_or_init(|| World::system().now());
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, seconds: i64) {
+        self.advanced.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    /// Moves the clock forward by days of 24 hours.
+    pub fn advance_days(&self, days: i64) {
+        self.advance(days * 24 * 3600);
+    }
+
+    /// A world with this clock.
+    #[must_use]
+    pub fn world(&self) -> World {
+        World::new(self.clone(), self.clone())
+    }
+}
+
+/// A clock that is stopped at a fixed time.
+impl Default for TestClock {
+    fn default() -> Self {
+        let start = Time::UNIX_EPOCH.plus_seconds(START);
+        Self { stopped_at: Arc::new(start.into()), ..Self::running() }
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        let now = self.stopped_at.get().copied().unwrap_or_else(|| World::system().now());
+        now.plus_seconds(self.advanced.load(Ordering::SeqCst))
+    }
+}
+
+impl Random for TestClock {
+    fn fill(&self, bytes: &mut [u8]) {
+        let world = World::system();
+        bytes.iter_mut().for_each(|byte| [*byte] = world.bytes());
+    }
+}
