@@ -1,6 +1,7 @@
 //! What holds for the whole workspace and no compiler checks (`docs/architecture.md`).
 
 mod graph;
+mod modules;
 mod sources;
 
 use std::process::ExitCode;
@@ -18,10 +19,23 @@ const NOT_FOR_OPERATORS: &[&str] = &["bundle", "chaos", "gateway", "lab", "proje
 /// C libraries for what Rust ones do here.
 const BANNED: &[&str] = &["pq-sys", "openssl-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
 
-pub fn run() -> Result<ExitCode> {
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print which files of each crate use each other in a cycle; of one crate, every use in its cycles
+    #[arg(long, value_name = "CRATE")]
+    graph: Option<Option<String>>,
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
     let root = workspace::root()?;
-    let graph = Graph::read(&workspace::metadata(&[])?)?;
+    let metadata = workspace::metadata(&[])?;
+    if let Some(package) = args.graph {
+        modules::print(&root, &metadata, package.as_deref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let graph = Graph::read(&metadata)?;
     let mut broken = dependencies(&graph);
+    broken.extend(modules::check(&root, &metadata)?);
     broken.extend(sources::check(&root, &graph)?);
     for line in &broken {
         eprintln!("{line}");

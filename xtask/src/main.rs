@@ -49,7 +49,7 @@ enum Command {
     /// Write the files that are derived from the migrations and from the programs
     Codegen(codegen::Args),
     /// Check what holds for the whole workspace and no compiler checks
-    Invariants,
+    Invariants(invariants::Args),
     /// Become a command that ends when xtask does
     #[command(hide = true)]
     ExecChild(ExecChild),
@@ -77,7 +77,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Node(args) => node::run(args).await,
         Command::Outbox(args) => outbox::run(args).await,
         Command::Codegen(args) => codegen::run(args).await,
-        Command::Invariants => invariants::run(),
+        Command::Invariants(args) => invariants::run(args),
         Command::ExecChild(command) => command.run(),
     }
 }
