@@ -1,11 +1,12 @@
-//! The migrations on a million rows, one by one, while rows of every table are written.
+//! Migrations on a million rows, one by one, while rows of every table are written: those after the baseline, and one
+//! example of each kind of change that a release makes.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection as _};
 use kernel::Secret;
-use store::migrations::{self, ALL, Migrator};
+use store::migrations::{self, ALL, Migration, Migrator};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -14,8 +15,49 @@ use xtask::postgres::Cluster;
 use super::Outcome;
 use super::report::Finding;
 
-/// The migration before which there are a million rows: those before it made the tables.
-const FROM: &str = "20261121000950";
+/// The last migration of the baseline, which makes the tables.
+const BASELINE: &str = "20261122100700";
+
+/// One example of each kind of expansion, after everything else.
+const EXAMPLES: &[Migration] = &[
+    example(
+        "90000000000100_columns",
+        "ALTER TABLE projects.projects
+            ADD COLUMN example_at timestamptz, ADD COLUMN example_version integer NOT NULL DEFAULT 0;
+        CREATE INDEX projects_example_at_idx ON projects.projects (example_at) WHERE example_at IS NOT NULL;
+        ALTER TABLE projects.hostnames
+            ADD COLUMN example text CONSTRAINT hostnames_example_check CHECK (example IN ('one', 'other'));",
+    ),
+    example("90000000000200_index", "CREATE INDEX CONCURRENTLY users_example_idx ON identity.users (name, id);"),
+    example(
+        "90000000000300_unique_index",
+        "CREATE UNIQUE INDEX CONCURRENTLY deployments_example_key ON projects.deployments (project_id, id) WHERE version > 0;",
+    ),
+    example("90000000000400_drop_index", "DROP INDEX projects.deployments_example_key;"),
+    example(
+        "90000000000500_check",
+        "ALTER TABLE orgs.members ADD CONSTRAINT members_example_check CHECK (joined_at > 'epoch') NOT VALID;",
+    ),
+    example("90000000000600_check_valid", "ALTER TABLE orgs.members VALIDATE CONSTRAINT members_example_check;"),
+    example(
+        "90000000000700_counts",
+        "CREATE TABLE projects.example_counts (org_id uuid PRIMARY KEY, projects bigint NOT NULL);
+        CREATE FUNCTION projects.count_example() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            INSERT INTO projects.example_counts AS c SELECT org_id, count(*) FROM added GROUP BY org_id
+                ON CONFLICT (org_id) DO UPDATE SET projects = c.projects + EXCLUDED.projects;
+            RETURN NULL;
+        END
+        $$;
+        CREATE TRIGGER example_added AFTER INSERT ON projects.projects
+            REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION projects.count_example();
+        INSERT INTO projects.example_counts SELECT org_id, count(*) FROM projects.projects GROUP BY org_id;",
+    ),
+];
+
+const fn example(name: &'static str, up: &'static str) -> Migration {
+    Migration { name, up, down: "" }
+}
 
 const SEED: &str = "
     INSERT INTO identity.users (id, provider, subject, email, created_at)
@@ -48,14 +90,14 @@ const WRITES: [&str; 6] = [
 pub async fn run() -> Result<Outcome> {
     let (mut outcome, cluster) = (Outcome::default(), Cluster::bench()?);
     let url = cluster.url("postgres");
-    let first = ALL.iter().position(|migration| migration.version() == FROM).context("no such migration")?;
+    let first = ALL.iter().position(|migration| migration.version() > BASELINE).unwrap_or(ALL.len());
+    let (baseline, later) = ALL.split_at(first);
     let mut connection = migrations::connect(Secret::new(url.clone())).await?;
-    upto(first).up(&mut connection).await?;
+    only(baseline).up(&mut connection).await?;
     // Without the time limit of the service's own statements.
     AsyncPgConnection::establish(&url).await?.batch_execute(SEED).await?;
     let mut seen = Vec::new();
-    for number in first..ALL.len() {
-        let name = ALL.get(number).map_or("", |migration| migration.name);
+    for migration in later.chunks(1).chain(EXAMPLES.chunks(1)) {
         let (over, watched) = watch::channel(false);
         let mut writing = JoinSet::new();
         for statement in WRITES {
@@ -63,13 +105,14 @@ pub async fn run() -> Result<Outcome> {
         }
         sleep(Duration::from_millis(300)).await;
         let start = Instant::now();
-        upto(number + 1).up(&mut connection).await?;
+        let applied = only(migration).up(&mut connection).await?;
         let took = start.elapsed();
         over.send_replace(true);
         let mut longest = Duration::ZERO;
         while let Some(stall) = writing.join_next().await {
             longest = longest.max(stall??);
         }
+        let name = applied.first().context("a migration was not applied")?.name;
         seen.push((name, took, longest));
     }
     let longest = seen.iter().map(|(_, _, stall)| *stall).max().unwrap_or_default();
@@ -96,8 +139,8 @@ pub async fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn upto(number: usize) -> Migrator {
-    Migrator { migrations: ALL.get(..number).unwrap_or(ALL), ..Migrator::default() }
+fn only(migrations: &'static [Migration]) -> Migrator {
+    Migrator { migrations, ..Migrator::default() }
 }
 
 /// Writes a row a hundred times a second. Gives the longest that one took.

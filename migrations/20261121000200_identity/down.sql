@@ -1,3 +1,0 @@
-DROP TABLE identity.sessions;
-DROP TABLE identity.users;
-DROP SCHEMA identity;

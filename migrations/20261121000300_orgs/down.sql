@@ -1,5 +1,0 @@
-DROP VIEW orgs.audit;
-DROP VIEW orgs.people;
-DROP TABLE orgs.members;
-DROP TABLE orgs.orgs;
-DROP SCHEMA orgs;

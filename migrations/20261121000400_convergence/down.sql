@@ -1,3 +1,0 @@
-DROP TABLE convergence.placements;
-DROP TABLE convergence.nodes;
-DROP SCHEMA convergence;

@@ -1,4 +1,0 @@
-DROP VIEW identity.restrictions;
-DROP TABLE identity.logins;
-DROP TABLE identity.ssh_keys;
-DROP TABLE identity.access_tokens;

@@ -1,2 +1,0 @@
-DROP TABLE store.idempotency;
-DROP TABLE store.rates;

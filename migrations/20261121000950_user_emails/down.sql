@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY identity.users_email_idx;

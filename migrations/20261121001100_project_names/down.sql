@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY projects.projects_org_id_name_live_key;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY projects.deployments_current_idx;

@@ -1,1 +1,0 @@
-CREATE INDEX CONCURRENTLY deployments_current_idx ON projects.deployments (project_id) WHERE status IN ('pending', 'serving', 'crashed');

@@ -1,0 +1,71 @@
+-- Organizations, their members, invitations and notifications.
+CREATE SCHEMA orgs;
+
+CREATE TABLE orgs.orgs (
+    id uuid CONSTRAINT orgs_pkey PRIMARY KEY,
+    slug text NOT NULL CONSTRAINT orgs_slug_key UNIQUE,
+    name text NOT NULL,
+    plan text NOT NULL CONSTRAINT orgs_plan_check CHECK (plan IN ('free', 'pro')),
+    personal boolean NOT NULL,
+    created_at timestamptz NOT NULL
+);
+
+CREATE TABLE orgs.members (
+    org_id uuid NOT NULL CONSTRAINT members_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
+    user_id uuid NOT NULL CONSTRAINT members_user_id_fkey REFERENCES identity.users (id) ON DELETE CASCADE,
+    role text NOT NULL CONSTRAINT members_role_check CHECK (role IN ('viewer', 'member', 'admin')),
+    joined_at timestamptz NOT NULL,
+    CONSTRAINT members_pkey PRIMARY KEY (org_id, user_id)
+);
+CREATE INDEX members_user_id_idx ON orgs.members (user_id, org_id);
+
+CREATE TABLE orgs.invites (
+    id uuid CONSTRAINT invites_pkey PRIMARY KEY,
+    org_id uuid NOT NULL CONSTRAINT invites_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
+    -- As it was typed; compared without regard to case.
+    email text NOT NULL,
+    role text NOT NULL CONSTRAINT invites_role_check CHECK (role IN ('viewer', 'member', 'admin')),
+    -- SHA-256 of the token; a resend replaces it.
+    token_hash bytea NOT NULL CONSTRAINT invites_token_hash_key UNIQUE,
+    invited_by uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    sent_at timestamptz,
+    -- When it was accepted or revoked, and which user accepted it.
+    ended_at timestamptz,
+    accepted_by uuid,
+    CONSTRAINT invites_accepted_by_check CHECK (accepted_by IS NULL OR ended_at IS NOT NULL)
+);
+-- One open invitation for an organization and an address.
+CREATE UNIQUE INDEX invites_org_id_email_key ON orgs.invites (org_id, lower(email)) WHERE ended_at IS NULL;
+CREATE INDEX invites_org_id_idx ON orgs.invites (org_id, id) WHERE ended_at IS NULL;
+CREATE INDEX invites_org_id_ended_at_idx ON orgs.invites (org_id, ended_at);
+
+CREATE TABLE orgs.notifications (
+    id uuid CONSTRAINT notifications_pkey PRIMARY KEY,
+    org_id uuid NOT NULL CONSTRAINT notifications_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
+    kind text NOT NULL CONSTRAINT notifications_kind_check CHECK (kind IN (
+        'limit.projects', 'limit.storage', 'limit.email', 'limit.ai_credit', 'backup.failed', 'backup.stale',
+        'restore.completed', 'restore.failed', 'database.deleted', 'domain.expiring', 'payment.failed',
+        'hostname.unproved'
+    )),
+    -- The project's name at the time; null for a notification about the organization as a whole.
+    project text,
+    title text NOT NULL,
+    message text NOT NULL,
+    created_at timestamptz NOT NULL,
+    -- When its first mail was sent.
+    sent_at timestamptz
+);
+CREATE INDEX notifications_org_id_idx ON orgs.notifications (org_id, id);
+CREATE INDEX notifications_org_id_kind_idx ON orgs.notifications (org_id, kind, id);
+-- The newest about one project.
+CREATE INDEX notifications_org_id_project_idx ON orgs.notifications (org_id, project, id) WHERE project IS NOT NULL;
+
+-- All that this context reads of identity: members are shown, and addresses receive invitations and notifications.
+CREATE VIEW orgs.people AS
+    SELECT id, provider, subject, name, avatar_url, email FROM identity.users;
+
+-- All that organizations read of the audit log.
+CREATE VIEW orgs.audit AS
+    SELECT id, event, org_id, actor_id, target, data, request_id, created_at FROM store.audit;

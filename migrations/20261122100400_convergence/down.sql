@@ -1,0 +1,4 @@
+DROP TABLE convergence.placements;
+DROP FUNCTION convergence.count_placements();
+DROP TABLE convergence.nodes;
+DROP SCHEMA convergence;
