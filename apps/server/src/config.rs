@@ -10,7 +10,7 @@ use std::thread;
 
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
-use gateway::api::SignIns;
+use gateway::SignIns;
 use kernel::{AllowList, Limits, seal};
 use projects::{S3, SiteUrl};
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};

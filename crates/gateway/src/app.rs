@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::http::{Fixed, Lanes, Room, Router, UploadPlaces, guard, observe};
 use crate::limits::Limiters;
 use crate::openapi::{Reference, Schemas};
-use crate::{api, internal, pdns};
+use crate::{internal, pdns, v1};
 
 /// An application that is ready to be served.
 pub trait Served:
@@ -80,7 +80,7 @@ impl Services {
     /// Composes the contexts.
     #[must_use]
     pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Self {
-        let (public, internal) = (api::routes(config.sign_ins), internal::routes());
+        let (public, internal) = (v1::routes(config.sign_ins), internal::routes());
         Self {
             schemas: Data::new(Schemas::of(&public)),
             reference: Data::new(Reference::of(&public)),

@@ -5,8 +5,6 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 use settings::Networks;
 
-use crate::api::SignIns;
-
 /// What this deployment is called and where its parts are: the answer of `GET /v1/config`.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -30,6 +28,15 @@ pub struct Site {
     #[schema(required)]
     pub ssh_host: Option<String>,
     pub version: String,
+}
+
+/// The ways to sign in that a deployment offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignIns {
+    /// The development login.
+    pub dev: bool,
+    /// The code host.
+    pub code_host: bool,
 }
 
 /// How the gateway behaves.

@@ -4,7 +4,6 @@
 //! bring, its result what they get; [`http::Routes`] reads all of that off the types, for serving and for the OpenAPI
 //! document alike. A function whose first argument is no policy does not compile as a route.
 
-pub mod api;
 mod app;
 pub mod authority;
 mod config;
@@ -17,9 +16,10 @@ mod pdns;
 mod problem;
 mod protocol;
 mod shape;
+pub mod v1;
 
 pub use app::{Contexts, Services, internal_app, public_app};
-pub use config::{Config, RateLimits, Site};
+pub use config::{Config, RateLimits, SignIns, Site};
 pub use docs::{errors_markdown, routes_markdown};
 pub use internal::routes as internal_routes;
 pub use limits::Limiters;

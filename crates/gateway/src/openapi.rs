@@ -1,6 +1,6 @@
 //! The OpenAPI 3.1 document, from the table of routes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kernel::Code;
@@ -142,38 +142,16 @@ fn reachable(paths: &Value, mut all: Map<String, Value>) -> Map<String, Value> {
     reached
 }
 
-/// The areas, with what each is about.
+/// The areas as tags, in the order of their names.
 fn tags(routes: &Routes) -> Value {
-    let areas: BTreeSet<&str> = routes.operations().map(area).collect();
-    areas.into_iter().map(|area| json!({ "name": area, "description": about(area) })).collect()
-}
-
-fn area(operation: &Operation) -> &str {
-    operation.id.split('.').next().unwrap_or_default()
-}
-
-fn about(area: &str) -> &'static str {
-    match area {
-        "access" => "Who may see a project's deployments.",
-        "auth" => "Signing in and out.",
-        "codehost" => "Signing in at the code host.",
-        "credentials" => "The caller's personal access tokens and SSH keys.",
-        "deployments" => "What a project serves, and served before.",
-        "dns" => "Zones, their records and their signing.",
-        "hostnames" => "The names that a project is served under.",
-        "invites" => "Invitations to an organization, and what it is notified of.",
-        "me" => "The caller's own account.",
-        "orgs" => "Organizations, their members and their audit log.",
-        "projects" => "Projects.",
-        "service" => "The service about itself.",
-        _ => "",
-    }
+    let areas: BTreeMap<_, _> = routes.areas().collect();
+    areas.into_iter().map(|(name, about)| json!({ "name": name, "description": about })).collect()
 }
 
 fn describe(operation: &Operation, routes: &Routes) -> Value {
     let mut described = json!({
         "operationId": operation.id,
-        "tags": [area(operation)],
+        "tags": [operation.area],
         "summary": operation.summary,
         "parameters": operation.parameters,
         "responses": responses(operation, routes),

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use gateway::api::{SignIns, routes};
+use gateway::SignIns;
+use gateway::v1::routes;
 use serde_json::Value;
 
 /// Every operation by its id: its path and what is said of it.

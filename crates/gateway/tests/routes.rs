@@ -26,9 +26,10 @@ async fn takes(_: Open, Path(number): Path<u8>) -> Result<NoContent, Problem> {
 /// The status and the envelope of a `GET`.
 async fn get(path: &str) -> (StatusCode, Value) {
     let mut routes = Routes::default();
-    routes.get("/panics", panics);
-    routes.get("/hangs", hangs);
-    routes.get("/takes/{number}", takes);
+    let mut area = routes.area("test", "Handlers that misbehave.");
+    area.get("panics", "/panics", panics);
+    area.get("hangs", "/hangs", hangs);
+    area.get("takes", "/takes/{number}", takes);
     let app =
         App::new().configure(|app| Router::of([&routes]).configure(app)).wrap(from_fn(guard)).wrap(from_fn(observe));
     let app = init_service(app).await;

@@ -36,7 +36,7 @@ pub use operation::{Operation, Place};
 pub use path::{Header, Path, Paths};
 pub use query::{Pages, Query};
 pub use reply::{Bytes, Created, Either, Json, Made, Moved, NoContent, Redirect};
-pub use routes::{Router, Routes};
+pub use routes::{Area, Router, Routes};
 
 pub(crate) use table::Matched;
 pub use text::ZonefileText;

@@ -31,7 +31,9 @@ pub enum Place {
 pub struct Operation {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
-    /// `area.verb_noun`, from the handler's own name.
+    /// The area that it belongs to: its tag in the OpenAPI document.
+    pub(crate) area: &'static str,
+    /// `area.verb_noun`.
     pub(crate) id: String,
     pub(crate) summary: &'static str,
     pub(crate) place: Place,
@@ -66,13 +68,12 @@ pub(crate) struct Link {
 }
 
 impl Operation {
-    pub(crate) fn new(method: Method, path: &'static str, handler: &str) -> Self {
-        let mut segments = handler.rsplit("::");
-        let (verb, area) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
+    pub(crate) fn new(method: Method, path: &'static str, area: &'static str, name: &str) -> Self {
         Self {
             method,
             path,
-            id: format!("{area}.{verb}"),
+            area,
+            id: format!("{area}.{name}"),
             summary: "",
             place: Place::Open,
             role: None,

@@ -25,42 +25,68 @@ pub struct Router(Arc<Table<Methods>>);
 /// The routes of one listener.
 #[derive(Clone, Default)]
 pub struct Routes {
+    areas: Vec<(&'static str, &'static str)>,
     entries: Vec<(Operation, Arc<Run>)>,
 }
 
+/// An area of [`Routes`]: the operations that share a tag, and a prefix of their ids.
+pub struct Area<'a> {
+    name: &'static str,
+    routes: &'a mut Routes,
+}
+
 impl Routes {
-    /// Adds a `GET`; `HEAD` comes with it.
-    pub fn get<A: 'static>(&mut self, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
-        self.add(Method::GET, path, handler)
+    /// Begins an area. `name` is the tag of its operations in the OpenAPI document, `about` the tag's description.
+    pub fn area(&mut self, name: &'static str, about: &'static str) -> Area<'_> {
+        self.areas.push((name, about));
+        Area { name, routes: self }
     }
 
-    /// Adds a `POST`.
-    pub fn post<A: 'static>(&mut self, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
-        self.add(Method::POST, path, handler)
-    }
-
-    /// Adds a `PUT`.
-    pub fn put<A: 'static>(&mut self, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
-        self.add(Method::PUT, path, handler)
-    }
-
-    /// Adds a `PATCH`.
-    pub fn patch<A: 'static>(&mut self, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
-        self.add(Method::PATCH, path, handler)
-    }
-
-    /// Adds a `DELETE`.
-    pub fn delete<A: 'static>(&mut self, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
-        self.add(Method::DELETE, path, handler)
+    /// Every area with its description.
+    pub fn areas(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.areas.iter().copied()
     }
 
     /// Every route, as described.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.entries.iter().map(|(operation, _)| operation)
     }
+}
 
-    fn add<A: 'static, E: Endpoint<A>>(&mut self, method: Method, path: &'static str, handler: E) -> &mut Operation {
-        let mut operation = Operation::new(method, path, std::any::type_name::<E>());
+impl Area<'_> {
+    /// Adds a `GET`; `HEAD` comes with it. The operation's id is `area.name`.
+    pub fn get<A: 'static>(&mut self, name: &str, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
+        self.add(Method::GET, name, path, handler)
+    }
+
+    /// Adds a `POST`.
+    pub fn post<A: 'static>(&mut self, name: &str, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
+        self.add(Method::POST, name, path, handler)
+    }
+
+    /// Adds a `PUT`.
+    pub fn put<A: 'static>(&mut self, name: &str, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
+        self.add(Method::PUT, name, path, handler)
+    }
+
+    /// Adds a `PATCH`.
+    pub fn patch<A: 'static>(&mut self, name: &str, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
+        self.add(Method::PATCH, name, path, handler)
+    }
+
+    /// Adds a `DELETE`.
+    pub fn delete<A: 'static>(&mut self, name: &str, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
+        self.add(Method::DELETE, name, path, handler)
+    }
+
+    fn add<A: 'static, E: Endpoint<A>>(
+        &mut self,
+        method: Method,
+        name: &str,
+        path: &'static str,
+        handler: E,
+    ) -> &mut Operation {
+        let mut operation = Operation::new(method, path, self.name, name);
         E::describe(&mut operation);
         if operation.method == Method::POST && !matches!(operation.place, Place::Open | Place::Node) {
             once::describe(&mut operation);
@@ -69,10 +95,11 @@ impl Routes {
         let answer = move |request: HttpRequest, payload: web::Payload| -> LocalBoxFuture<'static, HttpResponse> {
             Box::pin(run(handler.clone(), long, request, payload.into_inner()))
         };
-        self.entries.push((operation, Arc::new(answer)));
+        let entries = &mut self.routes.entries;
+        entries.push((operation, Arc::new(answer)));
         // Just pushed.
         #[expect(clippy::unwrap_used, reason = "an entry was pushed on the line above")]
-        let (operation, _) = self.entries.last_mut().unwrap();
+        let (operation, _) = entries.last_mut().unwrap();
         operation
     }
 }

@@ -14,7 +14,8 @@ use crate::problem::Problem;
 pub fn routes() -> Routes {
     let mut routes = Routes::default();
     nodes::routes(&mut routes);
-    routes.get("/metrics", metrics).summary("Measurements, for Prometheus");
+    let mut area = routes.area("internal", "Measurements.");
+    area.get("metrics", "/metrics", metrics).summary("Measurements, for Prometheus");
     routes
 }
 

@@ -18,11 +18,11 @@ use crate::http::{Body, Bytes, Describe, Extract, Json, Operation, Path, Routes}
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/internal/v1/desired", desired).summary("What the node is to serve, waiting for a change");
-    routes.get("/internal/v1/bundles/{digest}", bundle).summary("A bundle that the node is to serve out of");
-    routes.post("/internal/v1/reports", report).summary("What the node has seen");
-    routes
-        .post("/internal/v1/access/redeem", redeem)
+    let mut area = routes.area("nodes", "Desired state, bundles and reports of nodes.");
+    area.get("desired", "/internal/v1/desired", desired).summary("What the node is to serve, waiting for a change");
+    area.get("bundle", "/internal/v1/bundles/{digest}", bundle).summary("A bundle that the node is to serve out of");
+    area.post("report", "/internal/v1/reports", report).summary("What the node has seen");
+    area.post("redeem", "/internal/v1/access/redeem", redeem)
         .summary("Whom a code of the access round trip lets in at a hostname")
         .codes(&[&Code::NOT_FOUND]);
 }

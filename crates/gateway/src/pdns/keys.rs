@@ -16,9 +16,10 @@ use crate::problem::Problem;
 const SECURE_ENTRY_POINT: u16 = 1;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/api/v1/servers/localhost/zones/{zone}/cryptokeys", list);
-    routes.get("/api/v1/servers/localhost/zones/{zone}/metadata", metadata);
-    routes.get("/api/v1/servers/localhost/zones/{zone}/metadata/{kind}", metadata_of);
+    let mut area = routes.area("keys", "Zone keys and metadata.");
+    area.get("list", "/api/v1/servers/localhost/zones/{zone}/cryptokeys", list);
+    area.get("metadata", "/api/v1/servers/localhost/zones/{zone}/metadata", metadata);
+    area.get("metadata_of", "/api/v1/servers/localhost/zones/{zone}/metadata/{kind}", metadata_of);
 }
 
 #[derive(Debug, Serialize)]

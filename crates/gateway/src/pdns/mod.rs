@@ -30,7 +30,7 @@ const UNPROCESSABLE: Code = Code::new("unprocessable", Kind::Unprocessable, "It 
 /// 400 of a body that is no JSON.
 const MALFORMED: Code = Code::new("malformed", Kind::Invalid, "The body is no JSON.");
 
-/// The routes, on the public listener beside those of [`crate::api`].
+/// The routes, on the public listener next to those of [`crate::v1`].
 #[must_use]
 pub fn routes() -> Routes {
     let mut routes = Routes::default();

@@ -13,11 +13,12 @@ use crate::problem::Problem;
 const VERSION: &str = "4.7.0";
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/api", api);
-    routes.get("/api/v1", v1);
-    routes.get("/api/v1/servers", list);
-    routes.get("/api/v1/servers/localhost", get);
-    routes.get("/api/v1/servers/localhost/config", config);
+    let mut area = routes.area("server", "The PowerDNS-compatible server.");
+    area.get("api", "/api", api);
+    area.get("v1", "/api/v1", v1);
+    area.get("list", "/api/v1/servers", list);
+    area.get("get", "/api/v1/servers/localhost", get);
+    area.get("config", "/api/v1/servers/localhost/config", config);
 }
 
 #[derive(Debug, Serialize)]

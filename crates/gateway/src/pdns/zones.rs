@@ -21,15 +21,16 @@ const ZONE: &str = "/api/v1/servers/localhost/zones/{zone}";
 const EXISTS: Code = Code::new("zone_exists", Kind::Conflict, "The zone is there already.");
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get(ZONES, list);
-    routes.post(ZONES, create);
-    routes.get(ZONE, get);
-    routes.patch(ZONE, patch);
-    routes.put(ZONE, change);
-    routes.delete(ZONE, delete);
-    routes.get("/api/v1/servers/localhost/zones/{zone}/export", export);
-    routes.put("/api/v1/servers/localhost/zones/{zone}/notify", notify);
-    routes.put("/api/v1/servers/localhost/zones/{zone}/rectify", rectify);
+    let mut area = routes.area("zones", "Zones and their rrsets.");
+    area.get("list", ZONES, list);
+    area.post("create", ZONES, create);
+    area.get("get", ZONE, get);
+    area.patch("patch", ZONE, patch);
+    area.put("change", ZONE, change);
+    area.delete("delete", ZONE, delete);
+    area.get("export", "/api/v1/servers/localhost/zones/{zone}/export", export);
+    area.put("notify", "/api/v1/servers/localhost/zones/{zone}/notify", notify);
+    area.put("rectify", "/api/v1/servers/localhost/zones/{zone}/rectify", rectify);
 }
 
 /// All of them, of all organizations that the token reaches: PowerDNS has no pages.

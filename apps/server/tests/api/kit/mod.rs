@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gateway::api::SignIns;
+use gateway::SignIns;
 use kernel::{Limits, Secret, World};
 use prometheus::Registry;
 use providers::CodeHostConfig;

@@ -14,8 +14,10 @@ use crate::http::{Header, Query, Redirect, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/auth/codehost/start", start).summary("Begin to sign in at the code host");
-    routes.get("/v1/auth/codehost/callback", callback).summary("Where the code host sends the browser back to");
+    let mut area = routes.area("codehost", "Signing in at the code host.");
+    area.get("start", "/v1/auth/codehost/start", start).summary("Begin to sign in at the code host");
+    area.get("callback", "/v1/auth/codehost/callback", callback)
+        .summary("Where the code host sends the browser back to");
 }
 
 /// Where to go once signed in.

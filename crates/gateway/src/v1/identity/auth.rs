@@ -8,10 +8,11 @@ use crate::http::{Body, Header, Json, NoContent, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes, dev_auth: bool) {
+    let mut area = routes.area("auth", "Signing in and out.");
     if dev_auth {
-        routes.post("/v1/auth/dev/login", dev_login).summary("Sign in on a development deployment");
+        area.post("dev_login", "/v1/auth/dev/login", dev_login).summary("Sign in on a development deployment");
     }
-    routes.post("/v1/auth/logout", logout).summary("End the session that the request is made with");
+    area.post("logout", "/v1/auth/logout", logout).summary("End the session that the request is made with");
 }
 
 async fn dev_login(

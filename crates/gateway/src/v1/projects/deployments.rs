@@ -17,9 +17,9 @@ use crate::problem::Problem;
 const DEPLOYMENTS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/deployments";
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get(DEPLOYMENTS, list).summary("The deployments, newest first");
-    routes
-        .post(DEPLOYMENTS, create)
+    let mut area = routes.area("deployments", "What a project serves, and served before.");
+    area.get("list", DEPLOYMENTS, list).summary("The deployments, newest first");
+    area.post("create", DEPLOYMENTS, create)
         .summary("Upload a bundle; it is live at once")
         .codes(&[&ProjectError::INVALID_BUNDLE, &Code::PAYLOAD_TOO_LARGE])
         .header("X-Svc-Git-Commit", "The commit that the bundle was made from, in hexadecimal.")
@@ -27,11 +27,9 @@ pub(super) fn routes(routes: &mut Routes) {
         .header("X-Svc-Git-Branch", "The branch it was made on, percent-encoded.")
         .header("X-Svc-Git-Dirty", "`true` when files differed from the commit, else `false`.")
         .leads_to("deployments.get", "version", "/version");
-    routes
-        .get("/v1/orgs/{orgSlug}/projects/{projectName}/deployments/{version}", get)
+    area.get("get", "/v1/orgs/{orgSlug}/projects/{projectName}/deployments/{version}", get)
         .summary("One deployment, and how it fares at its node");
-    routes
-        .post("/v1/orgs/{orgSlug}/projects/{projectName}/rollback", rollback)
+    area.post("rollback", "/v1/orgs/{orgSlug}/projects/{projectName}/rollback", rollback)
         .summary("Make an older deployment live again");
 }
 

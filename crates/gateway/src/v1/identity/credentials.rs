@@ -10,20 +10,20 @@ use crate::http::{Body, Created, Json, NoContent, Pages, Path, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/me/tokens", tokens).summary("The caller's personal access tokens, newest first");
-    routes
-        .post("/v1/me/tokens", token_create)
+    let mut area = routes.area("credentials", "The caller's personal access tokens and SSH keys.");
+    area.get("tokens", "/v1/me/tokens", tokens).summary("The caller's personal access tokens, newest first");
+    area.post("token_create", "/v1/me/tokens", token_create)
         .summary("Create a personal access token; it is shown this once")
         .leads_to("credentials.token_revoke", "tokenId", "/id");
-    routes.get("/v1/me/tokens/current", token_current).summary("The token that the request is made with");
-    routes.delete("/v1/me/tokens/{tokenId}", token_revoke).summary("Revoke a personal access token");
-    routes.get("/v1/me/ssh-keys", keys).summary("The caller's SSH keys, newest first");
-    routes
-        .post("/v1/me/ssh-keys", key_add)
+    area.get("token_current", "/v1/me/tokens/current", token_current)
+        .summary("The token that the request is made with");
+    area.delete("token_revoke", "/v1/me/tokens/{tokenId}", token_revoke).summary("Revoke a personal access token");
+    area.get("keys", "/v1/me/ssh-keys", keys).summary("The caller's SSH keys, newest first");
+    area.post("key_add", "/v1/me/ssh-keys", key_add)
         .summary("Register an SSH public key")
         .codes(&[&IdentityError::SSH_KEY_EXISTS])
         .leads_to("credentials.key_delete", "keyId", "/id");
-    routes.delete("/v1/me/ssh-keys/{keyId}", key_delete).summary("Remove an SSH key");
+    area.delete("key_delete", "/v1/me/ssh-keys/{keyId}", key_delete).summary("Remove an SSH key");
 }
 
 async fn tokens(

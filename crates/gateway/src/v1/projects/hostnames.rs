@@ -13,19 +13,17 @@ use crate::problem::Problem;
 const HOSTNAMES: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames";
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get(HOSTNAMES, list).summary("The hostnames of a project, the default one first");
-    routes
-        .post(HOSTNAMES, add)
+    let mut area = routes.area("hostnames", "The names that a project is served under.");
+    area.get("list", HOSTNAMES, list).summary("The hostnames of a project, the default one first");
+    area.post("add", HOSTNAMES, add)
         .summary("Claim a hostname; it is served once its ownership is proved")
         .codes(&[&ProjectError::HOSTNAME_TAKEN])
         .leads_to("hostnames.verify", "host", "/name")
         .leads_to("hostnames.delete", "host", "/name");
-    routes
-        .delete("/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}", delete)
+    area.delete("delete", "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}", delete)
         .summary("Give a custom hostname up")
         .codes(&[&kernel::Code::BAD_REQUEST]);
-    routes
-        .post("/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify", verify)
+    area.post("verify", "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify", verify)
         .summary("Look for the proof of a hostname now");
 }
 

@@ -11,20 +11,22 @@ use crate::http::{Body, Json, Made, NoContent, Pages, Path, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/orgs/{orgSlug}/invites", list).summary("The open invitations, newest first; expired ones too");
-    routes
-        .post("/v1/orgs/{orgSlug}/invites", create)
+    let mut area = routes.area("invites", "Invitations to an organization, and what it is notified of.");
+    area.get("list", "/v1/orgs/{orgSlug}/invites", list)
+        .summary("The open invitations, newest first; expired ones too");
+    area.post("create", "/v1/orgs/{orgSlug}/invites", create)
         .summary("Invite an address (201), or send its open invitation again (200)")
         .codes(&[&OrgError::ALREADY_MEMBER, &OrgError::TOO_MANY_INVITES])
         .leads_to("invites.revoke", "inviteId", "/id");
-    routes.delete("/v1/orgs/{orgSlug}/invites/{inviteId}", revoke).summary("Take an open invitation back");
-    routes.get("/v1/invites/{token}", preview).summary("What an invitation is to, for whoever has its link");
-    routes.post("/v1/invites/{token}/accept", accept).summary("Join by an invitation").codes(&[
+    area.delete("revoke", "/v1/orgs/{orgSlug}/invites/{inviteId}", revoke).summary("Take an open invitation back");
+    area.get("preview", "/v1/invites/{token}", preview).summary("What an invitation is to, for whoever has its link");
+    area.post("accept", "/v1/invites/{token}/accept", accept).summary("Join by an invitation").codes(&[
         &OrgError::INVITE_USED,
         &OrgError::INVITE_REVOKED,
         &OrgError::INVITE_EXPIRED,
     ]);
-    routes.get("/v1/orgs/{orgSlug}/notifications", notifications).summary("The notifications, newest first");
+    area.get("notifications", "/v1/orgs/{orgSlug}/notifications", notifications)
+        .summary("The notifications, newest first");
 }
 
 async fn list(

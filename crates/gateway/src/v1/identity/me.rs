@@ -13,13 +13,12 @@ use crate::http::{Json, NoContent, Pages, Path, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/me", get).summary("The caller and the organizations they belong to");
-    routes.get("/v1/me/sessions", sessions).summary("The caller's live login sessions, newest first").leads_to(
-        "me.session_end",
-        "sessionId",
-        "/items/0/id",
-    );
-    routes.delete("/v1/me/sessions/{sessionId}", session_end).summary("End one of the caller's sessions");
+    let mut area = routes.area("me", "The caller's own account.");
+    area.get("get", "/v1/me", get).summary("The caller and the organizations they belong to");
+    area.get("sessions", "/v1/me/sessions", sessions)
+        .summary("The caller's live login sessions, newest first")
+        .leads_to("me.session_end", "sessionId", "/items/0/id");
+    area.delete("session_end", "/v1/me/sessions/{sessionId}", session_end).summary("End one of the caller's sessions");
 }
 
 /// A user together with their organizations.

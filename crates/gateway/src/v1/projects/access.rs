@@ -14,12 +14,12 @@ const ACCESS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access";
 const BYPASS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access/bypass";
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get(ACCESS, get).summary("Who may see the project's deployments");
-    routes.put(ACCESS, set).summary("Set who may see the project's deployments");
-    routes.post(BYPASS, bypass_new).summary("Make a key that passes by the policy; it is shown this once");
-    routes.delete(BYPASS, bypass_revoke).summary("Remove the key that passes by the policy");
-    routes
-        .post("/v1/access/authorize", authorize)
+    let mut area = routes.area("access", "Who may see a project's deployments.");
+    area.get("get", ACCESS, get).summary("Who may see the project's deployments");
+    area.put("set", ACCESS, set).summary("Set who may see the project's deployments");
+    area.post("bypass_new", BYPASS, bypass_new).summary("Make a key that passes by the policy; it is shown this once");
+    area.delete("bypass_revoke", BYPASS, bypass_revoke).summary("Remove the key that passes by the policy");
+    area.post("authorize", "/v1/access/authorize", authorize)
         .summary("Let the caller in at a hostname: where to move the browser")
         .codes(&[&Code::FORBIDDEN, &Code::NOT_FOUND]);
 }

@@ -27,32 +27,29 @@ const DNSSEC: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec";
 const LARGE: usize = 1024 * 1024;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get(ZONES, list).summary("The zones of the organization, by name");
-    routes
-        .post(ZONES, create)
+    let mut area = routes.area("dns", "Zones, their records and their signing.");
+    area.get("list", ZONES, list).summary("The zones of the organization, by name");
+    area.post("create", ZONES, create)
         .summary("Create a zone; the organization's own is answered as it is")
         .codes(&[&DnsError::ZONE_TAKEN])
         .leads_to("dns.get", "zone", "/name")
         .leads_to("dns.patch", "zone", "/name")
         .leads_to("dns.delete", "zone", "/name");
-    routes.get(ZONE, get).summary("One zone with all its rrsets");
-    routes.delete(ZONE, delete).summary("Delete a zone with everything in it");
-    routes
-        .put(RRSET, put)
+    area.get("get", ZONE, get).summary("One zone with all its rrsets");
+    area.delete("delete", ZONE, delete).summary("Delete a zone with everything in it");
+    area.put("put", RRSET, put)
         .summary("Replace an rrset")
         .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT])
         .leads_to("dns.remove", "name", "/name");
-    routes.delete(RRSET, remove).summary("Delete an rrset").codes(&[&DnsError::MANAGED_RRSET]);
-    routes
-        .patch(RRSETS, patch)
+    area.delete("remove", RRSET, remove).summary("Delete an rrset").codes(&[&DnsError::MANAGED_RRSET]);
+    area.patch("patch", RRSETS, patch)
         .summary("Change several rrsets together, or none")
         .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT]);
-    routes.get(ZONEFILE, export).summary("The zone as a file (RFC 1035)");
-    routes.put(ZONEFILE, import).summary("Replace what is not managed in the zone by what a zone file says");
-    routes.get(DNSSEC, dnssec).summary("Whether the zone is signed, and what was seen at the signer");
-    routes.post(DNSSEC, switch).summary("Have the zone signed, or no longer");
-    routes
-        .put("/v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds", report)
+    area.get("export", ZONEFILE, export).summary("The zone as a file (RFC 1035)");
+    area.put("import", ZONEFILE, import).summary("Replace what is not managed in the zone by what a zone file says");
+    area.get("dnssec", DNSSEC, dnssec).summary("Whether the zone is signed, and what was seen at the signer");
+    area.post("switch", DNSSEC, switch).summary("Have the zone signed, or no longer");
+    area.put("report", "/v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds", report)
         .summary("Record which DS records the parent is given")
         .codes(&[&DnsError::DNSSEC_OFF]);
 }

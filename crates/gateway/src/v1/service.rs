@@ -18,12 +18,14 @@ const REFERENCE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src
      img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'";
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/config", config).summary("What this deployment is called and where its parts are").fixed();
-    routes.get("/v1/openapi.json", openapi).summary("This API as an OpenAPI 3.1 document");
-    routes.get("/docs", docs_index).summary("The reference, for reading and trying");
-    routes.get("/docs/{file}", docs).summary("A file of the reference");
-    routes.get("/healthz", healthz).summary("Whether the process is up").fixed();
-    routes.get("/readyz", readyz).summary("Whether requests can be served: the database answers and is migrated");
+    let mut area = routes.area("service", "The service about itself.");
+    area.get("config", "/v1/config", config).summary("What this deployment is called and where its parts are").fixed();
+    area.get("openapi", "/v1/openapi.json", openapi).summary("This API as an OpenAPI 3.1 document");
+    area.get("docs_index", "/docs", docs_index).summary("The reference, for reading and trying");
+    area.get("docs", "/docs/{file}", docs).summary("A file of the reference");
+    area.get("healthz", "/healthz", healthz).summary("Whether the process is up").fixed();
+    area.get("readyz", "/readyz", readyz)
+        .summary("Whether requests can be served: the database answers and is migrated");
 }
 
 /// The service is well.

@@ -19,25 +19,22 @@ const PROJECT: &str = "/v1/orgs/{orgSlug}/projects/{projectName}";
 const RECENT: u16 = 5;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/orgs/{orgSlug}/projects", list).summary("The projects of an organization");
-    routes
-        .post("/v1/orgs/{orgSlug}/projects", create)
+    let mut area = routes.area("projects", "Projects.");
+    area.get("list", "/v1/orgs/{orgSlug}/projects", list).summary("The projects of an organization");
+    area.post("create", "/v1/orgs/{orgSlug}/projects", create)
         .summary("Create a project")
         .codes(&[&ProjectError::NAME_TAKEN, &ProjectError::HOSTNAME_TAKEN, &ProjectError::LIMIT])
         .leads_to("projects.get", "projectName", "/name")
         .leads_to("projects.delete", "projectName", "/name")
         .leads_to("deployments.create", "projectName", "/name");
-    routes.get(PROJECT, get).summary("One project, with what it serves and where");
-    routes
-        .patch(PROJECT, rename)
+    area.get("get", PROJECT, get).summary("One project, with what it serves and where");
+    area.patch("rename", PROJECT, rename)
         .summary("Rename a project; its default hostname follows")
         .codes(&[&ProjectError::NAME_TAKEN, &ProjectError::HOSTNAME_TAKEN]);
-    routes
-        .delete(PROJECT, delete)
+    area.delete("delete", PROJECT, delete)
         .summary("Delete a project; its name and hostnames are free at once")
         .codes(&[&ProjectError::CONFIRM_MISMATCH]);
-    routes
-        .get("/v1/orgs/{orgSlug}/projects/{projectName}/overview", overview)
+    area.get("overview", "/v1/orgs/{orgSlug}/projects/{projectName}/overview", overview)
         .summary("The first page of a project: what serves, what happened");
 }
 

@@ -11,28 +11,25 @@ use crate::http::{Body, Created, Json, NoContent, Pages, Path, Query, Routes};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/orgs", list).summary("The organizations that the caller belongs to");
-    routes
-        .post("/v1/orgs", create)
+    let mut area = routes.area("orgs", "Organizations, their members and their audit log.");
+    area.get("list", "/v1/orgs", list).summary("The organizations that the caller belongs to");
+    area.post("create", "/v1/orgs", create)
         .summary("Create an organization")
         .codes(&[&OrgError::SLUG_TAKEN])
         .leads_to("orgs.rename", "orgSlug", "/slug")
         .leads_to("projects.create", "orgSlug", "/slug");
-    routes.patch("/v1/orgs/{orgSlug}", rename).summary("Rename an organization");
-    routes.get("/v1/orgs/{orgSlug}/audit", audit).summary("What happened in an organization, newest first");
-    routes.get("/v1/orgs/{orgSlug}/members", members).summary("The members");
-    routes
-        .post("/v1/orgs/{orgSlug}/members", member_add)
+    area.patch("rename", "/v1/orgs/{orgSlug}", rename).summary("Rename an organization");
+    area.get("audit", "/v1/orgs/{orgSlug}/audit", audit).summary("What happened in an organization, newest first");
+    area.get("members", "/v1/orgs/{orgSlug}/members", members).summary("The members");
+    area.post("member_add", "/v1/orgs/{orgSlug}/members", member_add)
         .summary("Add somebody who has signed in before")
         .codes(&[&OrgError::USER_NOT_FOUND, &OrgError::ALREADY_MEMBER])
         .leads_to("orgs.member_set_role", "userId", "/userId")
         .leads_to("orgs.member_remove", "userId", "/userId");
-    routes
-        .put("/v1/orgs/{orgSlug}/members/{userId}", member_set_role)
+    area.put("member_set_role", "/v1/orgs/{orgSlug}/members/{userId}", member_set_role)
         .summary("Change a member's role")
         .codes(&[&OrgError::LAST_ADMIN]);
-    routes
-        .delete("/v1/orgs/{orgSlug}/members/{userId}", member_remove)
+    area.delete("member_remove", "/v1/orgs/{orgSlug}/members/{userId}", member_remove)
         .summary("Remove a member (admin), or leave (anyone)")
         .codes(&[&OrgError::LAST_ADMIN]);
 }
