@@ -74,7 +74,7 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
     let bundles = bundles(&config.bundle_store)?;
     let projects = Projects::new(store.clone(), bundles.clone(), config.limits, names, ports);
     let contexts = Contexts { identity, orgs, projects: projects.clone(), convergence, dns };
-    let services = Services::new(config.gateway.clone(), store, contexts, registry);
+    let services = Services::new(config.gateway.clone(), store, contexts, registry)?;
     Ok(Parts { services, projects, bundles, passes, nameservers })
 }
 

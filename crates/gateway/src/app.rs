@@ -21,9 +21,9 @@ use store::Store;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
-use crate::http::{Fixed, Lanes, Room, Router, UploadPlaces, guard, observe};
+use crate::http::{Collisions, Fixed, Lanes, Room, Router, UploadPlaces, guard, observe};
 use crate::limits::Limiters;
-use crate::openapi::{Reference, Schemas};
+use crate::openapi::Reference;
 use crate::{internal, pdns, v1};
 
 /// An application that is ready to be served.
@@ -70,24 +70,22 @@ pub struct Services {
     room: Data<Room>,
     uploads: Data<UploadPlaces>,
     lanes: Data<Lanes>,
-    schemas: Data<Schemas>,
-    internal_schemas: Data<Schemas>,
     reference: Data<Reference>,
     registry: Data<Registry>,
 }
 
 impl Services {
     /// Composes the contexts.
-    #[must_use]
-    pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Self {
+    ///
+    /// # Errors
+    /// When the routes of a listener collide.
+    pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Result<Self, Collisions> {
         let (public, internal) = (v1::routes(config.sign_ins), internal::routes());
-        Self {
-            schemas: Data::new(Schemas::of(&public)),
+        Ok(Self {
             reference: Data::new(Reference::of(&public)),
-            internal_schemas: Data::new(Schemas::of(&internal)),
             fixed: Data::new(Fixed::of(&public)),
-            public: Router::of([&public, &pdns::routes()]),
-            internal: Router::of([&internal]),
+            public: Router::of(&[&public, &pdns::routes()])?,
+            internal: Router::of(&[&internal])?,
             limiters: Data::new(Limiters::new(config.rate_limits)),
             uploads: Data::new(UploadPlaces::default()),
             lanes: Data::new(Lanes::default()),
@@ -97,7 +95,7 @@ impl Services {
             store: Data::new(store),
             contexts,
             registry: Data::new(registry),
-        }
+        })
     }
 
     /// The database, for the passes beside the listeners.
@@ -129,7 +127,6 @@ pub fn public_app(services: &Services) -> App<impl Served + use<>> {
         .app_data(services.room.clone())
         .app_data(services.uploads.clone())
         .app_data(services.lanes.clone())
-        .app_data(services.schemas.clone())
         .app_data(services.reference.clone())
         .app_data(services.fixed.clone())
         .configure(|app| services.contexts.give_to(app))
@@ -144,7 +141,6 @@ pub fn internal_app(services: &Services) -> App<impl Served + use<>> {
     App::new()
         .app_data(services.config.clone())
         .app_data(services.world.clone())
-        .app_data(services.internal_schemas.clone())
         .app_data(services.registry.clone())
         .configure(|app| services.contexts.give_to(app))
         .configure(|app| services.internal.configure(app))

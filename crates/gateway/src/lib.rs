@@ -15,6 +15,8 @@ mod openapi;
 mod pdns;
 mod problem;
 mod protocol;
+mod request_id;
+mod require;
 mod shape;
 pub mod v1;
 
@@ -25,5 +27,6 @@ pub use internal::routes as internal_routes;
 pub use limits::Limiters;
 pub use openapi::{document, node_schema};
 pub use pdns::routes as pdns_routes;
-pub use problem::Problem;
+pub use problem::{ErrorFormat, Problem};
+pub use request_id::RequestId;
 pub use shape::{Fault, check};

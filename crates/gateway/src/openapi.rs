@@ -5,36 +5,9 @@ use std::sync::Arc;
 
 use kernel::Code;
 use serde_json::{Map, Value, json};
-use utoipa::{PartialSchema, ToSchema};
 
-use crate::http::{Operation, Place, Routes};
-use crate::problem::Envelope;
+use crate::http::{Operation, Place, Routes, Schemas};
 use crate::protocol;
-use crate::shape::Fault;
-
-/// The schemas that requests are checked against.
-#[derive(Debug)]
-pub struct Schemas(Map<String, Value>);
-
-impl Schemas {
-    pub(crate) fn of(routes: &Routes) -> Self {
-        let mut all = Map::new();
-        for operation in routes.operations() {
-            all.extend(operation.schemas.iter().map(|(name, schema)| (name.clone(), schema.clone())));
-        }
-        all.insert(Envelope::name().into_owned(), to_value(&Envelope::schema()));
-        all.insert(Fault::name().into_owned(), to_value(&Fault::schema()));
-        Self(all)
-    }
-
-    pub(crate) fn all(&self) -> &Map<String, Value> {
-        &self.0
-    }
-
-    pub(crate) fn get(&self, name: &str) -> &Value {
-        self.0.get(name).unwrap_or(&Value::Null)
-    }
-}
 
 /// The document and the page that shows it, as they are served.
 pub(crate) struct Reference {
@@ -89,7 +62,7 @@ pub fn document(routes: &Routes) -> Value {
         let method = operation.method.as_str().to_ascii_lowercase();
         paths.entry(operation.path).or_default().insert(method, describe(operation, routes));
     }
-    let schemas = reachable(&json!(paths), Schemas::of(routes).0);
+    let schemas = reachable(&json!(paths), Schemas::of(&[routes]).into_all());
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -248,8 +221,4 @@ pub(crate) fn place(place: Place) -> &'static str {
         Place::Project => "project",
         Place::Node => "node",
     }
-}
-
-fn to_value(schema: &utoipa::openapi::RefOr<utoipa::openapi::Schema>) -> Value {
-    serde_json::to_value(schema).unwrap_or_default()
 }

@@ -8,8 +8,8 @@ use identity::Profile;
 use kernel::audit::{Actor, Credential};
 use kernel::{Code, OrgId, SessionId, TokenId};
 
+use super::caller::policies_of_callers;
 use super::find::find;
-use super::of_a_caller;
 use super::resolve::{Found, Only};
 use super::scope::Needs;
 use crate::http::{Describe, Extract, Operation, Place};
@@ -123,7 +123,7 @@ impl Extract for ThisToken {
     }
 }
 
-of_a_caller! {
+policies_of_callers! {
     [S: Needs] SignedIn<S>;
     [S: Needs] SignedInPart<S>;
     [] Session;

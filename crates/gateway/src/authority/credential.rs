@@ -36,7 +36,7 @@ fn password(credential: &str) -> Option<String> {
 }
 
 /// The answer to a credential that opens nothing.
-pub(super) fn invalid() -> Problem {
+pub(crate) fn invalid() -> Problem {
     Problem::new(&Code::UNAUTHENTICATED, "the credential is unknown, expired or revoked; sign in again")
 }
 

@@ -10,10 +10,11 @@ use store::Store;
 
 use super::credential::{counted_address, invalid, presented};
 use super::resolve::{Found, Lookup, resolve};
-use crate::http::{Extract as _, Matched, RequestId};
+use crate::http::{Extract as _, Matched};
 use crate::limits::{Key, Limit, Limiters, Taking};
 use crate::problem::Problem;
 use crate::protocol;
+use crate::request_id::RequestId;
 
 /// Finds the caller and whatever the path names, and counts the request: by its credential, or by the address of
 /// whoever has none. Only credentials that exist have a bucket of their own, or made-up ones would fill the memory.
@@ -22,7 +23,7 @@ pub(super) async fn find(request: &HttpRequest, payload: &mut Payload) -> Result
 }
 
 /// The same, by a credential that was taken out of the request already.
-pub(super) async fn find_by(
+pub(crate) async fn find_by(
     request: &HttpRequest,
     payload: &mut Payload,
     presented: Result<(TokenKind, Token), Problem>,
@@ -83,7 +84,7 @@ pub(super) async fn count(request: &HttpRequest, payload: &mut Payload, limit: L
 
 impl Found {
     /// Refuses a token that lacks the scope.
-    pub(super) fn with_scope(self, needed: Scope) -> Result<Self, Problem> {
+    pub(crate) fn with_scope(self, needed: Scope) -> Result<Self, Problem> {
         match &self.scopes {
             Some(held) if !held.iter().any(|held| held.covers(needed)) => {
                 let message = format!("the token lacks the scope {needed}; make one that has it");
@@ -98,13 +99,13 @@ impl Found {
     }
 
     /// Whether a token reaches no more than a part of an organization.
-    pub(super) fn parts(&self) -> Option<&Vec<ProjectId>> {
+    pub(crate) fn parts(&self) -> Option<&Vec<ProjectId>> {
         self.only.as_ref().and_then(|only| only.projects.as_ref())
     }
 }
 
 /// Refuses a role that is below the least.
-pub(super) fn least(role: Role, least: Role) -> Result<(), Problem> {
+pub(crate) fn least(role: Role, least: Role) -> Result<(), Problem> {
     if role >= least {
         return Ok(());
     }

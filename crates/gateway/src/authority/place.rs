@@ -7,14 +7,15 @@ use actix_web::dev::Payload;
 use identity::Profile;
 use kernel::audit::Actor;
 use kernel::{Code, OrgId, Plan, ProjectId, Role};
-use serde_json::json;
+use orgs::Slug;
+use projects::ProjectName;
 
+use super::caller::policies_of_callers;
 use super::find::{find, least};
-use super::of_a_caller;
 use super::resolve::FoundOrg;
 use super::role::AtLeast;
 use super::scope::Needs;
-use crate::http::{Describe, Extract, Operation, Place};
+use crate::http::{Describe, Extract, Operation, Place, path_parameters};
 use crate::problem::Problem;
 
 /// Whoever has the role in the path's organization, with the scope and with a credential that reaches all of it.
@@ -81,7 +82,7 @@ fn not_a_member() -> Problem {
 impl<R: AtLeast, S: Needs> Describe for InOrg<R, S> {
     fn describe(operation: &mut Operation) {
         operation.signed_in(Place::Org, Some(R::ROLE), Some(S::SCOPE));
-        operation.claim_parameter(json!({ "type": "string" }));
+        operation.claim_parameter::<Slug>();
     }
 }
 
@@ -118,8 +119,8 @@ impl<R: AtLeast, S: Needs> Extract for InOrgPart<R, S> {
 impl<R: AtLeast, S: Needs> Describe for InProject<R, S> {
     fn describe(operation: &mut Operation) {
         operation.signed_in(Place::Project, Some(R::ROLE), Some(S::SCOPE));
-        operation.claim_parameter(json!({ "type": "string" }));
-        operation.claim_parameter(json!({ "type": "string" }));
+        operation.claim_parameter::<Slug>();
+        operation.claim_parameter::<ProjectName>();
         operation.takes_limited = true;
     }
 }
@@ -142,13 +143,18 @@ impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
     }
 }
 
+path_parameters! {
+    Slug: "The organization's slug.", "acme";
+    ProjectName: "The project's name.", "site";
+}
+
 impl From<&OrgPlace> for projects::Org {
     fn from(org: &OrgPlace) -> Self {
         Self { id: org.id, slug: org.slug.clone(), plan: org.plan }
     }
 }
 
-of_a_caller! {
+policies_of_callers! {
     [R: AtLeast, S: Needs] InOrg<R, S>;
     [R: AtLeast, S: Needs] InOrgPart<R, S>;
     [R: AtLeast, S: Needs] InProject<R, S>;

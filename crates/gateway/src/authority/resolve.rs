@@ -26,34 +26,34 @@ pub(super) struct Lookup<'a> {
 }
 
 /// What was found of it, behind a live credential.
-pub(super) struct Found {
-    pub(super) credential: Credential,
+pub(crate) struct Found {
+    pub(crate) credential: Credential,
     /// When the credential was last noted to be in use.
-    pub(super) noted: Option<Time>,
+    pub(crate) noted: Option<Time>,
     /// Of a token; a session has all of them.
-    pub(super) scopes: Option<Vec<Scope>>,
+    pub(crate) scopes: Option<Vec<Scope>>,
     /// Of a token that is limited.
-    pub(super) only: Option<Only>,
-    pub(super) user: Profile,
-    pub(super) org: Option<FoundOrg>,
-    pub(super) project: Option<(ProjectId, String)>,
-    pub(super) granted: Option<Granted>,
+    pub(crate) only: Option<Only>,
+    pub(crate) user: Profile,
+    pub(crate) org: Option<FoundOrg>,
+    pub(crate) project: Option<(ProjectId, String)>,
+    pub(crate) granted: Option<Granted>,
 }
 
 /// What a token is limited to.
 #[derive(Debug, Clone)]
-pub(super) struct Only {
-    pub(super) org: OrgId,
+pub(crate) struct Only {
+    pub(crate) org: OrgId,
     /// Nothing else of the organization; none for the whole of it.
-    pub(super) projects: Option<Vec<ProjectId>>,
+    pub(crate) projects: Option<Vec<ProjectId>>,
 }
 
 /// The organization that the path names; no role for a caller who is not of it, or whose token does not reach it.
-pub(super) struct FoundOrg {
-    pub(super) id: OrgId,
-    pub(super) slug: String,
-    pub(super) plan: Plan,
-    pub(super) role: Option<Role>,
+pub(crate) struct FoundOrg {
+    pub(crate) id: OrgId,
+    pub(crate) slug: String,
+    pub(crate) plan: Plan,
+    pub(crate) role: Option<Role>,
 }
 
 const SESSION: &str = "\

@@ -1,70 +1,45 @@
-//! An async function as a route: its arguments are extracted one after the other, the policy first, so that nobody
-//! learns anything about a request's shape who may not make it.
+//! An async function as a route. Its arguments are extracted in order, the policy first, so that a caller without
+//! permission learns nothing about the shape of the request.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt as _;
 use kernel::Code;
-use kernel::audit::Actor;
 
+use super::extract::{Extract, Policy, Reply};
 use super::once::{self, Begin};
+use super::operation::Limits;
 use super::{Operation, lane};
 use crate::problem::Problem;
 
-/// How long any request may take but one that carries a file or waits for a change.
-const LONGEST: Duration = Duration::from_secs(10);
+/// The timeout of a request.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long those may take.
-const LONGEST_OF_ALL: Duration = Duration::from_secs(900);
-
-/// Says of a route what a type brings with it.
-pub trait Describe {
-    /// Adds it to the description.
-    fn describe(operation: &mut Operation);
-}
-
-/// What a handler takes.
-pub trait Extract: Describe + Sized {
-    /// Takes it out of the request.
-    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem>;
-}
-
-/// Who may call: the first argument of every handler.
-pub trait Policy: Extract {
-    /// Who acts, where somebody is signed in.
-    fn actor(&mut self) -> Option<&mut Actor> {
-        None
-    }
-}
-
-/// What a handler answers.
-pub trait Reply: Describe {
-    /// The response.
-    fn respond(self) -> HttpResponse;
-}
+/// The timeout of a request that carries a file or waits for a change.
+const LONG_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// A handler that can be a route.
 pub trait Endpoint<Arguments>: Clone + Send + Sync + 'static {
     /// Describes the route.
     fn describe(operation: &mut Operation);
 
-    /// Answers a request; a `long` one may bring a file.
-    async fn answer(&self, request: &HttpRequest, payload: Payload, long: bool) -> Result<HttpResponse, Problem>;
+    /// Handles a request.
+    async fn answer(&self, request: &HttpRequest, payload: Payload, limits: Limits) -> Result<HttpResponse, Problem>;
 }
 
-/// Runs a handler so that a panic, a hang and an error all become an envelope.
+/// Runs a handler. A panic, a timeout and an error all become a rendered problem.
 pub(crate) async fn run<A, E: Endpoint<A>>(
     endpoint: E,
-    long: bool,
+    limits: Limits,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
-    let longest = if long { LONGEST_OF_ALL } else { LONGEST };
-    let answer = AssertUnwindSafe(endpoint.answer(&request, payload, long)).catch_unwind();
-    let problem = match tokio::time::timeout(longest, answer).await {
+    let timeout = if limits.long { LONG_TIMEOUT } else { TIMEOUT };
+    let answer = AssertUnwindSafe(endpoint.answer(&request, payload, limits)).catch_unwind();
+    let problem = match tokio::time::timeout(timeout, answer).await {
         Ok(Ok(Ok(response))) => return response,
         Ok(Ok(Err(problem))) => problem,
         Ok(Err(panic)) => Problem::internal(format!("panicked: {}", panic_message(&*panic))),
@@ -76,31 +51,6 @@ pub(crate) async fn run<A, E: Endpoint<A>>(
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
-}
-
-impl<T: 'static> Describe for web::Data<T> {
-    fn describe(_: &mut Operation) {}
-}
-
-impl<T: 'static> Extract for web::Data<T> {
-    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        let data = request.app_data::<Self>().cloned();
-        data.ok_or_else(|| Problem::internal(format!("{} is not wired", std::any::type_name::<T>())))
-    }
-}
-
-impl<A: Describe, B: Describe> Describe for (A, B) {
-    fn describe(operation: &mut Operation) {
-        A::describe(operation);
-        B::describe(operation);
-    }
-}
-
-/// Two at once, for a handler that takes many.
-impl<A: Extract, B: Extract> Extract for (A, B) {
-    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        Ok((A::extract(request, payload).await?, B::extract(request, payload).await?))
-    }
 }
 
 macro_rules! endpoint {
@@ -123,16 +73,16 @@ macro_rules! endpoint {
                 &self,
                 request: &HttpRequest,
                 mut payload: Payload,
-                long: bool,
+                limits: Limits,
             ) -> Result<HttpResponse, Problem> {
                 let mut policy = P::extract(request, &mut payload).await?;
-                let work = match once::begin(request, &mut payload, policy.actor(), long).await? {
+                let work = match once::begin(request, &mut payload, policy.actor(), limits).await? {
                     Begin::Work(work) => work,
                     Begin::Answered(response) => return Ok(response),
                 };
                 let outcome = async {
                     $(let $value = $argument::extract(request, &mut payload).await?;)*
-                    let _lane = lane::enter(request, long).await?;
+                    let _lane = lane::enter(request, limits.long).await?;
                     Ok(self(policy, $($value),*).await?.respond())
                 };
                 work.end(request, outcome.await).await

@@ -1,43 +1,27 @@
-//! What state an answer shows, and for what state a request is meant (RFC 9110 sections 8.8.3 and 13.1.1).
+//! Entity tags (RFC 9110 sections 8.8.3 and 13.1.1).
 
-use actix_web::dev::Payload;
 use actix_web::http::header::{ETAG, HeaderValue, IF_MATCH};
 use actix_web::{HttpRequest, HttpResponse};
-use dns::{DnsError, Expected};
 
-use super::{Describe, Extract, Operation, Reply};
-use crate::problem::Problem;
+use super::{Describe, Operation, Reply};
 
-/// `If-Match`. Not sent, any state is meant; what is no tag of ours matches none.
-#[derive(Debug)]
-pub struct IfMatch(pub Expected);
-
-impl Describe for IfMatch {
-    fn describe(operation: &mut Operation) {
-        operation.header("If-Match", "The ETag of the zone that the request is meant for.");
-        operation.code(&DnsError::PRECONDITION_FAILED);
+/// The numbers of the states that `If-Match` names; none when it is absent or `*`, which any state matches. A tag of
+/// another form matches no state.
+pub(crate) fn if_match(request: &HttpRequest) -> Option<Vec<u32>> {
+    let mut sent = request.headers().get_all(IF_MATCH).peekable();
+    sent.peek()?;
+    let tags: Vec<&str> = sent.filter_map(|value| value.to_str().ok()).flat_map(|it| it.split(',')).collect();
+    if tags.iter().any(|tag| tag.trim() == "*") {
+        return None;
     }
+    let number = |tag: &&str| {
+        let digits = tag.trim().strip_prefix('"')?.strip_suffix('"')?;
+        digits.parse().ok().filter(|number: &u32| number.to_string() == digits)
+    };
+    Some(tags.iter().filter_map(number).collect())
 }
 
-impl Extract for IfMatch {
-    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        let mut sent = request.headers().get_all(IF_MATCH).peekable();
-        if sent.peek().is_none() {
-            return Ok(Self(Expected::Any));
-        }
-        let tags: Vec<&str> = sent.filter_map(|value| value.to_str().ok()).flat_map(|it| it.split(',')).collect();
-        if tags.iter().any(|tag| tag.trim() == "*") {
-            return Ok(Self(Expected::Any));
-        }
-        let serial = |tag: &&str| {
-            let digits = tag.trim().strip_prefix('"')?.strip_suffix('"')?;
-            digits.parse().ok().filter(|serial: &u32| serial.to_string() == digits)
-        };
-        Ok(Self(Expected::Serials(tags.iter().filter_map(serial).collect())))
-    }
-}
-
-/// An answer about the state of this number, with its `ETag`.
+/// A response about the state of this number, with its `ETag`.
 #[derive(Debug)]
 pub struct Tagged<R>(pub u32, pub R);
 

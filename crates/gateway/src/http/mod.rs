@@ -1,14 +1,14 @@
-//! What a route is made of: what it takes, what it answers, and how it is found.
+//! Routes, extractors and responses, and the middleware around them.
 
 mod body;
+mod collisions;
 mod endpoint;
 mod etag;
+mod extract;
 mod fixed;
 mod guard;
-mod hosted;
-mod json;
+mod header;
 mod lane;
-mod linked;
 mod observe;
 mod once;
 mod operation;
@@ -17,26 +17,28 @@ mod path;
 mod query;
 mod reply;
 mod routes;
+mod schemas;
 mod table;
-mod text;
 
-pub use body::{Body, Upload};
-pub(crate) use body::{UploadPlaces, read_in_time};
-pub use endpoint::{Describe, Endpoint, Extract, Policy, Reply};
-pub use etag::{IfMatch, Tagged};
+pub use body::{Body, Form, Raw, Upload, ZonefileText};
+pub(crate) use body::{UploadPlaces, parse_json, read_in_time};
+pub use collisions::Collisions;
+pub use endpoint::Endpoint;
+pub use etag::Tagged;
+pub(crate) use etag::if_match;
+pub use extract::{Describe, Extract, Policy, Reply};
 pub(crate) use fixed::Fixed;
 pub use guard::guard;
 pub(crate) use guard::{Room, percent_decoded};
-pub use hosted::Hosted;
-pub(crate) use json::parse as parse_json;
+pub use header::Header;
 pub(crate) use lane::Lanes;
-pub use linked::Linked;
-pub use observe::{RequestId, observe};
+pub use observe::observe;
 pub use operation::{Operation, Place};
-pub use path::{Header, Path, Paths};
+pub(crate) use parameter::SEGMENT;
+pub use path::{Path, PathParameter, PathParameters};
+pub(crate) use path::{path_parameters, path_texts};
 pub use query::{Pages, Query};
 pub use reply::{Bytes, Created, Either, Json, Made, Moved, NoContent, Redirect};
 pub use routes::{Area, Router, Routes};
-
+pub use schemas::Schemas;
 pub(crate) use table::Matched;
-pub use text::ZonefileText;

@@ -8,7 +8,7 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
-use actix_web::{Error, HttpMessage as _, HttpRequest, web};
+use actix_web::{Error, HttpMessage as _, web};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
 use opentelemetry::propagation::Extractor;
@@ -18,7 +18,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use super::{Fixed, Matched};
 use crate::config::Config;
 use crate::limits::Standing;
-use crate::problem::Problem;
+use crate::problem::{Problem, Rendered};
+use crate::request_id::RequestId;
 
 static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
@@ -40,31 +41,6 @@ static DEFAULTS: LazyLock<[(HeaderName, HeaderValue); 5]> = LazyLock::new(|| {
     ]
     .map(|(name, value)| (name, HeaderValue::from_static(value)))
 });
-
-/// A request's id: the caller's own when it is sane, else a fresh one.
-#[derive(Debug, Clone)]
-pub struct RequestId(String);
-
-impl RequestId {
-    /// The id.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The id of a request that [`observe`] has seen; empty for any other.
-    pub(crate) fn text(request: &HttpRequest) -> String {
-        request.extensions().get::<Self>().map_or_else(String::new, |id| id.0.clone())
-    }
-
-    fn of(request: &ServiceRequest, world: &kernel::World) -> Self {
-        let sane = |id: &&str| {
-            (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        };
-        let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(sane);
-        Self(sent.map_or_else(|| world.id::<uuid::Uuid>().to_string(), str::to_owned))
-    }
-}
 
 /// Observes a request from its arrival to its answer.
 ///
@@ -138,11 +114,12 @@ fn known(method: &Method) -> &'static str {
     methods.into_iter().find(|name| *name == method.as_str()).unwrap_or("other")
 }
 
-/// Whatever a layer below refused in words of its own gets the envelope as well.
+/// Renders a failure that another layer answered in its own way in the error format of its path.
 fn enveloped(response: ServiceResponse<impl MessageBody + 'static>) -> ServiceResponse<BoxBody> {
     let status = response.status();
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-    if (status.is_client_error() || status.is_server_error()) && !is_json {
+    let is_rendered = response.response().extensions().get::<Rendered>().is_some();
+    if (status.is_client_error() || status.is_server_error()) && !is_json && !is_rendered {
         let problem = if status.is_client_error() {
             Problem::bad_request(status.canonical_reason().unwrap_or("the request was refused"))
         } else {

@@ -22,8 +22,10 @@ use serde::{Deserialize, Serialize};
 use store::{Claim, Store};
 
 use super::body::{Upload, read_in_time};
-use super::{Extract as _, Operation, RequestId};
+use super::operation::Limits;
+use super::{Extract as _, Operation};
 use crate::problem::Problem;
+use crate::request_id::RequestId;
 
 /// 409: the first one is not answered yet.
 pub(crate) const IN_PROGRESS: Code = Code::new(
@@ -100,15 +102,15 @@ pub(crate) async fn begin(
     request: &HttpRequest,
     payload: &mut Payload,
     actor: Option<&mut Actor>,
-    is_upload: bool,
+    limits: Limits,
 ) -> Result<Begin, Problem> {
     let Some(actor) = actor.filter(|_| request.method() == Method::POST) else { return Ok(Begin::Work(Work(None))) };
     let Some(key) = key(request)? else { return Ok(Begin::Work(Work(None))) };
     let store = web::Data::<Store>::extract(request, payload).await?;
-    let (known, streamed) = if is_upload {
+    let (known, streamed) = if limits.long {
         (None, digest_of_stream(payload))
     } else {
-        let bytes = read_in_time(request, payload, super::body::LARGEST).await?;
+        let bytes = read_in_time(request, payload, limits.body).await?;
         let digest = Digest::of(&bytes);
         *payload = Payload::Stream { payload: Box::pin(futures_util::stream::iter([Ok(Bytes::from(bytes))])) };
         (Some(digest), Arc::default())
@@ -121,7 +123,7 @@ pub(crate) async fn begin(
         Claim::First(once) => {
             actor.once = Some(once);
             let body = known.map_or(Body::Streamed(streamed), Body::Known);
-            let alive = is_upload.then(|| actix_web::rt::spawn(stay_alive(store.clone(), once)));
+            let alive = limits.long.then(|| actix_web::rt::spawn(stay_alive(store.clone(), once)));
             Ok(Begin::Work(Work(Some(Claimed { store, once, body, alive, ended: false }))))
         }
         Claim::InProgress { body: Some(first) } | Claim::Lost { body: Some(first) }

@@ -7,8 +7,9 @@ use kernel::{Code, Role, Scope};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::parameter;
+use super::body::DEFAULT_LIMIT;
 use super::table::parameters;
+use super::{PathParameter, parameter};
 use crate::protocol;
 
 /// Where a route takes place.
@@ -24,6 +25,15 @@ pub enum Place {
     Project,
     /// The internal listener.
     Node,
+}
+
+/// The limits of a route's requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Whether it carries a file or waits for a change, and so has a longer timeout.
+    pub(crate) long: bool,
+    /// The size of its body, in bytes, where that is read as a whole.
+    pub(crate) body: usize,
 }
 
 /// A route, as its types and its registration describe it.
@@ -44,10 +54,14 @@ pub struct Operation {
     pub(crate) takes_limited: bool,
     pub(crate) parameters: Vec<Value>,
     pub(crate) body: Option<Value>,
+    /// The limit of the body, in bytes.
+    body_limit: usize,
     /// Status, content type and schema of each way to succeed.
     pub(crate) successes: Vec<(u16, &'static str, Option<Value>)>,
     pub(crate) codes: Vec<&'static Code>,
     pub(crate) schemas: BTreeMap<String, Value>,
+    /// Names under which two different schemas were added.
+    pub(crate) ambiguous_schemas: Vec<String>,
     /// Whether what succeeds has an `ETag`.
     pub(crate) tagged: bool,
     /// May take longer than any other request: it carries a file.
@@ -82,9 +96,11 @@ impl Operation {
             takes_limited: false,
             parameters: Vec::new(),
             body: None,
+            body_limit: DEFAULT_LIMIT,
             successes: Vec::new(),
             codes: vec![&Code::INTERNAL, &Code::UNAVAILABLE],
             schemas: BTreeMap::new(),
+            ambiguous_schemas: Vec::new(),
             tagged: false,
             long: false,
             fixed: false,
@@ -144,17 +160,32 @@ impl Operation {
         let schemas =
             schemas.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap_or_default()));
         let schemas: BTreeMap<String, Value> = schemas.collect();
-        self.schemas.extend(schemas.iter().map(|(name, schema)| (name.clone(), flattened(schema, &schemas))));
+        for (name, schema) in &schemas {
+            let schema = flattened(schema, &schemas);
+            if self.schemas.insert(name.clone(), schema.clone()).is_some_and(|known| known != schema) {
+                self.ambiguous_schemas.push(name.clone());
+            }
+        }
         json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
     }
 
-    /// The next parameter of the path that nobody has claimed, in the order of the handler's arguments.
-    pub(crate) fn claim_parameter(&mut self, schema: Value) {
+    /// A body with its description in the document and its limit in bytes.
+    pub(crate) fn body(&mut self, limit: usize, description: Value) {
+        (self.body, self.body_limit) = (Some(description), limit);
+    }
+
+    /// The limits of a request.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { long: self.long, body: self.body_limit }
+    }
+
+    /// Describes the next parameter of the path that no argument has claimed, in the order of the handler's arguments.
+    pub(crate) fn claim_parameter<P: PathParameter>(&mut self) {
         if self.unclaimed.is_empty() {
             return;
         }
         let name = self.unclaimed.remove(0);
-        self.parameters.push(parameter::in_path(name, schema));
+        self.parameters.push(parameter::in_path::<P>(name));
         // What the guard says of a path that is misspelt, and what nothing is called.
         self.codes(&[&Code::BAD_REQUEST, &Code::NOT_FOUND]);
     }

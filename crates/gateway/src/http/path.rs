@@ -1,82 +1,126 @@
-//! What a handler takes from the path and the headers.
+//! Typed parameters of the path.
 
 use std::str::FromStr;
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
-use serde_json::json;
-use utoipa::PartialSchema;
+use serde_json::Value;
 
 use super::{Describe, Extract, Matched, Operation};
 use crate::problem::Problem;
 
-/// The last parameter of the path. A text that is not of its type names nothing: 404.
+/// A parameter of the path. Its type is its meaning: the OpenAPI document describes it by its type, whatever its name.
+pub trait PathParameter {
+    /// One sentence for the OpenAPI document.
+    const DESCRIPTION: &'static str;
+
+    /// The JSON schema of its values.
+    fn schema() -> Value;
+
+    /// One of its values.
+    fn example() -> Option<Value> {
+        None
+    }
+}
+
+/// The last parameter of the path, or the last ones as a tuple. A text that does not parse is 404: it names nothing.
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 
-impl<T: PartialSchema> Describe for Path<T> {
+/// Parameters that end a path.
+pub trait PathParameters: Sized {
+    /// Describes them, in the path's order.
+    fn describe(operation: &mut Operation);
+
+    /// Parses them out of all values of the path; none when one names nothing.
+    fn parse(values: &[&str]) -> Option<Self>;
+}
+
+impl<T: PathParameter + FromStr> PathParameters for T {
     fn describe(operation: &mut Operation) {
-        operation.claim_parameter(serde_json::to_value(T::schema()).unwrap_or_default());
+        operation.claim_parameter::<T>();
+    }
+
+    fn parse(values: &[&str]) -> Option<Self> {
+        values.last()?.parse().ok()
     }
 }
 
-impl<T: FromStr + PartialSchema> Extract for Path<T> {
+impl<A: PathParameter + FromStr, B: PathParameter + FromStr, C: PathParameter + FromStr> PathParameters for (A, B, C) {
+    fn describe(operation: &mut Operation) {
+        operation.claim_parameter::<A>();
+        operation.claim_parameter::<B>();
+        operation.claim_parameter::<C>();
+    }
+
+    fn parse(values: &[&str]) -> Option<Self> {
+        let [a, b, c] = values.last_chunk()?;
+        Some((a.parse().ok()?, b.parse().ok()?, c.parse().ok()?))
+    }
+}
+
+impl<T: PathParameters> Describe for Path<T> {
+    fn describe(operation: &mut Operation) {
+        T::describe(operation);
+    }
+}
+
+impl<T: PathParameters> Extract for Path<T> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let matched = Matched::of(request);
-        let last = matched.as_ref().and_then(|matched| matched.values().next_back());
-        last.and_then(|text| text.parse().ok()).map(Self).ok_or_else(Problem::not_found)
+        let values: Vec<&str> = matched.iter().flat_map(|matched| matched.values()).collect();
+        T::parse(&values).map(Self).ok_or_else(Problem::not_found)
     }
 }
 
-/// The last `N` parameters of the path, as texts.
-#[derive(Debug)]
-pub struct Paths<const N: usize>(pub [String; N]);
+/// Describes types that have a schema as parameters of the path.
+macro_rules! path_parameters {
+    ($($type:ty: $description:literal $(, $example:literal)?;)+) => { $(
+        impl $crate::http::PathParameter for $type {
+            const DESCRIPTION: &'static str = $description;
 
-impl<const N: usize> Describe for Paths<N> {
-    fn describe(operation: &mut Operation) {
-        for _ in 0..N {
-            operation.claim_parameter(json!({ "type": "string" }));
+            fn schema() -> serde_json::Value {
+                serde_json::to_value(<$type as utoipa::PartialSchema>::schema()).unwrap_or_default()
+            }
+
+            $(
+                fn example() -> Option<serde_json::Value> {
+                    Some($example.into())
+                }
+            )?
         }
-    }
+    )+ };
 }
+pub(crate) use path_parameters;
 
-impl<const N: usize> Extract for Paths<N> {
-    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        let matched = Matched::of(request);
-        let all: Vec<String> = matched.iter().flat_map(|matched| matched.values()).map(str::to_owned).collect();
-        let last = all.last_chunk::<N>().cloned();
-        last.map(Self).ok_or_else(|| Problem::internal("the route has fewer parameters than its handler takes"))
-    }
+/// Declares parameters of the path that a context parses by itself: any text that a path segment can carry.
+macro_rules! path_texts {
+    ($($name:ident: $description:literal $(, $example:literal)?;)+) => { $(
+        #[doc = $description]
+        #[derive(Debug)]
+        pub(crate) struct $name(pub(crate) String);
+
+        impl std::str::FromStr for $name {
+            type Err = std::convert::Infallible;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Ok(Self(text.to_owned()))
+            }
+        }
+
+        impl $crate::http::PathParameter for $name {
+            const DESCRIPTION: &'static str = $description;
+
+            fn schema() -> serde_json::Value {
+                serde_json::json!({ "type": "string", "pattern": $crate::http::SEGMENT })
+            }
+
+            $(
+                fn example() -> Option<serde_json::Value> {
+                    Some($example.into())
+                }
+            )?
+        }
+    )+ };
 }
-
-/// Headers that a handler reads by itself.
-#[derive(Debug)]
-pub struct Header(HttpRequest);
-
-impl Header {
-    /// A header's text, when it is there once and holds printable ASCII.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let mut values = self.0.headers().get_all(name);
-        let value = values.next()?;
-        values.next().is_none().then(|| value.to_str().ok())?
-    }
-}
-
-impl Header {
-    /// A cookie's value.
-    #[must_use]
-    pub fn cookie(&self, name: &str) -> Option<String> {
-        self.0.cookie(name).map(|cookie| cookie.value().to_owned())
-    }
-}
-
-impl Describe for Header {
-    fn describe(_: &mut Operation) {}
-}
-
-impl Extract for Header {
-    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        Ok(Self(request.clone()))
-    }
-}
+pub(crate) use path_texts;

@@ -7,8 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::{Describe, Extract, Operation};
-use crate::openapi::Schemas;
+use super::{Describe, Extract, Operation, Schemas};
 use crate::problem::Problem;
 use crate::shape::{self, Fault};
 

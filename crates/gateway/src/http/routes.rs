@@ -7,10 +7,12 @@ use actix_web::http::Method;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use futures_util::future::LocalBoxFuture;
 
+use super::collisions::{self, Collisions};
 use super::endpoint::{Endpoint, run};
+use super::schemas::Schemas;
 use super::table::Table;
 use super::{Operation, Place, once};
-use crate::problem::Problem;
+use crate::problem::{ErrorFormat, ErrorFormats, Problem};
 
 type Run = dyn Fn(HttpRequest, web::Payload) -> LocalBoxFuture<'static, HttpResponse> + Send + Sync;
 
@@ -20,13 +22,18 @@ struct Methods(Vec<(Method, Arc<Run>)>);
 
 /// Routes, as an application serves them.
 #[derive(Clone)]
-pub struct Router(Arc<Table<Methods>>);
+pub struct Router {
+    table: Arc<Table<Methods>>,
+    formats: web::Data<ErrorFormats>,
+    schemas: web::Data<Schemas>,
+}
 
 /// The routes of one listener.
 #[derive(Clone, Default)]
 pub struct Routes {
     areas: Vec<(&'static str, &'static str)>,
     entries: Vec<(Operation, Arc<Run>)>,
+    error_formats: Vec<(&'static str, &'static dyn ErrorFormat)>,
 }
 
 /// An area of [`Routes`]: the operations that share a tag, and a prefix of their ids.
@@ -40,6 +47,11 @@ impl Routes {
     pub fn area(&mut self, name: &'static str, about: &'static str) -> Area<'_> {
         self.areas.push((name, about));
         Area { name, routes: self }
+    }
+
+    /// States how failures at `prefix`, and at every path below it, are written. Elsewhere it is the envelope.
+    pub fn error_format(&mut self, prefix: &'static str, format: &'static dyn ErrorFormat) {
+        self.error_formats.push((prefix, format));
     }
 
     /// Every area with its description.
@@ -91,9 +103,9 @@ impl Area<'_> {
         if operation.method == Method::POST && !matches!(operation.place, Place::Open | Place::Node) {
             once::describe(&mut operation);
         }
-        let long = operation.long;
+        let limits = operation.limits();
         let answer = move |request: HttpRequest, payload: web::Payload| -> LocalBoxFuture<'static, HttpResponse> {
-            Box::pin(run(handler.clone(), long, request, payload.into_inner()))
+            Box::pin(run(handler.clone(), limits, request, payload.into_inner()))
         };
         let entries = &mut self.routes.entries;
         entries.push((operation, Arc::new(answer)));
@@ -105,23 +117,32 @@ impl Area<'_> {
 }
 
 impl Router {
-    /// What serves these routes.
-    #[must_use]
-    pub fn of<'a>(all: impl IntoIterator<Item = &'a Routes>) -> Self {
+    /// The router of these routes.
+    ///
+    /// # Errors
+    /// When routes cannot be served, or documented, next to each other.
+    pub fn of(all: &[&Routes]) -> Result<Self, Collisions> {
+        collisions::check(all)?;
         let mut table = Table::<Methods>::default();
-        for (operation, run) in all.into_iter().flat_map(|routes| &routes.entries) {
+        for (operation, run) in all.iter().flat_map(|routes| &routes.entries) {
             let Methods(methods) = table.entry(operation.path);
             methods.push((operation.method.clone(), run.clone()));
             if operation.method == Method::GET {
                 methods.push((Method::HEAD, run.clone()));
             }
         }
-        Self(Arc::new(table))
+        let formats = all.iter().flat_map(|routes| routes.error_formats.iter().copied()).collect();
+        Ok(Self {
+            table: Arc::new(table),
+            formats: web::Data::new(ErrorFormats(formats)),
+            schemas: web::Data::new(Schemas::of(all)),
+        })
     }
 
     /// Has the application answer whatever it is asked; another method of a known path is answered with `Allow`.
     pub fn configure(&self, app: &mut web::ServiceConfig) {
-        let Self(table) = self.clone();
+        let Self { table, formats, schemas } = self.clone();
+        app.app_data(formats).app_data(schemas);
         app.default_service(web::to(move |request: HttpRequest, payload: web::Payload| {
             answer(&table, request, payload)
         }));

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use validator::Validate;
 
 use crate::authority::AsNode;
-use crate::http::{Body, Bytes, Describe, Extract, Json, Operation, Path, Routes};
+use crate::http::{Body, Bytes, Describe, Extract, Json, Operation, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -25,6 +25,10 @@ pub(super) fn routes(routes: &mut Routes) {
     area.post("redeem", "/internal/v1/access/redeem", redeem)
         .summary("Whom a code of the access round trip lets in at a hostname")
         .codes(&[&Code::NOT_FOUND]);
+}
+
+path_parameters! {
+    Digest: "The bundle's digest.";
 }
 
 /// Since when, and how long to wait.

@@ -5,12 +5,13 @@ use ::dns::{Dnskey, Dnssec, Ds};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Answer;
-use crate::authority::KeyedZone;
+use super::answer::Answer;
+use super::policy::KeyedZone;
 use crate::authority::role::Viewer;
 use crate::authority::scope::DnsRead;
-use crate::http::{Hosted, Path, Routes};
+use crate::http::{Path, Routes, path_texts};
 use crate::problem::Problem;
+use crate::require::RequireDns;
 
 /// Of a key that the parent vouches for (RFC 4034 section 2.1.1).
 const SECURE_ENTRY_POINT: u16 = 1;
@@ -20,6 +21,10 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("list", "/api/v1/servers/localhost/zones/{zone}/cryptokeys", list);
     area.get("metadata", "/api/v1/servers/localhost/zones/{zone}/metadata", metadata);
     area.get("metadata_of", "/api/v1/servers/localhost/zones/{zone}/metadata/{kind}", metadata_of);
+}
+
+path_texts! {
+    MetadataKind: "The kind of the zone's metadata.", "ALSO-NOTIFY";
 }
 
 #[derive(Debug, Serialize)]
@@ -38,7 +43,7 @@ struct ShownKey {
     ds: Vec<String>,
 }
 
-async fn list(at: KeyedZone<Viewer, DnsRead>, zones: Hosted) -> Result<Answer<Vec<ShownKey>>, Problem> {
+async fn list(at: KeyedZone<Viewer, DnsRead>, zones: RequireDns) -> Result<Answer<Vec<ShownKey>>, Problem> {
     Ok(Answer(shown(&zones.dnssec(at.org.id, at.zone.as_str()).await?)))
 }
 
@@ -46,7 +51,10 @@ async fn metadata(_: KeyedZone<Viewer, DnsRead>) -> Result<Answer<[Value; 0]>, P
     Ok(Answer([]))
 }
 
-async fn metadata_of(_: KeyedZone<Viewer, DnsRead>, Path(kind): Path<String>) -> Result<Answer<Value>, Problem> {
+async fn metadata_of(
+    _: KeyedZone<Viewer, DnsRead>,
+    Path(MetadataKind(kind)): Path<MetadataKind>,
+) -> Result<Answer<Value>, Problem> {
     Ok(Answer(json!({ "type": "Metadata", "kind": kind, "metadata": [] })))
 }
 

@@ -3,7 +3,7 @@
 use dns::{Hosting, OwnerName, Rdata, RecordSet, RecordType, RrsetPatch, ZoneName};
 use serde::Deserialize;
 
-use super::unprocessable;
+use super::refusal::unprocessable;
 use crate::problem::Problem;
 
 #[derive(Debug, Deserialize)]

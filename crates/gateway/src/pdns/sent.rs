@@ -6,9 +6,10 @@ use actix_web::dev::Payload;
 use dns::{Hosting, RrsetPatch, ZoneName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
+use super::refusal::{MALFORMED, unprocessable};
 use super::rrset::SentRrset;
-use super::{MALFORMED, unprocessable};
 use crate::http::{Describe, Extract, Operation, parse_json, read_in_time};
 use crate::problem::Problem;
 
@@ -57,7 +58,9 @@ pub(super) struct SentRrsets {
 }
 
 impl<T> Describe for Sent<T> {
-    fn describe(_: &mut Operation) {}
+    fn describe(operation: &mut Operation) {
+        operation.body(LARGEST, json!({ "required": true, "content": { "*/*": { "schema": {} } } }));
+    }
 }
 
 impl<T: DeserializeOwned> Extract for Sent<T> {

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Answer;
-use crate::authority::Keyed;
+use super::answer::Answer;
+use super::policy::Keyed;
 use crate::authority::scope::DnsRead;
 use crate::http::Routes;
 use crate::problem::Problem;

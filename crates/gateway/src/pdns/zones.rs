@@ -5,14 +5,16 @@ use actix_web::http::header::ACCEPT;
 use kernel::{Code, Kind, OrgId, Paging};
 use serde_json::json;
 
+use super::answer::{Answer, New, Outcome};
+use super::policy::{Keyed, KeyedOrg, KeyedZone};
+use super::refusal::{refused, unprocessable};
 use super::sent::{Asked, Sent, SentChange, SentRrsets, SentZone};
 use super::shown::{ShownDetail, ShownZone};
-use super::{Answer, New, Outcome, refused, unprocessable};
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{DnsRead, DnsWrite};
-use crate::authority::{Keyed, KeyedOrg, KeyedZone};
-use crate::http::{Bytes, Header, Hosted, NoContent, Routes};
+use crate::http::{Bytes, Header, NoContent, Routes};
 use crate::problem::Problem;
+use crate::require::RequireDns;
 
 const ZONES: &str = "/api/v1/servers/localhost/zones";
 const ZONE: &str = "/api/v1/servers/localhost/zones/{zone}";
@@ -34,7 +36,7 @@ pub(super) fn routes(routes: &mut Routes) {
 }
 
 /// All of them, of all organizations that the token reaches: PowerDNS has no pages.
-async fn list(at: Keyed<DnsRead>, zones: Hosted, asked: Asked) -> Result<Answer<Vec<ShownZone>>, Problem> {
+async fn list(at: Keyed<DnsRead>, zones: RequireDns, asked: Asked) -> Result<Answer<Vec<ShownZone>>, Problem> {
     let mut shown = Vec::new();
     for org in &at.orgs {
         let found = match &asked.zone {
@@ -48,7 +50,7 @@ async fn list(at: Keyed<DnsRead>, zones: Hosted, asked: Asked) -> Result<Answer<
 
 async fn create(
     at: KeyedOrg<Admin, DnsWrite>,
-    zones: Hosted,
+    zones: RequireDns,
     asked: Asked,
     Sent(mut new): Sent<SentZone>,
 ) -> Result<New<ShownDetail>, Problem> {
@@ -70,7 +72,7 @@ async fn create(
     }))
 }
 
-async fn get(at: KeyedZone<Viewer, DnsRead>, zones: Hosted, asked: Asked) -> Result<Answer<ShownDetail>, Problem> {
+async fn get(at: KeyedZone<Viewer, DnsRead>, zones: RequireDns, asked: Asked) -> Result<Answer<ShownDetail>, Problem> {
     if !asked.shows_rrsets() {
         let zone = zones.zone_entry(at.org.id, at.zone.as_str()).await?;
         return Ok(Answer(ShownDetail::of(zone, &at.org.slug)));
@@ -86,7 +88,7 @@ async fn get(at: KeyedZone<Viewer, DnsRead>, zones: Hosted, asked: Asked) -> Res
 
 async fn patch(
     at: KeyedZone<Member, DnsWrite>,
-    zones: Hosted,
+    zones: RequireDns,
     Sent(sent): Sent<SentRrsets>,
 ) -> Result<NoContent, Problem> {
     let rrsets = sent.wanted(&at.zone, zones.hosting()?)?;
@@ -100,7 +102,7 @@ async fn patch(
 /// Of all that PowerDNS keeps of a zone, DNSSEC is what can be changed; what says nothing else is taken.
 async fn change(
     at: KeyedZone<Admin, DnsWrite>,
-    zones: Hosted,
+    zones: RequireDns,
     Sent(change): Sent<SentChange>,
 ) -> Result<NoContent, Problem> {
     change.check()?;
@@ -110,13 +112,13 @@ async fn change(
     Ok(NoContent)
 }
 
-async fn delete(at: KeyedZone<Admin, DnsWrite>, zones: Hosted) -> Result<NoContent, Problem> {
+async fn delete(at: KeyedZone<Admin, DnsWrite>, zones: RequireDns) -> Result<NoContent, Problem> {
     zones.zone_delete(&at.actor, at.org.id, at.zone.as_str()).await?;
     Ok(NoContent)
 }
 
 /// As text, or within JSON for whoever asks for that.
-async fn export(at: KeyedZone<Viewer, DnsRead>, zones: Hosted, headers: Header) -> Result<Bytes, Problem> {
+async fn export(at: KeyedZone<Viewer, DnsRead>, zones: RequireDns, headers: Header) -> Result<Bytes, Problem> {
     let file = zones.zonefile(at.org.id, at.zone.as_str()).await?.value;
     let in_json = headers.get(ACCEPT.as_str()).is_some_and(|accept| accept.contains("application/json"));
     Ok(if in_json {
@@ -136,7 +138,7 @@ async fn rectify(_: KeyedZone<Member, DnsWrite>) -> Result<Answer<Outcome>, Prob
     Ok(Answer(Outcome { result: "Rectified" }))
 }
 
-async fn find(zones: &Hosted, org: OrgId, name: &str) -> Result<Option<Zone>, Problem> {
+async fn find(zones: &RequireDns, org: OrgId, name: &str) -> Result<Option<Zone>, Problem> {
     match zones.zone_entry(org, name).await {
         Ok(zone) => Ok(Some(zone)),
         Err(DnsError::ZoneNotFound) => Ok(None),
@@ -144,7 +146,7 @@ async fn find(zones: &Hosted, org: OrgId, name: &str) -> Result<Option<Zone>, Pr
     }
 }
 
-async fn all(zones: &Hosted, org: OrgId) -> Result<Vec<Zone>, Problem> {
+async fn all(zones: &RequireDns, org: OrgId) -> Result<Vec<Zone>, Problem> {
     let (mut all, mut paging) = (Vec::new(), Paging { limit: Paging::<String>::MOST, after: None });
     loop {
         let page = zones.zones(org, &paging).await?;

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::authority::Open;
 use crate::config::{Config, Site};
-use crate::http::{Bytes, Json, Moved, Path, Routes};
+use crate::http::{Bytes, Json, Moved, Path, Routes, path_texts};
 use crate::openapi::Reference;
 use crate::problem::Problem;
 
@@ -26,6 +26,10 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("healthz", "/healthz", healthz).summary("Whether the process is up").fixed();
     area.get("readyz", "/readyz", readyz)
         .summary("Whether requests can be served: the database answers and is migrated");
+}
+
+path_texts! {
+    FileName: "The file's name.", "index.html";
 }
 
 /// The service is well.
@@ -47,7 +51,7 @@ async fn docs_index(_: Open) -> Result<Moved, Problem> {
     Ok(Moved("/docs/index.html"))
 }
 
-async fn docs(_: Open, Path(file): Path<String>, reference: Data<Reference>) -> Result<Bytes, Problem> {
+async fn docs(_: Open, Path(FileName(file)): Path<FileName>, reference: Data<Reference>) -> Result<Bytes, Problem> {
     let found = utoipa_swagger_ui::serve(&file, reference.swagger.clone()).ok().flatten();
     let file = found.ok_or_else(Problem::not_found)?;
     let answer = Bytes::whole(&file.content_type, file.bytes.into_owned());

@@ -1,5 +1,8 @@
 //! DNS zones of an organization.
 
+mod if_match;
+mod parameter;
+
 use ::dns::{
     Difference, DnsError, Dnssec, DnssecSwitch, DsReport, Imported, NewZone, Patched, Rrset, RrsetContent, RrsetsPatch,
     Zone, ZoneDetail,
@@ -8,13 +11,15 @@ use kernel::Page;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use self::if_match::IfMatch;
+pub(crate) use self::parameter::ZoneParameter;
+use self::parameter::{RrsetName, RrsetPath, RrsetType};
 use crate::authority::InOrg;
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{DnsRead, DnsWrite};
-use crate::http::{
-    Body, Bytes, Either, Hosted, IfMatch, Json, NoContent, Pages, Path, Paths, Query, Routes, Tagged, ZonefileText,
-};
+use crate::http::{Body, Bytes, Either, Json, NoContent, Pages, Path, Query, Routes, Tagged, ZonefileText};
 use crate::problem::Problem;
+use crate::require::RequireDns;
 
 const ZONES: &str = "/v1/orgs/{orgSlug}/dns/zones";
 const ZONE: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}";
@@ -72,7 +77,7 @@ enum DryRun {
 
 async fn list(
     at: InOrg<Viewer, DnsRead>,
-    zones: Hosted,
+    zones: RequireDns,
     Pages(pages): Pages<String>,
 ) -> Result<Json<Page<Zone>>, Problem> {
     Ok(Json(zones.zones(at.org.id, &pages).await?))
@@ -80,7 +85,7 @@ async fn list(
 
 async fn create(
     at: InOrg<Admin, DnsWrite>,
-    zones: Hosted,
+    zones: RequireDns,
     Body(new): Body<NewZone>,
 ) -> Result<Tagged<Json<ZoneDetail>>, Problem> {
     let zone = zones.zone_create(&at.actor, at.org.id, new).await?;
@@ -89,22 +94,26 @@ async fn create(
 
 async fn get(
     at: InOrg<Viewer, DnsRead>,
-    zones: Hosted,
-    Path(zone): Path<String>,
+    zones: RequireDns,
+    Path(ZoneParameter(zone)): Path<ZoneParameter>,
 ) -> Result<Tagged<Json<ZoneDetail>>, Problem> {
     let zone = zones.zone(at.org.id, &zone).await?;
     Ok(Tagged(zone.serial, Json(zone.value)))
 }
 
-async fn delete(at: InOrg<Admin, DnsWrite>, zones: Hosted, Path(zone): Path<String>) -> Result<NoContent, Problem> {
+async fn delete(
+    at: InOrg<Admin, DnsWrite>,
+    zones: RequireDns,
+    Path(ZoneParameter(zone)): Path<ZoneParameter>,
+) -> Result<NoContent, Problem> {
     zones.zone_delete(&at.actor, at.org.id, &zone).await?;
     Ok(NoContent)
 }
 
 async fn put(
     at: InOrg<Member, DnsWrite>,
-    zones: Hosted,
-    Paths([zone, name, kind]): Paths<3>,
+    zones: RequireDns,
+    Path((ZoneParameter(zone), RrsetName(name), RrsetType(kind))): RrsetPath,
     IfMatch(expected): IfMatch,
     Body(content): Body<RrsetContent>,
 ) -> Result<Tagged<Json<Rrset>>, Problem> {
@@ -114,8 +123,8 @@ async fn put(
 
 async fn remove(
     at: InOrg<Member, DnsWrite>,
-    zones: Hosted,
-    Paths([zone, name, kind]): Paths<3>,
+    zones: RequireDns,
+    Path((ZoneParameter(zone), RrsetName(name), RrsetType(kind))): RrsetPath,
     IfMatch(expected): IfMatch,
 ) -> Result<Tagged<NoContent>, Problem> {
     let done = zones.rrset_delete(&at.actor, (at.org.id, &zone), (&name, &kind), &expected).await?;
@@ -124,8 +133,8 @@ async fn remove(
 
 async fn patch(
     at: InOrg<Member, DnsWrite>,
-    zones: Hosted,
-    Path(zone): Path<String>,
+    zones: RequireDns,
+    Path(ZoneParameter(zone)): Path<ZoneParameter>,
     IfMatch(expected): IfMatch,
     Body(patch): Body<RrsetsPatch, LARGE>,
 ) -> Result<Tagged<Json<Patched>>, Problem> {
@@ -133,15 +142,19 @@ async fn patch(
     Ok(Tagged(patched.serial, Json(patched.value)))
 }
 
-async fn export(at: InOrg<Viewer, DnsRead>, zones: Hosted, Path(zone): Path<String>) -> Result<Tagged<Bytes>, Problem> {
+async fn export(
+    at: InOrg<Viewer, DnsRead>,
+    zones: RequireDns,
+    Path(ZoneParameter(zone)): Path<ZoneParameter>,
+) -> Result<Tagged<Bytes>, Problem> {
     let file = zones.zonefile(at.org.id, &zone).await?;
     Ok(Tagged(file.serial, Bytes::whole(ZonefileText::TYPE, file.value)))
 }
 
 async fn import(
     at: InOrg<Member, DnsWrite>,
-    zones: Hosted,
-    (Path(zone), IfMatch(expected)): (Path<String>, IfMatch),
+    zones: RequireDns,
+    (Path(ZoneParameter(zone)), IfMatch(expected)): (Path<ZoneParameter>, IfMatch),
     Query(how): Query<Import>,
     ZonefileText(text): ZonefileText,
 ) -> Result<Tagged<Either<ZoneDetail, Difference>>, Problem> {
@@ -152,14 +165,18 @@ async fn import(
     })
 }
 
-async fn dnssec(at: InOrg<Viewer, DnsRead>, zones: Hosted, Path(zone): Path<String>) -> Result<Json<Dnssec>, Problem> {
+async fn dnssec(
+    at: InOrg<Viewer, DnsRead>,
+    zones: RequireDns,
+    Path(ZoneParameter(zone)): Path<ZoneParameter>,
+) -> Result<Json<Dnssec>, Problem> {
     Ok(Json(zones.dnssec(at.org.id, &zone).await?))
 }
 
 async fn switch(
     at: InOrg<Admin, DnsWrite>,
-    zones: Hosted,
-    Path(zone): Path<String>,
+    zones: RequireDns,
+    Path(ZoneParameter(zone)): Path<ZoneParameter>,
     Body(to): Body<DnssecSwitch>,
 ) -> Result<Tagged<Json<Zone>>, Problem> {
     let zone = zones.dnssec_switch(&at.actor, at.org.id, &zone, to).await?;
@@ -168,8 +185,8 @@ async fn switch(
 
 async fn report(
     at: InOrg<Admin, DnsWrite>,
-    zones: Hosted,
-    Path(zone): Path<String>,
+    zones: RequireDns,
+    Path(ZoneParameter(zone)): Path<ZoneParameter>,
     Body(report): Body<DsReport>,
 ) -> Result<Tagged<Json<Zone>>, Problem> {
     let zone = zones.ds_set(&at.actor, at.org.id, &zone, report).await?;

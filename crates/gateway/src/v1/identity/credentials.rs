@@ -6,7 +6,7 @@ use kernel::{KeyId, Page, TokenId};
 
 use crate::authority::scope::AccountRead;
 use crate::authority::{Session, SignedIn, ThisToken};
-use crate::http::{Body, Created, Json, NoContent, Pages, Path, Routes};
+use crate::http::{Body, Created, Json, NoContent, Pages, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -24,6 +24,11 @@ pub(super) fn routes(routes: &mut Routes) {
         .codes(&[&IdentityError::SSH_KEY_EXISTS])
         .leads_to("credentials.key_delete", "keyId", "/id");
     area.delete("key_delete", "/v1/me/ssh-keys/{keyId}", key_delete).summary("Remove an SSH key");
+}
+
+path_parameters! {
+    TokenId: "The personal access token's id.";
+    KeyId: "The SSH key's id.";
 }
 
 async fn tokens(

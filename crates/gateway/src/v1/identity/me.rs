@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::authority::scope::AccountRead;
 use crate::authority::{Session, SignedInPart};
-use crate::http::{Json, NoContent, Pages, Path, Routes};
+use crate::http::{Json, NoContent, Pages, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -19,6 +19,10 @@ pub(super) fn routes(routes: &mut Routes) {
         .summary("The caller's live login sessions, newest first")
         .leads_to("me.session_end", "sessionId", "/items/0/id");
     area.delete("session_end", "/v1/me/sessions/{sessionId}", session_end).summary("End one of the caller's sessions");
+}
+
+path_parameters! {
+    SessionId: "The login session's id.";
 }
 
 /// A user together with their organizations.

@@ -7,7 +7,7 @@ use orgs::{Invite, InviteCreated, InviteView, Invited, Joined, NewInvite, Notifi
 use crate::authority::role::{Admin, Viewer};
 use crate::authority::scope::{OrgRead, OrgWrite};
 use crate::authority::{InOrg, Preview, SignedIn};
-use crate::http::{Body, Json, Made, NoContent, Pages, Path, Routes};
+use crate::http::{Body, Json, Made, NoContent, Pages, Path, Routes, path_parameters, path_texts};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -27,6 +27,14 @@ pub(super) fn routes(routes: &mut Routes) {
     ]);
     area.get("notifications", "/v1/orgs/{orgSlug}/notifications", notifications)
         .summary("The notifications, newest first");
+}
+
+path_parameters! {
+    InviteId: "The invitation's id.";
+}
+
+path_texts! {
+    InviteToken: "The token of the invitation's link.";
 }
 
 async fn list(
@@ -57,11 +65,19 @@ async fn revoke(
     Ok(NoContent)
 }
 
-async fn preview(_: Preview, Path(token): Path<String>, orgs: Data<Orgs>) -> Result<Json<InviteView>, Problem> {
+async fn preview(
+    _: Preview,
+    Path(InviteToken(token)): Path<InviteToken>,
+    orgs: Data<Orgs>,
+) -> Result<Json<InviteView>, Problem> {
     Ok(Json(orgs.invite_preview(&token).await?))
 }
 
-async fn accept(by: SignedIn<OrgWrite>, Path(token): Path<String>, orgs: Data<Orgs>) -> Result<Json<Joined>, Problem> {
+async fn accept(
+    by: SignedIn<OrgWrite>,
+    Path(InviteToken(token)): Path<InviteToken>,
+    orgs: Data<Orgs>,
+) -> Result<Json<Joined>, Problem> {
     Ok(Json(orgs.invite_accept(&by.actor, by.user.id, &token).await?))
 }
 

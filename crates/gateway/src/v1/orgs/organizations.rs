@@ -7,7 +7,7 @@ use orgs::{AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, O
 use crate::authority::role::{Admin, Member as AtLeastMember, Viewer};
 use crate::authority::scope::{OrgRead, OrgWrite};
 use crate::authority::{InOrg, SignedIn, SignedInPart};
-use crate::http::{Body, Created, Json, NoContent, Pages, Path, Query, Routes};
+use crate::http::{Body, Created, Json, NoContent, Pages, Path, Query, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -32,6 +32,10 @@ pub(super) fn routes(routes: &mut Routes) {
     area.delete("member_remove", "/v1/orgs/{orgSlug}/members/{userId}", member_remove)
         .summary("Remove a member (admin), or leave (anyone)")
         .codes(&[&OrgError::LAST_ADMIN]);
+}
+
+path_parameters! {
+    UserId: "The member's user id.";
 }
 
 async fn list(

@@ -7,8 +7,9 @@ use projects::{AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Author
 use crate::authority::role::{Admin, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
 use crate::authority::{InProject, Session};
-use crate::http::{Body, Json, Linked, NoContent, Routes};
+use crate::http::{Body, Json, NoContent, Routes};
 use crate::problem::Problem;
+use crate::require::RequireCore;
 
 const ACCESS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access";
 const BYPASS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access/bypass";
@@ -26,7 +27,7 @@ pub(super) fn routes(routes: &mut Routes) {
 
 async fn get(
     at: InProject<Viewer, ProjectRead>,
-    _: Linked,
+    _: RequireCore,
     projects: Data<Projects>,
 ) -> Result<Json<AccessPolicy>, Problem> {
     Ok(Json(projects.access(at.project.id).await?))
@@ -34,7 +35,7 @@ async fn get(
 
 async fn set(
     at: InProject<Admin, ProjectWrite>,
-    _: Linked,
+    _: RequireCore,
     projects: Data<Projects>,
     Body(change): Body<AccessChange>,
 ) -> Result<Json<AccessPolicy>, Problem> {
@@ -43,7 +44,7 @@ async fn set(
 
 async fn bypass_new(
     at: InProject<Admin, ProjectWrite>,
-    _: Linked,
+    _: RequireCore,
     projects: Data<Projects>,
 ) -> Result<Json<AccessBypass>, Problem> {
     Ok(Json(projects.access_bypass_new(&at.actor, &(&at.org).into(), at.project.id).await?))
@@ -51,7 +52,7 @@ async fn bypass_new(
 
 async fn bypass_revoke(
     at: InProject<Admin, ProjectWrite>,
-    _: Linked,
+    _: RequireCore,
     projects: Data<Projects>,
 ) -> Result<NoContent, Problem> {
     projects.access_bypass_revoke(&at.actor, &(&at.org).into(), at.project.id).await?;
@@ -60,7 +61,7 @@ async fn bypass_revoke(
 
 async fn authorize(
     by: Session,
-    _: Linked,
+    _: RequireCore,
     projects: Data<Projects>,
     Body(asked): Body<Authorize>,
 ) -> Result<Json<AccessAuthorize>, Problem> {

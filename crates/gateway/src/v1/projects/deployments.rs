@@ -5,13 +5,11 @@ use std::str::FromStr;
 use actix_web::web::Data;
 use kernel::{Code, Page};
 use projects::{Author, Deployment, Git, ProjectError, Projects, Rollback};
-use utoipa::PartialSchema;
-use utoipa::openapi::{RefOr, Schema};
 
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{Deploy, ProjectRead};
-use crate::http::{Body, Created, Header, Json, Pages, Path, Routes, Upload};
+use crate::http::{Body, Created, Header, Json, Pages, Path, PathParameter, Routes, Upload};
 use crate::problem::Problem;
 
 const DEPLOYMENTS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/deployments";
@@ -79,9 +77,15 @@ impl FromStr for Version {
     }
 }
 
-impl PartialSchema for Version {
-    fn schema() -> RefOr<Schema> {
-        i32::schema()
+impl PathParameter for Version {
+    const DESCRIPTION: &'static str = "The deployment's version: 1 for the project's first.";
+
+    fn schema() -> serde_json::Value {
+        serde_json::to_value(<i32 as utoipa::PartialSchema>::schema()).unwrap_or_default()
+    }
+
+    fn example() -> Option<serde_json::Value> {
+        Some(1.into())
     }
 }
 

@@ -7,7 +7,7 @@ use projects::{Hostname, NewHostname, ProjectError, Projects};
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::http::{Body, Json, NoContent, Path, Routes};
+use crate::http::{Body, Json, NoContent, Path, Routes, path_texts};
 use crate::problem::Problem;
 
 const HOSTNAMES: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames";
@@ -27,6 +27,10 @@ pub(super) fn routes(routes: &mut Routes) {
         .summary("Look for the proof of a hostname now");
 }
 
+path_texts! {
+    HostnameParameter: "The hostname, in any spelling.", "www.example.org";
+}
+
 async fn list(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<Page<Hostname>>, Problem> {
     Ok(Json(Page { items: projects.hostnames(at.project.id).await?, next_cursor: None }))
 }
@@ -41,7 +45,7 @@ async fn add(
 
 async fn delete(
     at: InProject<Member, ProjectWrite>,
-    Path(host): Path<String>,
+    Path(HostnameParameter(host)): Path<HostnameParameter>,
     projects: Data<Projects>,
 ) -> Result<NoContent, Problem> {
     projects.hostname_delete(&at.actor, &(&at.org).into(), at.project.id, &host).await?;
@@ -50,7 +54,7 @@ async fn delete(
 
 async fn verify(
     at: InProject<Member, ProjectWrite>,
-    Path(host): Path<String>,
+    Path(HostnameParameter(host)): Path<HostnameParameter>,
     projects: Data<Projects>,
 ) -> Result<Json<Hostname>, Problem> {
     Ok(Json(projects.hostname_verify(&at.actor, at.project.id, &host).await?))

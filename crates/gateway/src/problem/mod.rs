@@ -1,31 +1,19 @@
-//! A failure on its way to a client: the envelope, and what stays behind in the log.
+//! A failure of a request: its code and message for the client, and its cause for the log.
+
+mod format;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::{HttpRequest, HttpResponse, web};
 use kernel::{Code, Failure, Kind};
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::http::RequestId;
+use crate::protocol;
+use crate::request_id::RequestId;
 use crate::shape::Fault;
-use crate::{pdns, protocol};
 
-/// What every failure looks like (contract section 1, "Error envelope").
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Error)]
-pub(crate) struct Envelope<'a> {
-    /// What clients read.
-    code: &'a str,
-    /// For people.
-    message: &'a str,
-    /// What a program needs to know beyond the code.
-    #[schema(required, value_type = Option<Object>)]
-    details: &'a Option<Value>,
-    /// Also in the `X-Request-Id` header.
-    request_id: &'a str,
-}
+pub use format::ErrorFormat;
+pub(crate) use format::{BareStatus, Envelope, Enveloped, ErrorFormats, OauthErrors, Rendered};
 
 /// A failure, ready to be answered.
 #[derive(Debug)]
@@ -33,7 +21,7 @@ pub struct Problem {
     code: &'static Code,
     message: String,
     details: Option<Value>,
-    headers: Vec<(actix_web::http::header::HeaderName, String)>,
+    headers: Vec<(HeaderName, String)>,
     cause: Option<String>,
 }
 
@@ -102,7 +90,7 @@ impl Problem {
         Self { details, ..self }
     }
 
-    pub(crate) fn with_header(mut self, name: actix_web::http::header::HeaderName, value: impl Into<String>) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
@@ -131,31 +119,21 @@ impl Problem {
         }
     }
 
-    /// The answer. Causes go to the log under the request id.
-    pub(crate) fn respond(&self, request: &HttpRequest) -> HttpResponse {
-        self.log();
-        if pdns::is_spoken_at(request.path()) {
-            return self.respond_as_powerdns();
-        }
-        let status = protocol::status(self.code);
-        let request_id = &RequestId::text(request);
-        let mut response = HttpResponse::build(status);
-        for (name, value) in &self.headers {
-            response.insert_header((name.clone(), value.as_str()));
-        }
-        response.json(Envelope { code: self.code.name, message: &self.message, details: &self.details, request_id })
+    pub(crate) fn headers(&self) -> &[(HeaderName, String)] {
+        &self.headers
     }
 
-    /// The answer in the words of the face that is no part of `/v1`: whatever refuses there, it has one shape.
-    fn respond_as_powerdns(&self) -> HttpResponse {
-        let status = pdns::status(self.code);
-        let mut response = HttpResponse::build(status);
-        for (name, value) in self.headers.iter().filter(|(name, _)| *name != WWW_AUTHENTICATE) {
-            response.insert_header((name.clone(), value.as_str()));
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            response.insert_header((WWW_AUTHENTICATE, pdns::CHALLENGE));
-        }
-        response.json(pdns::Refusal { error: &self.message })
+    pub(crate) fn details(&self) -> &Option<Value> {
+        &self.details
+    }
+
+    /// Renders the failure in the error format of the request's path, and logs its cause.
+    pub(crate) fn respond(&self, request: &HttpRequest) -> HttpResponse {
+        self.log();
+        let formats = request.app_data::<web::Data<ErrorFormats>>();
+        let format = formats.map_or(&Enveloped as &dyn ErrorFormat, |formats| formats.of(request.path()));
+        let mut response = format.render(self, &RequestId::text(request));
+        response.extensions_mut().insert(Rendered);
+        response
     }
 }

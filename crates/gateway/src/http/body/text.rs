@@ -6,8 +6,9 @@ use futures_util::StreamExt as _;
 use kernel::Code;
 use serde_json::json;
 
-use super::body::{Upload, expect_content_type};
-use super::{Describe, Extract, Operation};
+use super::read::expect_content_type;
+use super::upload::Upload;
+use crate::http::{Describe, Extract, Operation};
 use crate::problem::Problem;
 use crate::protocol;
 
@@ -26,7 +27,7 @@ impl ZonefileText {
 impl Describe for ZonefileText {
     fn describe(operation: &mut Operation) {
         let schema = json!({ "type": "string" });
-        operation.body = Some(json!({ "required": true, "content": { Self::TYPE: { "schema": schema } } }));
+        operation.body(LARGEST, json!({ "required": true, "content": { Self::TYPE: { "schema": schema } } }));
         operation.long = true;
         operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
     }
@@ -36,7 +37,7 @@ impl Extract for ZonefileText {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, Self::TYPE)?;
         // Held as a whole: it weighs what several uploads do.
-        let mut stream = Upload::place(request, payload, 8).await?.into_stream();
+        let mut stream = Upload::acquire(request, payload, 8).await?.into_stream();
         let mut bytes = Vec::new();
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body broke off: {error}")))?;

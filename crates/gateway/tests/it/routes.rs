@@ -1,14 +1,13 @@
 //! Routes of a listener, around handlers that misbehave.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends, and one handler here panics")]
-
-use actix_web::middleware::from_fn;
-use actix_web::test::{TestRequest, call_service, init_service, read_body_json};
-use actix_web::{App, http::StatusCode};
+use actix_web::http::StatusCode;
+use actix_web::test::TestRequest;
 use gateway::Problem;
 use gateway::authority::Open;
-use gateway::http::{NoContent, Path, Router, Routes, guard, observe};
+use gateway::http::{NoContent, Path, PathParameter, Routes};
 use serde_json::{Value, json};
+
+use crate::kit::call;
 
 async fn panics(_: Open) -> Result<NoContent, Problem> {
     panic!("hunter2 was in a variable")
@@ -18,7 +17,25 @@ async fn hangs(_: Open) -> Result<NoContent, Problem> {
     std::future::pending().await
 }
 
-async fn takes(_: Open, Path(number): Path<u8>) -> Result<NoContent, Problem> {
+struct Small(u8);
+
+impl std::str::FromStr for Small {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+impl PathParameter for Small {
+    const DESCRIPTION: &'static str = "A small number.";
+
+    fn schema() -> Value {
+        json!({ "type": "integer" })
+    }
+}
+
+async fn takes(_: Open, Path(Small(number)): Path<Small>) -> Result<NoContent, Problem> {
     assert_eq!(number, 7);
     Ok(NoContent)
 }
@@ -30,15 +47,10 @@ async fn get(path: &str) -> (StatusCode, Value) {
     area.get("panics", "/panics", panics);
     area.get("hangs", "/hangs", hangs);
     area.get("takes", "/takes/{number}", takes);
-    let app =
-        App::new().configure(|app| Router::of([&routes]).configure(app)).wrap(from_fn(guard)).wrap(from_fn(observe));
-    let app = init_service(app).await;
-    let request = TestRequest::get().uri(path).insert_header(("x-request-id", "req-1")).to_request();
-    let response = call_service(&app, request).await;
-    assert_eq!(response.headers().get("x-request-id").unwrap(), "req-1");
-    let status = response.status();
-    let body = if status == StatusCode::NO_CONTENT { Value::Null } else { read_body_json(response).await };
-    (status, body)
+    let answer = call(&routes, TestRequest::get().uri(path)).await;
+    assert_eq!(answer.header("x-request-id"), Some("req-1"));
+    let body = if answer.status == StatusCode::NO_CONTENT { Value::Null } else { answer.json() };
+    (answer.status, body)
 }
 
 #[actix_web::test]

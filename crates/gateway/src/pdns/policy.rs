@@ -14,18 +14,16 @@ use diesel_async::RunQueryDsl;
 use dns::ZoneName;
 use kernel::audit::Actor;
 use kernel::{Code, OrgId, Role, Token, TokenKind, UserId};
-use serde_json::json;
 use store::{Cached, Store};
 
-use super::credential::invalid;
-use super::find::{find_by, least};
-use super::of_a_caller;
-use super::resolve::Found;
-use super::role::AtLeast;
-use super::scope::Needs;
-use crate::http::{Describe, Extract, Hosted, Matched, Operation, Place};
-use crate::pdns;
+use super::refusal::unprocessable;
+use crate::authority::role::AtLeast;
+use crate::authority::scope::Needs;
+use crate::authority::{Found, find_by, invalid, least, policies_of_callers};
+use crate::http::{Describe, Extract, Matched, Operation, Place};
 use crate::problem::Problem;
+use crate::require::RequireDns;
+use crate::v1::ZoneParameter;
 
 /// Anyone with a live token that has the scope.
 #[derive(Debug)]
@@ -87,7 +85,7 @@ async fn holder<S: Needs>(request: &HttpRequest, payload: &mut Payload) -> Resul
     let (actor, found) = find_by(request, payload, key(request)).await?;
     let found: Found = found.with_scope(S::SCOPE)?;
     // Nobody learns which zones there are where none are hosted.
-    Hosted::extract(request, payload).await?;
+    RequireDns::extract(request, payload).await?;
     let in_parts = found.parts().is_some();
     Ok(Holder { actor, user: found.user.id, only_org: found.only.map(|only| only.org), in_parts })
 }
@@ -132,7 +130,7 @@ impl<S: Needs> Describe for Keyed<S> {
     fn describe(operation: &mut Operation) {
         operation.signed_in(Place::Account, None, Some(S::SCOPE));
         operation.takes_limited = true;
-        Hosted::describe(operation);
+        RequireDns::describe(operation);
     }
 }
 
@@ -148,7 +146,7 @@ impl<R: AtLeast, S: Needs> Describe for KeyedOrg<R, S> {
     fn describe(operation: &mut Operation) {
         operation.signed_in(Place::Org, Some(R::ROLE), Some(S::SCOPE));
         operation.takes_limited = true;
-        Hosted::describe(operation);
+        RequireDns::describe(operation);
     }
 }
 
@@ -157,7 +155,7 @@ impl<R: AtLeast, S: Needs> Extract for KeyedOrg<R, S> {
         let holder = holder::<S>(request, payload).await?;
         let mut orgs = orgs_of(request, payload, &holder, None).await?;
         let (Some(org), true) = (orgs.pop(), orgs.is_empty()) else {
-            return Err(pdns::unprocessable(if holder.in_parts {
+            return Err(unprocessable(if holder.in_parts {
                 "the token is limited to projects; a new zone needs one that reaches the whole organization"
             } else {
                 "which organization is the new zone of? Make a token that is restricted to one ({\"restrict\": {\"org\": …}})"
@@ -171,9 +169,9 @@ impl<R: AtLeast, S: Needs> Extract for KeyedOrg<R, S> {
 impl<R: AtLeast, S: Needs> Describe for KeyedZone<R, S> {
     fn describe(operation: &mut Operation) {
         operation.signed_in(Place::Org, Some(R::ROLE), Some(S::SCOPE));
-        operation.claim_parameter(json!({ "type": "string" }));
+        operation.claim_parameter::<ZoneParameter>();
         operation.takes_limited = true;
-        Hosted::describe(operation);
+        RequireDns::describe(operation);
     }
 }
 
@@ -190,7 +188,7 @@ impl<R: AtLeast, S: Needs> Extract for KeyedZone<R, S> {
     }
 }
 
-of_a_caller! {
+policies_of_callers! {
     [S: Needs] Keyed<S>;
     [R: AtLeast, S: Needs] KeyedOrg<R, S>;
     [R: AtLeast, S: Needs] KeyedZone<R, S>;

@@ -1,0 +1,13 @@
+//! Policies that authenticate their caller.
+
+/// Implements [`crate::http::Policy`] for types with a field `actor`.
+macro_rules! policies_of_callers {
+    ($([$($generics:tt)*] $policy:ty;)+) => { $(
+        impl<$($generics)*> crate::http::Policy for $policy {
+            fn actor(&mut self) -> Option<&mut kernel::audit::Actor> {
+                Some(&mut self.actor)
+            }
+        }
+    )+ };
+}
+pub(crate) use policies_of_callers;

@@ -1,0 +1,23 @@
+//! The scope of a route, as a type.
+
+use kernel::Scope;
+
+/// A scope that a route asks for.
+pub trait Needs: 'static {
+    /// The scope.
+    const SCOPE: Scope;
+}
+
+macro_rules! scopes {
+    ($($name:ident),+) => { $(
+        #[doc = concat!("[`Scope::", stringify!($name), "`].")]
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Needs for $name {
+            const SCOPE: Scope = Scope::$name;
+        }
+    )+ };
+}
+
+scopes!(AccountRead, OrgRead, OrgWrite, ProjectRead, ProjectWrite, Deploy, DnsRead, DnsWrite);

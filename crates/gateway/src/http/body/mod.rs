@@ -1,0 +1,19 @@
+//! Bodies of requests, one file per kind.
+
+mod check;
+mod form;
+mod json;
+mod raw;
+mod read;
+mod strict_json;
+mod text;
+mod upload;
+
+pub use form::Form;
+pub use json::Body;
+pub use raw::Raw;
+pub(crate) use read::{DEFAULT_LIMIT, read_in_time};
+pub(crate) use strict_json::parse as parse_json;
+pub use text::ZonefileText;
+pub use upload::Upload;
+pub(crate) use upload::UploadPlaces;

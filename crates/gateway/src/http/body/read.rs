@@ -1,0 +1,62 @@
+//! Reading a whole body within its limits of time and size.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::dev::Payload;
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use futures_util::StreamExt as _;
+
+use crate::http::guard;
+use crate::problem::Problem;
+use crate::protocol;
+
+/// The limit of a body where a route states no other, in bytes.
+pub(crate) const DEFAULT_LIMIT: usize = 64 * 1024;
+
+/// A body that arrives within this time is read without releasing the request's permit.
+const PROMPT: Duration = Duration::from_millis(50);
+
+/// The timeout of a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Problem> {
+    let encoded = request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if encoded || !essence.eq_ignore_ascii_case(expected) {
+        let message = format!("send the body as Content-Type: {expected}, without a Content-Encoding");
+        return Err(Problem::new(&protocol::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    Ok(())
+}
+
+/// Reads a body of at most `limit` bytes. While a slow body arrives, the request holds no permit of the concurrency
+/// limit.
+pub(crate) async fn read_in_time(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    limit: usize,
+) -> Result<Vec<u8>, Problem> {
+    let mut reading = std::pin::pin!(read(payload, limit));
+    if let Ok(read) = tokio::time::timeout(PROMPT, &mut reading).await {
+        return read;
+    }
+    guard::step_out(request);
+    let late = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()));
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)??;
+    guard::step_in(request)?;
+    Ok(read)
+}
+
+async fn read(payload: &mut Payload, limit: usize) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body broke off: {error}")))?;
+        if bytes.len() + chunk.len() > limit {
+            return Err(Problem::too_large(limit as u64));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}

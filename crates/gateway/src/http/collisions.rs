@@ -1,0 +1,118 @@
+//! Routes that cannot be served, or documented, next to each other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::schemas::of_failures;
+use super::{Operation, Routes};
+
+/// Each collision in one sentence. A server does not start with any.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Collisions(pub Vec<String>);
+
+impl fmt::Display for Collisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the routes collide: {}", self.0.join("; "))
+    }
+}
+
+impl std::error::Error for Collisions {}
+
+/// What was registered first under each key.
+struct Registered<K, V>(BTreeMap<K, (V, String)>);
+
+impl<K: Ord, V: PartialEq> Registered<K, V> {
+    fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// The first place with another value under this key.
+    fn conflict(&mut self, key: K, value: V, place: &str) -> Option<&str> {
+        match self.0.entry(key) {
+            std::collections::btree_map::Entry::Vacant(free) => {
+                free.insert((value, place.to_owned()));
+                None
+            }
+            std::collections::btree_map::Entry::Occupied(first) => {
+                let (known, place) = first.into_mut();
+                (*known != value).then_some(place.as_str())
+            }
+        }
+    }
+}
+
+/// Checks the routes of one listener.
+///
+/// # Errors
+/// When two areas, operations, schemas or path parameters share a name with different meanings, two operations share a
+/// method and path, or an operation has two parameters of the same name.
+pub(super) fn check(all: &[&Routes]) -> Result<(), Collisions> {
+    let mut found = Vec::new();
+    let operations = || all.iter().flat_map(|routes| routes.operations());
+    areas(all, &mut found);
+    let (mut ids, mut routes) = (Registered::new(), Registered::new());
+    for (number, operation) in operations().enumerate() {
+        let place = name(operation);
+        if let Some(other) = ids.conflict(operation.id.as_str(), number, &place) {
+            found.push(format!("{other} and {place} share the id {}", operation.id));
+        }
+        if let Some(other) = routes.conflict((operation.path, operation.method.as_str()), number, &operation.id) {
+            found.push(format!("{other} and {} share the route {place}", operation.id));
+        }
+    }
+    schemas(operations(), &mut found);
+    parameters(operations(), &mut found);
+    if found.is_empty() { Ok(()) } else { Err(Collisions(found)) }
+}
+
+fn name(operation: &Operation) -> String {
+    format!("{} {}", operation.method, operation.path)
+}
+
+fn areas(all: &[&Routes], found: &mut Vec<String>) {
+    let mut areas = Registered::new();
+    for (area, about) in all.iter().flat_map(|routes| routes.areas()) {
+        if areas.conflict(area, about, "").is_some() {
+            found.push(format!("the area {area} has two descriptions"));
+        }
+    }
+}
+
+fn schemas<'a>(operations: impl Iterator<Item = &'a Operation>, found: &mut Vec<String>) {
+    let of_failures = of_failures();
+    let mut schemas = Registered::new();
+    for (schema, value) in &of_failures {
+        schemas.conflict(schema.as_str(), value, "every failure");
+    }
+    for operation in operations {
+        let place = name(operation);
+        found.extend(operation.ambiguous_schemas.iter().map(|schema| format!("{place} has two schemas {schema}")));
+        for (schema, value) in &operation.schemas {
+            if let Some(other) = schemas.conflict(schema.as_str(), value, &place) {
+                found.push(format!("{other} and {place} have different schemas {schema}"));
+            }
+        }
+    }
+}
+
+fn parameters<'a>(operations: impl Iterator<Item = &'a Operation>, found: &mut Vec<String>) {
+    let text = |parameter: &Value, key: &str| parameter.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut in_paths = Registered::new();
+    for operation in operations {
+        let place = name(operation);
+        let mut own = Registered::new();
+        for (number, parameter) in operation.parameters.iter().enumerate() {
+            let (at, parameter_name) = (text(parameter, "in"), text(parameter, "name"));
+            if own.conflict((at.clone(), parameter_name.clone()), number, "").is_some() {
+                found.push(format!("{place} has two parameters {parameter_name} in the {at}"));
+            }
+            if at == "path"
+                && let Some(other) = in_paths.conflict(parameter_name.clone(), parameter, &place)
+            {
+                found.push(format!("{{{parameter_name}}} means different things in {other} and {place}"));
+            }
+        }
+    }
+}

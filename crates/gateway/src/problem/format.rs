@@ -1,0 +1,123 @@
+//! Error formats: how a failure is written to the client. Each prefix of the paths may have its own.
+
+use actix_web::HttpResponse;
+use actix_web::http::header::{HeaderValue, PRAGMA};
+use kernel::Kind;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Problem;
+use crate::protocol;
+
+/// Writes a failure to the client.
+pub trait ErrorFormat: Send + Sync {
+    /// The response, with the problem's headers.
+    fn render(&self, problem: &Problem, request_id: &str) -> HttpResponse;
+}
+
+/// The error formats of a listener, by prefix of the path.
+pub(crate) struct ErrorFormats(pub(crate) Vec<(&'static str, &'static dyn ErrorFormat)>);
+
+impl ErrorFormats {
+    /// The format of the longest prefix, in whole segments; elsewhere the envelope.
+    pub(crate) fn of(&self, path: &str) -> &'static dyn ErrorFormat {
+        let lies_below =
+            |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let prefixes = self.0.iter().filter(|(prefix, _)| lies_below(prefix));
+        prefixes.max_by_key(|(prefix, _)| prefix.len()).map_or(&Enveloped, |(_, format)| *format)
+    }
+}
+
+/// Marks a response that an error format rendered.
+pub(crate) struct Rendered;
+
+/// What every failure looks like (contract section 1, "Error envelope").
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Error)]
+pub(crate) struct Envelope<'a> {
+    /// What clients read.
+    code: &'a str,
+    /// For people.
+    message: &'a str,
+    /// What a program needs to know beyond the code.
+    #[schema(required, value_type = Option<Object>)]
+    details: &'a Option<Value>,
+    /// Also in the `X-Request-Id` header.
+    request_id: &'a str,
+}
+
+/// The envelope.
+pub(crate) struct Enveloped;
+
+impl ErrorFormat for Enveloped {
+    fn render(&self, problem: &Problem, request_id: &str) -> HttpResponse {
+        let envelope =
+            Envelope { code: problem.code().name, message: problem.message(), details: problem.details(), request_id };
+        with_headers(problem).json(envelope)
+    }
+}
+
+/// A status without a body: the format of webhooks (specification, "Errors").
+pub(crate) struct BareStatus;
+
+impl ErrorFormat for BareStatus {
+    fn render(&self, problem: &Problem, _: &str) -> HttpResponse {
+        with_headers(problem).finish()
+    }
+}
+
+/// OAuth 2.0's error body (RFC 6749 section 5.2).
+pub(crate) struct OauthErrors;
+
+#[derive(Serialize)]
+struct OauthError<'a> {
+    error: &'a str,
+    error_description: &'a str,
+}
+
+/// The error codes that have a meaning in RFC 6749 (sections 4.1.2.1 and 5.2), RFC 7009 and RFC 8707.
+const OAUTH_CODES: &[&str] = &[
+    "invalid_request",
+    "invalid_client",
+    "invalid_grant",
+    "invalid_scope",
+    "invalid_target",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "unsupported_token_type",
+];
+
+impl ErrorFormat for OauthErrors {
+    fn render(&self, problem: &Problem, _: &str) -> HttpResponse {
+        let code = problem.code();
+        let error = match code.kind {
+            _ if OAUTH_CODES.contains(&code.name) => code.name,
+            Kind::Unauthenticated => "invalid_client",
+            Kind::RateLimited | Kind::Unavailable => "temporarily_unavailable",
+            Kind::Internal => "server_error",
+            Kind::Invalid
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::Conflict
+            | Kind::Precondition
+            | Kind::Unprocessable
+            | Kind::TooLarge => "invalid_request",
+        };
+        let mut response = with_headers(problem);
+        response.insert_header((PRAGMA, HeaderValue::from_static("no-cache")));
+        // The characters that RFC 6749 section 5.2 allows.
+        let allowed = |c: char| matches!(c, ' '..='~') && c != '"' && c != '\\';
+        let description: String = problem.message().chars().map(|c| if allowed(c) { c } else { '?' }).collect();
+        response.json(OauthError { error, error_description: &description })
+    }
+}
+
+/// The status and the headers of a failure.
+fn with_headers(problem: &Problem) -> actix_web::HttpResponseBuilder {
+    let mut response = HttpResponse::build(protocol::status(problem.code()));
+    for (name, value) in problem.headers() {
+        response.insert_header((name.clone(), value.as_str()));
+    }
+    response
+}

@@ -1,0 +1,30 @@
+//! The id of a request, which its response, its log lines and its failures carry.
+
+use actix_web::dev::ServiceRequest;
+use actix_web::{HttpMessage as _, HttpRequest};
+use kernel::World;
+
+/// A request's id: the caller's own when it is sane, else a fresh one.
+#[derive(Debug, Clone)]
+pub struct RequestId(String);
+
+impl RequestId {
+    /// The id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id of a request that passed the telemetry middleware; empty for any other.
+    pub(crate) fn text(request: &HttpRequest) -> String {
+        request.extensions().get::<Self>().map_or_else(String::new, |id| id.0.clone())
+    }
+
+    pub(crate) fn of(request: &ServiceRequest, world: &World) -> Self {
+        let sane = |id: &&str| {
+            (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        };
+        let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(sane);
+        Self(sent.map_or_else(|| world.id::<uuid::Uuid>().to_string(), str::to_owned))
+    }
+}

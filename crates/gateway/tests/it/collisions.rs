@@ -1,0 +1,148 @@
+//! Routes that must not start next to each other.
+
+use gateway::Problem;
+use gateway::authority::Open;
+use gateway::http::{Area, Json, NoContent, Path, PathParameter, Router, Routes};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+macro_rules! parameters {
+    ($($name:ident: $description:literal;)+) => { $(
+        struct $name;
+
+        impl std::str::FromStr for $name {
+            type Err = ();
+
+            fn from_str(_: &str) -> Result<Self, ()> {
+                Ok(Self)
+            }
+        }
+
+        impl PathParameter for $name {
+            const DESCRIPTION: &'static str = $description;
+
+            fn schema() -> Value {
+                json!({ "type": "string" })
+            }
+        }
+    )+ };
+}
+
+parameters! {
+    Rrset: "The name of an rrset.";
+    Secret: "The name of a secret.";
+}
+
+mod cars {
+    use super::*;
+
+    #[derive(Serialize, ToSchema)]
+    pub struct Tank {
+        pub litres: u32,
+    }
+}
+
+mod armies {
+    use super::*;
+
+    #[derive(Serialize, ToSchema)]
+    pub struct Tank {
+        pub crew: u32,
+    }
+}
+
+async fn nothing(_: Open) -> Result<NoContent, Problem> {
+    Ok(NoContent)
+}
+
+async fn car(_: Open) -> Result<Json<cars::Tank>, Problem> {
+    Ok(Json(cars::Tank { litres: 50 }))
+}
+
+async fn army(_: Open) -> Result<Json<armies::Tank>, Problem> {
+    Ok(Json(armies::Tank { crew: 4 }))
+}
+
+async fn of_rrset(_: Open, _: Path<Rrset>) -> Result<NoContent, Problem> {
+    Ok(NoContent)
+}
+
+async fn of_secret(_: Open, _: Path<Secret>) -> Result<NoContent, Problem> {
+    Ok(NoContent)
+}
+
+/// The collisions of the routes that `register` adds to one area.
+fn collisions(register: impl FnOnce(&mut Area)) -> Vec<String> {
+    let mut routes = Routes::default();
+    register(&mut routes.area("test", "Routes of a test."));
+    Router::of(&[&routes]).err().map(|collisions| collisions.0).unwrap_or_default()
+}
+
+#[test]
+fn routes_without_collisions_start() {
+    let found = collisions(|area| {
+        area.get("nothing", "/nothing", nothing);
+        area.post("make", "/nothing", nothing);
+        area.get("car", "/car", car);
+        area.get("rrset", "/rrsets/{rrset}", of_rrset);
+        area.delete("rrset_delete", "/rrsets/{rrset}", of_rrset);
+        area.get("secret", "/secrets/{secret}", of_secret);
+    });
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn two_schemas_of_one_name_do_not_start() {
+    let found = collisions(|area| {
+        area.get("car", "/car", car);
+        area.get("army", "/army", army);
+    });
+    assert_eq!(found, ["GET /car and GET /army have different schemas Tank"]);
+}
+
+#[test]
+fn two_operations_of_one_id_do_not_start() {
+    let found = collisions(|area| {
+        area.get("nothing", "/a", nothing);
+        area.get("nothing", "/b", nothing);
+    });
+    assert_eq!(found, ["GET /a and GET /b share the id test.nothing"]);
+}
+
+#[test]
+fn two_operations_of_one_route_do_not_start() {
+    let found = collisions(|area| {
+        area.get("one", "/a", nothing);
+        area.get("other", "/a", nothing);
+    });
+    assert_eq!(found, ["test.one and test.other share the route GET /a"]);
+}
+
+#[test]
+fn a_path_parameter_of_two_meanings_does_not_start() {
+    let found = collisions(|area| {
+        area.get("rrset", "/rrsets/{name}", of_rrset);
+        area.get("secret", "/secrets/{name}", of_secret);
+    });
+    assert_eq!(found, ["{name} means different things in GET /rrsets/{name} and GET /secrets/{name}"]);
+}
+
+#[test]
+fn an_area_of_two_descriptions_does_not_start() {
+    let mut routes = Routes::default();
+    routes.area("test", "One thing.");
+    routes.area("test", "Another thing.");
+    let found = Router::of(&[&routes]).err().unwrap();
+    assert_eq!(found.to_string(), "the routes collide: the area test has two descriptions");
+}
+
+#[test]
+fn collisions_across_the_parts_of_a_listener_are_found() {
+    let part = || {
+        let mut routes = Routes::default();
+        routes.area("test", "Routes of a test.").get("nothing", "/nothing", nothing);
+        routes
+    };
+    assert_eq!(Router::of(&[&part(), &part()]).err().unwrap().0.len(), 2);
+}

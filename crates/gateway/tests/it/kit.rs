@@ -1,0 +1,36 @@
+//! An application around the routes of a test.
+
+use actix_web::App;
+use actix_web::http::StatusCode;
+use actix_web::http::header::HeaderMap;
+use actix_web::middleware::from_fn;
+use actix_web::test::{TestRequest, call_service, init_service, read_body};
+use gateway::http::{Router, Routes, guard, observe};
+use serde_json::Value;
+
+/// The response to a request.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+/// Sends a request with the id `req-1` to these routes.
+pub async fn call(routes: &Routes, request: TestRequest) -> Answer {
+    let router = Router::of(&[routes]).unwrap();
+    let app = App::new().configure(|app| router.configure(app)).wrap(from_fn(guard)).wrap(from_fn(observe));
+    let app = init_service(app).await;
+    let response = call_service(&app, request.insert_header(("x-request-id", "req-1")).to_request()).await;
+    let (status, headers) = (response.status(), response.headers().clone());
+    Answer { status, headers, body: read_body(response).await.to_vec() }
+}

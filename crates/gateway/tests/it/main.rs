@@ -1,0 +1,10 @@
+//! Routes and the document, without a database.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+
+mod bodies;
+mod collisions;
+mod document;
+mod formats;
+mod kit;
+mod routes;
