@@ -64,6 +64,24 @@ impl Cluster {
         Self::start(Kind::Dev, account, home, None)
     }
 
+    /// The address of a database of the development cluster, which another process runs.
+    pub fn dev_url(database: &str) -> Result<String> {
+        let checkout = workspace::root()?;
+        let account = Account::find()?;
+        let sockets = if checkout.join(".svc/dev").is_dir() {
+            running(&place::state("dev", account)?.join("pg"), account)?
+        } else {
+            None
+        };
+        let sockets = sockets.with_context(|| {
+            let checkout = checkout.display();
+            format!(
+                "no development database is running for {checkout}: start `cargo xtask dev`, without SVC_DATABASE_URL"
+            )
+        })?;
+        Ok(address(&sockets, database))
+    }
+
     /// Starts an empty cluster for tests, in memory where there is room.
     pub fn test() -> Result<Self> {
         Self::thrown_away(Kind::Test)
@@ -162,12 +180,7 @@ impl Cluster {
 
     /// The address of one of its databases.
     pub fn url(&self, database: &str) -> String {
-        let encode = |byte: &u8| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(*byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        };
-        let host: String = self.sockets.as_os_str().as_encoded_bytes().iter().map(encode).collect();
-        format!("postgres://svc@{host}/{database}")
+        address(&self.sockets, database)
     }
 
     fn start(kind: Kind, account: Option<Account>, home: PathBuf, lock: Option<File>) -> Result<Self> {
@@ -284,6 +297,26 @@ impl Drop for Cluster {
             let _ = fs::remove_dir_all(&self.home);
         }
     }
+}
+
+/// The address of a database of the cluster whose socket is in this folder.
+fn address(sockets: &Path, database: &str) -> String {
+    let encode = |byte: &u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(*byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    let host: String = sockets.as_os_str().as_encoded_bytes().iter().map(encode).collect();
+    format!("postgres://svc@{host}/{database}")
+}
+
+/// The folder of the socket of the cluster in `home`, if its server is ready.
+fn running(home: &Path, account: Option<Account>) -> Result<Option<PathBuf>> {
+    let data = home.join("data");
+    if !data.is_dir() {
+        return Ok(None);
+    }
+    let sockets = place::socket_folder(home, account)?;
+    Ok(Server::find(&data, &sockets).map(|_| sockets))
 }
 
 /// Removes the test clusters of runs that were killed.

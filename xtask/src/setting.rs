@@ -1,9 +1,10 @@
 //! A setting of the product, as it is given to xtask.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kernel::{Secret, World};
 use settings::{Claim, Error, Setting, Settings, Value};
 use store::{Config, Store};
+use xtask::postgres::Cluster;
 
 /// What the environment, or the file under it, gives; for a secret also by its `_FILE`.
 pub fn given<T: Value>(name: &'static str) -> std::result::Result<Option<T>, Error> {
@@ -17,21 +18,78 @@ pub fn given<T: Value>(name: &'static str) -> std::result::Result<Option<T>, Err
 #[derive(clap::Args)]
 pub struct Database {
     /// The database [default: SVC_DATABASE_URL, or what the file SVC_DATABASE_URL_FILE holds]
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "dev")]
     database_url: Option<String>,
+    /// The database of `cargo xtask dev`, which must be running in this checkout
+    #[arg(long, global = true)]
+    dev: bool,
 }
 
 impl Database {
     pub fn url(self) -> Result<Secret> {
+        // clap sees the conflict only where both stand on the same side of a subcommand.
+        ensure!(!self.dev || self.database_url.is_none(), "--dev cannot be used with --database-url");
+        if self.dev {
+            return Ok(Secret::new(Cluster::dev_url("postgres")?));
+        }
         if let Some(url) = self.database_url {
             return Ok(Secret::new(url));
         }
         let url = given::<settings::Secret>("SVC_DATABASE_URL")?;
-        let url = url.context("which database? Pass --database-url or set SVC_DATABASE_URL")?;
+        let url = url.context("which database? Pass --database-url or --dev, or set SVC_DATABASE_URL")?;
         Ok(Secret::new(url.reveal().to_owned()))
     }
 
     pub fn store(self) -> Result<Store> {
         Ok(Store::new(&Config::new(self.url()?, "xtask"), World::system())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        database: Database,
+        #[command(subcommand)]
+        _command: Subcommand,
+    }
+
+    #[derive(clap::Subcommand)]
+    enum Subcommand {
+        List,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Database> {
+        Ok(Command::try_parse_from(arguments)?.database)
+    }
+
+    #[test]
+    fn either_option_is_accepted_on_both_sides_of_a_subcommand() {
+        for arguments in [["x", "--dev", "list"], ["x", "list", "--dev"]] {
+            assert!(parse(&arguments).unwrap().dev, "{arguments:?}");
+        }
+        for arguments in
+            [["x", "--database-url", "postgres://a", "list"], ["x", "list", "--database-url", "postgres://a"]]
+        {
+            assert_eq!(parse(&arguments).unwrap().url().unwrap().reveal(), "postgres://a", "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn both_options_are_a_conflict_on_either_side_of_a_subcommand() {
+        for arguments in [
+            ["x", "--dev", "--database-url", "postgres://a", "list"],
+            ["x", "list", "--dev", "--database-url", "postgres://a"],
+            ["x", "--dev", "list", "--database-url", "postgres://a"],
+            ["x", "--database-url", "postgres://a", "list", "--dev"],
+        ] {
+            let error = parse(&arguments).and_then(Database::url).err().unwrap().to_string();
+            assert!(error.contains("cannot be used with"), "{arguments:?}: {error}");
+        }
     }
 }
