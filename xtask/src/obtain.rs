@@ -12,8 +12,12 @@ use crate::workspace::{self, step};
 /// The folder of this name, with what `fill` puts there. It is filled once for what is `wanted`: what was wanted before
 /// is replaced, and so is what was left half done.
 pub fn folder(name: &str, wanted: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let all = workspace::root()?.join(".svc");
-    fs::create_dir_all(&all)?;
+    folder_in(&workspace::root()?.join(".svc"), name, wanted, fill)
+}
+
+/// Does the same below another folder.
+pub fn folder_in(all: &Path, name: &str, wanted: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    fs::create_dir_all(all)?;
     // Two that start at once obtain it once.
     let turn = File::create(all.join(format!("{name}.lock")))?;
     turn.lock()?;

@@ -5,6 +5,7 @@
 //! several at a time. The cluster for benches is thrown away too, but on disk, where a commit costs what it costs.
 
 mod binaries;
+mod packages;
 mod place;
 mod server;
 
@@ -61,7 +62,7 @@ impl Cluster {
         let account = Account::find()?;
         let home = place::state("dev", account)?.join("pg");
         place::private_folder(&home, account)?;
-        Self::start(Kind::Dev, account, home, None)
+        Self::start(Kind::Dev, binaries::find(account)?, account, home, None)
     }
 
     /// The address of a database of the development cluster, which another process runs.
@@ -84,16 +85,17 @@ impl Cluster {
 
     /// Starts an empty cluster for tests, in memory where there is room.
     pub fn test() -> Result<Self> {
-        Self::thrown_away(Kind::Test)
+        Self::thrown_away(Kind::Test, binaries::find)
     }
 
     /// Starts an empty cluster on disk that loses nothing it acknowledged, as Postgres comes.
     pub fn bench() -> Result<Self> {
-        Self::thrown_away(Kind::Bench)
+        Self::thrown_away(Kind::Bench, binaries::find)
     }
 
-    fn thrown_away(kind: Kind) -> Result<Self> {
+    fn thrown_away(kind: Kind, find: impl FnOnce(Option<Account>) -> Result<PathBuf>) -> Result<Self> {
         let account = Account::find()?;
+        let bin = find(account)?;
         let state = place::state("test", account)?;
         // Two that start at once would sweep each other before either has its lock.
         let turn = File::create(state.join("lock"))?;
@@ -108,7 +110,7 @@ impl Cluster {
         place::private_folder(&home, account)?;
         let lock = workspace::try_lock(&home.join("lock"))?;
         ensure!(lock.is_some(), "{} belongs to another process", home.display());
-        Self::start(kind, account, home, lock)
+        Self::start(kind, bin, account, home, lock)
     }
 
     /// Ends the cluster for development and removes it with all it holds.
@@ -127,7 +129,7 @@ impl Cluster {
         let account = Account::find()?;
         let home = folder.join("postgres");
         place::private_folder(&home, account)?;
-        Self::start(Kind::Bench, account, home, None)
+        Self::start(Kind::Bench, binaries::find(account)?, account, home, None)
     }
 
     /// Makes a folder that it may write to.
@@ -183,8 +185,7 @@ impl Cluster {
         address(&self.sockets, database)
     }
 
-    fn start(kind: Kind, account: Option<Account>, home: PathBuf, lock: Option<File>) -> Result<Self> {
-        let bin = binaries::find()?;
+    fn start(kind: Kind, bin: PathBuf, account: Option<Account>, home: PathBuf, lock: Option<File>) -> Result<Self> {
         let sockets = place::socket_folder(&home, account)?;
         let mut cluster = Self { kind, bin, account, home, sockets, server: None, _lock: lock };
         cluster.initialise()?;
@@ -346,4 +347,42 @@ fn end_leftover(home: &Path, account: Option<Account>) -> Result<()> {
 fn has_room(memory: &Path) -> bool {
     const ENOUGH: u64 = 2 << 30;
     rustix::fs::statvfs(memory).is_ok_and(|it| it.f_bavail.saturating_mul(it.f_frsize) >= ENOUGH)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use kernel::Secret;
+    use packages::Registry;
+    use store::migrations::{self, Migrator};
+
+    use super::*;
+
+    /// Starts a server as `test` and `dev` do and migrates a database in it. Gives the folder of its programs.
+    async fn start(find: impl FnOnce(Option<Account>) -> Result<PathBuf>) -> PathBuf {
+        let cluster = Cluster::thrown_away(Kind::Test, find).unwrap();
+        let mut connection = migrations::connect(Secret::new(cluster.url("postgres"))).await.unwrap();
+        Migrator::default().up(&mut connection).await.unwrap();
+        Migrator::default().check(&mut connection).await.unwrap();
+        cluster.bin().to_owned()
+    }
+
+    #[tokio::test]
+    async fn without_an_installed_postgres_one_is_obtained_and_starts() {
+        let tools =
+            [(Registry::Npm, "npm", &["--version"][..]), (Registry::PyPi, "python3", &["-m", "pip", "--version"])];
+        let mut expected = None;
+        for (registry, program, version) in tools {
+            if Command::new(program).args(version).output().is_ok_and(|it| it.status.success()) {
+                let bin = start(|account| registry.obtain(account)).await;
+                expected = expected.or(Some(bin));
+            } else {
+                eprintln!("SKIPPED: {registry:?} needs {program} {}", version.join(" "));
+            }
+        }
+        if let Some(expected) = expected {
+            assert_eq!(start(binaries::obtain).await, expected);
+        }
+    }
 }

@@ -1,13 +1,14 @@
-//! Programs from PyPI, in an environment of their own.
+//! Programs from PyPI.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 
 use crate::obtain;
 
-/// The folder of the programs of these requirements, one on a line as pip reads them.
+/// The folder of the programs, in their own environment, of these requirements, one on a line as pip reads them.
 pub fn programs(name: &str, requirements: &str) -> Result<PathBuf> {
     let folder = obtain::folder(name, requirements, |folder| {
         obtain::run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
@@ -23,4 +24,16 @@ pub fn program(name: &str, requirements: &str, program: &str) -> Result<PathBuf>
     let found = programs(name, requirements)?.join(program);
     ensure!(found.is_file(), "the packages hold no program {program}");
     Ok(found)
+}
+
+/// Unpacks a wheel without its dependencies into the folder. The requirement names the hashes that it may have.
+pub fn unpack(folder: &Path, requirement: &str) -> Result<()> {
+    // pip reads hashes from a file only.
+    let file = folder.join("requirements.txt");
+    fs::write(&file, requirement)?;
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "0"]);
+    pip.args(["--no-deps", "--only-binary", ":all:", "--no-compile", "--require-hashes"]);
+    pip.arg("--target").arg(folder).arg("--requirement").arg(&file);
+    obtain::run(&mut pip)
 }

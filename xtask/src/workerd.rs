@@ -1,9 +1,8 @@
 //! `workerd`, which runs worker code: the one that is named, or npm's package of it, obtained once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::json;
 use xtask::{npm, obtain};
 
 const VERSION: &str = "1.20261117.1";
@@ -36,25 +35,10 @@ fn obtain() -> Result<PathBuf> {
     ensure!(cfg!(target_os = "linux"), "it is run on Linux alone");
     let package = PACKAGES.into_iter().find(|(machine, ..)| *machine == std::env::consts::ARCH);
     let (_, package, integrity) = package.context("no package for this machine")?;
-    let folder =
-        obtain::folder("workerd", &format!("{package}@{VERSION}"), |folder| install(folder, package, integrity))?;
+    let folder = obtain::folder("workerd", &format!("{package}@{VERSION}"), |folder| {
+        npm::install_one(folder, package, VERSION, integrity).map(drop)
+    })?;
     let program = folder.join("node_modules").join(package).join("bin/workerd");
     ensure!(program.is_file(), "npm's package holds no program");
     Ok(program)
-}
-
-/// By a lock file, so that the digest is ours and not the registry's.
-fn install(folder: &Path, package: &str, integrity: &str) -> Result<()> {
-    let wanted = json!({ "dependencies": { package: VERSION } });
-    let lock = json!({
-        "lockfileVersion": 3,
-        "packages": {
-            "": wanted,
-            format!("node_modules/{package}"): {
-                "version": VERSION,
-                "integrity": integrity,
-            },
-        },
-    });
-    npm::install(folder, &wanted, Some(&lock))
 }

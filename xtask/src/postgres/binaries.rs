@@ -1,4 +1,4 @@
-//! Which Postgres: the one that is named, the one that is installed, or the one that can be installed.
+//! Which Postgres: the one that `PG_BIN` names, an installed one, one from a package registry, or one that apt installs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,37 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::packages::Registry;
+use super::place::Account;
+
 /// The folder that holds `initdb` and `postgres`.
-pub fn find() -> Result<PathBuf> {
+pub fn find(account: Option<Account>) -> Result<PathBuf> {
     if let Some(named) = env::var_os("PG_BIN") {
         let named = PathBuf::from(named);
         ensure!(is_server(&named), "PG_BIN is {}, which holds no initdb and postgres", named.display());
         return Ok(named);
     }
-    if let Some(found) = installed() {
-        return Ok(found);
+    installed().map_or_else(|| obtain(account), Ok)
+}
+
+/// The same folder on a machine on which no Postgres is installed.
+pub fn obtain(account: Option<Account>) -> Result<PathBuf> {
+    let mut failures = Vec::new();
+    for registry in Registry::ALL {
+        match registry.obtain(account) {
+            Ok(found) => return Ok(found),
+            Err(error) => failures.push(format!("{error:#}")),
+        }
     }
     if rustix::process::geteuid().is_root() && Path::new("/usr/bin/apt-get").exists() {
         install()?;
         return installed().context("the package postgresql is installed, but holds no initdb and postgres");
     }
-    bail!("no Postgres server found: install one (Debian: `apt install postgresql`), or set PG_BIN to its bin folder")
+    bail!(
+        "no Postgres server found, and none could be obtained ({}). Install npm or pip, or Postgres itself (Debian: \
+         `apt install postgresql`), or set PG_BIN to the bin folder of a Postgres",
+        failures.join("; ")
+    )
 }
 
 /// The major version of the server in a folder.
