@@ -1,10 +1,11 @@
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use store::migrations::{ALL, Error, Migration, Migrator, pending};
 use testkit::TestDatabase;
+
+use crate::description::describe;
 
 #[test]
 fn every_folder_is_listed_in_order() {
@@ -18,19 +19,19 @@ fn every_folder_is_listed_in_order() {
 #[tokio::test]
 async fn each_way_back_leads_exactly_back() {
     let (database, mut conn) = empty().await;
-    let mut dumps = vec![dump(&database)];
+    let mut dumps = vec![describe(&database).await];
     for (count, migration) in (1..).zip(ALL) {
         let migrator = Migrator { migrations: &ALL[..count], ..Migrator::default() };
         assert_eq!(names(&migrator.up(&mut conn).await.unwrap()), [migration.name]);
-        dumps.push(dump(&database));
+        dumps.push(describe(&database).await);
     }
     let newest = dumps.pop().unwrap();
     for (migration, before) in ALL.iter().rev().zip(dumps.iter().rev()) {
         assert_eq!(names(&Migrator::default().down(&mut conn, 1).await.unwrap()), [migration.name]);
-        assert_eq!(dump(&database), *before, "after {}/down.sql", migration.name);
+        assert_eq!(describe(&database).await, *before, "after {}/down.sql", migration.name);
     }
     assert_eq!(Migrator::default().up(&mut conn).await.unwrap().len(), ALL.len());
-    assert_eq!(dump(&database), newest);
+    assert_eq!(describe(&database).await, newest);
 }
 
 #[tokio::test]
@@ -57,7 +58,7 @@ async fn a_failed_migration_is_named_and_leaves_nothing() {
     assert_eq!(error, "migrations/2_bad/up.sql failed, nothing of it is left: division by zero");
     let status = migrator.status(&mut conn).await.unwrap();
     assert_eq!((names(&status.applied), names(&status.pending)), (vec!["1_good"], vec!["2_bad", "3_never"]));
-    assert!(!dump(&database).contains("bad"));
+    assert!(!describe(&database).await.contains("bad"));
     // The lock went with the failure.
     assert_eq!(names(&migrator.down(&mut connect(&database).await, 9).await.unwrap()), ["1_good"]);
 }
@@ -77,7 +78,7 @@ async fn an_index_can_be_built_while_others_write() {
     let mut other = connect(&database).await;
     let (one, two) = tokio::join!(migrator.up(&mut conn), migrator.up(&mut other));
     assert_eq!(one.unwrap().len() + two.unwrap().len(), 2);
-    assert!(dump(&database).contains("big_x_idx"));
+    assert!(describe(&database).await.contains("big_x_idx"));
     assert_eq!(names(&migrator.down(&mut conn, 2).await.unwrap()), ["2_index", "1_table"]);
 }
 
@@ -98,10 +99,10 @@ async fn a_statement_that_waits_for_others_gives_up() {
 #[tokio::test]
 async fn a_dry_run_tells_and_changes_nothing() {
     let (database, mut conn) = empty().await;
-    let before = dump(&database);
+    let before = describe(&database).await;
     let dry = Migrator { dry_run: true, ..Migrator::default() };
     assert_eq!(dry.up(&mut conn).await.unwrap().len(), ALL.len());
-    assert_eq!(dump(&database), before);
+    assert_eq!(describe(&database).await, before);
     Migrator::default().up(&mut conn).await.unwrap();
     assert_eq!(names(&dry.down(&mut conn, 1).await.unwrap()), [ALL[ALL.len() - 1].name]);
     assert!(pending(&mut conn).await.unwrap().is_empty());
@@ -127,7 +128,7 @@ async fn connect(database: &TestDatabase) -> AsyncPgConnection {
 }
 
 /// A database without the schema.
-async fn empty() -> (TestDatabase, AsyncPgConnection) {
+pub async fn empty() -> (TestDatabase, AsyncPgConnection) {
     let database = TestDatabase::create().await;
     let mut conn = connect(&database).await;
     Migrator::default().down(&mut conn, usize::MAX).await.unwrap();
@@ -136,13 +137,4 @@ async fn empty() -> (TestDatabase, AsyncPgConnection) {
 
 fn names(migrations: &[&Migration]) -> Vec<&'static str> {
     migrations.iter().map(|migration| migration.name).collect()
-}
-
-fn dump(database: &TestDatabase) -> String {
-    let programs = std::env::var_os("SVC_TEST_PG_BIN").map(std::path::PathBuf::from).unwrap_or_default();
-    let output = Command::new(programs.join("pg_dump")).arg("--schema-only").arg(database.url()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let dump = String::from_utf8(output.stdout).unwrap();
-    // `\restrict` and `\unrestrict` name a random key.
-    dump.lines().filter(|line| !line.starts_with('\\')).collect::<Vec<_>>().join("\n")
 }
