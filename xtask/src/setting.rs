@@ -27,7 +27,7 @@ pub struct Database {
 
 impl Database {
     pub fn url(self) -> Result<Secret> {
-        // clap sees the conflict only where both stand on the same side of a subcommand.
+        // clap reports the conflict only if both options are on the same side of a subcommand.
         ensure!(!self.dev || self.database_url.is_none(), "--dev cannot be used with --database-url");
         if self.dev {
             return Ok(Secret::new(Cluster::dev_url("postgres")?));

@@ -39,7 +39,7 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     let cluster = Cluster::test()?;
     let mut tests = cargo(if all { &["test", "--workspace"] } else { &["test"] })?;
     tests.args(&arguments);
-    tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres")).env("SVC_TEST_PG_BIN", cluster.bin());
+    tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres"));
     tests.envs(tools);
     if let Some(workerd) = workerd {
         tests.env("SVC_TEST_WORKERD", workerd);

@@ -114,7 +114,7 @@ fn link_libraries(package: &Path) -> Result<()> {
     let list = fs::read_to_string(package.join("native/pg-symlinks.json"))?;
     for Link { source, target } in serde_json::from_str::<Vec<Link>>(&list)? {
         let inside = target.components().all(|it| matches!(it, Component::Normal(_)));
-        ensure!(inside && source.parent() == target.parent(), "{} is no library of the package", target.display());
+        ensure!(inside && source.parent() == target.parent(), "{} is not a library of the package", target.display());
         let file = source.file_name().context("a link to nothing")?;
         symlink(file, package.join(&target)).with_context(|| format!("{}", target.display()))?;
     }
