@@ -10,7 +10,7 @@ use crate::migrations::empty;
 pub async fn describe(database: &TestDatabase) -> String {
     let mut text = String::new();
     for row in database.rows(include_str!("description.sql")).await {
-        let of = |column: &str| row[column].as_str().unwrap().to_owned();
+        let of = |column: &str| row.get(column).and_then(|it| it.as_str()).unwrap().to_owned();
         writeln!(text, "{} {}: {}", of("kind"), of("name"), of("definition")).unwrap();
     }
     text
