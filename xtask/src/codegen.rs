@@ -6,11 +6,11 @@
 
 mod catalog;
 mod client;
+mod file;
 mod schema;
 
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use kernel::Secret;
@@ -19,15 +19,14 @@ use xtask::postgres::Cluster;
 use xtask::process::Signals;
 use xtask::workspace;
 
+use file::File;
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Write nothing; fail when a file differs from what would be written
     #[arg(long)]
     check: bool,
 }
-
-/// A path in the checkout, and the text it should hold.
-type File = (String, String);
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
@@ -75,16 +74,6 @@ fn output(program: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().with_context(|| format!("{}", program.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{} {}: {}", program.display(), arguments.join(" "), said.trim_end());
-    Ok(String::from_utf8(output.stdout)?)
-}
-
-fn rustfmt(text: &str) -> Result<String> {
-    let mut command = Command::new("rustfmt");
-    command.current_dir(workspace::root()?).args(["--edition", "2024"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("rustfmt")?;
-    child.stdin.take().context("rustfmt reads its input")?.write_all(text.as_bytes())?;
-    let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "rustfmt refused what was generated:\n{text}");
     Ok(String::from_utf8(output.stdout)?)
 }
 

@@ -13,6 +13,8 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
+use super::file::rustfmt;
+
 /// Path and text of the file. `document` is the text of `docs/openapi.json`.
 pub fn file(document: &str) -> Result<(String, String)> {
     let document: Value = serde_json::from_str(document)?;
@@ -52,7 +54,7 @@ pub fn file(document: &str) -> Result<(String, String)> {
         operation.write_method(&mut text)?;
     }
     writeln!(text, "}}")?;
-    Ok(("crates/client/src/generated.rs".to_owned(), super::rustfmt(&text)?))
+    Ok(("crates/client/src/generated.rs".to_owned(), rustfmt(&text)?))
 }
 
 /// The schemas that these refer to, directly or not, and they themselves.

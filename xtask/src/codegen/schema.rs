@@ -9,6 +9,7 @@ use diesel::sql_types::Text;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::catalog::{self, Column, Relation};
+use super::file::{File, rustfmt};
 
 #[derive(QueryableByName)]
 struct Name {
@@ -21,12 +22,12 @@ const SCHEMAS: &str = "
     WHERE nspname NOT IN ('public', 'information_schema') AND nspname NOT LIKE 'pg\\_%' ORDER BY nspname";
 
 /// Path and text of each file: a schema of Postgres belongs to the crate of its name.
-pub async fn files(conn: &mut AsyncPgConnection, root: &Path) -> Result<Vec<super::File>> {
+pub async fn files(conn: &mut AsyncPgConnection, root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for Name { name } in diesel::sql_query(SCHEMAS).load(conn).await? {
         let folder = format!("crates/{name}/src");
         ensure!(root.join(&folder).is_dir(), "the schema {name} has no crate: {folder} does not exist");
-        files.push((format!("{folder}/schema.rs"), super::rustfmt(&text(conn, &name).await?)?));
+        files.push((format!("{folder}/schema.rs"), rustfmt(&text(conn, &name).await?)?));
     }
     Ok(files)
 }
