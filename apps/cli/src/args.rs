@@ -1,11 +1,9 @@
 //! The command line.
 
-use std::path::PathBuf;
-
 use clap::{Parser, Subcommand};
-use client::Paging;
 
 use crate::commands::{access, audit, deploy, deployments, hostnames, init, login, orgs, projects, tokens};
+use crate::options::Part;
 
 /// Deploy to the platform and look after what is there
 #[derive(Parser)]
@@ -68,29 +66,4 @@ pub enum Command {
     },
     /// Print a script that completes commands in a shell
     Completion { shell: clap_complete::Shell },
-}
-
-/// Which part of a list
-#[derive(clap::Args)]
-pub struct Part {
-    /// The most items to list
-    #[arg(long, value_name = "N")]
-    limit: Option<i64>,
-    /// Where the part before ended
-    #[arg(long)]
-    cursor: Option<String>,
-}
-
-impl Part {
-    pub fn paging(&self) -> Paging {
-        Paging { limit: self.limit, cursor: self.cursor.clone() }
-    }
-}
-
-/// A folder to work on
-#[derive(clap::Args)]
-pub struct Folder {
-    /// The folder that holds svc.json
-    #[arg(default_value = ".", value_name = "DIR")]
-    pub dir: PathBuf,
 }

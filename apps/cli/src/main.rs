@@ -11,6 +11,7 @@ mod file;
 mod git;
 mod link;
 mod loopback;
+mod options;
 mod output;
 mod pack;
 mod progress;

@@ -2,8 +2,8 @@
 
 use client::types::OrgsAuditQuery;
 
-use crate::args::Part;
 use crate::failure::Failure;
+use crate::options::Part;
 use crate::output::or_dash;
 use crate::svc::Svc;
 

@@ -5,8 +5,8 @@ use client::{Client, Error};
 
 use super::deployments::{line, served};
 use super::open;
-use crate::args::Folder;
 use crate::failure::Failure;
+use crate::options::Folder;
 use crate::svc::Svc;
 use crate::{git, pack, progress, prompt, resources};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use client::types::{self, Deployment, DeploymentStatus};
 use client::{Answer, Client, Error};
 
-use crate::args::Part;
 use crate::failure::Failure;
+use crate::options::Part;
 use crate::output::or_dash;
 use crate::svc::Svc;
 

@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::args::Folder;
 use crate::failure::Failure;
 use crate::link::Link;
+use crate::options::Folder;
 use crate::pack;
 use crate::svc::Svc;
 

@@ -2,8 +2,8 @@
 
 use client::types::NewOrg;
 
-use crate::args::Part;
 use crate::failure::Failure;
+use crate::options::Part;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]

@@ -4,8 +4,8 @@ use client::types::{NewProject, ProjectChange, ProjectDeletion, ProjectDetail};
 
 use super::deployments::line;
 use super::open;
-use crate::args::Part;
 use crate::failure::Failure;
+use crate::options::Part;
 use crate::output::or_dash;
 use crate::prompt;
 use crate::svc::Svc;

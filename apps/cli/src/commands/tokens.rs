@@ -2,8 +2,8 @@
 
 use client::types::{AccessToken, NewAccessToken, Restrict, Scope};
 
-use crate::args::Part;
 use crate::failure::Failure;
+use crate::options::Part;
 use crate::output::or_dash;
 use crate::svc::Svc;
 
