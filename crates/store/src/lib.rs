@@ -30,7 +30,8 @@ pub use error::{Error, Result};
 pub use listen::{Listener, notify};
 pub use once::{Claim, Request};
 pub use page::of;
-pub use pool::{Lease, PoolStatus, Store};
+pub use pool::{Lease, Store};
+pub use shares::PoolStatus;
 pub use transaction::Outcome;
 
 /// The connection that repositories are implemented for.

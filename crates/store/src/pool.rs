@@ -11,7 +11,10 @@ use crate::config::InvalidUrl;
 use crate::connect::Connector;
 use crate::instrument::{InFlight, Statements};
 use crate::shares::Shares;
-use crate::{Config, Connection, Error, Listener, Result, outbox};
+use crate::{Config, Connection, Error, Listener, PoolStatus, Result};
+
+/// The channel that announces outbox messages. The payload names the topic; an empty one means all topics.
+pub(crate) const OUTBOX_CHANNEL: &str = "outbox";
 
 /// The database of this process: its pool, the [`World`] that ids and times of rows come from, and the keys of what is
 /// sealed in rows. Cheap to clone.
@@ -22,17 +25,6 @@ pub struct Store {
     world: World,
     keys: Keys,
     outbox_listener: Arc<Mutex<Weak<Listener>>>,
-}
-
-/// How busy the pool is.
-#[derive(Debug, Clone, Copy)]
-pub struct PoolStatus {
-    /// Connections that are open.
-    pub open: usize,
-    /// Those of them that nobody uses.
-    pub idle: usize,
-    /// Requests that wait for one.
-    pub waiting: usize,
 }
 
 impl Store {
@@ -84,7 +76,7 @@ impl Store {
     pub(crate) fn outbox_listener(&self) -> Arc<Listener> {
         let mut shared = self.outbox_listener.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
-            let listener = Arc::new(self.listen(outbox::CHANNEL));
+            let listener = Arc::new(self.listen(OUTBOX_CHANNEL));
             *shared = Arc::downgrade(&listener);
             listener
         })

@@ -15,7 +15,7 @@ use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfi
 
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
-use crate::{Config, Connection, PoolStatus};
+use crate::{Config, Connection};
 
 /// How long a request waits for a connection before it is told to come back.
 const WAIT: Duration = Duration::from_millis(500);
@@ -29,6 +29,17 @@ const LEAST: usize = 3;
 thread_local! {
     /// Which of the shares is this thread's.
     static SETTLED: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// How busy the pool is.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolStatus {
+    /// Connections that are open.
+    pub open: usize,
+    /// Open connections that are not in use.
+    pub idle: usize,
+    /// Requests that wait for one.
+    pub waiting: usize,
 }
 
 pub(crate) struct Shares {

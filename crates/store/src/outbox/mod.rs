@@ -30,14 +30,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::pool::OUTBOX_CHANNEL;
 use crate::schema::outbox;
 use crate::{Connection, Error, Result, Store, notify};
 
 pub use operate::{Filter, Letter, Retry};
 pub use pass::Pass;
-
-/// What passes listen on. The payload names the topic; an empty one means all of them.
-pub(crate) const CHANNEL: &str = "outbox";
 
 /// How long a message may go undelivered before it is given up, in seconds.
 const PATIENCE: i64 = 72 * 3600;
@@ -160,7 +158,7 @@ impl Store {
             created_at: now,
         };
         diesel::insert_into(outbox::table).values(row).execute(tx).await?;
-        notify(tx, CHANNEL, topic).await
+        notify(tx, OUTBOX_CHANNEL, topic).await
     }
 }
 

@@ -7,7 +7,8 @@ use kernel::audit::{Actor, Event};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{CHANNEL, PATIENCE};
+use super::PATIENCE;
+use crate::pool::OUTBOX_CHANNEL;
 use crate::schema::outbox;
 use crate::{Cached, Connection, Error, Outcome, Result, Store, notify};
 
@@ -96,7 +97,7 @@ impl Store {
             if retried == 0 {
                 return Ok::<_, Error>(Outcome::Unchanged(0));
             }
-            notify(tx, CHANNEL, "").await?;
+            notify(tx, OUTBOX_CHANNEL, "").await?;
             let event = Event { name: "outbox.retry", org: None, target, data: json!({ "messages": retried }) };
             Ok(Outcome::Changed(retried, event))
         };
