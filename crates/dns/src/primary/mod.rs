@@ -10,12 +10,13 @@ mod gate;
 mod notify;
 mod read;
 mod reply;
+mod shared;
 mod tcp;
 mod transfer;
 mod udp;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use store::Store;
@@ -25,6 +26,7 @@ use tokio::task::JoinSet;
 use crate::wire::{TsigKey, WireName};
 use crate::{Hosting, ZoneName};
 use connections::Connections;
+use shared::Shared;
 
 pub use notify::Notifier;
 
@@ -53,20 +55,6 @@ pub struct Primary {
     /// Where it listens.
     pub listen: SocketAddr,
     tasks: JoinSet<()>,
-}
-
-/// What every connection shares.
-struct Shared {
-    store: Store,
-    hosting: Hosting,
-    key: TsigKey,
-    /// Whose questions are answered.
-    secondaries: Vec<IpAddr>,
-    catalog: ZoneName,
-    catalog_wire: WireName,
-    lookups: Semaphore,
-    large: Semaphore,
-    connections: Connections,
 }
 
 impl Primary {
@@ -115,16 +103,5 @@ fn bind_both(listen: SocketAddr) -> io::Result<(tokio::net::TcpListener, tokio::
             Err(_) if listen.port() == 0 && attempts < 16 => attempts += 1,
             Err(error) => return Err(error),
         }
-    }
-}
-
-impl Shared {
-    /// Seconds since the Unix epoch, as signatures have them.
-    fn now(&self) -> u64 {
-        self.store.world().now().unix_seconds().unsigned_abs()
-    }
-
-    fn knows(&self, source: IpAddr) -> bool {
-        self.secondaries.contains(&source.to_canonical())
     }
 }

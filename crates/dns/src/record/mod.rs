@@ -6,85 +6,25 @@
 mod caa;
 mod check;
 pub(crate) mod field;
+mod invalid;
 pub(crate) mod lexer;
 mod loc;
+mod record_type;
 mod shape;
 mod soa;
 mod svcb;
 
 use crate::ZoneName;
-use crate::name::labels::NameFault;
+use invalid::refuse;
 use lexer::Word;
 
+pub use invalid::InvalidRecord;
+pub use record_type::RecordType;
 pub use soa::Soa;
-
-kernel::words! {
-    /// The types that a zone may hold, with their names in presentation format.
-    pub enum RecordType {
-        A = "A",
-        Aaaa = "AAAA",
-        Caa = "CAA",
-        Cname = "CNAME",
-        Https = "HTTPS",
-        Loc = "LOC",
-        Mx = "MX",
-        Naptr = "NAPTR",
-        Ns = "NS",
-        Ptr = "PTR",
-        /// The platform's own: it follows from the zone.
-        Soa = "SOA",
-        Srv = "SRV",
-        Sshfp = "SSHFP",
-        Svcb = "SVCB",
-        Tlsa = "TLSA",
-        Txt = "TXT",
-        Uri = "URI",
-    }
-}
 
 /// The data of one record on the wire (RFC 1035 section 3.2.1), names in it lowercase and uncompressed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rdata(Vec<u8>);
-
-/// Why a text is no record's data; in words that complete "the record …".
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidRecord(pub String);
-
-impl RecordType {
-    /// The type's number (IANA, "Resource Record (RR) TYPEs").
-    #[must_use]
-    pub const fn code(self) -> u16 {
-        match self {
-            Self::A => 1,
-            Self::Ns => 2,
-            Self::Cname => 5,
-            Self::Soa => 6,
-            Self::Ptr => 12,
-            Self::Mx => 15,
-            Self::Txt => 16,
-            Self::Aaaa => 28,
-            Self::Loc => 29,
-            Self::Srv => 33,
-            Self::Naptr => 35,
-            Self::Sshfp => 44,
-            Self::Tlsa => 52,
-            Self::Svcb => 64,
-            Self::Https => 65,
-            Self::Uri => 256,
-            Self::Caa => 257,
-        }
-    }
-
-    /// The type in any spelling of its name, or as `TYPE15` (RFC 3597 section 5).
-    #[must_use]
-    pub fn from_mnemonic(text: &str) -> Option<Self> {
-        let name = text.to_ascii_uppercase();
-        let code = name.strip_prefix("TYPE").filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()));
-        let code = code.and_then(|code| code.parse().ok());
-        Self::ALL.iter().copied().find(|kind| kind.as_str() == name || Some(kind.code()) == code)
-    }
-}
 
 impl Rdata {
     /// The most octets that a record's data can have: its length has two octets.
@@ -140,16 +80,6 @@ impl Rdata {
         };
         Self::from_wire(kind, wire)
     }
-}
-
-impl From<NameFault> for InvalidRecord {
-    fn from(fault: NameFault) -> Self {
-        Self(format!("has a name that {fault}"))
-    }
-}
-
-fn refuse<T>(why: impl Into<String>) -> Result<T, InvalidRecord> {
-    Err(InvalidRecord(why.into()))
 }
 
 /// RFC 3597 section 5: a length, and as many octets in hex.

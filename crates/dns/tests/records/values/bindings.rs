@@ -1,6 +1,6 @@
 //! Service bindings.
 
-use super::{Value, laxer, no, stricter, yes};
+use super::value::{Value, laxer, no, stricter, yes};
 
 pub(super) const VALUES: &[Value] = &[
     yes("HTTPS", "1 ."),

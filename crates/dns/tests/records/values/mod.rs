@@ -3,35 +3,11 @@
 mod bindings;
 mod data;
 mod names;
+mod value;
 
 use crate::judge::{self, Verdict};
 use crate::{canonical, kind, parse};
-
-pub(crate) struct Value {
-    mnemonic: &'static str,
-    text: &'static str,
-    is_taken: bool,
-    /// The letters of the judges that decide otherwise, and why we do not.
-    others: &'static str,
-    #[expect(dead_code, reason = "for who reads the table")]
-    why: &'static str,
-}
-
-const fn yes(mnemonic: &'static str, text: &'static str) -> Value {
-    laxer(mnemonic, text, "", "")
-}
-
-const fn no(mnemonic: &'static str, text: &'static str) -> Value {
-    stricter(mnemonic, text, "", "")
-}
-
-const fn laxer(mnemonic: &'static str, text: &'static str, others: &'static str, why: &'static str) -> Value {
-    Value { mnemonic, text, is_taken: true, others, why }
-}
-
-const fn stricter(mnemonic: &'static str, text: &'static str, others: &'static str, why: &'static str) -> Value {
-    Value { mnemonic, text, is_taken: false, others, why }
-}
+use value::Value;
 
 fn values() -> impl Iterator<Item = &'static Value> {
     [names::VALUES, data::VALUES, bindings::VALUES].into_iter().flatten()

@@ -1,6 +1,6 @@
 //! Addresses, and types whose data is names and numbers.
 
-use super::{Value, no, stricter, yes};
+use super::value::{Value, no, stricter, yes};
 
 pub(super) const VALUES: &[Value] = &[
     yes("A", "0.0.0.0"),
