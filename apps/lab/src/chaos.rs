@@ -29,8 +29,8 @@ use xtask::process::Signals;
 use xtask::services::Services;
 use xtask::workspace::step;
 
-use crate::bench;
-use report::Finding;
+use crate::bench::machine;
+use report::Outcome;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -72,21 +72,11 @@ enum Fault {
     Schema,
 }
 
-/// What came of one.
-#[derive(Default)]
-pub struct Outcome {
-    pub findings: Vec<Finding>,
-    /// Acknowledged writes that were lost or doubled, invariants that were broken, faults in the log.
-    pub wrong: Vec<String>,
-    /// What could not be done here, and why.
-    pub left_out: Vec<String>,
-}
-
 pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
     // The load generator must not be slower than the service.
     ensure!(!cfg!(debug_assertions), "this is a debug build: run `cargo xtask chaos`");
     let mut services = Services::new(Signals::listen()?);
-    bench::build(&mut services).await?;
+    machine::build(&mut services).await?;
     // Thousands of connections, on both sides: the service inherits this.
     let most = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;

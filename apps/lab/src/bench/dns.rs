@@ -1,5 +1,6 @@
 //! `bench dns`: a real server and Debian's PowerDNS, each in a database of one Postgres that keeps what it acknowledges.
 
+mod args;
 mod load;
 mod ours;
 mod powerdns;
@@ -15,34 +16,11 @@ use xtask::postgres::Cluster;
 use xtask::services::Services;
 use xtask::workspace::step;
 
-use super::measured;
+use super::machine::measured;
 use ours::Ours;
 use powerdns::{At, PowerDns};
 
-#[derive(clap::Args)]
-pub struct Args {
-    /// How long each run takes
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
-    /// Runs of each, in turns
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// Sizes of the zones that are changed, in rrsets; none leaves that part out
-    #[arg(long, value_delimiter = ',', num_args = 0.., default_values_t = [10, 1_000, 50_000])]
-    sizes: Vec<u32>,
-    /// Requests at a time
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
-    connections: Vec<usize>,
-    /// How many zones are listed; 0 leaves that part out
-    #[arg(long, default_value_t = 10_000)]
-    zones: u32,
-    /// Rrsets of the zone that is read whole; 0 leaves that part out
-    #[arg(long, default_value_t = 3_000)]
-    detail: u32,
-    /// Leave PowerDNS as it comes: it rectifies the whole zone after each change
-    #[arg(long)]
-    rectify: bool,
-}
+pub use args::Args;
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let programs = powerdns::Programs::find()?;

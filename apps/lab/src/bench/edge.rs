@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use xtask::services::Services;
 
-use super::measured;
+use super::machine::measured;
 use super::wrk;
 use platform::Platform;
 

@@ -15,7 +15,7 @@ use xtask::probe;
 use xtask::services::Services;
 use xtask::workspace;
 
-use super::free_address;
+use super::machine::free_address;
 
 /// What its key is called.
 pub const SEALING_KEY: &str = "bench";

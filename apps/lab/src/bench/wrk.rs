@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use tokio::process::Command;
 use xtask::debian::Unpacked;
 
-use super::installed;
+use super::machine::installed;
 use super::run::Run;
 
 /// The program, of this system or unpacked.

@@ -15,7 +15,7 @@ use super::Outcome;
 use super::report::Finding;
 use super::rig::Rig;
 use super::sign_in::sign_in;
-use crate::bench::free_address;
+use crate::bench::machine::free_address;
 use crate::bench::server::answer;
 
 /// A killed process had reserved a message for a minute.

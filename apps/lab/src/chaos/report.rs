@@ -6,8 +6,17 @@ use std::fs;
 use anyhow::Result;
 use xtask::workspace;
 
-use super::Outcome;
 use crate::bench::report::machine;
+
+/// The result of one fault.
+#[derive(Default)]
+pub struct Outcome {
+    pub findings: Vec<Finding>,
+    /// Acknowledged writes that were lost or doubled, invariants that were broken, faults in the log.
+    pub wrong: Vec<String>,
+    /// Faults that could not be injected here, and the reasons.
+    pub left_out: Vec<String>,
+}
 
 /// One promise, and what came of it.
 #[derive(Debug, Clone)]

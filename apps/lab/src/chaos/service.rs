@@ -13,7 +13,7 @@ use xtask::probe;
 use xtask::process::{ExecChild, pid};
 use xtask::workspace;
 
-use crate::bench::free_address;
+use crate::bench::machine::free_address;
 use crate::bench::server::settings;
 use crate::usage;
 

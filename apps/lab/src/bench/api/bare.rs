@@ -9,7 +9,7 @@ use xtask::services::Services;
 use xtask::workspace;
 
 use super::Lab;
-use crate::bench::free_address;
+use crate::bench::machine::free_address;
 use crate::bench::report::{BESIDE, Report};
 use crate::bench::server::Server;
 

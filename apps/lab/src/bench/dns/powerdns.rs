@@ -17,7 +17,7 @@ use xtask::probe;
 use xtask::services::Services;
 
 use super::replaces::Change;
-use crate::bench::free_address;
+use crate::bench::machine::free_address;
 use crate::bench::server::{answer, client};
 
 const ZONES: &str = "/api/v1/servers/localhost/zones";

@@ -12,7 +12,7 @@ use xtask::probe;
 use xtask::services::Services;
 
 use super::requests;
-use crate::bench::free_address;
+use crate::bench::machine::free_address;
 
 /// Starts nginx on the page that the node serves too, its gzip made beforehand like the node's.
 pub async fn start(services: &mut Services, folder: &Path, program: &Path) -> Result<SocketAddr> {

@@ -14,7 +14,7 @@ use xtask::services::Services;
 use xtask::workspace::{self, step};
 use xtask::{credential, probe};
 
-use crate::bench::free_address;
+use crate::bench::machine::free_address;
 use crate::bench::server::{Server, answer, text};
 
 /// A server and a node that run, and somebody who is signed in.

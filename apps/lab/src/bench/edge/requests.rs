@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 
 use super::platform::{Platform, Project};
-use crate::bench::installed;
+use crate::bench::machine::installed;
 use crate::bench::run::median;
 use crate::bench::wrk::{Load, Wrk};
 

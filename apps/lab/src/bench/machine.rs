@@ -1,0 +1,47 @@
+//! The release build, free addresses and installed programs that a measurement needs.
+
+use std::env;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use xtask::process::Signals;
+use xtask::services::Services;
+use xtask::workspace::{self, step};
+
+/// Measures programs of a release build. Their folder is removed afterwards.
+pub async fn measured(work: impl AsyncFnOnce(&mut Services, &Path) -> Result<()>) -> Result<ExitCode> {
+    let mut services = Services::new(Signals::listen()?);
+    build(&mut services).await?;
+    let folder = env::temp_dir().join(format!("svc-bench-{}", std::process::id()));
+    fs::create_dir(&folder)?;
+    let measured = work(&mut services, &folder).await;
+    services.stop().await;
+    fs::remove_dir_all(&folder)?;
+    measured.map(|()| ExitCode::SUCCESS)
+}
+
+pub async fn build(services: &mut Services) -> Result<()> {
+    let start = Instant::now();
+    let mut cargo = workspace::cargo(workspace::BUILD_PROGRAMS)?;
+    cargo.args(["-p", "bare", "--release"]);
+    ensure!(services.signals.run(cargo).await?.success(), "the programs do not build");
+    step("Programs", "built", start);
+    Ok(())
+}
+
+/// A free address of this machine.
+pub fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// The path of an installed program. Not every `PATH` has the folders of system programs.
+pub fn installed(name: &str, package: &str) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    let found = folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()));
+    found.with_context(|| format!("{name} is not installed: apt-get install {package}"))
+}
