@@ -30,7 +30,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let root = workspace::root()?;
     let metadata = workspace::metadata(&[])?;
     if let Some(package) = args.graph {
-        modules::print(&root, &metadata, package.as_deref())?;
+        modules::print(&mut std::io::stdout(), &root, &metadata, package.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
     let graph = Graph::read(&metadata)?;

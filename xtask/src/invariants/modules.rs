@@ -12,6 +12,7 @@ mod file_graph;
 mod source;
 mod token;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -22,7 +23,7 @@ use file_graph::FileGraph;
 /// A larger cycle is hard to take apart, to test in parts and to read.
 const LARGEST: usize = 3;
 /// Crates in which no cycle is larger.
-const CHECKED: &[&str] = &[];
+const CHECKED: &[&str] = &["gateway"];
 
 /// A library, a program or a test of the workspace.
 struct Target {
@@ -52,24 +53,24 @@ pub fn check(root: &Path, metadata: &Value) -> Result<Vec<String>> {
 }
 
 /// Prints the size of each graph and its cycles; of one crate also which use makes each cycle.
-pub fn print(root: &Path, metadata: &Value, package: Option<&str>) -> Result<()> {
+pub fn print(out: &mut impl Write, root: &Path, metadata: &Value, package: Option<&str>) -> Result<()> {
     for target in targets(metadata).filter(|it| package.is_none_or(|package| it.package == package)) {
         let graph = FileGraph::read(&target.root)?;
         let cycles = graph.cycles();
         let sizes: Vec<String> = cycles.iter().map(|it| it.len().to_string()).collect();
         let sizes = if sizes.is_empty() { "none".to_owned() } else { sizes.join(", ") };
         let Target { package: of, kind, name, .. } = &target;
-        println!("{of} ({kind} {name}): {} files, {} uses; cycles: {sizes}", graph.files(), graph.edges());
+        writeln!(out, "{of} ({kind} {name}): {} files, {} uses; cycles: {sizes}", graph.files(), graph.edges())?;
         for cycle in &cycles {
             if package.is_some() {
-                println!("\n  a cycle of {} files:", cycle.len());
+                writeln!(out, "\n  a cycle of {} files:", cycle.len())?;
                 for (from, to, why) in graph.within(cycle) {
                     let [from, to] = [from, to].map(|it| below(root, graph.file(it)));
-                    println!("  {from}:{} → {to}  {}", why.line, why.segments.join("::"));
+                    writeln!(out, "  {from}:{} → {to}  {}", why.line, why.segments.join("::"))?;
                 }
             } else if cycle.len() > LARGEST {
                 let files: Vec<String> = cycle.iter().map(|it| below(root, graph.file(*it))).collect();
-                println!("  {}: {}", files.len(), files.join(", "));
+                writeln!(out, "  {}: {}", files.len(), files.join(", "))?;
             }
         }
     }

@@ -4,24 +4,9 @@ use std::str::FromStr;
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
-use serde_json::Value;
 
-use super::{Describe, Extract, Matched, Operation};
+use super::{Describe, Extract, Matched, Operation, PathParameter};
 use crate::problem::Problem;
-
-/// A parameter of the path. Its type is its meaning: the OpenAPI document describes it by its type, whatever its name.
-pub trait PathParameter {
-    /// One sentence for the OpenAPI document.
-    const DESCRIPTION: &'static str;
-
-    /// The JSON schema of its values.
-    fn schema() -> Value;
-
-    /// One of its values.
-    fn example() -> Option<Value> {
-        None
-    }
-}
 
 /// The last parameter of the path, or the last ones as a tuple. A text that does not parse is 404: it names nothing.
 #[derive(Debug)]
