@@ -57,6 +57,9 @@ fn dependencies(graph: &Graph) -> Vec<String> {
                 "kernel" => forbid(member, other, "kernel depends on no other crate of the workspace"),
                 "store" if other != "kernel" => forbid(member, other, "store depends on kernel alone"),
                 "providers" if other != "kernel" => forbid(member, other, "providers depends on kernel alone"),
+                "sandbox" if other != "settings" => {
+                    forbid(member, other, "the sandbox plays other people's systems: it knows none of our code");
+                }
                 "client" => forbid(member, other, "client knows the API by its document alone"),
                 "cli" if !["client", "bundle"].contains(&other) => {
                     forbid(member, other, "cli is a client: what it knows of the platform is the API and its bundles");
@@ -82,9 +85,9 @@ fn dependencies(graph: &Graph) -> Vec<String> {
         for library in BANNED {
             forbid(member, library, "this library is banned; see deny.toml");
         }
-        if !["chaos", "lab", "testkit"].contains(&member) {
-            for fixture in ["chaos", "testkit"] {
-                forbid(member, fixture, "test fixtures and fault injection are for tests and the lab");
+        if !["chaos", "lab", "sandbox", "testkit"].contains(&member) {
+            for fixture in ["chaos", "sandbox", "testkit"] {
+                forbid(member, fixture, "fixtures, the sandbox and fault injection are for tests and the lab");
             }
         }
         if !["client", "cli"].contains(&member) {

@@ -110,8 +110,8 @@ settings::table! {
     pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info,actix_server=warn");
 }
 
-/// The control plane answers for every name of the product but the node's and those of the command line.
-pub const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_NODE_", "SVC_EDGE_", "SVC_CLI_"] };
+/// The control plane owns all `SVC_` names except those of the node, the command line and the sandbox.
+pub const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_NODE_", "SVC_EDGE_", "SVC_CLI_", "SVC_SANDBOX_"] };
 
 /// What the control plane needs to know, checked.
 #[derive(Debug, Clone)]

@@ -12,9 +12,6 @@ mod outside;
 mod person;
 mod resolver;
 mod smtp;
-#[cfg(feature = "testing")]
-#[expect(clippy::unwrap_used, clippy::panic, reason = "called by tests only, which end like this")]
-pub mod testing;
 mod tls;
 
 pub use codehost::{CodeHost, CodeHostConfig, CodeHostError};

@@ -3,9 +3,9 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
 
-use providers::testing::CodeHostServer;
 use reqwest::header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use reqwest::{Client, RequestBuilder, Response};
+use sandbox::CodeHostServer;
 
 use crate::kit::{Machine, Platform};
 
@@ -18,15 +18,8 @@ struct World {
 impl World {
     async fn new(redirects: &str) -> Self {
         let host = CodeHostServer::start().await;
-        let config = host.config();
-        let settings = [
-            ("SVC_CODEHOST_CLIENT_ID", config.client_id),
-            ("SVC_CODEHOST_CLIENT_SECRET", config.client_secret.reveal().to_owned()),
-            ("SVC_CODEHOST_AUTHORIZE_URL", config.authorize_url.to_string()),
-            ("SVC_CODEHOST_TOKEN_URL", config.token_url.to_string()),
-            ("SVC_CODEHOST_USER_URL", config.user_url.to_string()),
-            ("SVC_CODEHOST_REDIRECTS", redirects.to_owned()),
-        ];
+        let redirects = [("SVC_CODEHOST_REDIRECTS", redirects.to_owned())];
+        let settings = [&host.client().settings()[..], &redirects].concat();
         let platform = Platform::with(&settings).await;
         let browser = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap();
         Self { host, platform, browser }

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use providers::testing::{DnsTrouble, Failure, Page, RecordType, Trouble};
 use reqwest::{Client, Method};
+use sandbox::{CodeHostFault, DnsFault, Endpoint, RecordType, SmtpFault};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
@@ -31,13 +31,13 @@ pub async fn run() -> Result<Outcome> {
     ];
     let (mut outcome, mut rig) = (Outcome::default(), Rig::start(&more).await?);
     let client = chaos::client()?;
-    for page in [Page::Token, Page::User] {
+    for page in [Endpoint::Token, Endpoint::User] {
         at_code_host(&mut rig, &client, page).await.with_context(|| format!("killed at the code host's {page:?}"))?;
     }
     at_resolver(&mut rig, &client).await.context("killed at the resolver's query")?;
     let start = Instant::now();
-    at_mail(&mut rig, &client, Trouble::HangAfterMessage, "first").await.context("killed at DATA")?;
-    at_mail(&mut rig, &client, Trouble::HangAtQuit, "second").await.context("killed at QUIT")?;
+    at_mail(&mut rig, &client, SmtpFault::HangAfterMessage, "first").await.context("killed at DATA")?;
+    at_mail(&mut rig, &client, SmtpFault::HangAtQuit, "second").await.context("killed at QUIT")?;
     at_notice(&mut rig, &client, &secondary).await.context("killed at NOTIFY")?;
     for address in ["first", "second"] {
         mail_again(&rig, address).await?;
@@ -72,16 +72,16 @@ async fn die_once(rig: &mut Rig, called: impl Fn(&Rig) -> bool) -> Result<()> {
     rig.service.start_again().await.map(drop)
 }
 
-async fn at_code_host(rig: &mut Rig, client: &Client, page: Page) -> Result<()> {
-    let path = if page == Page::Token { "POST /login/oauth/access_token" } else { "GET /user" };
+async fn at_code_host(rig: &mut Rig, client: &Client, page: Endpoint) -> Result<()> {
+    let path = if page == Endpoint::Token { "POST /login/oauth/access_token" } else { "GET /user" };
     let asked = |rig: &Rig| rig.code_host.0.requested().iter().filter(|line| *line == path).count();
     let before = asked(rig);
-    rig.code_host.0.fail(page, Some(Failure::Hang));
+    rig.code_host.0.inject(page, Some(CodeHostFault::Hang));
     let (base, other) = (rig.service.base(), client.clone());
     let given_up = tokio::spawn(async move { sign_in(&other, &base).await });
     die_once(rig, |rig| asked(rig) > before).await?;
     ensure!(given_up.await?.is_err(), "a sign-in without an answer succeeded");
-    rig.code_host.0.fail(page, None);
+    rig.code_host.0.inject(page, None);
     let outcome = sign_in(client, &rig.service.base()).await?;
     ensure!(outcome.starts_with("token="), "the next sign-in ends with {outcome}");
     Ok(())
@@ -92,14 +92,14 @@ async fn at_resolver(rig: &mut Rig, client: &Client) -> Result<()> {
     let claim = post(rig, client, "projects/site/hostnames", json!({ "name": name })).await?;
     let token = claim.get("verificationToken").and_then(Value::as_str).context("no token")?.to_owned();
     let proof = format!("_svc-verify.{name}");
-    rig.resolver.trouble(Some(DnsTrouble::Silent));
+    rig.resolver.inject(Some(DnsFault::Silent));
     let before = rig.resolver.queries(&proof, RecordType::TXT);
     let verify =
         request(rig, client, Method::POST, &format!("projects/site/hostnames/{name}/verify"))?.json(&json!({}));
     let given_up = tokio::spawn(verify.send());
     die_once(rig, |rig| rig.resolver.queries(&proof, RecordType::TXT) > before).await?;
     ensure!(given_up.await?.is_err(), "a look without an answer was answered");
-    rig.resolver.trouble(None);
+    rig.resolver.inject(None);
     rig.resolver.set(&proof, RecordType::TXT, &[&format!("svc-verify={token}")]);
     let seen = post(rig, client, &format!("projects/site/hostnames/{name}/verify"), json!({})).await?;
     ensure!(seen.get("state").is_some_and(|state| state == "active"), "{seen}");
@@ -110,12 +110,12 @@ fn to(name: &str) -> String {
     format!("{name}@calls.example.net")
 }
 
-async fn at_mail(rig: &mut Rig, client: &Client, trouble: Trouble, name: &str) -> Result<()> {
-    rig.smtp.0.trouble(Some(trouble));
+async fn at_mail(rig: &mut Rig, client: &Client, trouble: SmtpFault, name: &str) -> Result<()> {
+    rig.smtp.0.inject(Some(trouble));
     post(rig, client, "invites", json!({ "email": to(name), "role": "viewer" })).await?;
     let address = to(name);
     die_once(rig, |rig| rig.smtp.0.received().iter().any(|mail| mail.to == [address.as_str()])).await?;
-    rig.smtp.0.trouble(None);
+    rig.smtp.0.inject(None);
     Ok(())
 }
 

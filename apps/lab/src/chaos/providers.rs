@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use chaos::Passage;
-use providers::testing::{DnsTrouble, Failure, Page, Trouble};
 use reqwest::Client;
+use sandbox::{CodeHostFault, DnsFault, Endpoint, SmtpFault};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -77,19 +77,19 @@ impl Seen {
 }
 
 async fn at_code_host(rig: &Rig, client: &Client, way: Way, seen: &mut Seen) -> Result<()> {
-    for page in [Page::Token, Page::User] {
+    for page in [Endpoint::Token, Endpoint::User] {
         let (host, proxy) = &rig.code_host;
         match way {
             Way::Away => proxy.set(Passage::Cut),
-            Way::Hangs if page == Page::Token => proxy.set(Passage::Hole),
-            Way::Hangs => host.fail(page, Some(Failure::Hang)),
-            Way::Html => host.fail(page, Some(Failure::Html)),
+            Way::Hangs if page == Endpoint::Token => proxy.set(Passage::Hole),
+            Way::Hangs => host.inject(page, Some(CodeHostFault::Hang)),
+            Way::Html => host.inject(page, Some(CodeHostFault::Html)),
         }
         let since = Instant::now();
         let ended = sign_in(client, &rig.service.base()).await?;
         seen.note(since, &ended, "error=codehost_unavailable");
         proxy.set(Passage::Open);
-        host.fail(page, None);
+        host.inject(page, None);
     }
     let ended = sign_in(client, &rig.service.base()).await?;
     seen.note(Instant::now(), ended.split('=').next().unwrap_or_default(), "token");
@@ -97,10 +97,10 @@ async fn at_code_host(rig: &Rig, client: &Client, way: Way, seen: &mut Seen) -> 
 }
 
 async fn at_resolver(rig: &Rig, client: &Client, way: Way, seen: &mut Seen) -> Result<()> {
-    rig.resolver.trouble(Some(match way {
-        Way::Away => DnsTrouble::Refused,
-        Way::Hangs => DnsTrouble::Silent,
-        Way::Html => DnsTrouble::Garbage,
+    rig.resolver.inject(Some(match way {
+        Way::Away => DnsFault::Refused,
+        Way::Hangs => DnsFault::Silent,
+        Way::Html => DnsFault::Garbage,
     }));
     let since = Instant::now();
     let look = post(rig, client, "projects/site/hostnames/www.providers.example.net/verify", json!({})).await?;
@@ -110,7 +110,7 @@ async fn at_resolver(rig: &Rig, client: &Client, way: Way, seen: &mut Seen) -> R
         &format!("{} {}", state.unwrap_or_default(), error.map_or("", |_| "and why")),
         "pending_dns and why",
     );
-    rig.resolver.trouble(None);
+    rig.resolver.inject(None);
     Ok(())
 }
 
@@ -122,7 +122,7 @@ async fn mail(rig: &Rig, client: &Client) -> Result<Seen> {
         match way {
             Way::Away => proxy.set(Passage::Cut),
             Way::Hangs => proxy.set(Passage::Hole),
-            Way::Html => server.trouble(Some(Trouble::NotSmtp)),
+            Way::Html => server.inject(Some(SmtpFault::NotSmtp)),
         }
         let since = Instant::now();
         let address = format!("{way:?}@providers.example.net");
@@ -130,7 +130,7 @@ async fn mail(rig: &Rig, client: &Client) -> Result<Seen> {
         seen.note(since, if invite.get("id").is_some() { "invited" } else { "no id" }, "invited");
         sleep(Duration::from_millis(500)).await;
         proxy.set(Passage::Open);
-        server.trouble(None);
+        server.inject(None);
     }
     let since = Instant::now();
     let arrived = |way: &Way| {

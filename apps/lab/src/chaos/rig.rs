@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use chaos::{Proxy, Upstream, Writers};
 use kernel::{Secret, World};
-use providers::testing::{CodeHostServer, DnsServer, Encryption, SmtpServer};
 use reqwest::Url;
+use sandbox::{CodeHostServer, DnsServer, Encryption, OAuthClient, SmtpServer};
 use store::migrations::{self, Migrator};
 use tokio::task::JoinHandle;
 use xtask::postgres::Cluster;
@@ -54,23 +54,21 @@ impl Rig {
         let smtp = SmtpServer::start(Encryption::None).await;
         let smtp_proxy = Proxy::before(Upstream::Tcp(smtp.address())).await?;
         let (code_host, resolver) = (CodeHostServer::start().await, DnsServer::start().await);
-        let config = code_host.config();
-        let code_host_proxy = Proxy::before(Upstream::Tcp(address(&config.token_url)?)).await?;
+        let client = code_host.client();
+        let code_host_proxy = Proxy::before(Upstream::Tcp(address(&client.token_url)?)).await?;
         let behind = |url: &Url| {
             let (proxy, path) = (code_host_proxy.address(), url.path());
-            format!("http://{proxy}{path}")
+            Url::parse(&format!("http://{proxy}{path}"))
         };
-        let mut settings = vec![
+        let (token_url, user_url) = (behind(&client.token_url)?, behind(&client.user_url)?);
+        let behind_proxy = OAuthClient { token_url, user_url, ..client };
+        let mut settings = behind_proxy.settings().to_vec();
+        settings.extend([
             ("SVC_NAMESERVERS", "ns1.localhost,ns2.localhost".to_owned()),
             ("SVC_SMTP_URL", format!("smtp://{}", smtp_proxy.address())),
             ("SVC_MAIL_FROM", "Svc <no-reply@svc.example>".to_owned()),
-            ("SVC_CODEHOST_CLIENT_ID", config.client_id.clone()),
-            ("SVC_CODEHOST_CLIENT_SECRET", config.client_secret.reveal().to_owned()),
-            ("SVC_CODEHOST_AUTHORIZE_URL", config.authorize_url.to_string()),
-            ("SVC_CODEHOST_TOKEN_URL", behind(&config.token_url)),
-            ("SVC_CODEHOST_USER_URL", behind(&config.user_url)),
             ("SVC_DNS_RESOLVER", resolver.address().to_string()),
-        ];
+        ]);
         settings.extend_from_slice(more);
         let service = Service::start(&folder, through, &settings).await?;
         let writers = Writers::start(&service.base(), WRITERS).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::chaos::{Passage, Proxy, Writers};
-use providers::testing::{Encryption, SmtpServer};
+use sandbox::{Encryption, SmtpServer};
 use testkit::TestDatabase;
 use tokio::time::sleep;
 

@@ -1,7 +1,7 @@
 //! Hostnames over HTTP, proved against a real name server.
 
 use futures_util::future::join_all;
-use providers::testing::{DnsServer, DnsTrouble, RecordType};
+use sandbox::{DnsFault, DnsServer, RecordType};
 use serde_json::{Value, json};
 
 use crate::kit::{App, Caller, site};
@@ -77,16 +77,16 @@ async fn a_cname_to_the_fallback_origin_proves_a_name_and_trouble_is_told_in_wor
     let (_app, ada, dns) = world().await;
     claim(&ada, "shop.example.org").await;
     for (trouble, words) in [
-        (DnsTrouble::ServerFailure, "failed"),
-        (DnsTrouble::Refused, "refused"),
-        (DnsTrouble::Silent, "did not answer in time"),
-        (DnsTrouble::Garbage, "answer"),
+        (DnsFault::ServerFailure, "failed"),
+        (DnsFault::Refused, "refused"),
+        (DnsFault::Silent, "did not answer in time"),
+        (DnsFault::Garbage, "answer"),
     ] {
-        dns.trouble(Some(trouble));
+        dns.inject(Some(trouble));
         let told = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
         assert!(told.contains(words), "{words}: {told}");
     }
-    dns.trouble(None);
+    dns.inject(None);
     dns.set("shop.example.org", RecordType::CNAME, &["elsewhere.example.net."]);
     let told = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
     assert!(told.contains("found elsewhere.example.net"), "{told}");
@@ -139,7 +139,7 @@ async fn of_two_projects_that_race_for_a_name_one_has_it() {
 async fn the_pass_gets_through_many_names_while_the_name_server_is_silent() {
     let names = 800;
     let (app, ada, dns) = world().await;
-    dns.trouble(Some(DnsTrouble::Silent));
+    dns.inject(Some(DnsFault::Silent));
     let claims = format!(
         "INSERT INTO projects.hostnames (name, project_id, kind, state, verification_token, created_at, check_at, lapses_at) \
          SELECT 'www' || n || '.example.org', p.id, 'custom', 'pending_dns', 'token' || n, now(), now() - interval '1 day', \
@@ -170,9 +170,9 @@ async fn a_name_that_loses_its_proof_is_told_of_first_and_served_no_longer_a_wee
     assert_eq!(verify(&ada, "www.example.org").await["state"], "active");
     // The name is gone from the DNS: that is an answer, unlike silence.
     dns.set("www.example.org", RecordType::CNAME, &[]);
-    dns.trouble(Some(DnsTrouble::Silent));
+    dns.inject(Some(DnsFault::Silent));
     assert_eq!(verify(&ada, "www.example.org").await["lastError"], Value::Null);
-    dns.trouble(None);
+    dns.inject(None);
     let lost = verify(&ada, "www.example.org").await;
     assert_eq!(lost["state"], "active");
     assert!(lost["lastError"].as_str().unwrap().contains("does not exist"), "{lost}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use convergence::Nodes;
 use kernel::audit::Actor;
 use kernel::{Secret, World};
-use providers::testing::{DnsServer, RecordType};
+use sandbox::{DnsServer, RecordType};
 use serde_json::json;
 use store::Store;
 

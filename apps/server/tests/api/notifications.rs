@@ -1,7 +1,7 @@
 //! What an organization is notified of.
 
 use mail_parser::MessageParser;
-use providers::testing::{Encryption, SmtpServer};
+use sandbox::{Encryption, SmtpServer};
 use serde_json::{Value, json};
 use server::config::MailConfig;
 

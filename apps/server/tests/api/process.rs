@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web;
-use providers::testing::{CodeHostServer, Encryption, Failure, Page, SmtpServer, Trouble};
+use sandbox::{CodeHostFault, CodeHostServer, Encryption, Endpoint, SmtpFault, SmtpServer};
 use serde_json::{Value, json};
 use testkit::TestDatabase;
 
@@ -294,12 +294,12 @@ async fn killed_between_sending_a_mail_and_noting_it_the_server_sends_it_at_most
     let mut process = Process::with(&mail).await;
     let token = process.sign_in().await;
     // It has the mail, and the server does not know yet that it has.
-    smtp.trouble(Some(Trouble::HangAtQuit));
+    smtp.inject(Some(SmtpFault::HangAtQuit));
     let invite = json!({ "email": "bob@example.org", "role": "viewer" });
     process.json(&token, "POST", "/v1/orgs/ada/invites", Some(invite)).await;
     smtp.wait_for(1).await;
     process.killed_and_started_again().await;
-    smtp.trouble(None);
+    smtp.inject(None);
 
     let sent = async || process.json(&token, "GET", "/v1/orgs/ada/invites", None).await["items"][0]["sentAt"].clone();
     assert_eq!(sent().await, Value::Null);
@@ -326,18 +326,12 @@ async fn killed_between_sending_a_mail_and_noting_it_the_server_sends_it_at_most
 async fn the_log_holds_no_credential_code_or_contact() {
     let host = CodeHostServer::start().await;
     let smtp = SmtpServer::start_with_auth(Encryption::None, "svc", "smtp-hush").await;
-    let config = host.config();
-    let mut process = Process::with(&[
+    let settings = [
         ("SVC_LOG", "trace".into()),
-        ("SVC_CODEHOST_CLIENT_ID", config.client_id.clone()),
-        ("SVC_CODEHOST_CLIENT_SECRET", config.client_secret.reveal().to_owned()),
-        ("SVC_CODEHOST_AUTHORIZE_URL", config.authorize_url.to_string()),
-        ("SVC_CODEHOST_TOKEN_URL", config.token_url.to_string()),
-        ("SVC_CODEHOST_USER_URL", config.user_url.to_string()),
         ("SVC_SMTP_URL", smtp.url().replace("//", "//svc:smtp-hush@")),
         ("SVC_MAIL_FROM", "hello@svc.example".into()),
-    ])
-    .await;
+    ];
+    let mut process = Process::with(&[&host.client().settings()[..], &settings].concat()).await;
     let mut secrets = vec!["svc-client-hush".to_owned(), "smtp-hush".into(), "code_0".into(), "gho_0".into()];
     secrets.extend(["ada@code.example".to_owned(), "bob@mail.example".into()]);
     let redirect = url::form_urlencoded::byte_serialize(process.base.as_bytes()).collect::<String>();
@@ -355,11 +349,11 @@ async fn the_log_holds_no_credential_code_or_contact() {
         let told: Vec<(String, String)> = url::form_urlencoded::parse(fragment.as_bytes()).into_owned().collect();
         (told[0].clone(), vec![state, cookie.split_once('=').unwrap().1.to_owned()])
     };
-    host.fail(Page::User, Some(Failure::Json(json!({ "id": "ada@code.example", "login": 7 }))));
+    host.inject(Endpoint::User, Some(CodeHostFault::Json(json!({ "id": "ada@code.example", "login": 7 }))));
     let ((name, _), spent) = sign_in().await;
     assert_eq!(name, "error");
     secrets.extend(spent);
-    host.fail(Page::User, None);
+    host.inject(Endpoint::User, None);
     let ((name, session), spent) = sign_in().await;
     assert_eq!(name, "token");
     secrets.extend(spent);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use kernel::Secret;
-use providers::testing::{CodeHostServer, Failure, Page};
-use providers::{CodeHost, CodeHostError, Limits, OutsideError, Person};
+use providers::{CodeHost, CodeHostConfig, CodeHostError, Limits, OutsideError, Person};
+use sandbox::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -15,6 +15,12 @@ const BACK: &str = "http://127.0.0.1:9/auth/callback?via=codehost";
 /// RFC 7636 appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+/// The code host as the adapter is configured to use it.
+fn config(host: &CodeHostServer) -> CodeHostConfig {
+    let OAuthClient { client_id, client_secret, authorize_url, token_url, user_url } = host.client();
+    CodeHostConfig { client_id, client_secret: Secret::new(client_secret), authorize_url, token_url, user_url }
+}
 
 /// Where the code host sends a browser that we sent there.
 async fn visit(url: &str) -> Url {
@@ -34,13 +40,13 @@ fn parameters(url: &Url) -> HashMap<String, String> {
 }
 
 async fn code(server: &CodeHostServer) -> String {
-    let codehost = CodeHost::new(server.config()).unwrap();
+    let codehost = CodeHost::new(config(&server)).unwrap();
     parameters(&visit(&codehost.authorize_url(BACK, "state", CHALLENGE)).await)["code"].clone()
 }
 
 async fn identify(server: &CodeHostServer) -> Result<Person, CodeHostError> {
     let code = code(server).await;
-    let codehost = CodeHost::new(server.config()).unwrap();
+    let codehost = CodeHost::new(config(&server)).unwrap();
     // As a server does it: from a task that may move.
     tokio::spawn(async move { codehost.identify(&code, BACK, VERIFIER).await }).await.unwrap()
 }
@@ -48,7 +54,7 @@ async fn identify(server: &CodeHostServer) -> Result<Person, CodeHostError> {
 #[tokio::test]
 async fn from_the_browser_to_the_person() {
     let server = CodeHostServer::start().await;
-    let codehost = CodeHost::new(server.config()).unwrap();
+    let codehost = CodeHost::new(config(&server)).unwrap();
     let back = visit(&codehost.authorize_url(BACK, "a b&c", CHALLENGE)).await;
     assert!(back.as_str().starts_with(BACK));
     let parameters = parameters(&back);
@@ -69,7 +75,7 @@ async fn from_the_browser_to_the_person() {
 
 #[tokio::test]
 async fn the_address_that_browsers_are_sent_to() {
-    let mut config = CodeHostServer::start().await.config();
+    let mut config = config(&CodeHostServer::start().await);
     config.authorize_url = Url::parse("https://code.example/authorize?prompt=select_account#top").unwrap();
     let url = CodeHost::new(config).unwrap().authorize_url(BACK, "state", CHALLENGE);
     let rest = url.strip_prefix("https://code.example/authorize?prompt=select_account&").unwrap();
@@ -85,7 +91,7 @@ async fn the_address_that_browsers_are_sent_to() {
 async fn a_user_who_says_no() {
     let server = CodeHostServer::start().await;
     server.deny(true);
-    let codehost = CodeHost::new(server.config()).unwrap();
+    let codehost = CodeHost::new(config(&server)).unwrap();
     let parameters = parameters(&visit(&codehost.authorize_url(BACK, "state", CHALLENGE)).await);
     assert_eq!((parameters["error"].as_str(), parameters["state"].as_str()), ("access_denied", "state"));
     assert!(!parameters.contains_key("code"));
@@ -94,7 +100,7 @@ async fn a_user_who_says_no() {
 #[tokio::test]
 async fn a_code_that_is_refused() {
     let server = CodeHostServer::start().await;
-    let codehost = CodeHost::new(server.config()).unwrap();
+    let codehost = CodeHost::new(config(&server)).unwrap();
     let refused = |error: &str| Err(CodeHostError::Refused(error.to_owned()));
     let bad = || refused("bad_verification_code");
     assert_eq!(codehost.identify("made-up", BACK, VERIFIER).await, bad());
@@ -105,10 +111,10 @@ async fn a_code_that_is_refused() {
     assert_eq!(codehost.identify(&code(&server).await, BACK, CHALLENGE).await, bad());
     let elsewhere = codehost.identify(&code(&server).await, "http://127.0.0.1:9/", VERIFIER).await;
     assert_eq!(elsewhere, refused("redirect_uri_mismatch"));
-    let mut config = server.config();
-    config.client_secret = Secret::new("wrong".to_owned());
-    let stranger = CodeHost::new(config).unwrap().identify(&code(&server).await, BACK, VERIFIER).await;
-    assert_eq!(stranger, refused("incorrect_client_credentials"));
+    let mut stranger = config(&server);
+    stranger.client_secret = Secret::new("wrong".to_owned());
+    let refusal = CodeHost::new(stranger).unwrap().identify(&code(&server).await, BACK, VERIFIER).await;
+    assert_eq!(refusal, refused("incorrect_client_credentials"));
 }
 
 #[tokio::test]
@@ -116,35 +122,35 @@ async fn the_token_page_fails() {
     let server = CodeHostServer::start().await;
     let unavailable = CodeHostError::Unavailable;
     let long = "x".repeat(5000);
-    let token = |token: Value| Failure::Json(json!({ "access_token": token, "token_type": "bearer" }));
+    let token = |token: Value| CodeHostFault::Json(json!({ "access_token": token, "token_type": "bearer" }));
     let nonsense = |what| CodeHostError::Nonsense(what);
     for (failure, error) in [
-        (Failure::Html, unavailable(OutsideError::NotJson)),
-        (Failure::Large, unavailable(OutsideError::TooLarge)),
-        (Failure::Redirect, unavailable(OutsideError::Redirected(302))),
-        (Failure::Status(500), unavailable(OutsideError::Refused(500))),
-        (Failure::Status(401), unavailable(OutsideError::Refused(401))),
-        (Failure::Status(400), CodeHostError::Refused("400".to_owned())),
-        (Failure::Json(json!([1])), unavailable(OutsideError::NotJson)),
-        (Failure::Json(json!({})), nonsense("the token's type")),
-        (Failure::Json(json!({ "access_token": "x", "token_type": "mac" })), nonsense("the token's type")),
+        (CodeHostFault::Html, unavailable(OutsideError::NotJson)),
+        (CodeHostFault::Large, unavailable(OutsideError::TooLarge)),
+        (CodeHostFault::Redirect, unavailable(OutsideError::Redirected(302))),
+        (CodeHostFault::Status(500), unavailable(OutsideError::Refused(500))),
+        (CodeHostFault::Status(401), unavailable(OutsideError::Refused(401))),
+        (CodeHostFault::Status(400), CodeHostError::Refused("400".to_owned())),
+        (CodeHostFault::Json(json!([1])), unavailable(OutsideError::NotJson)),
+        (CodeHostFault::Json(json!({})), nonsense("the token's type")),
+        (CodeHostFault::Json(json!({ "access_token": "x", "token_type": "mac" })), nonsense("the token's type")),
         (token(json!(17)), nonsense("the token")),
         (token(json!("")), nonsense("the token")),
         (token(json!("a\r\nHost: b")), nonsense("the token")),
         (token(json!(long)), nonsense("the token")),
-        (Failure::Json(json!({ "error": "invalid_grant" })), CodeHostError::Refused("invalid_grant".to_owned())),
+        (CodeHostFault::Json(json!({ "error": "invalid_grant" })), CodeHostError::Refused("invalid_grant".to_owned())),
         (
-            Failure::Json(json!({ "error": "you sent svc-client-hush" })),
+            CodeHostFault::Json(json!({ "error": "you sent svc-client-hush" })),
             CodeHostError::Refused("an error without a code".to_owned()),
         ),
     ] {
-        server.fail(Page::Token, Some(failure));
+        server.inject(Endpoint::Token, Some(failure));
         assert_eq!(identify(&server).await, Err(error));
     }
-    server.fail(Page::Token, Some(Failure::Close));
+    server.inject(Endpoint::Token, Some(CodeHostFault::Close));
     assert!(matches!(identify(&server).await, Err(CodeHostError::Unavailable(OutsideError::Unreachable(_)))));
     assert!(!server.requested().iter().any(|request| request.ends_with("elsewhere") || request == "GET /user"));
-    server.fail(Page::Token, None);
+    server.inject(Endpoint::Token, None);
     identify(&server).await.unwrap();
 }
 
@@ -153,17 +159,17 @@ async fn the_user_page_fails() {
     let server = CodeHostServer::start().await;
     let unavailable = CodeHostError::Unavailable;
     for (failure, error) in [
-        (Failure::Html, unavailable(OutsideError::NotJson)),
-        (Failure::Large, unavailable(OutsideError::TooLarge)),
-        (Failure::Redirect, unavailable(OutsideError::Redirected(302))),
-        (Failure::Status(401), unavailable(OutsideError::Refused(401))),
-        (Failure::Status(503), unavailable(OutsideError::Refused(503))),
-        (Failure::Json(json!("ada")), unavailable(OutsideError::NotJson)),
-        (Failure::Json(json!({ "message": "Not Found" })), CodeHostError::Nonsense("the user's id")),
-        (Failure::Json(json!({ "id": { "a": 1 }, "login": "ada" })), CodeHostError::Nonsense("the user's id")),
-        (Failure::Json(json!({ "id": 1, "login": true })), CodeHostError::Nonsense("the user's login")),
+        (CodeHostFault::Html, unavailable(OutsideError::NotJson)),
+        (CodeHostFault::Large, unavailable(OutsideError::TooLarge)),
+        (CodeHostFault::Redirect, unavailable(OutsideError::Redirected(302))),
+        (CodeHostFault::Status(401), unavailable(OutsideError::Refused(401))),
+        (CodeHostFault::Status(503), unavailable(OutsideError::Refused(503))),
+        (CodeHostFault::Json(json!("ada")), unavailable(OutsideError::NotJson)),
+        (CodeHostFault::Json(json!({ "message": "Not Found" })), CodeHostError::Nonsense("the user's id")),
+        (CodeHostFault::Json(json!({ "id": { "a": 1 }, "login": "ada" })), CodeHostError::Nonsense("the user's id")),
+        (CodeHostFault::Json(json!({ "id": 1, "login": true })), CodeHostError::Nonsense("the user's login")),
     ] {
-        server.fail(Page::User, Some(failure));
+        server.inject(Endpoint::User, Some(failure));
         assert_eq!(identify(&server).await, Err(error));
     }
     assert!(!server.requested().iter().any(|request| request.ends_with("elsewhere")));
@@ -173,9 +179,9 @@ async fn the_user_page_fails() {
 async fn a_page_that_never_answers() {
     let server = CodeHostServer::start().await;
     let limits = Limits { whole: Duration::from_millis(200), ..Limits::default() };
-    let codehost = CodeHost::within(server.config(), limits).unwrap();
-    for page in [Page::User, Page::Token] {
-        server.fail(page, Some(Failure::Hang));
+    let codehost = CodeHost::within(config(&server), limits).unwrap();
+    for page in [Endpoint::User, Endpoint::Token] {
+        server.inject(page, Some(CodeHostFault::Hang));
         let identified = codehost.identify(&code(&server).await, BACK, VERIFIER).await;
         assert_eq!(identified, Err(CodeHostError::Unavailable(OutsideError::Timeout)));
     }
@@ -184,10 +190,10 @@ async fn a_page_that_never_answers() {
 #[tokio::test]
 async fn nothing_shows_a_secret() {
     let server = CodeHostServer::start().await;
-    let codehost = CodeHost::new(server.config()).unwrap();
-    let mut shown = format!("{codehost:?} {:?}", server.config());
-    for failure in [Failure::Html, Failure::Close, Failure::Redirect, Failure::Status(500)] {
-        server.fail(Page::User, Some(failure));
+    let codehost = CodeHost::new(config(&server)).unwrap();
+    let mut shown = format!("{codehost:?} {:?}", config(&server));
+    for failure in [CodeHostFault::Html, CodeHostFault::Close, CodeHostFault::Redirect, CodeHostFault::Status(500)] {
+        server.inject(Endpoint::User, Some(failure));
         let error = codehost.identify(&code(&server).await, BACK, VERIFIER).await.unwrap_err();
         shown.push_str(&format!("{error} {error:?}"));
     }

@@ -3,8 +3,8 @@
 use chrono::DateTime;
 use kernel::Time;
 use mail_parser::{Message, MessageParser, MimeHeaders as _};
-use providers::testing::{Encryption, SmtpServer};
 use providers::{Action, Cause, InvalidSmtp, Letter, Mail, MailError, Smtp, SmtpConfig};
+use sandbox::{Encryption, SmtpServer};
 
 pub fn letter() -> Letter {
     Letter {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kernel::Secret;
-use providers::testing::{Certificate, CodeHostServer};
 use providers::{InvalidOutside, Limits, Outside, OutsideError};
+use sandbox::{Certificate, CodeHostServer};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -105,12 +105,12 @@ async fn a_port_that_nobody_listens_on() {
 #[tokio::test]
 async fn only_the_named_origins_are_called() {
     let (named, other) = (CodeHostServer::start().await, CodeHostServer::start().await);
-    let named = named.config().user_url;
+    let named = named.client().user_url;
     let outside = Outside::new("test", [&named]).unwrap();
     let secret = Secret::new("hush".to_owned());
     let port = named.port().unwrap();
     for url in [
-        other.config().user_url.to_string(),
+        other.client().user_url.to_string(),
         format!("https://127.0.0.1:{port}/user"),
         format!("http://localhost:{port}/user"),
         "http://127.0.0.1/user".to_owned(),

@@ -3,8 +3,8 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use providers::testing::{DnsServer, DnsTrouble, RecordType};
 use providers::{LookupError, Resolver};
+use sandbox::{DnsFault, DnsServer, RecordType};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -170,16 +170,16 @@ async fn a_server_that_cannot_or_will_not() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
     for (trouble, error) in [
-        (DnsTrouble::ServerFailure, LookupError::ServerFailure),
-        (DnsTrouble::Refused, LookupError::Refused),
-        (DnsTrouble::Garbage, LookupError::Malformed),
+        (DnsFault::ServerFailure, LookupError::ServerFailure),
+        (DnsFault::Refused, LookupError::Refused),
+        (DnsFault::Garbage, LookupError::Malformed),
     ] {
-        server.trouble(Some(trouble));
+        server.inject(Some(trouble));
         assert_eq!(txt(&server, "a.example").await, Err(error));
         assert_eq!(cname(&server, "a.example").await, Err(error));
         assert!(error.is_temporary());
     }
-    server.trouble(None);
+    server.inject(None);
     assert_eq!(txt(&server, "a.example").await, owned(&["1"]));
 }
 
@@ -187,8 +187,8 @@ async fn a_server_that_cannot_or_will_not() {
 async fn silence_and_answers_to_other_questions_end_in_time() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
-    for (asked, trouble) in [DnsTrouble::Silent, DnsTrouble::WrongId, DnsTrouble::SilentUdp].into_iter().enumerate() {
-        server.trouble(Some(trouble));
+    for (asked, trouble) in [DnsFault::Silent, DnsFault::WrongId, DnsFault::SilentUdp].into_iter().enumerate() {
+        server.inject(Some(trouble));
         let start = Instant::now();
         assert_eq!(resolver(&server).txt("a.example", IMPATIENT).await, Err(LookupError::Timeout), "{trouble:?}");
         assert!((IMPATIENT..PATIENT / 2).contains(&start.elapsed()), "{trouble:?}: {:?}", start.elapsed());
@@ -201,13 +201,13 @@ async fn silence_and_answers_to_other_questions_end_in_time() {
 async fn a_lost_question_is_asked_again() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
-    server.trouble(Some(DnsTrouble::SilentUdp));
+    server.inject(Some(DnsFault::SilentUdp));
     let resolver = resolver(&server);
     let lookup = tokio::spawn(async move { resolver.txt("a.example", Duration::from_secs(4)).await });
     while server.queries("a.example", RecordType::TXT) == 0 {
         sleep(Duration::from_millis(10)).await;
     }
-    server.trouble(None);
+    server.inject(None);
     assert_eq!(lookup.await.unwrap(), owned(&["1"]));
 }
 
@@ -215,9 +215,9 @@ async fn a_lost_question_is_asked_again() {
 async fn trouble_over_tcp() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["x".repeat(4000).as_str()]);
-    server.trouble(Some(DnsTrouble::CloseTcp));
+    server.inject(Some(DnsFault::CloseTcp));
     assert_eq!(txt(&server, "a.example").await, Err(LookupError::Unreachable));
-    server.trouble(Some(DnsTrouble::SilentTcp));
+    server.inject(Some(DnsFault::SilentTcp));
     let tasks = Handle::current().metrics().num_alive_tasks();
     assert_eq!(resolver(&server).txt("a.example", IMPATIENT).await, Err(LookupError::Timeout));
     until(|| Handle::current().metrics().num_alive_tasks() <= tasks + 1).await;
@@ -237,7 +237,7 @@ async fn nobody_listens() {
 #[tokio::test]
 async fn a_server_with_an_ipv6_address() {
     // Not every machine has one.
-    let Ok(server) = DnsServer::start_on(Ipv6Addr::LOCALHOST.into()).await else { return };
+    let Ok(server) = DnsServer::start_on((Ipv6Addr::LOCALHOST, 0).into()).await else { return };
     server.set("a.example", RecordType::TXT, &["x".repeat(400).as_str(), "x".repeat(500).as_str(), "x"]);
     assert_eq!(txt(&server, "a.example").await.unwrap().len(), 3);
     server.set("a.example", RecordType::TXT, &["x".repeat(4000).as_str()]);
@@ -262,7 +262,7 @@ async fn hundreds_of_lookups_at_once() {
 #[tokio::test]
 async fn hundreds_of_lookups_at_once_in_silence() {
     let server = DnsServer::start().await;
-    server.trouble(Some(DnsTrouble::Silent));
+    server.inject(Some(DnsFault::Silent));
     let (open, tasks) = (descriptors(), Handle::current().metrics().num_alive_tasks());
     let lookups = at_once(&resolver(&server), 300, Duration::from_secs(3));
     sleep(Duration::from_secs(1)).await;

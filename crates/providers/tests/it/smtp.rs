@@ -1,7 +1,7 @@
 //! The conversation with a mail server: encryption, credentials, a server that comes back.
 
-use providers::testing::{Encryption, SmtpServer};
 use providers::{Cause, MailError, SmtpConfig, Step, Tls};
+use sandbox::{Encryption, SmtpServer};
 
 use crate::mail::{client, config, mail};
 

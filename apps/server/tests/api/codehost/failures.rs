@@ -1,7 +1,7 @@
 //! What the code host and its users may do to a sign-in.
 
-use providers::testing::{Failure, Page};
 use reqwest::Method;
+use sandbox::{CodeHostFault, Endpoint};
 use serde_json::{Value, json};
 
 use super::{World, error, token};
@@ -43,31 +43,31 @@ async fn what_the_code_host_puts_into_the_callback_is_not_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_code_host_that_fails_is_told_of_in_the_fragment() {
     let world = World::new().await;
-    let refusal = |error: &str| Failure::Json(json!({ "error": error, "error_description": "<b>words</b>" }));
+    let refusal = |error: &str| CodeHostFault::Json(json!({ "error": error, "error_description": "<b>words</b>" }));
     let both = [
-        Failure::Html,
-        Failure::Large,
-        Failure::Redirect,
-        Failure::Close,
-        Failure::Status(500),
-        Failure::Status(503),
-        Failure::Status(401),
-        Failure::Status(204),
-        Failure::Json(json!(null)),
-        Failure::Json(json!([1, 2])),
-        Failure::Json(json!("text")),
-        Failure::Json(json!({})),
+        CodeHostFault::Html,
+        CodeHostFault::Large,
+        CodeHostFault::Redirect,
+        CodeHostFault::Close,
+        CodeHostFault::Status(500),
+        CodeHostFault::Status(503),
+        CodeHostFault::Status(401),
+        CodeHostFault::Status(204),
+        CodeHostFault::Json(json!(null)),
+        CodeHostFault::Json(json!([1, 2])),
+        CodeHostFault::Json(json!("text")),
+        CodeHostFault::Json(json!({})),
     ];
     let token_page = [
         (refusal("bad_verification_code"), "access_denied"),
         (refusal("invalid_grant"), "access_denied"),
         (refusal("incorrect_client_credentials"), "codehost_unavailable"),
         (refusal("<script>"), "codehost_unavailable"),
-        (Failure::Json(json!({ "access_token": 7, "token_type": "bearer" })), "codehost_unavailable"),
-        (Failure::Json(json!({ "access_token": "a\r\nb", "token_type": "bearer" })), "codehost_unavailable"),
-        (Failure::Json(json!({ "access_token": "gho_x", "token_type": "mac" })), "codehost_unavailable"),
+        (CodeHostFault::Json(json!({ "access_token": 7, "token_type": "bearer" })), "codehost_unavailable"),
+        (CodeHostFault::Json(json!({ "access_token": "a\r\nb", "token_type": "bearer" })), "codehost_unavailable"),
+        (CodeHostFault::Json(json!({ "access_token": "gho_x", "token_type": "mac" })), "codehost_unavailable"),
         // A token of somebody who then is not there.
-        (Failure::Json(json!({ "access_token": "gho_x", "token_type": "bearer" })), "codehost_unavailable"),
+        (CodeHostFault::Json(json!({ "access_token": "gho_x", "token_type": "bearer" })), "codehost_unavailable"),
     ];
     let user_page = [
         json!({ "id": "1 2", "login": "ada" }),
@@ -76,16 +76,16 @@ async fn a_code_host_that_fails_is_told_of_in_the_fragment() {
         json!({ "id": 1 }),
     ];
     let unavailable = "codehost_unavailable";
-    let mut cases: Vec<(Page, Failure, &str)> = Vec::new();
-    for page in [Page::Token, Page::User] {
+    let mut cases: Vec<(Endpoint, CodeHostFault, &str)> = Vec::new();
+    for page in [Endpoint::Token, Endpoint::User] {
         cases.extend(both.iter().map(|failure| (page, failure.clone(), unavailable)));
     }
-    cases.extend(token_page.into_iter().map(|(failure, code)| (Page::Token, failure, code)));
-    cases.extend(user_page.into_iter().map(|user| (Page::User, Failure::Json(user), unavailable)));
+    cases.extend(token_page.into_iter().map(|(failure, code)| (Endpoint::Token, failure, code)));
+    cases.extend(user_page.into_iter().map(|user| (Endpoint::User, CodeHostFault::Json(user), unavailable)));
     for (page, failure, code) in cases {
-        world.host.fail(page, Some(failure.clone()));
+        world.host.inject(page, Some(failure.clone()));
         assert_eq!(error(&world.sign_in().await), code, "{page:?} {failure:?}");
-        world.host.fail(page, None);
+        world.host.inject(page, None);
     }
     assert!(world.host.requested().iter().all(|page| !page.contains("elsewhere")));
     assert_eq!(world.app.db_rows("SELECT * FROM identity.users").await, Vec::<Value>::new());
@@ -95,7 +95,7 @@ async fn a_code_host_that_fails_is_told_of_in_the_fragment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_code_host_that_hangs_is_told_of_in_the_fragment_too() {
     let world = World::new().await;
-    world.host.fail(Page::User, Some(Failure::Hang));
+    world.host.inject(Endpoint::User, Some(CodeHostFault::Hang));
     let hangs = world.sign_in();
     let answer = tokio::time::timeout(std::time::Duration::from_secs(12), hangs).await.unwrap();
     assert_eq!(error(&answer), "codehost_unavailable");

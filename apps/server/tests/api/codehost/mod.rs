@@ -6,8 +6,10 @@ mod redirect;
 
 use std::collections::BTreeMap;
 
-use providers::testing::CodeHostServer;
+use kernel::Secret;
+use providers::CodeHostConfig;
 use reqwest::Method;
+use sandbox::{CodeHostServer, OAuthClient};
 use serde_json::{Value, json};
 use server::config::CodeHostLogin;
 use url::Url;
@@ -30,6 +32,12 @@ struct Begun {
     attributes: String,
 }
 
+/// The code host as the server is configured to use it.
+fn registration(host: &CodeHostServer) -> CodeHostConfig {
+    let OAuthClient { client_id, client_secret, authorize_url, token_url, user_url } = host.client();
+    CodeHostConfig { client_id, client_secret: Secret::new(client_secret), authorize_url, token_url, user_url }
+}
+
 impl World {
     async fn new() -> Self {
         Self::at("http://127.0.0.1:8080").await
@@ -39,7 +47,7 @@ impl World {
         let host = CodeHostServer::start().await;
         let app = App::with(|config| {
             let redirects = format!("{BACK},http://localhost:3000").parse().unwrap();
-            config.code_host = Some(CodeHostLogin { host: host.config(), redirects });
+            config.code_host = Some(CodeHostLogin { host: registration(&host), redirects });
             config.gateway.sign_ins.code_host = true;
             config.gateway.site.public_url = public_url.to_owned();
         })
@@ -132,7 +140,7 @@ async fn a_sign_in_begins_at_the_code_host_with_a_cookie_of_this_browser() {
     let answer = world.start(BACK).await;
     assert_eq!(answer.header("cache-control"), "no-store");
     let begun = Begun::of(&answer);
-    let config = world.host.config();
+    let config = world.host.client();
     assert_eq!(begun.authorize.as_str().split('?').next(), Some(config.authorize_url.as_str()));
     let mut parameters = begun.parameters();
     let (state, challenge) = (parameters.remove("state").unwrap(), parameters.remove("code_challenge").unwrap());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mail_parser::MessageParser;
-use providers::testing::{Encryption, SmtpServer};
+use sandbox::{Encryption, SmtpServer};
 use serde_json::{Value, json};
 use server::config::MailConfig;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use providers::testing::{DnsServer, RecordType};
+use sandbox::{DnsServer, RecordType};
 use serde_json::json;
 use tokio::process::{Child, Command};
 

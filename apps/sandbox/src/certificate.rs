@@ -1,4 +1,4 @@
-//! A certificate for this machine, from an authority of its own.
+//! A certificate for this machine, and its authority.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate for `localhost` and `127.0.0.1`, and who vouches for it.
+/// A certificate for `localhost` and `127.0.0.1`, and its authority.
 #[derive(Clone)]
 pub struct Certificate {
     authority: String,
@@ -15,10 +15,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// A fresh authority and a certificate of its.
+    /// A new authority and its certificate.
     ///
     /// # Panics
-    /// When no key can be made.
+    /// When no key can be generated.
     #[must_use]
     pub fn generate() -> Self {
         let mut authority = CertificateParams::default();
@@ -34,13 +34,13 @@ impl Certificate {
         Self { authority: authority.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) }
     }
 
-    /// The authority's own certificate as PEM: what a client is to believe.
+    /// The authority's own certificate as PEM: what a client must trust.
     #[must_use]
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// What serves the certificate.
+    /// An acceptor with the certificate.
     #[must_use]
     pub const fn acceptor(&self) -> &TlsAcceptor {
         &self.acceptor

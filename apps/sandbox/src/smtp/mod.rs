@@ -1,6 +1,9 @@
-//! A server that takes mail.
+//! An SMTP server that keeps the mail it receives.
 
-use std::net::SocketAddr;
+mod session;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -8,57 +11,57 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::certificate::Certificate;
-use super::session::serve;
+use crate::certificate::Certificate;
+use session::serve;
 
-/// What a server encrypts.
+/// The encryption that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encryption {
-    /// Nothing.
+    /// None.
     None,
-    /// What follows STARTTLS, which it offers.
+    /// STARTTLS.
     StartTls,
-    /// Everything.
+    /// TLS from the first byte.
     Implicit,
 }
 
-/// How a server misbehaves.
+/// A fault of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// It answers this line to MAIL FROM.
+pub enum SmtpFault {
+    /// This response to MAIL FROM.
     Sender(&'static str),
-    /// It answers this line to RCPT TO.
+    /// This response to RCPT TO.
     Recipient(&'static str),
-    /// It answers this line to the message, and keeps none.
+    /// This response to the message, which is not kept.
     Message(&'static str),
-    /// It takes the message, and the connection breaks before it says so.
+    /// The message is kept; the connection is closed without a response.
     DropAfterMessage,
-    /// It takes the message and never says so.
+    /// The message is kept; there is no response.
     HangAfterMessage,
-    /// It takes the message and never ends the conversation.
+    /// No response to QUIT.
     HangAtQuit,
-    /// It says nothing at all.
+    /// No response at all.
     Hang,
-    /// It answers in HTTP.
+    /// A response in HTTP.
     NotSmtp,
-    /// Somebody on the way adds an answer behind the one to STARTTLS, outside of the encryption.
+    /// An attacker adds a second, unencrypted response to STARTTLS.
     Injected,
 }
 
-/// A mail as it was taken.
+/// A received mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
     /// The envelope's sender.
     pub from: String,
     /// The envelope's recipients.
     pub to: Vec<String>,
-    /// Head and body, without the dots that SMTP stuffs.
+    /// Header and body, without SMTP's dot stuffing.
     pub raw: Vec<u8>,
-    /// Whether it came encrypted.
+    /// Whether the connection was encrypted.
     pub encrypted: bool,
 }
 
-/// A server that takes mail for everybody and keeps it.
+/// A server that receives mail for all addresses and keeps it.
 #[derive(Debug)]
 pub struct SmtpServer {
     address: SocketAddr,
@@ -66,77 +69,85 @@ pub struct SmtpServer {
     running: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What all conversations share.
+/// The state that all sessions share.
 #[derive(Debug)]
 pub(super) struct Server {
     pub encryption: Encryption,
     pub certificate: Certificate,
     pub credentials: Option<(String, String)>,
-    pub trouble: Mutex<Option<Trouble>>,
+    pub fault: Mutex<Option<SmtpFault>>,
     pub received: watch::Sender<Vec<Received>>,
 }
 
 impl SmtpServer {
-    /// Starts a server that asks nobody for credentials.
+    /// Starts a server without authentication on a free port.
     ///
     /// # Panics
     /// When there is no port.
     pub async fn start(encryption: Encryption) -> Self {
-        Self::new(encryption, None).await
+        Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), encryption, None).await.unwrap()
     }
 
-    /// Starts a server that takes mail from this user alone.
+    /// Starts a server that requires these credentials on a free port.
     ///
     /// # Panics
     /// When there is no port.
     pub async fn start_with_auth(encryption: Encryption, user: &str, password: &str) -> Self {
-        Self::new(encryption, Some((user.to_owned(), password.to_owned()))).await
+        let credentials = Some((user.to_owned(), password.to_owned()));
+        Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), encryption, credentials).await.unwrap()
     }
 
-    async fn new(encryption: Encryption, credentials: Option<(String, String)>) -> Self {
+    /// Starts a server on this address. Port 0 is a free port.
+    ///
+    /// # Errors
+    /// The address is in use, or not of this machine.
+    pub async fn start_on(
+        address: SocketAddr,
+        encryption: Encryption,
+        credentials: Option<(String, String)>,
+    ) -> io::Result<Self> {
         let (certificate, received) = (Certificate::generate(), watch::Sender::new(Vec::new()));
-        let server = Server { encryption, certificate, credentials, trouble: Mutex::new(None), received };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let this = Self { address, server: Arc::new(server), running: Mutex::new(None) };
+        let server = Server { encryption, certificate, credentials, fault: Mutex::new(None), received };
+        let listener = TcpListener::bind(address).await?;
+        let this = Self { address: listener.local_addr()?, server: Arc::new(server), running: Mutex::new(None) };
         this.run(listener);
-        this
+        Ok(this)
     }
 
-    /// Where it is: `smtp://localhost:<port>` or `smtps://…`, without credentials.
+    /// The server's URL without credentials: `smtp://localhost:<port>` or `smtps://…`.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.server.encryption == Encryption::Implicit { "smtps" } else { "smtp" };
         format!("{scheme}://localhost:{}", self.address.port())
     }
 
-    /// Where it is.
+    /// The server's address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whom a client is to believe, as PEM.
+    /// The certificate authority that a client must trust, as PEM.
     #[must_use]
     pub fn authority(&self) -> &str {
         self.server.certificate.authority()
     }
 
-    /// From now on it misbehaves, or behaves again.
+    /// Injects a fault into later sessions, or removes it.
     ///
     /// # Panics
     /// Never.
-    pub fn trouble(&self, trouble: Option<Trouble>) {
-        *self.server.trouble.lock().unwrap() = trouble;
+    pub fn inject(&self, fault: Option<SmtpFault>) {
+        *self.server.fault.lock().unwrap() = fault;
     }
 
-    /// What was taken so far, in that order.
+    /// The mails received so far, oldest first.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.server.received.borrow().clone()
     }
 
-    /// What was taken, as soon as it is this many.
+    /// Waits until this many mails were received, and returns all of them.
     ///
     /// # Panics
     /// After half a minute.
@@ -145,11 +156,11 @@ impl SmtpServer {
         let enough = received.wait_for(|mails| mails.len() >= count);
         match tokio::time::timeout(Duration::from_secs(30), enough).await {
             Ok(mails) => mails.unwrap().clone(),
-            Err(_) => panic!("{} of {count} mails came", self.received().len()),
+            Err(_) => panic!("received {} of {count} mails", self.received().len()),
         }
     }
 
-    /// Stops it, in the middle of whatever it is doing. What it took stays.
+    /// Stops the server and its sessions. The received mails stay.
     ///
     /// # Panics
     /// Never.
@@ -161,10 +172,10 @@ impl SmtpServer {
         }
     }
 
-    /// Starts it again on the same port.
+    /// Restarts the server on the same port.
     ///
     /// # Panics
-    /// When somebody else has the port by now.
+    /// When the port is in use.
     pub async fn restart(&self) {
         self.stop().await;
         self.run(TcpListener::bind(self.address).await.unwrap());
@@ -172,12 +183,12 @@ impl SmtpServer {
 
     fn run(&self, listener: TcpListener) {
         let server = Arc::clone(&self.server);
-        // The conversations end with this task, which owns them.
+        // Aborting this task ends the sessions.
         let running = tokio::spawn(async move {
-            let mut conversations = JoinSet::new();
+            let mut sessions = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                conversations.spawn(serve(stream, Arc::clone(&server)));
-                while conversations.try_join_next().is_some() {}
+                sessions.spawn(serve(stream, Arc::clone(&server)));
+                while sessions.try_join_next().is_some() {}
             }
         });
         *self.running() = Some(running);

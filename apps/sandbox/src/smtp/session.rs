@@ -1,4 +1,4 @@
-//! One conversation in SMTP, from the server's side.
+//! One SMTP session, from the server's side.
 
 use std::future::pending;
 use std::io;
@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::smtp::{Encryption, Received, Server, Trouble};
+use super::{Encryption, Received, Server, SmtpFault};
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -17,7 +17,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 struct Session {
     stream: BufReader<Box<dyn Stream>>,
     server: Arc<Server>,
-    trouble: Option<Trouble>,
+    fault: Option<SmtpFault>,
     encrypted: bool,
     authenticated: bool,
     from: Option<String>,
@@ -25,7 +25,7 @@ struct Session {
 }
 
 pub(super) async fn serve(stream: TcpStream, server: Arc<Server>) {
-    let trouble = *server.trouble.lock().unwrap();
+    let fault = *server.fault.lock().unwrap();
     let encrypted = server.encryption == Encryption::Implicit;
     let stream: Box<dyn Stream> = if encrypted {
         let Ok(stream) = server.certificate.acceptor().accept(stream).await else { return };
@@ -35,16 +35,16 @@ pub(super) async fn serve(stream: TcpStream, server: Arc<Server>) {
     };
     let stream = BufReader::new(stream);
     let authenticated = server.credentials.is_none();
-    let mut session = Session { stream, server, trouble, encrypted, authenticated, from: None, to: Vec::new() };
-    // A client that goes away ends the conversation; that is not for the server to judge.
-    let _ = session.converse().await;
+    let mut session = Session { stream, server, fault, encrypted, authenticated, from: None, to: Vec::new() };
+    // A client may disconnect at any time.
+    let _ = session.run().await;
 }
 
 impl Session {
-    async fn converse(&mut self) -> io::Result<()> {
-        match self.trouble {
-            Some(Trouble::Hang) => pending().await,
-            Some(Trouble::NotSmtp) => return self.say("HTTP/1.1 400 Bad Request\r\n").await,
+    async fn run(&mut self) -> io::Result<()> {
+        match self.fault {
+            Some(SmtpFault::Hang) => pending().await,
+            Some(SmtpFault::NotSmtp) => return self.say("HTTP/1.1 400 Bad Request\r\n").await,
             _ => self.say("220 mail.example ESMTP").await?,
         }
         while let Some(line) = self.line().await? {
@@ -70,7 +70,7 @@ impl Session {
                     self.say("250 2.0.0 Ok").await?;
                 }
                 "NOOP" => self.say("250 2.0.0 Ok").await?,
-                "QUIT" if self.trouble == Some(Trouble::HangAtQuit) => pending().await,
+                "QUIT" if self.fault == Some(SmtpFault::HangAtQuit) => pending().await,
                 "QUIT" => return self.say("221 2.0.0 Bye").await,
                 _ => self.say("503 5.5.1 Not now").await?,
             }
@@ -95,9 +95,9 @@ impl Session {
         self.say(&format!("{lines}250 {last}")).await
     }
 
-    /// Whether the conversation goes on.
+    /// Whether the session continues.
     async fn encrypt(&mut self) -> io::Result<bool> {
-        let injected = if self.trouble == Some(Trouble::Injected) { "\r\n250 evil.example" } else { "" };
+        let injected = if self.fault == Some(SmtpFault::Injected) { "\r\n250 evil.example" } else { "" };
         self.say(&format!("220 2.0.0 Go ahead{injected}")).await?;
         let nothing: Box<dyn Stream> = Box::new(tokio::io::empty());
         let plain = std::mem::replace(&mut self.stream, BufReader::new(nothing)).into_inner();
@@ -130,7 +130,7 @@ impl Session {
     }
 
     async fn mail(&mut self, rest: &str) -> io::Result<()> {
-        if let Some(Trouble::Sender(answer)) = self.trouble {
+        if let Some(SmtpFault::Sender(answer)) = self.fault {
             return self.say(answer).await;
         }
         (self.from, self.to) = (Some(path(rest)), Vec::new());
@@ -138,14 +138,14 @@ impl Session {
     }
 
     async fn recipient(&mut self, rest: &str) -> io::Result<()> {
-        if let Some(Trouble::Recipient(answer)) = self.trouble {
+        if let Some(SmtpFault::Recipient(answer)) = self.fault {
             return self.say(answer).await;
         }
         self.to.push(path(rest));
         self.say("250 2.1.5 Ok").await
     }
 
-    /// Whether the conversation goes on.
+    /// Whether the session continues.
     async fn data(&mut self) -> io::Result<bool> {
         self.say("354 End with a dot").await?;
         let mut raw = Vec::new();
@@ -163,16 +163,16 @@ impl Session {
                 _ => {}
             }
         }
-        if let Some(Trouble::Message(answer)) = self.trouble {
+        if let Some(SmtpFault::Message(answer)) = self.fault {
             self.say(answer).await?;
             return Ok(true);
         }
         let (from, to) = (self.from.take().unwrap_or_default(), std::mem::take(&mut self.to));
         let mail = Received { from, to, raw, encrypted: self.encrypted };
         self.server.received.send_modify(|mails| mails.push(mail));
-        match self.trouble {
-            Some(Trouble::DropAfterMessage) => return Ok(false),
-            Some(Trouble::HangAfterMessage) => pending().await,
+        match self.fault {
+            Some(SmtpFault::DropAfterMessage) => return Ok(false),
+            Some(SmtpFault::HangAfterMessage) => pending().await,
             _ => {}
         }
         self.say("250 2.0.0 Queued").await?;
@@ -195,7 +195,7 @@ fn decoded(base64: &str) -> String {
     STANDARD.decode(base64).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// What stands between the angle brackets.
+/// The text between the angle brackets.
 fn path(text: &str) -> String {
     let inner = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map(|(path, _)| path).unwrap_or_default().to_owned()

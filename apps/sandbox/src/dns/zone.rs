@@ -1,20 +1,54 @@
-//! What a name server knows, and what it answers to a question.
+//! The records of the name server, and its responses.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use hickory_resolver::proto::op::{Edns, Message, Metadata, Query, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, NS, SOA, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 const TTL: u32 = 300;
-/// Aliases that are followed: some lead in a circle.
+/// The most aliases that are followed: they may form a cycle.
 const ALIASES: usize = 16;
 
-/// Records by name and type. Whatever is not in here does not exist.
+/// Records by name and type.
 #[derive(Debug, Default)]
 pub(super) struct Zone(HashMap<(Name, RecordType), Vec<RData>>);
 
+/// An invalid part of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidRecord(pub(crate) &'static str);
+
+impl fmt::Display for InvalidRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of the record is invalid", self.0)
+    }
+}
+
+impl std::error::Error for InvalidRecord {}
+
 impl Zone {
+    pub fn add(&mut self, name: Name, kind: RecordType, data: RData) {
+        let all = self.0.entry((name, kind)).or_default();
+        if !all.contains(&data) {
+            all.push(data);
+        }
+    }
+
+    pub fn records(&self) -> Vec<[String; 3]> {
+        let text = |(name, kind): &(Name, RecordType), data: &RData| {
+            let text = match data {
+                RData::TXT(txt) => txt.txt_data.iter().map(|string| String::from_utf8_lossy(string)).collect(),
+                other => other.to_string(),
+            };
+            [name.to_string(), kind.to_string(), text]
+        };
+        let mut records: Vec<_> =
+            self.0.iter().flat_map(|(key, all)| all.iter().map(move |it| text(key, it))).collect();
+        records.sort();
+        records
+    }
+
     pub fn set(&mut self, name: Name, kind: RecordType, data: Vec<RData>) {
         if data.is_empty() {
             self.0.remove(&(name, kind));
@@ -23,7 +57,7 @@ impl Zone {
         }
     }
 
-    /// The whole answer, however long.
+    /// The untruncated response.
     pub fn answer(&self, request: &Message) -> Message {
         let mut answer = request.clone().into_response();
         answer.metadata = Metadata::response_from_request(&request.metadata);
@@ -68,35 +102,39 @@ impl Zone {
         self.0.get(&(name.clone(), kind)).map(Vec::as_slice)
     }
 
-    /// A name exists when something below it does (RFC 8020).
+    /// A name exists if a name below it does (RFC 8020).
     fn exists(&self, name: &Name) -> bool {
         self.0.keys().any(|(owner, _)| name.zone_of(owner))
     }
 }
 
 /// An absolute name.
-pub(super) fn name(text: &str) -> Name {
-    let mut name = Name::from_ascii(text).unwrap();
+pub(super) fn name(text: &str) -> Result<Name, InvalidRecord> {
+    let mut name = Name::from_ascii(text.trim()).map_err(|_| InvalidRecord("a name"))?;
     name.set_fqdn(true);
-    name
+    Ok(name)
 }
 
-/// A record's data from its text: an address, a name, for SOA the two names and the serial, for TXT all of it.
-pub(super) fn data(kind: RecordType, text: &str) -> RData {
-    match kind {
-        RecordType::A => RData::A(A(text.parse().unwrap())),
-        RecordType::AAAA => RData::AAAA(AAAA(text.parse().unwrap())),
-        RecordType::CNAME => RData::CNAME(CNAME(name(text))),
-        RecordType::NS => RData::NS(NS(name(text))),
-        // One string at least (RFC 1035 section 3.3.14).
+/// A record's data from its text: an address, a name, for SOA the two names and the serial, for TXT the whole text.
+pub(super) fn data(kind: RecordType, text: &str) -> Result<RData, InvalidRecord> {
+    const ADDRESS: InvalidRecord = InvalidRecord("the address");
+    Ok(match kind {
+        RecordType::A => RData::A(A(text.trim().parse().map_err(|_| ADDRESS)?)),
+        RecordType::AAAA => RData::AAAA(AAAA(text.trim().parse().map_err(|_| ADDRESS)?)),
+        RecordType::CNAME => RData::CNAME(CNAME(name(text)?)),
+        RecordType::NS => RData::NS(NS(name(text)?)),
+        // At least one string (RFC 1035 section 3.3.14).
         RecordType::TXT if text.is_empty() => RData::TXT(TXT::from_bytes(vec![b""])),
         RecordType::TXT => RData::TXT(TXT::from_bytes(text.as_bytes().chunks(255).collect())),
-        RecordType::SOA => {
-            let mut words = text.split_ascii_whitespace();
-            let mut word = || words.next().unwrap();
-            let (primary, mailbox, serial) = (name(word()), name(word()), word().parse().unwrap());
-            RData::SOA(SOA::new(primary, mailbox, serial, 3600, 600, 86400, 60))
-        }
-        _ => panic!("{kind} is not known here"),
-    }
+        RecordType::SOA => soa(text)?,
+        _ => return Err(InvalidRecord("the type")),
+    })
+}
+
+fn soa(text: &str) -> Result<RData, InvalidRecord> {
+    let [primary, mailbox, serial] = *text.split_ascii_whitespace().collect::<Vec<_>>() else {
+        return Err(InvalidRecord("the SOA"));
+    };
+    let serial = serial.parse().map_err(|_| InvalidRecord("the serial"))?;
+    Ok(RData::SOA(SOA::new(name(primary)?, name(mailbox)?, serial, 3600, 600, 86400, 60)))
 }

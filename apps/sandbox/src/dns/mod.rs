@@ -1,9 +1,11 @@
 //! A name server, over UDP and TCP.
 
+mod zone;
+
 use std::collections::HashMap;
 use std::future::pending;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hickory_resolver::proto::op::{Message, ResponseCode};
@@ -13,31 +15,31 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::zone::{Zone, data, name};
+pub use zone::InvalidRecord;
+use zone::{Zone, data, name};
 
-/// How a name server misbehaves.
+/// A fault of the name server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DnsTrouble {
-    /// It answers nothing.
+pub enum DnsFault {
+    /// No response.
     Silent,
-    /// It answers nothing over UDP.
+    /// No response over UDP.
     SilentUdp,
-    /// It answers nothing over TCP.
+    /// No response over TCP.
     SilentTcp,
-    /// It ends connections over TCP instead of answering.
+    /// TCP connections are closed without a response.
     CloseTcp,
-    /// It answers SERVFAIL.
+    /// The response SERVFAIL.
     ServerFailure,
-    /// It answers REFUSED.
+    /// The response REFUSED.
     Refused,
-    /// It answers with bytes that are no DNS, behind the right id.
+    /// The right id, followed by bytes that are not DNS.
     Garbage,
-    /// It answers a question of another id.
+    /// A response with the wrong id.
     WrongId,
 }
 
-/// A name server on a port of its own. It knows nothing until it is told and claims authority for all names, so that
-/// one which it was not told does not exist.
+/// A name server. It is authoritative for all names: a name without records does not exist.
 #[derive(Debug)]
 pub struct DnsServer {
     address: SocketAddr,
@@ -48,7 +50,7 @@ pub struct DnsServer {
 #[derive(Debug, Default)]
 struct State {
     zone: Zone,
-    trouble: Option<DnsTrouble>,
+    fault: Option<DnsFault>,
     queries: HashMap<(Name, RecordType), usize>,
 }
 
@@ -59,63 +61,89 @@ enum Over {
 }
 
 impl DnsServer {
-    /// Starts one.
+    /// Starts a name server on a free port.
     ///
     /// # Panics
     /// When there is no port.
     pub async fn start() -> Self {
-        Self::start_on(Ipv4Addr::LOCALHOST.into()).await.unwrap()
+        Self::start_on((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap()
     }
 
-    /// Starts one on this address of the machine.
+    /// Starts a name server on this address. Port 0 is a free port.
     ///
     /// # Errors
-    /// The machine has no such address, or no port.
-    pub async fn start_on(ip: IpAddr) -> io::Result<Self> {
-        let (listener, socket) = bind(ip).await?;
+    /// The address is in use, or not of this machine.
+    pub async fn start_on(address: SocketAddr) -> io::Result<Self> {
+        let (listener, socket) = bind(address).await?;
         let (address, state) = (listener.local_addr()?, Arc::<Mutex<State>>::default());
         let udp = tokio::spawn(serve_udp(socket, Arc::clone(&state)));
         let tcp = tokio::spawn(serve_tcp(listener, Arc::clone(&state)));
         Ok(Self { address, state, tasks: [udp.abort_handle(), tcp.abort_handle()] })
     }
 
-    /// Where it is.
+    /// The server's address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on the name has these records of the type, and none when there are none here. A record is its text: an
-    /// address, a name, for SOA the primary's name, the mailbox and the serial. TXT is cut into strings of 255 bytes.
+    /// Replaces the records of a name and type. A record is its text: an address, a name, for SOA the primary's name, the
+    /// mailbox and the serial. TXT is divided into strings of 255 bytes.
     ///
     /// # Panics
-    /// When a text is none of the type, or the type is none of A, AAAA, CNAME, NS, SOA and TXT.
+    /// When a text is not of the type, or the type is not A, AAAA, CNAME, NS, SOA or TXT.
     pub fn set(&self, owner: &str, kind: RecordType, texts: &[&str]) {
-        let data = texts.iter().map(|text| data(kind, text)).collect();
-        self.state().zone.set(name(owner), kind, data);
+        let data = texts.iter().map(|text| data(kind, text).unwrap()).collect();
+        self.state().zone.set(name(owner).unwrap(), kind, data);
     }
 
-    /// From now on the name has one TXT record, of these strings.
+    /// Replaces the TXT records of a name by one of these strings.
     ///
     /// # Panics
-    /// When the name is none.
+    /// When the name is invalid.
     pub fn set_strings(&self, owner: &str, strings: &[&[u8]]) {
         let data = RData::TXT(TXT::from_bytes(strings.to_vec()));
-        self.state().zone.set(name(owner), RecordType::TXT, vec![data]);
+        self.state().zone.set(name(owner).unwrap(), RecordType::TXT, vec![data]);
     }
 
-    /// From now on it misbehaves, or behaves again.
-    pub fn trouble(&self, trouble: Option<DnsTrouble>) {
-        self.state().trouble = trouble;
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// The name, the type or the text is invalid.
+    pub fn add(&self, owner: &str, kind: &str, text: &str) -> Result<(), InvalidRecord> {
+        let kind = kind.parse().map_err(|_| InvalidRecord("the type"))?;
+        self.state().zone.add(name(owner)?, kind, data(kind, text)?);
+        Ok(())
     }
 
-    /// How often it was asked for this so far, over UDP and TCP together and answered or not.
+    /// Removes the records of a name and type.
+    ///
+    /// # Errors
+    /// The name or the type is invalid.
+    pub fn remove(&self, owner: &str, kind: &str) -> Result<(), InvalidRecord> {
+        let kind = kind.parse().map_err(|_| InvalidRecord("the type"))?;
+        self.state().zone.set(name(owner)?, kind, Vec::new());
+        Ok(())
+    }
+
+    /// All records as name, type and text, sorted.
+    #[must_use]
+    pub fn records(&self) -> Vec<[String; 3]> {
+        self.state().zone.records()
+    }
+
+    /// Injects a fault, or removes it.
+    pub fn inject(&self, fault: Option<DnsFault>) {
+        self.state().fault = fault;
+    }
+
+    /// The number of queries for a name and type so far, over UDP and TCP, with or without a response.
     ///
     /// # Panics
-    /// When the name is none.
+    /// When the name is invalid.
     #[must_use]
     pub fn queries(&self, owner: &str, kind: RecordType) -> usize {
-        self.state().queries.get(&(name(owner), kind)).copied().unwrap_or_default()
+        self.state().queries.get(&(name(owner).unwrap(), kind)).copied().unwrap_or_default()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -131,12 +159,15 @@ impl Drop for DnsServer {
     }
 }
 
-/// The same port twice.
-async fn bind(ip: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
+/// Binds the same port for TCP and UDP.
+async fn bind(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
     for _ in 0..20 {
-        let listener = TcpListener::bind((ip, 0)).await?;
-        if let Ok(socket) = UdpSocket::bind(listener.local_addr()?).await {
-            return Ok((listener, socket));
+        let listener = TcpListener::bind(address).await?;
+        match UdpSocket::bind(listener.local_addr()?).await {
+            Ok(socket) => return Ok((listener, socket)),
+            Err(error) if address.port() != 0 => return Err(error),
+            // Another process uses this port for UDP.
+            Err(_) => {}
         }
     }
     Err(io::ErrorKind::AddrInUse.into())
@@ -153,7 +184,7 @@ async fn serve_udp(socket: UdpSocket, state: Arc<Mutex<State>>) {
 }
 
 async fn serve_tcp(listener: TcpListener, state: Arc<Mutex<State>>) {
-    // The connections end with this task, which owns them.
+    // Dropping this task closes the connections.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         connections.spawn(serve_stream(stream, Arc::clone(&state)));
@@ -178,26 +209,26 @@ async fn serve_stream(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Re
 }
 
 impl State {
-    /// None is silence; nothing is the end of the connection.
+    /// `None` is no response; an empty response closes the connection.
     fn answer(&mut self, request: &[u8], over: Over) -> Option<Vec<u8>> {
         let request = Message::from_vec(request).ok()?;
         if let Some(query) = request.queries.first() {
             *self.queries.entry((query.name().clone(), query.query_type())).or_default() += 1;
         }
         let mut answer = self.zone.answer(&request);
-        match (self.trouble, over) {
-            (Some(DnsTrouble::Silent), _)
-            | (Some(DnsTrouble::SilentUdp), Over::Udp)
-            | (Some(DnsTrouble::SilentTcp), Over::Tcp) => return None,
-            (Some(DnsTrouble::CloseTcp), Over::Tcp) => return Some(Vec::new()),
-            (Some(DnsTrouble::ServerFailure), _) => answer = refusal(&request, ResponseCode::ServFail),
-            (Some(DnsTrouble::Refused), _) => answer = refusal(&request, ResponseCode::Refused),
-            (Some(DnsTrouble::Garbage), _) => return Some([&request.id.to_be_bytes()[..], &[0xff; 30]].concat()),
-            (Some(DnsTrouble::WrongId), _) => answer.metadata.id ^= 1,
+        match (self.fault, over) {
+            (Some(DnsFault::Silent), _)
+            | (Some(DnsFault::SilentUdp), Over::Udp)
+            | (Some(DnsFault::SilentTcp), Over::Tcp) => return None,
+            (Some(DnsFault::CloseTcp), Over::Tcp) => return Some(Vec::new()),
+            (Some(DnsFault::ServerFailure), _) => answer = refusal(&request, ResponseCode::ServFail),
+            (Some(DnsFault::Refused), _) => answer = refusal(&request, ResponseCode::Refused),
+            (Some(DnsFault::Garbage), _) => return Some([&request.id.to_be_bytes()[..], &[0xff; 30]].concat()),
+            (Some(DnsFault::WrongId), _) => answer.metadata.id ^= 1,
             _ => {}
         }
         let whole = answer.to_vec().unwrap();
-        // Without EDNS it is 512 bytes (RFC 1035 section 2.3.4).
+        // 512 bytes without EDNS (RFC 1035 section 2.3.4).
         let fits = over == Over::Tcp || whole.len() <= usize::from(request.max_payload());
         Some(if fits { whole } else { answer.truncate().to_vec().unwrap() })
     }

@@ -1,0 +1,138 @@
+//! A small HTTP server: one request per connection, so that a fault ends with its connection.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::vec;
+
+use futures_util::stream::{self, Iter};
+use http_body_util::{BodyExt as _, Limited, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use url::form_urlencoded;
+
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// A request with its parameters: those of the query and of a form.
+#[derive(Debug)]
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    pub query: String,
+    parameters: HashMap<String, String>,
+    headers: HeaderMap,
+}
+
+impl Request {
+    async fn read(request: hyper::Request<Incoming>) -> io::Result<Self> {
+        let (head, body) = request.into_parts();
+        let body = Limited::new(body, MAX_BODY_BYTES).collect().await.map_err(io::Error::other)?.to_bytes();
+        let query = head.uri.query().unwrap_or_default().to_owned();
+        let parsed = |text| form_urlencoded::parse(text).into_owned();
+        let parameters = parsed(query.as_bytes()).chain(parsed(&body)).collect();
+        Ok(Self {
+            method: head.method.to_string(),
+            path: head.uri.path().to_owned(),
+            parameters,
+            query,
+            headers: head.headers,
+        })
+    }
+
+    /// A parameter; empty if absent.
+    pub fn parameter(&self, name: &str) -> &str {
+        self.parameters.get(name).map_or("", String::as_str)
+    }
+
+    /// The names of the parameters.
+    pub fn parameter_names(&self) -> impl Iterator<Item = &str> {
+        self.parameters.keys().map(String::as_str)
+    }
+
+    /// A header's value; empty if absent or not ASCII.
+    pub fn header(&self, name: HeaderName) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+/// A response. Its body is sent in chunks without a length.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub location: Option<String>,
+    /// A content security policy.
+    pub policy: Option<&'static str>,
+    pub body: Vec<u8>,
+}
+
+type Chunks = StreamBody<Iter<vec::IntoIter<io::Result<Frame<Bytes>>>>>;
+
+impl Response {
+    pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, content_type, location: None, policy: None, body: body.into() }
+    }
+
+    pub fn json(body: &serde_json::Value) -> Self {
+        Self::new(200, "application/json", body.to_string())
+    }
+
+    /// A redirect. After a form, browsers follow it with a GET request.
+    pub fn redirect(location: impl Into<String>) -> Self {
+        Self { location: Some(location.into()), ..Self::new(302, "text/plain", "") }
+    }
+
+    fn into_hyper(self) -> io::Result<hyper::Response<Chunks>> {
+        let mut body = Bytes::from(self.body);
+        let mut chunks = Vec::new();
+        while !body.is_empty() {
+            chunks.push(Ok(Frame::data(body.split_to(body.len().min(64 * 1024)))));
+        }
+        let mut response = hyper::Response::new(StreamBody::new(stream::iter(chunks)));
+        *response.status_mut() = StatusCode::from_u16(self.status).map_err(io::Error::other)?;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(policy) = self.policy {
+            headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        }
+        if let Some(location) = self.location {
+            headers.insert(LOCATION, location.try_into().map_err(io::Error::other)?);
+        }
+        Ok(response)
+    }
+}
+
+/// Serves requests until it is dropped, and its connections with it. A handler that returns `None` closes the connection
+/// without a response.
+pub async fn serve<F>(listener: TcpListener, handler: impl Fn(Request) -> F + Clone + Send + Sync + 'static)
+where
+    F: Future<Output = Option<Response>> + Send + 'static,
+{
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let handler = handler.clone();
+        let service = service_fn(move |request| {
+            let handler = handler.clone();
+            async move {
+                let response = handler(Request::read(request).await?).await;
+                response.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?.into_hyper()
+            }
+        });
+        let mut connection = http1::Builder::new();
+        connection.keep_alive(false).title_case_headers(true);
+        connections.spawn(connection.serve_connection(TokioIo::new(stream), service));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// The URL of a listener.
+pub fn base(address: SocketAddr) -> String {
+    format!("http://{address}")
+}

@@ -1,0 +1,28 @@
+//! The external systems of the platform as small servers that speak the real protocols, with fault injection: a code
+//! host, an SMTP server and a name server. Tests start them one by one; `svc-sandbox` is all of them in one program, with
+//! web pages for a person.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "for tests and development, where a panic reports the failure"
+)]
+
+mod certificate;
+mod codehost;
+pub mod config;
+mod dns;
+mod html;
+mod http;
+mod pages;
+mod program;
+mod smtp;
+mod systems;
+
+pub use certificate::Certificate;
+pub use codehost::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
+pub use dns::{DnsFault, DnsServer, InvalidRecord};
+pub use hickory_resolver::proto::rr::RecordType;
+pub use program::Sandbox;
+pub use smtp::{Encryption, Received, SmtpFault, SmtpServer};

@@ -1,0 +1,53 @@
+//! `svc-sandbox`.
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use sandbox::Sandbox;
+use sandbox::config::{CLAIM, Config, TABLE};
+use settings::Settings;
+use tokio::signal::unix::{SignalKind, signal};
+
+const HELP: &str = "\
+svc-sandbox plays the external systems for development: a code host, an SMTP server and a name server. It is configured
+by its environment.
+
+  svc-sandbox              runs until SIGTERM or Ctrl-C
+  svc-sandbox --settings   prints the settings as Markdown
+  svc-sandbox --help       prints this
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => match run() {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => eprintln!("svc-sandbox: {error:#}"),
+        },
+        ["--settings"] => {
+            print!("{}", settings::markdown("The sandbox", TABLE));
+            return ExitCode::SUCCESS;
+        }
+        ["--help"] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => eprint!("{HELP}"),
+    }
+    ExitCode::FAILURE
+}
+
+#[tokio::main]
+async fn run() -> Result<()> {
+    let config = Config::new(&Settings::from_env(TABLE, &CLAIM)?)?;
+    let sandbox = Sandbox::start(&config).await?;
+    println!("listening on http://{}, smtp {}, dns {}", sandbox.address()?, config.smtp_listen, config.dns_listen);
+    let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        () = sandbox.run() => {}
+        _ = terminated.recv() => {}
+        _ = interrupted.recv() => {}
+    }
+    Ok(())
+}

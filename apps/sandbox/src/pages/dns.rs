@@ -1,0 +1,40 @@
+//! The records of the name server.
+
+use crate::html::{Html, page};
+use crate::http::{Request, Response};
+use crate::systems::Systems;
+
+const TYPES: [&str; 6] = ["TXT", "CNAME", "A", "AAAA", "NS", "SOA"];
+
+pub(super) fn list(systems: &Systems, fault: Option<&str>) -> Response {
+    let mut html = Html::default();
+    if let Some(fault) = fault {
+        html.raw("<p class=fault role=alert>").text(fault).raw("</p>");
+    }
+    html.raw("<table><tr><th>Name<th>Type<th>Data<th>");
+    for [name, kind, data] in systems.dns.records() {
+        html.raw("<tr><td>").text(&name).raw("<td>").text(&kind).raw("<td>").text(&data);
+        html.raw("<td><form method=post action=\"/dns\"><input type=hidden name=name value=\"").text(&name);
+        html.raw("\"><input type=hidden name=type value=\"").text(&kind);
+        html.raw("\"><button>Remove all of this name and type</button></form>");
+    }
+    html.raw(
+        "</table><h2>Add a record</h2><form method=post action=\"/dns\"><label>Name <input name=name required></label>",
+    );
+    html.raw("<label>Type <select name=type>");
+    for kind in TYPES {
+        html.raw("<option>").text(kind);
+    }
+    html.raw("</select></label><label>Data <input name=data required></label><button>Add</button></form>");
+    page("DNS records", &html)
+}
+
+/// Adds the record of the form, or removes all of a name and type where the form has no data.
+pub(super) fn change(systems: &Systems, request: &Request) -> Response {
+    let (name, kind, data) = (request.parameter("name"), request.parameter("type"), request.parameter("data"));
+    let changed = if data.is_empty() { systems.dns.remove(name, kind) } else { systems.dns.add(name, kind, data) };
+    match changed {
+        Ok(()) => Response::redirect("/dns"),
+        Err(fault) => list(systems, Some(&fault.to_string())),
+    }
+}

@@ -1,0 +1,89 @@
+//! Received mail.
+
+use mail_parser::{Address, Message, MessageParser};
+
+use crate::html::{Html, page};
+use crate::http::Response;
+use crate::smtp::Received;
+use crate::systems::Systems;
+
+/// Lets links open in a new tab, and the mail do nothing else.
+const MAIL_POLICY: &str = "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; \
+    style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
+
+pub(super) fn list(systems: &Systems) -> Response {
+    let mut html = Html::default();
+    let received = systems.smtp.received();
+    if received.is_empty() {
+        html.raw("<p>No mail yet.</p>");
+        return page("Mail", &html);
+    }
+    html.raw("<table><tr><th>To<th>Subject<th>Date");
+    for (index, mail) in received.iter().enumerate().rev() {
+        let (number, message) = (index + 1, parse(mail));
+        html.raw("<tr><td>").text(&mail.to.join(", ")).raw("<td>").link(&format!("/mail/{number}"), subject(&message));
+        html.raw("<td>").text(&date(&message));
+    }
+    html.raw("</table>");
+    page("Mail", &html)
+}
+
+pub(super) fn show(systems: &Systems, number: &str) -> Option<Response> {
+    let mail = find(systems, number)?;
+    let message = parse(&mail);
+    let mut html = Html::default();
+    html.raw("<table><tr><th>From<td>").text(&addresses(message.from()));
+    html.raw("<tr><th>To<td>").text(&mail.to.join(", ")).raw("<tr><th>Date<td>").text(&date(&message));
+    html.raw("</table><p>").link(&format!("/mail/{number}/raw"), "Source").raw("</p>");
+    let text = message.body_text(0).unwrap_or_default();
+    if let Some(token) = text.split_whitespace().find_map(|word| word.split_once("/invites/")).map(|(_, token)| token) {
+        html.raw("<p>The invitation's link opens the dashboard. Without a dashboard, sign in with <code>svc login</code> and run <code>svc orgs join ");
+        html.text(token).raw("</code>.</p>");
+    }
+    html.raw("<h2>Text</h2><pre>").linked(&text).raw("</pre>");
+    if message.html_body_count() > 0 {
+        html.raw("<h2>HTML</h2><iframe title=\"HTML part\" src=\"")
+            .text(&format!("/mail/{number}/html"))
+            .raw("\"></iframe>");
+    }
+    Some(page(subject(&message), &html))
+}
+
+pub(super) fn html(systems: &Systems, number: &str) -> Option<Response> {
+    let mail = find(systems, number)?;
+    let html = parse(&mail).body_html(0)?.into_owned();
+    let response = Response::new(200, "text/html; charset=utf-8", format!("<base target=_blank>{html}"));
+    Some(Response { policy: Some(MAIL_POLICY), ..response })
+}
+
+pub(super) fn raw(systems: &Systems, number: &str) -> Option<Response> {
+    Some(Response::new(200, "text/plain; charset=utf-8", find(systems, number)?.raw))
+}
+
+/// Mails are numbered from 1.
+fn find(systems: &Systems, number: &str) -> Option<Received> {
+    let index = number.parse::<usize>().ok()?.checked_sub(1)?;
+    systems.smtp.received().into_iter().nth(index)
+}
+
+/// The default is a mail without a header.
+fn parse(mail: &Received) -> Message<'_> {
+    MessageParser::default().parse(&mail.raw).unwrap_or_default()
+}
+
+fn subject<'a>(message: &'a Message<'_>) -> &'a str {
+    message.subject().unwrap_or("(no subject)")
+}
+
+fn date(message: &Message<'_>) -> String {
+    message.date().map(ToString::to_string).unwrap_or_default()
+}
+
+fn addresses(address: Option<&Address<'_>>) -> String {
+    let shown = |address: &mail_parser::Addr<'_>| {
+        let email = address.address().unwrap_or_default();
+        address.name().map_or_else(|| email.to_owned(), |name| format!("{name} <{email}>"))
+    };
+    let all = address.into_iter().flat_map(Address::iter);
+    all.map(shown).collect::<Vec<_>>().join(", ")
+}

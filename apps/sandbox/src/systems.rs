@@ -1,0 +1,12 @@
+//! The systems that the web pages show.
+
+use crate::codehost::CodeHost;
+use crate::dns::DnsServer;
+use crate::smtp::SmtpServer;
+
+#[derive(Debug)]
+pub(crate) struct Systems {
+    pub code_host: CodeHost,
+    pub smtp: SmtpServer,
+    pub dns: DnsServer,
+}

@@ -1,0 +1,79 @@
+//! The sandbox as a person uses it: with a browser, and mail and queries over the real protocols.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "in a test, a panic reports the failure"
+)]
+
+mod pages;
+mod sign_in;
+
+use reqwest::{Client, Response};
+use sandbox::Sandbox;
+use sandbox::config::Config;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+
+/// A running sandbox and a browser.
+struct World {
+    base: String,
+    smtp: std::net::SocketAddr,
+    dns: std::net::SocketAddr,
+    browser: Client,
+    task: AbortHandle,
+}
+
+impl World {
+    async fn start() -> Self {
+        let free = "127.0.0.1:0".parse().unwrap();
+        let sandbox = Sandbox::start(&Config { listen: free, smtp_listen: free, dns_listen: free }).await.unwrap();
+        let base = format!("http://{}", sandbox.address().unwrap());
+        let (smtp, dns) = (sandbox.smtp().address(), sandbox.dns().address());
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let browser = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap();
+        Self { base, smtp, dns, browser, task: tokio::spawn(sandbox.run()).abort_handle() }
+    }
+
+    async fn get(&self, path: &str) -> Response {
+        self.browser.get(format!("{}{path}", self.base)).send().await.unwrap()
+    }
+
+    async fn text(&self, path: &str) -> String {
+        let response = self.get(path).await;
+        assert_eq!(response.status(), 200, "{path}");
+        response.text().await.unwrap()
+    }
+
+    /// Submits a form.
+    async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Response {
+        let mut body = url::form_urlencoded::Serializer::new(String::new());
+        let body = body.extend_pairs(fields).finish();
+        self.browser.post(format!("{}{path}", self.base)).body(body).send().await.unwrap()
+    }
+
+    /// Sends a mail over SMTP.
+    async fn send(&self, to: &str, message: &str) {
+        let mut stream = TcpStream::connect(self.smtp).await.unwrap();
+        let session = format!(
+            "EHLO test\r\nMAIL FROM:<svc@svc.example>\r\nRCPT TO:<{to}>\r\nDATA\r\n{}\r\n.\r\nQUIT\r\n",
+            message.replace('\n', "\r\n")
+        );
+        stream.write_all(session.as_bytes()).await.unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.unwrap();
+        assert!(said.contains("250 2.0.0 Queued"), "{said}");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn header(response: &Response, name: &str) -> String {
+    response.headers()[name].to_str().unwrap().to_owned()
+}
