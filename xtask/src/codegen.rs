@@ -55,8 +55,9 @@ async fn schemas(root: &Path) -> Result<Vec<File>> {
 
 /// The reference, and the client that follows from it.
 fn described(programs: &Path) -> Result<Vec<File>> {
-    let (server, node) = (programs.join("svc-server"), programs.join("svc-node"));
-    let settings = [output(&server, &["--print", "settings"])?, output(&node, &["--settings"])?].join("\n");
+    let server = programs.join("svc-server");
+    let [node, sandbox] = ["svc-node", "svc-sandbox"].map(|program| output(&programs.join(program), &["--settings"]));
+    let settings = [output(&server, &["--print", "settings"])?, node?, sandbox?].join("\n");
     let settings =
         format!("# Settings\n\nWritten by `cargo xtask codegen` from the programs' own tables.\n\n{settings}");
     let document = output(&server, &["--print", "openapi"])?;

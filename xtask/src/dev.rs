@@ -1,6 +1,6 @@
 //! `dev`: the whole product on one machine.
 //!
-//! Nothing is left running when it ends, however it ends: the server and the node go with it even when it is killed,
+//! Nothing is left running when it ends, however it ends: the programs end with it even when it is killed,
 //! and a Postgres that was left alone is taken over by the next start.
 
 mod knot;
@@ -76,6 +76,11 @@ async fn bring_up(services: &mut Services, folder: &Path, args: &Args) -> Result
     let programs = workspace::binaries(release)?;
 
     let start = Instant::now();
+    services.start("sandbox", &programs.join("svc-sandbox"), folder, |it| own.hand_to(Program::Sandbox, it))?;
+    services.during(probe::until_ok(own.sandbox.http, "/")).await?;
+    step("Sandbox", "ready", start);
+
+    let start = Instant::now();
     services.start("server", &programs.join("svc-server"), folder, |it| own.hand_to(Program::Server, it))?;
     services.during(probe::until_ok(own.api, "/readyz")).await?;
     step("Server", "ready", start);
@@ -91,7 +96,7 @@ async fn bring_up(services: &mut Services, folder: &Path, args: &Args) -> Result
     let svc = programs.join("svc");
     let zones = knot.map(|_| Knot::told()).unwrap_or_default();
     println!(
-        "\n{zones}{own} Next, in another terminal:\n\n    {} login --dev ada --api {}\n",
+        "\n{zones}{own} Next, in another terminal (or with --dev ada, without a browser):\n\n    {} login --api {}\n",
         svc.display(),
         own.base()
     );
@@ -114,7 +119,7 @@ fn database(services: &mut Services, own: &mut Own) -> Result<Secret> {
 
 async fn build(services: &mut Services, release: bool) -> Result<()> {
     let start = Instant::now();
-    let mut cargo = workspace::cargo(workspace::BUILD_PROGRAMS)?;
+    let mut cargo = workspace::cargo(workspace::BUILD_DEV)?;
     if release {
         cargo.arg("--release");
     }

@@ -27,8 +27,10 @@ pub fn fingerprint(path: &Path) -> String {
 
 /// Builds the programs as they are shipped.
 pub const BUILD_PROGRAMS: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "cli"];
-/// Builds those of them that describe themselves, and need no client for it.
-pub const BUILD_SERVICES: &[&str] = &["build", "-p", "server", "-p", "node"];
+/// Builds the programs that `dev` runs.
+pub const BUILD_DEV: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "cli", "-p", "sandbox"];
+/// Builds the programs that describe their settings or routes, and that do not need the generated client.
+pub const BUILD_SERVICES: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "sandbox"];
 /// Builds the programs and all tests in one go. What only tests depend on changes the features of what everybody
 /// depends on: asked for one after the other, cargo builds most crates twice.
 pub const BUILD_TESTED: &[&str] = &["build", "--workspace", "--bins", "--tests", "--examples"];

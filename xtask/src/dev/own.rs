@@ -16,6 +16,9 @@ use settings::Secret;
 use xtask::credential::write_secret;
 
 use crate::setting::given;
+use sandbox::Sandbox;
+
+mod sandbox;
 
 /// What the programs are given.
 pub struct Own {
@@ -23,6 +26,8 @@ pub struct Own {
     pub api: SocketAddr,
     /// Where the node answers for deployed projects.
     pub edge: SocketAddr,
+    /// The listeners of the sandbox.
+    pub sandbox: Sandbox,
     internal: SocketAddr,
     /// The database, when somebody else looks after it.
     pub database_url: Option<Secret>,
@@ -36,6 +41,18 @@ pub struct Own {
 pub enum Program {
     Server,
     Node,
+    Sandbox,
+}
+
+impl Program {
+    /// The program that reads a setting.
+    fn of(setting: &str) -> Self {
+        match setting {
+            name if name.starts_with("SVC_NODE_") || name.starts_with("SVC_EDGE_") => Self::Node,
+            name if name.starts_with("SVC_SANDBOX_") => Self::Sandbox,
+            _ => Self::Server,
+        }
+    }
 }
 
 impl Own {
@@ -64,6 +81,8 @@ impl Own {
         ] {
             values.insert(name, given::<String>(name)?.unwrap_or(own));
         }
+        let sandbox = Sandbox::read()?;
+        sandbox.add_settings(&mut values)?;
         if given::<Secret>("SVC_SEALING_KEYS")?.is_none() {
             let keys = folder.join("sealing.keys");
             if !keys.exists() {
@@ -72,7 +91,7 @@ impl Own {
             values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
         }
         let (database_url, node_token) = (given("SVC_DATABASE_URL")?, given("SVC_NODE_TOKEN")?);
-        Ok(Self { api, edge, internal, database_url, node_token, values })
+        Ok(Self { api, edge, sandbox, internal, database_url, node_token, values })
     }
 
     /// Base address of the public API.
@@ -85,25 +104,22 @@ impl Own {
         self.values.insert(name, value.to_string());
     }
 
-    /// Hands a program its settings, and keeps from the node what is not its own.
+    /// Hands a program its settings, and no setting of another program.
     pub fn hand_to(&self, program: Program, command: &mut Command) {
-        let node = |name: &str| name.starts_with("SVC_NODE_") || name.starts_with("SVC_EDGE_");
         for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
-            let others = name.starts_with("SVC_") && name != "SVC_CONFIG" && !node(&name);
-            if program == Program::Node && others {
+            if name.starts_with("SVC_") && name != "SVC_CONFIG" && Program::of(&name) != program {
                 command.env_remove(name);
             }
         }
-        command.envs(self.values.iter().filter(|(name, _)| node(name) == (program == Program::Node)));
+        command.envs(self.values.iter().filter(|(name, _)| Program::of(name) == program));
     }
 
     /// Fails when somebody else listens where the programs are to. The programs of a run that was killed just now may
     /// still be on their way out.
     pub async fn check_ports(&self) -> Result<()> {
         const ON_THEIR_WAY: Duration = Duration::from_secs(3);
-        for (name, listen) in
-            [("SVC_LISTEN", self.api), ("SVC_INTERNAL_LISTEN", self.internal), ("SVC_EDGE_LISTEN", self.edge)]
-        {
+        let own = [("SVC_LISTEN", self.api), ("SVC_INTERNAL_LISTEN", self.internal), ("SVC_EDGE_LISTEN", self.edge)];
+        for (name, listen) in own.into_iter().chain(self.sandbox.listeners()) {
             let start = Instant::now();
             while let Err(error) = TcpListener::bind(listen) {
                 let wait = error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < ON_THEIR_WAY;
@@ -121,6 +137,7 @@ impl Display for Own {
         writeln!(f, "  API       {api}  (reference: {api}/docs)")?;
         writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
         writeln!(f, "  Internal  {}  (metrics: /metrics)", base(self.internal))?;
+        writeln!(f, "  Sandbox   {}  (mail, code host, DNS records)", base(self.sandbox.http))?;
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
             writeln!(f, "  Database  psql '{url}'")?;
         }
@@ -134,10 +151,15 @@ fn address(name: &'static str, port: u16) -> Result<SocketAddr> {
 
 /// The base address at which this machine reaches what listens there.
 fn base(listen: SocketAddr) -> String {
+    format!("http://{}", reachable(listen))
+}
+
+/// The address at which this machine reaches a listener.
+fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(ip, listen.port()))
+    SocketAddr::new(ip, listen.port())
 }
