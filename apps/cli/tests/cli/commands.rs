@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use sandbox::{Encryption, SmtpServer};
 use serde_json::{Value, json};
 
-use crate::kit::Platform;
+use crate::kit::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn organizations_and_projects() {
@@ -41,6 +42,31 @@ async fn organizations_and_projects() {
     assert_eq!(only["items"].as_array().unwrap().len(), 1);
     let none = ada.json(&["audit", "--org", "acme", "--until", "2020-01-01T00:00:00Z"]);
     assert_eq!(none, json!({ "items": [], "nextCursor": null }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invitation_arrives_by_mail_and_is_accepted_once() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    let settings = [("SVC_SMTP_URL", smtp.url()), ("SVC_MAIL_FROM", "svc@svc.example".to_owned())];
+    let platform = Platform::with(&settings).await;
+    let ada = platform.ada();
+    ada.svc(&["orgs", "create", "acme"]).succeeds();
+    ada.svc(&["orgs", "invite", "grace@navy.example"]).fails(2).says("--org");
+    let invited = ada.svc(&["orgs", "invite", "grace@navy.example", "--role", "viewer", "--org", "acme"]).succeeds();
+    invited.says("invited grace@navy.example as viewer");
+    let mail = String::from_utf8(smtp.wait_for(1).await[0].raw.clone()).unwrap();
+    let link = invited.out.trim();
+    assert!(mail.replace("=\r\n", "").contains(link), "{link} is not in {mail}");
+
+    let grace = Machine::new(&platform.api);
+    grace.svc(&["orgs", "join", link]).fails(3);
+    grace.svc(&["login", "--dev", "grace"]).succeeds();
+    grace.svc(&["orgs", "join", link]).succeeds().says("you are viewer of acme");
+    let token = link.rsplit('/').next().unwrap();
+    assert!(ada.svc(&["orgs", "join", token]).code != 0, "an invitation is accepted once");
+    let orgs = grace.json(&["orgs", "list"]);
+    let acme = orgs["items"].as_array().unwrap().iter().find(|org| org["slug"] == "acme");
+    assert_eq!(acme.unwrap()["role"], "viewer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
