@@ -13,15 +13,21 @@ const FORBIDDEN_IN_RUST: &[(&str, &str)] = &[
     (concat!("todo", "!("), "what is not built is not called"),
     (concat!("[", "allow("), "`expect`, with its reason"),
 ];
+const UNIT_TESTS: &str = concat!("#[cfg", "(test)]");
 /// Folders at the root of somebody's machine.
 const FOLDERS: &[&str] = &["home", "root", "tmp", "work", "Users"];
 
 pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>> {
     let mut broken = Vec::new();
+    let mut untested = Vec::new();
     for manifest in graph.manifests() {
-        if !std::fs::read_to_string(manifest)?.contains("[lints]\nworkspace = true") {
-            let manifest = manifest.strip_prefix(root).unwrap_or(manifest).display();
-            broken.push(format!("{manifest}: every crate inherits the lints of the workspace"));
+        let text = std::fs::read_to_string(manifest)?;
+        let manifest = manifest.strip_prefix(root).unwrap_or(manifest);
+        if !text.contains("[lints]\nworkspace = true") {
+            broken.push(format!("{}: every crate inherits the lints of the workspace", manifest.display()));
+        }
+        if text.contains("[lib]\ntest = false") {
+            untested.push(format!("{}/", manifest.with_file_name("src").display()));
         }
     }
     for path in files(root)? {
@@ -31,6 +37,9 @@ pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>> {
         };
         for (line, number) in text.lines().zip(1..) {
             broken.extend(fault(&path, line).map(|fault| format!("{path}:{number}: {fault}")));
+            if line.contains(UNIT_TESTS) && untested.iter().any(|source| path.starts_with(source)) {
+                broken.push(format!("{path}:{number}: unit tests of a library with `test = false` do not run"));
+            }
         }
     }
     Ok(broken)

@@ -16,4 +16,5 @@ mod provenance;
 mod refusals;
 mod rollback;
 mod round_trip;
+mod s3;
 mod upkeep;

@@ -1,0 +1,6 @@
+//! The store on a real Postgres.
+
+mod outbox;
+mod schema;
+mod tls;
+mod transactions;
