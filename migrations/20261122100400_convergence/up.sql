@@ -23,14 +23,26 @@ CREATE TABLE convergence.placements (
     node_id uuid CONSTRAINT placements_node_id_fkey REFERENCES convergence.nodes (id),
     state text NOT NULL CONSTRAINT placements_state_check CHECK (state IN ('pending', 'active', 'suspended')),
     epoch bigint NOT NULL,
-    -- The home node's revision at which `desired` last changed.
-    revision bigint NOT NULL,
-    -- The site as the node must serve it; null once the node must serve it no longer.
-    desired jsonb,
-    created_at timestamptz NOT NULL,
-    updated_at timestamptz NOT NULL
+    created_at timestamptz NOT NULL
 );
-CREATE UNIQUE INDEX placements_node_id_revision_idx ON convergence.placements (node_id, revision);
+CREATE INDEX placements_node_id_idx ON convergence.placements (node_id);
+
+-- The desired state of each project, by part. The context that owns a part is the only one that writes it, under the lock
+-- of the placement's row.
+CREATE TABLE convergence.parts (
+    project_id uuid NOT NULL
+        CONSTRAINT parts_project_id_fkey REFERENCES convergence.placements (project_id) ON DELETE CASCADE,
+    part text NOT NULL,
+    -- The placement's home node, so that one index holds the changes of a node in their order.
+    node_id uuid,
+    -- The home node's revision at which the part last changed; 0 while there is no node.
+    revision bigint NOT NULL,
+    -- Null once the part is no longer desired.
+    desired jsonb,
+    updated_at timestamptz NOT NULL,
+    CONSTRAINT parts_pkey PRIMARY KEY (project_id, part)
+);
+CREATE UNIQUE INDEX parts_node_id_revision_idx ON convergence.parts (node_id, revision);
 
 CREATE FUNCTION convergence.count_placements() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

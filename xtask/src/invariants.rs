@@ -61,6 +61,12 @@ fn dependencies(graph: &Graph) -> Vec<String> {
                     forbid(member, other, "the sandbox plays other people's systems: it knows none of our code");
                 }
                 "client" => forbid(member, other, "client knows the API by its document alone"),
+                "protocol" => {
+                    forbid(member, other, "protocol is for both sides: it depends on no other crate of the workspace")
+                }
+                "node" if !["bundle", "protocol", "settings"].contains(&other) => {
+                    forbid(member, other, "a node knows the control plane by the protocol alone");
+                }
                 "cli" if !["client", "bundle"].contains(&other) => {
                     forbid(member, other, "cli is a client: what it knows of the platform is the API and its bundles");
                 }
@@ -72,6 +78,12 @@ fn dependencies(graph: &Graph) -> Vec<String> {
                         forbid(context, other, "no context depends on another; what it needs is a port of its own");
                     } else if ["providers", "gateway"].contains(&other) {
                         forbid(context, other, "no context depends on the outside world's adapters or on HTTP");
+                    } else if other == "protocol" && context != "convergence" {
+                        forbid(
+                            context,
+                            other,
+                            "a context writes its part through a port; the wiring knows the wire type",
+                        );
                     }
                 }
                 _ => {}

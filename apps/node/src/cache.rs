@@ -29,6 +29,7 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use actix_web::http::header::HeaderValue;
 use anyhow::{Context as _, bail};
+use protocol::Platform;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -36,7 +37,7 @@ use serde::de::DeserializeOwned;
 
 use crate::coding::Coding;
 use crate::config::Config;
-use crate::desired::{Placements, Platform};
+use crate::desired::Placements;
 use crate::digest::Digest;
 use crate::index::Index;
 

@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use protocol::{Batch, Desired, Digest, Receipt, Redeem, Redeemed, SCHEMA};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
-use serde::Deserialize;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::config::Config;
 use crate::desired::Answer;
-use crate::digest::Digest;
-use crate::observe::Observation;
 
 /// How long the control plane may keep a question that has no answer yet.
 const WAIT: Duration = Duration::from_secs(25);
@@ -20,14 +18,11 @@ const WAIT: Duration = Duration::from_secs(25);
 const SILENCE: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// The shape of the answers that this release reads. The one before said nothing of whom to let in.
-const SCHEMA: u32 = 2;
-
-/// What became of a batch of reports.
-pub enum Receipt {
-    /// The number of the last batch that was taken in.
-    Taken(u64),
-    /// It will not be taken, however often it is sent.
+/// The outcome of a batch of reports.
+pub enum Reported {
+    /// The control plane answered.
+    Received(Receipt),
+    /// The control plane will not accept it, however often it is sent.
     Refused,
 }
 
@@ -61,12 +56,12 @@ impl Core {
     }
 
     /// What changed after the revision `since`, or everything for 0. Without a change it takes [`WAIT`].
-    pub async fn desired(&self, since: u64) -> anyhow::Result<Answer> {
+    pub async fn desired(&self, since: i64) -> anyhow::Result<Answer> {
         let wait = WAIT.as_secs();
         let response = self.get(&format!("/internal/v1/desired?since={since}&wait={wait}")).await?;
-        let answer: Answer = response.json().await.map_err(reqwest::Error::without_url)?;
-        ensure!(answer.schema == SCHEMA, "the desired state is of schema {}, not {SCHEMA}", answer.schema);
-        Ok(answer)
+        let desired: Desired = response.json().await.map_err(reqwest::Error::without_url)?;
+        ensure!(desired.schema == SCHEMA, "the desired state is of schema {}, not {SCHEMA}", desired.schema);
+        Answer::read(desired).context("a part of the desired state is malformed")
     }
 
     /// A bundle, unverified.
@@ -74,33 +69,24 @@ impl Core {
         self.get(&format!("/internal/v1/bundles/{bundle}")).await
     }
 
-    /// Reports what was seen.
-    pub async fn report(&self, batch: u64, observations: &[Observation]) -> anyhow::Result<Receipt> {
-        #[derive(Deserialize)]
-        struct Taken {
-            batch: u64,
-        }
-        let body = json!({ "batch": batch, "deployments": observations });
-        let response = self.post("/internal/v1/reports", &body).await?;
+    /// Sends a batch of reports.
+    pub async fn report(&self, batch: &Batch) -> anyhow::Result<Reported> {
+        let response = self.post("/internal/v1/reports", batch).await?;
         if matches!(response.status().as_u16(), 400 | 413 | 422) {
-            return Ok(Receipt::Refused);
+            return Ok(Reported::Refused);
         }
-        let Taken { batch } = succeeded(response)?.json().await.map_err(reqwest::Error::without_url)?;
-        Ok(Receipt::Taken(batch))
+        let receipt = succeeded(response)?.json().await.map_err(reqwest::Error::without_url)?;
+        Ok(Reported::Received(receipt))
     }
 
     /// Redeems a code of the access round trip at the host that a visitor brought it to.
     pub async fn redeem(&self, host: &str, code: &str) -> anyhow::Result<Redemption> {
-        #[derive(Deserialize)]
-        struct Redeemed {
-            project: String,
-        }
-        let body = json!({ "host": host, "code": code });
-        let response = self.post("/internal/v1/access/redeem", &body).await?;
+        let redeem = Redeem { host: host.to_owned(), code: code.to_owned() };
+        let response = self.post("/internal/v1/access/redeem", &redeem).await?;
         if matches!(response.status().as_u16(), 400 | 404) {
             return Ok(Redemption::Refused);
         }
-        let Redeemed { project } = succeeded(response)?.json().await.map_err(reqwest::Error::without_url)?;
+        let Redeemed { project, .. } = succeeded(response)?.json().await.map_err(reqwest::Error::without_url)?;
         Ok(Redemption::Of(project))
     }
 
@@ -109,7 +95,7 @@ impl Core {
         succeeded(response.map_err(reqwest::Error::without_url)?)
     }
 
-    async fn post(&self, path: &str, body: &serde_json::Value) -> anyhow::Result<Response> {
+    async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
         let request = self.client.post(format!("{}{path}", self.base)).timeout(SILENCE).json(body);
         Ok(request.send().await.map_err(reqwest::Error::without_url)?)
     }

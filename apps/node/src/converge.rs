@@ -9,33 +9,19 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::{Arc, Weak};
 
+use protocol::DeploymentState;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 
-use crate::access::Access;
 use crate::compress::compress;
 use crate::desired::{Answer, Placements};
 use crate::digest::Digest;
 use crate::fetch::Fetcher;
 use crate::index::Index;
-use crate::observe::{Observer, State};
-use crate::worker::Worker;
+use crate::observe::Observer;
+use crate::routes::{Routes, Shown};
 use crate::worker::fleet::Fleet;
-
-/// What each host name shows. It is replaced as a whole, and who still holds the one before finishes with it.
-pub type Routes = HashMap<String, Arc<Shown>>;
-
-/// What is shown under a host name, and to whom.
-pub struct Shown {
-    /// The project's id.
-    pub project: String,
-    /// The bundle; none until the first one of a project is here.
-    pub index: Option<Arc<Index>>,
-    /// What runs the bundle's code, on a node that runs any.
-    pub worker: Option<Arc<Worker>>,
-    pub access: Access,
-}
 
 /// The one task that decides what is served.
 pub struct Converger {
@@ -168,7 +154,7 @@ impl Converger {
         self.is_changed |= !promoted.is_empty();
         self.publish();
         for (project, version) in promoted {
-            self.observer.tell(&project, version, State::Serving, None);
+            self.observer.tell(&project, version, DeploymentState::Serving, None);
         }
         self.keep();
         self.fetch_missing();
@@ -196,7 +182,7 @@ impl Converger {
     fn tell_what_is_served(&self) {
         for (project, placement) in self.placements.iter() {
             if let Some(version) = placement.live_version {
-                self.observer.tell(project, version, State::Serving, None);
+                self.observer.tell(project, version, DeploymentState::Serving, None);
             }
         }
     }
@@ -205,7 +191,7 @@ impl Converger {
         const WHY: &str = "The node cannot get the bundle, and goes on trying.";
         for (project, placement) in self.placements.iter() {
             if placement.wanted.bundle == bundle && placement.live != Some(bundle) {
-                self.observer.tell(project, placement.wanted.version, State::Failed, Some(WHY.to_owned()));
+                self.observer.tell(project, placement.wanted.version, DeploymentState::Failed, Some(WHY.to_owned()));
             }
         }
     }
@@ -250,7 +236,7 @@ impl Converger {
         let damaged = self.placements.iter().map(|(_, placement)| &placement.wanted);
         let damaged =
             damaged.filter(|wanted| self.damaged.contains(&wanted.bundle) && !self.is_compressing(wanted.bundle));
-        let damaged: HashMap<Digest, u64> = damaged.map(|wanted| (wanted.bundle, wanted.size_bytes)).collect();
+        let damaged: HashMap<Digest, i64> = damaged.map(|wanted| (wanted.bundle, wanted.size_bytes)).collect();
         self.fetching.retain(|bundle, task| {
             let wanted = missing.contains_key(bundle) || damaged.contains_key(bundle);
             if !wanted {

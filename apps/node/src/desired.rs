@@ -1,63 +1,26 @@
-//! What the node is to serve.
+//! The desired state of this node, and how far it has come.
 
 use std::collections::{BTreeMap, HashSet};
 
+use protocol::{Desired, Digest, Platform, Site};
 use serde::{Deserialize, Serialize};
 
-use crate::access::Access;
-use crate::digest::Digest;
-
-/// The control plane's answer.
-#[derive(Deserialize)]
+/// A response of the control plane, with the parts that this node knows.
 pub struct Answer {
-    /// The version of this document's shape.
-    pub schema: u32,
-    /// What to ask with next.
-    pub revision: u64,
+    /// The `since` of the next request.
+    pub revision: i64,
     /// Whether a project that is not listed is not to be served.
     pub full: bool,
-    /// The number of the last batch of reports that was taken in.
-    #[serde(default)]
-    pub batch: u64,
-    /// Of a control plane that says nothing of it, protected sites cannot be entered through the dashboard.
-    #[serde(default)]
-    pub platform: Option<Platform>,
-    sites: Vec<Change>,
+    /// The number of the last batch of reports that the control plane accepted.
+    pub batch: i64,
+    pub platform: Platform,
+    sites: Vec<SiteChange>,
 }
 
-/// Where visitors are sent, and how they come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Platform {
-    /// Base address of the dashboard.
-    pub dashboard_url: String,
-    /// Whether a proxy before the node ends TLS.
-    pub https: bool,
-}
-
-#[derive(Deserialize)]
-struct Change {
+struct SiteChange {
     project: String,
-    #[serde(default)]
-    revision: u64,
+    revision: i64,
     site: Option<Site>,
-}
-
-/// A project as it is to be served.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Site {
-    /// Under which names: lowercase, without a port.
-    pub hostnames: Vec<String>,
-    /// Which bundle.
-    pub bundle: Digest,
-    /// The bundle's size.
-    pub size_bytes: u64,
-    /// The deployment's version, for people.
-    pub version: u64,
-    /// Whom it lets in.
-    #[serde(default)]
-    pub access: Access,
 }
 
 /// A project on this node.
@@ -68,16 +31,13 @@ pub struct Placement {
     /// … and the bundle that is, which is an older one as long as the wanted one is not to be had. Host names have no
     /// such delay: one that was taken from a project stops showing it at once.
     pub live: Option<Digest>,
-    /// The version that is; of one that an earlier release made live, unknown.
-    #[serde(default)]
-    pub live_version: Option<u64>,
+    /// The version that is.
+    pub live_version: Option<i32>,
     /// The revision at which this was decided. Who goes back and forth between versions wants to know how each of them
     /// fares each time.
-    #[serde(default)]
-    pub revision: u64,
+    pub revision: i64,
     /// The revision at which it was last told that what is wanted is live.
-    #[serde(default)]
-    told: u64,
+    told: i64,
 }
 
 /// Every project on this node, by its id.
@@ -86,6 +46,21 @@ pub struct Placement {
 pub struct Placements(BTreeMap<String, Placement>);
 
 impl Answer {
+    /// Reads the parts that this node knows, and ignores the others.
+    ///
+    /// # Errors
+    /// When one of them does not have the shape of its name.
+    pub fn read(desired: Desired) -> serde_json::Result<Self> {
+        let Desired { revision, full, batch, platform, parts, schema: _ } = desired;
+        let mut sites = Vec::new();
+        for change in parts {
+            if let Some(site) = change.read::<Site>()? {
+                sites.push(SiteChange { project: change.project, revision: change.revision, site });
+            }
+        }
+        Ok(Self { revision, full, batch, platform, sites })
+    }
+
     /// Whether it says nothing, as after a wait in vain.
     pub fn is_empty(&self) -> bool {
         !self.full && self.sites.is_empty()
@@ -99,7 +74,7 @@ impl Placements {
             let listed: HashSet<&String> = answer.sites.iter().map(|change| &change.project).collect();
             self.0.retain(|project, _| listed.contains(project));
         }
-        for Change { project, revision, site } in answer.sites {
+        for SiteChange { project, revision, site } in answer.sites {
             let Some(wanted) = site else {
                 self.0.remove(&project);
                 continue;
@@ -111,7 +86,7 @@ impl Placements {
     }
 
     /// Makes live what is wanted, wherever that is `ready`; gives the projects and versions that became it.
-    pub fn promote(&mut self, ready: impl Fn(&String, &Site) -> bool) -> Vec<(String, u64)> {
+    pub fn promote(&mut self, ready: impl Fn(&String, &Site) -> bool) -> Vec<(String, i32)> {
         let mut promoted = Vec::new();
         for (project, Placement { wanted, live, live_version, revision, told }) in &mut self.0 {
             if *live != Some(wanted.bundle) && ready(project, wanted) {
@@ -128,7 +103,7 @@ impl Placements {
     }
 
     /// The bundles that are wanted and not live yet, with their sizes.
-    pub fn missing(&self) -> BTreeMap<Digest, u64> {
+    pub fn missing(&self) -> BTreeMap<Digest, i64> {
         let behind = self.0.values().filter(|placement| placement.live != Some(placement.wanted.bundle));
         behind.map(|placement| (placement.wanted.bundle, placement.wanted.size_bytes)).collect()
     }

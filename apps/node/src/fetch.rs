@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::backoff::Backoff;
 use crate::cache::{Cache, Temporary};
 use crate::client::Core;
-use crate::digest::Digest;
+use crate::digest::{self, Digest};
 use crate::index::Index;
 use crate::unpack::unpack;
 
@@ -44,7 +44,7 @@ impl Fetcher {
     }
 
     /// The index of a bundle of `size` bytes, as soon as there is one. Tries for ever.
-    pub async fn obtain(self, bundle: Digest, size: u64) -> (Digest, Index) {
+    pub async fn obtain(self, bundle: Digest, size: i64) -> (Digest, Index) {
         let mut backoff = Backoff::up_to(LONGEST_PAUSE);
         let mut attempts = 0_u64;
         loop {
@@ -65,7 +65,7 @@ impl Fetcher {
     }
 
     /// The same for a bundle that is damaged here, which is given up first.
-    pub async fn obtain_anew(self, bundle: Digest, size: u64) -> (Digest, Index) {
+    pub async fn obtain_anew(self, bundle: Digest, size: i64) -> (Digest, Index) {
         let mut backoff = Backoff::up_to(LONGEST_PAUSE);
         loop {
             let cache = Arc::clone(&self.cache);
@@ -77,7 +77,7 @@ impl Fetcher {
         }
     }
 
-    async fn attempt(&self, bundle: Digest, size: u64) -> anyhow::Result<Index> {
+    async fn attempt(&self, bundle: Digest, size: i64) -> anyhow::Result<Index> {
         let cache = Arc::clone(&self.cache);
         let look = move || {
             // A sweep that began before the bundle was wanted may be about to take it.
@@ -102,12 +102,12 @@ impl Fetcher {
     }
 
     /// The archive, verified.
-    async fn download(&self, bundle: Digest, size: u64) -> anyhow::Result<Temporary> {
+    async fn download(&self, bundle: Digest, size: i64) -> anyhow::Result<Temporary> {
         let mut response = self.core.bundle(bundle).await?;
         let archive = self.cache.temporary()?;
         let mut file = tokio::fs::File::from_std(archive.file.try_clone()?);
-        let mut context = Digest::start();
-        let mut left = size;
+        let mut context = digest::start();
+        let mut left = u64::try_from(size)?;
         while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
             let length = chunk.len() as u64;
             ensure!(length <= left, "more than {size} bytes came");
@@ -116,7 +116,7 @@ impl Fetcher {
             file.write_all(&chunk).await?;
         }
         file.flush().await?;
-        let came = Digest::finish(context);
+        let came = digest::finish(context);
         ensure!(came == bundle, "{came} came instead");
         Ok(archive)
     }

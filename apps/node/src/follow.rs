@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use protocol::Platform;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -14,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::backoff::Backoff;
 use crate::cache::Cache;
 use crate::client::Core;
-use crate::desired::{Answer, Platform};
+use crate::desired::Answer;
 
 const RELIST: Duration = Duration::from_secs(5 * 60);
 /// The control plane answers at once when it is asked for everything, also when that is nothing.
@@ -24,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// What every answer tells beside the sites.
 pub struct Told {
     /// The number of the last batch of reports that the control plane has.
-    pub batch: watch::Sender<Option<u64>>,
+    pub batch: watch::Sender<Option<i64>>,
     platform: watch::Sender<Option<Platform>>,
     cache: Arc<Cache>,
 }
@@ -37,9 +38,10 @@ impl Told {
 
     async fn note(&self, answer: &Answer) {
         self.batch.send_replace(Some(answer.batch));
-        let Some(platform) = answer.platform.clone().filter(|it| self.platform.borrow().as_ref() != Some(it)) else {
+        let platform = answer.platform.clone();
+        if self.platform.borrow().as_ref() == Some(&platform) {
             return;
-        };
+        }
         self.platform.send_replace(Some(platform.clone()));
         let cache = Arc::clone(&self.cache);
         let saved = spawn_blocking(move || cache.save_platform(&platform)).await;

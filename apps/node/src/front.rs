@@ -6,21 +6,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use actix_web::dev::Server;
-use actix_web::http::header::{ALLOW, CACHE_CONTROL, ContentType, HOST, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS};
+use actix_web::http::header::{CACHE_CONTROL, ContentType, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, Payload};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use protocol::AccessMode;
 use tokio::sync::watch;
 
 use crate::access::Doors;
-use crate::asset::{self, REVALIDATE};
+use crate::asset::REVALIDATE;
 use crate::contents::Contents;
-use crate::converge::Routes;
 use crate::index::{Found, Index};
 use crate::origin::Origins;
 use crate::page::{page, unknown_hostname};
 use crate::path;
+use crate::routes::Routes;
+use crate::show::show;
 use crate::worker::proxy;
 
 /// The same for what is not for everybody: no cache between may keep it.
@@ -81,7 +83,9 @@ async fn answer(request: HttpRequest, payload: Payload, front: Data<Front>) -> H
         }
         Some(index) => {
             let mut answer = show(&request, &front.contents, index).await;
-            if !site.access.is_public() && answer.headers().get(CACHE_CONTROL).is_some_and(|it| it == REVALIDATE) {
+            if site.access.mode != AccessMode::Public
+                && answer.headers().get(CACHE_CONTROL).is_some_and(|it| it == REVALIDATE)
+            {
                 answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(PRIVATE));
             }
             answer
@@ -111,34 +115,4 @@ fn is_for_code(request: &HttpRequest, index: &Index) -> bool {
         path.is_some_and(|path| !matches!(index.find(&path), Found::Nothing))
     };
     index.code.is_some() && !(matches!(*request.method(), Method::GET | Method::HEAD) && is_asset())
-}
-
-/// Answers with the assets alone.
-pub async fn show(request: &HttpRequest, contents: &Contents, index: &Index) -> HttpResponse {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refusal = page(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are answered here.");
-        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return refusal;
-    }
-    let Some(path) = path::decode(request.uri().path()) else {
-        return page(StatusCode::BAD_REQUEST, "The address is malformed.");
-    };
-    match index.find(&path) {
-        Found::Asset(name, asset) => asset::answer(request, contents, name, asset).await,
-        Found::Directory => directory(request),
-        Found::Nothing => match index.not_found_page() {
-            Found::Asset(name, asset) => asset::not_found(request, contents, name, asset).await,
-            _ => page(StatusCode::NOT_FOUND, "There is nothing at this address."),
-        },
-    }
-}
-
-/// To the directory's own address, so that the relative links of its page lead into it.
-fn directory(request: &HttpRequest) -> HttpResponse {
-    let uri = request.uri();
-    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    HttpResponse::PermanentRedirect()
-        .insert_header((LOCATION, format!("{}/{query}", uri.path())))
-        .insert_header((CACHE_CONTROL, REVALIDATE))
-        .finish()
 }

@@ -23,6 +23,7 @@ mod digest;
 mod fetch;
 mod follow;
 mod front;
+mod hex;
 mod index;
 mod media;
 mod observe;
@@ -32,6 +33,8 @@ mod path;
 mod random;
 mod range;
 mod report;
+mod routes;
+mod show;
 mod unpack;
 pub mod worker;
 

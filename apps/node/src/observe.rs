@@ -1,37 +1,33 @@
-//! What became of what was wanted, as the control plane and through it the project's people are told.
+//! What this node observed, for the control plane and the project's members.
 
-use serde::Serialize;
+use protocol::{DeploymentReport, DeploymentState, Report, ReportKind};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Something that happened to a version of a project.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A report that waits to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
-    /// The project's id.
-    pub project: String,
-    /// The deployment's version.
-    pub version: u64,
-    pub state: State,
-    /// Why, in words for the project's people.
-    pub message: Option<String>,
+    /// What the report is about, within the project and the kind. A later report about the same replaces this one.
+    pub subject: String,
+    pub report: Report,
 }
 
 impl Observation {
-    /// About how many bytes it takes in a report; each byte of a message may be escaped.
-    pub fn size(&self) -> usize {
-        200 + self.project.len() + 2 * self.message.as_ref().map_or(0, String::len)
+    /// A report of kind `K`; none when it cannot be written as JSON.
+    pub fn new<K: ReportKind>(project: &str, subject: String, report: &K) -> Option<Self> {
+        let written = Report::new(project.to_owned(), report);
+        let written = written.inspect_err(|error| tracing::error!(project, %error, kind = K::NAME, "failed to report"));
+        Some(Self { subject, report: written.ok()? })
     }
-}
 
-/// How it stands with a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It is served, or is again.
-    Serving,
-    /// Its worker ended by itself or had to be ended; the next request starts it again.
-    Crashed,
-    /// Its worker does not start. The version before, where there is one, is served on.
-    Failed,
+    /// The state of a deployment.
+    pub fn deployment(project: &str, version: i32, state: DeploymentState, message: Option<String>) -> Option<Self> {
+        Self::new(project, version.to_string(), &DeploymentReport { version, state, message })
+    }
+
+    /// The number of bytes that it takes in a batch.
+    pub fn size(&self) -> usize {
+        serde_json::to_vec(&self.report).map_or(0, |written| written.len() + 1)
+    }
 }
 
 /// Where observations go.
@@ -44,9 +40,16 @@ impl Observer {
         Self(sender)
     }
 
-    /// Logs the observation and passes it on. When nobody listens any more, the node is about to end.
-    pub fn tell(&self, project: &str, version: u64, state: State, message: Option<String>) {
+    /// Logs the state of a deployment and reports it.
+    pub fn tell(&self, project: &str, version: i32, state: DeploymentState, message: Option<String>) {
         tracing::info!(project, version, ?state, message, "observed");
-        let _ = self.0.send(Observation { project: project.to_owned(), version, state, message });
+        self.report(Observation::deployment(project, version, state, message));
+    }
+
+    /// Reports. When the receiver is gone, the node is about to end.
+    fn report(&self, observation: Option<Observation>) {
+        if let Some(observation) = observation {
+            let _ = self.0.send(observation);
+        }
     }
 }

@@ -3,10 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use actix_web::HttpRequest;
+use protocol::Platform;
 use settings::Networks;
 use tokio::sync::watch;
-
-use crate::desired::Platform;
 
 /// What the node is told of the way to it: by its settings which proxies to believe, by the control plane whether one of
 /// them ends TLS.

@@ -1,17 +1,18 @@
 //! Telling the control plane what was seen.
 //!
-//! Batches go one after the other, each until it is answered. What comes meanwhile waits, the newest word on each
-//! deployment alone, so a long absence of the control plane costs no more memory than there are deployments. What is lost
+//! Batches go one after the other, each until it is answered. Other observations wait, only the newest about each
+//! subject, so a long absence of the control plane costs no more memory than there are subjects. What is lost
 //! with the process is said again: the converger tells at its start what is served.
 
 use std::collections::HashMap;
 use std::pin::pin;
 
+use protocol::{Batch, Receipt, Report};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, sleep};
 
 use crate::backoff::Backoff;
-use crate::client::{Core, Receipt};
+use crate::client::{Core, Reported};
 use crate::clock::since_epoch;
 use crate::observe::Observation;
 
@@ -24,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub async fn report(
     core: Core,
     mut seen: mpsc::UnboundedReceiver<Observation>,
-    mut taken: watch::Receiver<Option<u64>>,
+    mut taken: watch::Receiver<Option<i64>>,
 ) {
     let mut waiting = Waiting::default();
     // Numbers go on from what the control plane knows, which its first answer tells.
@@ -45,33 +46,33 @@ pub async fn report(
 
 /// Sends one batch until it is taken in, and tells its number. What is refused goes in halves; a report that is refused
 /// alone is given up.
-async fn send(core: &Core, mut last: u64, observations: Vec<Observation>) -> u64 {
-    let mut parts = vec![observations];
-    while let Some(mut part) = parts.pop() {
-        match deliver(core, last, &part).await {
+async fn send(core: &Core, mut last: i64, reports: Vec<Report>) -> i64 {
+    let mut parts = vec![reports];
+    while let Some(part) = parts.pop() {
+        match deliver(core, last, part).await {
             Ok(taken) => last = taken,
-            Err(Refused) if part.len() > 1 => {
+            Err(Refused(mut part)) if part.len() > 1 => {
                 let second = part.split_off(part.len() / 2);
                 parts.extend([second, part]);
             }
-            Err(Refused) => tracing::error!(?part, "a report is refused; it is given up"),
+            Err(Refused(part)) => tracing::error!(?part, "a report is refused; it is given up"),
         }
     }
     last
 }
 
-/// The control plane takes it from nobody, however often it is sent.
-struct Refused;
+/// Reports that the control plane will not accept, however often they are sent.
+struct Refused(Vec<Report>);
 
-async fn deliver(core: &Core, last: u64, observations: &[Observation]) -> Result<u64, Refused> {
+async fn deliver(core: &Core, last: i64, reports: Vec<Report>) -> Result<i64, Refused> {
     let mut backoff = Backoff::up_to(LONGEST_PAUSE);
-    let mut batch = after(last);
+    let mut batch = Batch { batch: after(last), reports };
     loop {
-        match core.report(batch, observations).await {
-            Ok(Receipt::Taken(taken)) if taken <= batch => return Ok(batch),
-            // Somebody was ahead of us, so this batch was passed over.
-            Ok(Receipt::Taken(taken)) => batch = after(taken),
-            Ok(Receipt::Refused) => return Err(Refused),
+        match core.report(&batch).await {
+            Ok(Reported::Received(Receipt { batch: last })) if last <= batch.batch => return Ok(batch.batch),
+            // An earlier process of this node used a greater number, so this batch was ignored.
+            Ok(Reported::Received(Receipt { batch: last })) => batch.batch = after(last),
+            Ok(Reported::Refused) => return Err(Refused(batch.reports)),
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "what was seen cannot be reported; it is kept");
                 sleep(backoff.pause()).await;
@@ -81,16 +82,19 @@ async fn deliver(core: &Core, last: u64, observations: &[Observation]) -> Result
 }
 
 /// The next number, past the time of day: a process before this one, killed in the middle of a batch, did not use it.
-fn after(last: u64) -> u64 {
-    (last + 1).max(u64::try_from(since_epoch().as_millis()).unwrap_or_default())
+fn after(last: i64) -> i64 {
+    (last + 1).max(i64::try_from(since_epoch().as_millis()).unwrap_or_default())
 }
 
 /// What is yet to be sent, in the order in which it was first seen.
 #[derive(Default)]
 struct Waiting {
-    order: Vec<(String, u64)>,
-    newest: HashMap<(String, u64), Observation>,
+    order: Vec<Key>,
+    newest: HashMap<Key, Observation>,
 }
+
+/// Project, kind and subject.
+type Key = (String, String, String);
 
 impl Waiting {
     fn is_empty(&self) -> bool {
@@ -98,7 +102,8 @@ impl Waiting {
     }
 
     fn add(&mut self, observation: Observation) {
-        let key = (observation.project.clone(), observation.version);
+        let Observation { subject, report } = &observation;
+        let key = (report.project.clone(), report.kind.clone(), subject.clone());
         if self.newest.insert(key.clone(), observation).is_some() {
             self.order.retain(|other| *other != key);
         }
@@ -121,42 +126,61 @@ impl Waiting {
     }
 
     /// As much as one batch may hold.
-    fn take(&mut self) -> Vec<Observation> {
+    fn take(&mut self) -> Vec<Report> {
         let mut left = LARGEST_BYTES;
-        let fits = |key: &&(String, u64)| {
+        let fits = |key: &&Key| {
             let size = self.newest.get(*key).map_or(0, Observation::size);
             let fits = size <= left;
             left = left.saturating_sub(size);
             fits
         };
         let count = self.order.iter().take(LARGEST).take_while(fits).count().max(1).min(self.order.len());
-        self.order.drain(..count).filter_map(|key| self.newest.remove(&key)).collect()
+        self.order.drain(..count).filter_map(|key| Some(self.newest.remove(&key)?.report)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::{DeploymentReport, DeploymentState, ReportKind};
+    use serde::{Deserialize, Serialize};
+
     use super::*;
-    use crate::observe::State;
+
+    #[derive(Serialize, Deserialize)]
+    struct Usage(u64);
+
+    impl ReportKind for Usage {
+        const NAME: &'static str = "usage";
+    }
 
     #[test]
-    fn the_newest_word_on_each_deployment_is_sent_last() {
-        let seen =
-            |project: &str, version, state| Observation { project: project.to_owned(), version, state, message: None };
+    fn only_the_newest_report_about_a_subject_is_sent() {
+        let seen = |project, version, state| Observation::deployment(project, version, state, None).unwrap();
+        let usage = |bytes| Observation::new("a", "1".to_owned(), &Usage(bytes)).unwrap();
         let mut waiting = Waiting::default();
         for observation in [
-            seen("a", 1, State::Serving),
-            seen("b", 1, State::Failed),
-            seen("a", 1, State::Crashed),
-            seen("a", 2, State::Serving),
+            seen("a", 1, DeploymentState::Serving),
+            seen("b", 1, DeploymentState::Failed),
+            usage(1),
+            seen("a", 1, DeploymentState::Crashed),
+            seen("a", 2, DeploymentState::Serving),
+            usage(2),
         ] {
             waiting.add(observation);
         }
-        let taken = waiting.take();
-        assert_eq!(taken, [seen("b", 1, State::Failed), seen("a", 1, State::Crashed), seen("a", 2, State::Serving)]);
+        let report = |project: &str, version, state| {
+            Report::new(project.to_owned(), &DeploymentReport { version, state, message: None }).unwrap()
+        };
+        let expected = [
+            report("b", 1, DeploymentState::Failed),
+            report("a", 1, DeploymentState::Crashed),
+            report("a", 2, DeploymentState::Serving),
+            Report::new("a".to_owned(), &Usage(2)).unwrap(),
+        ];
+        assert_eq!(waiting.take(), expected);
         assert!(waiting.is_empty());
         for version in 0..60 {
-            waiting.add(seen("a", version, State::Serving));
+            waiting.add(seen("a", version, DeploymentState::Serving));
         }
         assert_eq!((waiting.take().len(), waiting.take().len(), waiting.take().len()), (LARGEST, 10, 0));
     }

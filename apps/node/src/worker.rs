@@ -24,51 +24,7 @@ mod uids;
 mod upgrade;
 mod version;
 mod watchdog;
+mod workers;
 
-use std::io;
-use std::sync::Arc;
-
-use actix_web::dev::Server;
-use tokio::runtime::Handle;
-
-pub use self::version::Worker;
-
-use crate::cache::Cache;
-use crate::contents::Contents;
-use crate::observe::Observer;
-use assets::Registry;
-use config::Config;
-use folder::Run;
-use spawner::Spawner;
-use uids::Uids;
-
-/// What all workers of the node share.
-pub struct Workers {
-    config: Config,
-    cache: Arc<Cache>,
-    run: Run,
-    registry: Arc<Registry>,
-    spawner: Spawner,
-    uids: Uids,
-    observer: Observer,
-    runtime: Handle,
-}
-
-impl Workers {
-    /// Prepares for running workers, and gives the server beside them that answers their `env.assets`. Needs a tokio
-    /// runtime around it.
-    pub fn new(
-        config: Config,
-        cache: Arc<Cache>,
-        contents: Arc<Contents>,
-        observer: Observer,
-    ) -> io::Result<(Arc<Self>, Server)> {
-        let run = Run::open(&cache.run())?;
-        let registry = Arc::new(Registry::default());
-        let server = assets::listen(&run, Arc::clone(&registry), contents)?;
-        let runtime = Handle::current();
-        let spawner = Spawner::start(runtime.clone())?;
-        let uids = Uids::new(config.uids);
-        Ok((Arc::new(Self { config, cache, run, registry, spawner, uids, observer, runtime }), server))
-    }
-}
+pub use version::Worker;
+pub use workers::Workers;

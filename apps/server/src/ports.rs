@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use convergence::{Convergence, ConvergenceError, DeploymentState, Site, SiteAccess};
+use convergence::{ConvergenceError, Part, Removal, ReportReceiver};
 use dns::{Dns, DnsError, Link};
 use identity::{CodeHostFailure, SignIn};
 use kernel::audit::Actor;
-use kernel::{OrgId, Plan, ProjectId, Provider, Role, Time, UserId};
+use kernel::{AccessMode, OrgId, Plan, ProjectId, Provider, Role, Time, UserId};
 use orgs::{NewNotification, NotificationKind, OrgError, OrgRepository as _, Orgs};
 use projects::{DeploymentStatus, Linked, Live, LiveAccess, LookupFailure, ProjectRepository as _};
+use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess};
 use providers::{CodeHost, CodeHostError, LookupError, Mail, MailError, Resolver, Smtp};
 use store::Connection;
 use store::outbox::Undelivered;
@@ -18,7 +19,10 @@ use store::outbox::Undelivered;
 pub(crate) struct OrgsPort(pub(crate) Orgs);
 
 /// Convergence, as projects ask for it.
-pub(crate) struct ConvergencePort(pub(crate) Convergence);
+pub(crate) struct ConvergencePort {
+    pub(crate) site: Part<Site>,
+    pub(crate) removal: Removal,
+}
 
 /// What nobody who asks through a port can be refused for is our fault.
 trait Fault {
@@ -103,37 +107,41 @@ impl projects::Organizations for OrgsPort {
 
 #[async_trait]
 impl projects::Placements for ConvergencePort {
-    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Option<Live>) -> store::Result<()> {
-        self.0.converge(tx, project, live.map(site)).await.map_err(Fault::fault)
+    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Live) -> store::Result<()> {
+        self.site.write(tx, project, &site(live)).await.map_err(Fault::fault)
+    }
+
+    async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.removal.remove(tx, project).await.map_err(Fault::fault)
     }
 }
 
-/// Deployments, as convergence asks for them.
+/// Receives the reports about deployments.
 pub(crate) struct DeploymentsPort;
 
 #[async_trait]
-impl convergence::Deployments for DeploymentsPort {
-    async fn observed(
-        &self,
-        tx: &mut Connection,
-        project: ProjectId,
-        version: i32,
-        state: DeploymentState,
-        message: Option<&str>,
-    ) -> store::Result<()> {
+impl ReportReceiver<DeploymentReport> for DeploymentsPort {
+    async fn receive(&self, tx: &mut Connection, project: ProjectId, report: DeploymentReport) -> store::Result<()> {
+        let DeploymentReport { version, state, message } = report;
         let status = match state {
             DeploymentState::Serving => DeploymentStatus::Serving,
             DeploymentState::Crashed => DeploymentStatus::Crashed,
             DeploymentState::Failed => DeploymentStatus::Failed,
         };
-        tx.deployment_observed(project, version, status, message).await
+        tx.deployment_observed(project, version, status, message.as_deref()).await
     }
 }
 
 fn site(live: Live) -> Site {
     let Live { hostnames, bundle, size_bytes, version, access } = live;
     let LiveAccess { mode, password, bypass, version: access_version } = access;
+    let mode = match mode {
+        AccessMode::Public => protocol::AccessMode::Public,
+        AccessMode::Org => protocol::AccessMode::Org,
+        AccessMode::Password => protocol::AccessMode::Password,
+    };
     let access = SiteAccess { mode, password, bypass: bypass.map(|hash| hash.hex()), version: access_version };
+    let bundle = protocol::Digest::from_bytes(bundle.into_bytes());
     Site { hostnames, bundle, size_bytes, version, access }
 }
 

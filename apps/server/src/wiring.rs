@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use convergence::{Convergence, Core, Embedded, Platform};
+use convergence::{Convergence, Core, Embedded};
 use dns::Dns;
 use gateway::{Contexts, Services};
 use identity::{CodeHostLogin, Identity};
@@ -11,6 +11,7 @@ use kernel::World;
 use orgs::{InviteMails, NotificationMails, Orgs};
 use projects::{Bundles, Ports, Projects};
 use prometheus::Registry;
+use protocol::{DeploymentReport, Platform};
 use providers::{CodeHost, Resolver, Smtp};
 use store::Store;
 use store::outbox::Pass;
@@ -46,7 +47,10 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
     };
     let platform =
         Platform { dashboard_url: config.gateway.site.dashboard_url.clone(), https: config.site_url.is_https() };
-    let convergence = Convergence::new(store.clone(), core, platform, Arc::new(DeploymentsPort));
+    let mut convergence = Convergence::builder(store.clone(), core, platform);
+    let (site_part, removal) = (convergence.own::<protocol::Site>()?, convergence.removal());
+    convergence.receive::<DeploymentReport>(Arc::new(DeploymentsPort))?;
+    let convergence = convergence.build();
     let orgs_port = Arc::new(OrgsPort(orgs.clone()));
     let mut identity = Identity::new(store.clone(), orgs_port.clone(), orgs_port.clone());
     if let Some(login) = &config.code_host {
@@ -67,7 +71,7 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
     passes.extend(nameservers.notices(&store));
     let ports = Ports {
         organizations: orgs_port,
-        placements: Arc::new(ConvergencePort(convergence.clone())),
+        placements: Arc::new(ConvergencePort { site: site_part, removal }),
         zones: Arc::new(ZonesPort(dns.clone())),
         resolver: Arc::new(ResolverPort(resolver)),
     };

@@ -44,13 +44,18 @@ SELECT z.id, z.name, z.serial, c.to_serial
 FROM dns.zones z JOIN dns.changes c ON c.zone_id = z.id AND c.number = z.last_change
 WHERE (z.serial - c.to_serial + 4294967296) % 4294967296 >= 2147483648;
 
--- a placement that is newer than its node
-SELECT p.project_id, p.revision, n.revision AS node
-FROM convergence.placements p JOIN convergence.nodes n ON n.id = p.node_id WHERE p.revision > n.revision;
+-- a part of a desired state that is newer than its node
+SELECT p.project_id, p.part, p.revision, n.revision AS node
+FROM convergence.parts p JOIN convergence.nodes n ON n.id = p.node_id WHERE p.revision > n.revision;
+
+-- a part of a desired state that is not at its project's home node
+SELECT p.project_id, p.part, p.node_id, c.node_id AS home
+FROM convergence.parts p JOIN convergence.placements c ON c.project_id = p.project_id
+WHERE p.node_id IS DISTINCT FROM c.node_id OR p.node_id IS NULL AND p.revision <> 0;
 
 -- a placement of another deployment than the live one
 SELECT p.id, p.name, p.live_version, c.desired ->> 'version' AS placed
-FROM projects.projects p JOIN convergence.placements c ON c.project_id = p.id JOIN projects.deployments d
+FROM projects.projects p JOIN convergence.parts c ON c.project_id = p.id AND c.part = 'site' JOIN projects.deployments d
     ON d.project_id = p.id AND d.version = p.live_version
 WHERE p.deleted_at IS NULL AND c.desired IS NOT NULL
     AND ((c.desired ->> 'version')::int <> p.live_version OR c.desired ->> 'bundle' <> 'sha256:' || encode(d.digest, 'hex'));

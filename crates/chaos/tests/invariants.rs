@@ -20,9 +20,11 @@ const GOOD: &str = "
         VALUES (md5('d')::uuid, md5('p')::uuid, 1, sha256('d'), 1, '{}', false, 1, md5('u')::uuid, 'u', now());
     UPDATE projects.projects SET live_version = 1;
     INSERT INTO convergence.nodes (id, name, token_hash, revision, created_at) VALUES (md5('n')::uuid, 'n', 'x', 5, now());
-    INSERT INTO convergence.placements (project_id, node_id, state, epoch, revision, desired, created_at, updated_at)
-        VALUES (md5('p')::uuid, md5('n')::uuid, 'active', 1, 5,
-            jsonb_build_object('version', 1, 'bundle', 'sha256:' || encode(sha256('d'), 'hex')), now(), now());
+    INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at)
+        VALUES (md5('p')::uuid, md5('n')::uuid, 'active', 1, now());
+    INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
+        VALUES (md5('p')::uuid, 'site', md5('n')::uuid, 5,
+            jsonb_build_object('version', 1, 'bundle', 'sha256:' || encode(sha256('d'), 'hex')), now());
     INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, last_change, dnssec_state, ds, created_at)
         VALUES (md5('z')::uuid, md5('o')::uuid, 'z.example', 'example.z.', 7, 1, 3, 'off', '[]', now());
     INSERT INTO dns.rrsets (zone_id, name, kind, ttl, rdata) VALUES (md5('z')::uuid, 'www', 'CNAME', 300, 'x');
@@ -43,7 +45,7 @@ const GOOD: &str = "
         VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
 
 /// A statement that breaks one thing, and the beginning of what it is called.
-const PLANTS: [(&str, &str); 18] = [
+const PLANTS: [(&str, &str); 19] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("an organization whose count", "UPDATE projects.counts SET projects = 2"),
@@ -51,8 +53,9 @@ const PLANTS: [(&str, &str); 18] = [
     ("a project whose last version", "UPDATE projects.projects SET last_version = 2 WHERE name = 'p'"),
     ("a journal of a zone with a gap", "DELETE FROM dns.changes WHERE number = 2"),
     ("a journal of a zone that ends at", "UPDATE dns.zones SET serial = 6 WHERE org_id IS NOT NULL"),
-    ("a placement that is newer", "UPDATE convergence.nodes SET revision = 4"),
-    ("a placement of another", "UPDATE convergence.placements SET desired = desired || '{\"bundle\": \"sha256:0\"}'"),
+    ("a part of a desired state that is newer", "UPDATE convergence.nodes SET revision = 4"),
+    ("a part of a desired state that is not", "UPDATE convergence.parts SET node_id = NULL, revision = 0"),
+    ("a placement of another", "UPDATE convergence.parts SET desired = desired || '{\"bundle\": \"sha256:0\"}'"),
     (
         "a project with two live",
         "INSERT INTO projects.deployments SELECT md5('e')::uuid, project_id, 2, digest, size_bytes, manifest, has_worker, asset_count, \

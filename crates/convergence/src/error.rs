@@ -1,6 +1,6 @@
 //! What can go wrong between the control plane and its nodes.
 
-use kernel::{Code, Failure, Kind};
+use kernel::{Code, Failure, Kind, Malformed};
 
 use crate::model::NodeName;
 
@@ -18,6 +18,8 @@ pub enum ConvergenceError {
     #[error("this deployment has no link to its nodes; its operator turned it off")]
     NoCore,
     #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(transparent)]
     Store(#[from] store::Error),
 }
 
@@ -34,8 +36,16 @@ impl Failure for ConvergenceError {
             Self::NodeNameTaken(_) => &Self::NODE_NAME_TAKEN,
             Self::UnknownNode => &Code::UNAUTHENTICATED,
             Self::NoCore => &Self::NO_CORE,
+            Self::Malformed(_) => &Code::BAD_REQUEST,
             Self::NoSuchNode(_) | Self::NotPlacedHere => &Code::NOT_FOUND,
             Self::Store(error) => error.code(),
+        }
+    }
+
+    fn details(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Malformed(malformed) => Some(malformed.details()),
+            _ => None,
         }
     }
 }

@@ -1,25 +1,30 @@
-//! Nodes, the desired state that they fetch, and what they report.
+//! Nodes, the desired state that they fetch, and the reports that they send.
 //!
-//! Owns the Postgres schema `convergence`. The table is the truth and a notification only wakes: whoever misses one
-//! finds the same state at its next look. A node's revision is raised by the transaction that changes what the node is
-//! to serve, under the node's row lock, so revisions become visible in their order and without gaps.
+//! Owns the Postgres schema `convergence`. The desired state of a project is divided into parts. The context that owns a
+//! part writes it ([`Part`]) in the transaction that decides it; this crate does not know what parts mean. Reports go to
+//! the contexts that registered for their kinds ([`ReportReceiver`]).
+//!
+//! The table is the truth and a notification only wakes: a poll that misses one finds the same state a few seconds later.
+//! A node's revision is raised by the transaction that changes a part, under the node's row lock, so revisions become
+//! visible in their order and without gaps.
 
 mod core;
 mod error;
 mod model;
+mod part;
+mod placing;
 mod ports;
 mod postgres;
-mod report;
+mod registry;
 mod repository;
 mod schema;
 mod service;
 
 pub use core::{Core, Embedded, Watch};
 pub use error::ConvergenceError;
-pub use model::{
-    Desired, NewNode, Node, NodeName, NodeView, Placed, PlacementState, Platform, Revoked, Site, SiteAccess, Stored,
-};
-pub use ports::Deployments;
-pub use report::{DeploymentReport, DeploymentState, Receipt, Report};
-pub use repository::{ConvergenceRepository, Placement};
-pub use service::{Convergence, Nodes};
+pub use model::{NewNode, Node, NodeName, NodeView, PlacementState, Revoked};
+pub use part::{Part, Removal};
+pub use ports::ReportReceiver;
+pub use registry::AlreadyRegistered;
+pub use repository::{ConvergenceRepository, PartRecord, Stored};
+pub use service::{Builder, Convergence, Nodes};

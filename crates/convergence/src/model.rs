@@ -1,7 +1,7 @@
-//! What passes between the control plane and its nodes.
+//! Nodes, as operators see them.
 
-use kernel::{AccessMode, Digest, NodeId, ProjectId, Time, Token};
-use serde::{Deserialize, Serialize};
+use kernel::{NodeId, Time, Token};
+use serde::Serialize;
 
 kernel::text! {
     /// A node's name, for operators.
@@ -57,99 +57,4 @@ pub struct Revoked {
 pub struct NewNode {
     pub node: Node,
     pub token: Token,
-}
-
-/// Whom a node lets in, and by what it tells them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct SiteAccess {
-    pub mode: AccessMode,
-    /// The password's hash, as a PHC string (Argon2id).
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub password: Option<String>,
-    /// SHA-256 of the key that passes by the mode, in hex.
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub bypass: Option<String>,
-    /// Raised by every change: what was let in before it is let in no longer.
-    pub version: i32,
-}
-
-/// What a node is to serve of one project.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Site {
-    /// The names under which it is reached, lowercase, without a port.
-    pub hostnames: Vec<String>,
-    /// The bundle to serve.
-    pub bundle: Digest,
-    /// The bundle's size as uploaded, in bytes.
-    pub size_bytes: i64,
-    /// The deployment's version.
-    pub version: i32,
-    /// Whom to let in. Missing in what a release wrote that knew of no policies: then nobody asked for one.
-    #[serde(default)]
-    pub access: SiteAccess,
-}
-
-impl Default for SiteAccess {
-    fn default() -> Self {
-        Self { mode: AccessMode::Public, password: None, bypass: None, version: 0 }
-    }
-}
-
-/// A project's place on a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Placed {
-    pub project: ProjectId,
-    /// The node's revision at which this was decided.
-    pub revision: i64,
-    /// Null: serve it no longer.
-    #[cfg_attr(feature = "openapi", schema(required))]
-    pub site: Option<Site>,
-}
-
-/// Where a node sends visitors, and how visitors reach it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Platform {
-    /// Base address of the dashboard, whose screen `/access/authorize` lets members in.
-    pub dashboard_url: String,
-    /// Whether visitors come over https, ended by a proxy before the node.
-    pub https: bool,
-}
-
-/// What a node is to serve, or what of it changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Desired {
-    /// The version of this document's shape.
-    pub schema: u32,
-    /// What to ask with next, as `since`.
-    pub revision: i64,
-    /// Whether this is everything: a project that is not listed is not to be served.
-    pub full: bool,
-    /// The number of the node's last batch of reports that was taken in.
-    pub batch: i64,
-    pub platform: Platform,
-    pub sites: Vec<Placed>,
-}
-
-/// A node's desired state as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
-    pub revision: i64,
-    pub batch: i64,
-    pub sites: Vec<Placed>,
-}
-
-impl Desired {
-    /// The shape that this release writes. The second one holds whom to let in: a node that does not know of that must not
-    /// go on as if everybody were.
-    pub const SCHEMA: u32 = 2;
 }

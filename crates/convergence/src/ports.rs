@@ -1,24 +1,16 @@
-//! What this context asks of others.
+//! The port of the contexts that receive reports.
 
 use async_trait::async_trait;
 use kernel::ProjectId;
 use store::Connection;
 
-use crate::report::DeploymentState;
-
-/// Deployments, as far as nodes report of them.
+/// Receives every report of one kind. Reports of one project arrive in the order in which its node observed them.
 #[async_trait]
-pub trait Deployments: Send + Sync {
-    /// Notes how a deployment fares.
+pub trait ReportReceiver<K>: Send + Sync {
+    /// Stores a report about a project of the reporting node, in the transaction that accepts its batch. An error rolls
+    /// the whole batch back, and the node sends it again.
     ///
     /// # Errors
     /// When the database is away.
-    async fn observed(
-        &self,
-        tx: &mut Connection,
-        project: ProjectId,
-        version: i32,
-        state: DeploymentState,
-        message: Option<&str>,
-    ) -> store::Result<()>;
+    async fn receive(&self, tx: &mut Connection, project: ProjectId, report: K) -> store::Result<()>;
 }

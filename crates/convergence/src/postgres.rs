@@ -2,14 +2,15 @@
 
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
-use diesel::sql_types::{Array, BigInt, Text, Uuid};
+use diesel::sql_types::{Array, BigInt, Nullable, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{Digest, NodeId, ProjectId, Time, TokenHash};
+use protocol::{Change, DesiredPart as _, Site};
 use store::{Cached, Connection, Error, Result};
 
-use crate::model::{Node, NodeName, NodeView, Placed, PlacementState, Site, Stored};
-use crate::repository::{ConvergenceRepository, Placement};
-use crate::schema::{nodes, placements};
+use crate::model::{Node, NodeName, NodeView, PlacementState};
+use crate::repository::{ConvergenceRepository, PartRecord, Stored};
+use crate::schema::{nodes, parts, placements};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = nodes)]
@@ -19,26 +20,27 @@ struct NodeRow {
     created_at: Time,
 }
 
-#[derive(Insertable, AsChangeset)]
-#[diesel(table_name = placements, treat_none_as_null = true)]
-struct PlacementRow {
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = parts)]
+struct PartRow {
     project_id: ProjectId,
-    node_id: Option<NodeId>,
-    state: PlacementState,
-    epoch: i64,
     revision: i64,
+    part: String,
     desired: Option<serde_json::Value>,
-    created_at: Time,
-    updated_at: Time,
 }
 
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = placements)]
-struct PlacedRow {
-    project_id: ProjectId,
-    revision: i64,
-    desired: Option<serde_json::Value>,
-}
+/// The first revision is the one after `$1`; the parts of a project keep the order of their names.
+const MOVE_PARTS: &str = "UPDATE convergence.parts p SET node_id = $2, revision = $1 + moved.number FROM ( \
+        SELECT project_id, part, row_number() OVER (ORDER BY project_id, part) AS number \
+        FROM convergence.parts WHERE project_id = ANY ($3) \
+    ) moved WHERE p.project_id = moved.project_id AND p.part = moved.part";
+
+/// Without `$1` the parts have no node, and stay at revision 0.
+const REMOVE_PARTS: &str = "UPDATE convergence.parts p SET desired = NULL, updated_at = $2, \
+        revision = coalesce($1 + removed.number, 0) FROM ( \
+        SELECT project_id, part, row_number() OVER (ORDER BY part) AS number \
+        FROM convergence.parts WHERE project_id = $3 AND desired IS NOT NULL \
+    ) removed WHERE p.project_id = removed.project_id AND p.part = removed.part";
 
 impl ConvergenceRepository for Connection {
     async fn node_insert(&mut self, node: &Node, token_hash: TokenHash) -> Result<bool> {
@@ -118,32 +120,16 @@ impl ConvergenceRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn placement_upsert(&mut self, placement: &Placement) -> Result<()> {
-        let Placement { project, home, state, desired, at } = placement;
-        let desired = desired.as_ref().map(serde_json::to_value).transpose().map_err(Error::inconsistent)?;
-        let row = PlacementRow {
-            project_id: *project,
-            node_id: home.map(|(node, _)| node),
-            state: *state,
-            epoch: 1,
-            revision: home.map_or(0, |(_, revision)| revision),
-            desired,
-            created_at: *at,
-            updated_at: *at,
-        };
-        let change = (
-            placements::node_id.eq(row.node_id),
-            placements::state.eq(row.state),
-            placements::revision.eq(row.revision),
-            placements::desired.eq(row.desired.clone()),
-            placements::updated_at.eq(row.updated_at),
+    async fn placement_insert(&mut self, project: ProjectId, at: Time) -> Result<()> {
+        let row = (
+            placements::project_id.eq(project),
+            placements::state.eq(PlacementState::Pending),
+            placements::epoch.eq(1),
+            placements::created_at.eq(at),
         );
-        let upsert = diesel::insert_into(placements::table)
-            .values(row)
-            .on_conflict(placements::project_id)
-            .do_update()
-            .set(change);
-        Cached(upsert).execute(self).await?;
+        let insert =
+            diesel::insert_into(placements::table).values(row).on_conflict(placements::project_id).do_nothing();
+        Cached(insert).execute(self).await?;
         Ok(())
     }
 
@@ -162,28 +148,25 @@ impl ConvergenceRepository for Connection {
         Ok(query.order(placements::project_id).for_update().load(self).await?)
     }
 
-    async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, last_revision: i64) -> Result<()> {
-        let update = "UPDATE convergence.placements p SET node_id = $1, revision = $2 - $3 + moved.number, state = $4 \
-                      FROM unnest($5) WITH ORDINALITY moved (project_id, number) WHERE p.project_id = moved.project_id";
-        let count = i64::try_from(projects.len()).map_err(Error::inconsistent)?;
-        diesel::sql_query(update)
+    async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, after: i64) -> Result<i64> {
+        let moved = placements::table.filter(placements::project_id.eq_any(projects));
+        let change = (placements::node_id.eq(home), placements::state.eq(PlacementState::Active));
+        diesel::update(moved).set(change).execute(self).await?;
+        let parts = diesel::sql_query(MOVE_PARTS)
+            .bind::<BigInt, _>(after)
             .bind::<Uuid, _>(home)
-            .bind::<BigInt, _>(last_revision)
-            .bind::<BigInt, _>(count)
-            .bind::<Text, _>(PlacementState::Active)
             .bind::<Array<Uuid>, _>(projects)
             .execute(self)
             .await?;
-        Ok(())
+        i64::try_from(parts).map_err(Error::inconsistent)
     }
 
     async fn placement_wait(&mut self, projects: &[ProjectId]) -> Result<()> {
-        let change = (
-            placements::node_id.eq(None::<NodeId>),
-            placements::revision.eq(0),
-            placements::state.eq(PlacementState::Pending),
-        );
         let waiting = placements::table.filter(placements::project_id.eq_any(projects));
+        let change = (placements::node_id.eq(None::<NodeId>), placements::state.eq(PlacementState::Pending));
+        diesel::update(waiting).set(change).execute(self).await?;
+        let waiting = parts::table.filter(parts::project_id.eq_any(projects));
+        let change = (parts::node_id.eq(None::<NodeId>), parts::revision.eq(0));
         diesel::update(waiting).set(change).execute(self).await?;
         Ok(())
     }
@@ -195,26 +178,59 @@ impl ConvergenceRepository for Connection {
         Ok(query.load(self).await?)
     }
 
+    async fn part_upsert(&mut self, part: PartRecord) -> Result<()> {
+        let PartRecord { project, part, home, desired, at } = part;
+        let change = (
+            parts::node_id.eq(home.map(|(node, _)| node)),
+            parts::revision.eq(home.map_or(0, |(_, revision)| revision)),
+            parts::desired.eq(desired),
+            parts::updated_at.eq(at),
+        );
+        let upsert = diesel::insert_into(parts::table)
+            .values((parts::project_id.eq(project), parts::part.eq(part), change.clone()))
+            .on_conflict((parts::project_id, parts::part))
+            .do_update()
+            .set(change);
+        Cached(upsert).execute(self).await?;
+        Ok(())
+    }
+
+    async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64> {
+        Ok(parts::table.filter(parts::project_id.eq_any(projects)).count().get_result(self).await?)
+    }
+
+    async fn part_count_desired(&mut self, project: ProjectId) -> Result<i64> {
+        let desired = parts::project_id.eq(project).and(parts::desired.is_not_null());
+        Ok(parts::table.filter(desired).count().get_result(self).await?)
+    }
+
+    async fn part_remove_all(&mut self, project: ProjectId, after: Option<i64>, at: Time) -> Result<()> {
+        let remove = diesel::sql_query(REMOVE_PARTS)
+            .bind::<Nullable<BigInt>, _>(after)
+            .bind::<Timestamptz, _>(at)
+            .bind::<Uuid, _>(project);
+        remove.execute(self).await?;
+        Ok(())
+    }
+
     async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Stored>> {
         let rows = nodes::table
-            .left_join(
-                placements::table.on(placements::node_id.eq(nodes::id.nullable()).and(placements::revision.gt(since))),
-            )
+            .left_join(parts::table.on(parts::node_id.eq(nodes::id.nullable()).and(parts::revision.gt(since))))
             .filter(nodes::id.eq(node))
-            .order(placements::revision)
-            .select((nodes::revision, nodes::batch, Option::<PlacedRow>::as_select()))
-            .load::<(i64, i64, Option<PlacedRow>)>(self)
+            .order(parts::revision)
+            .select((nodes::revision, nodes::batch, Option::<PartRow>::as_select()))
+            .load::<(i64, i64, Option<PartRow>)>(self)
             .await?;
         let &[(revision, batch, _), ..] = rows.as_slice() else {
             return Ok(None);
         };
-        let sites = rows.into_iter().filter_map(|(_, _, row)| row).map(Placed::try_from).collect::<Result<_>>()?;
-        Ok(Some(Stored { revision, batch, sites }))
+        let parts = rows.into_iter().filter_map(|(_, _, row)| row).map(Change::from).collect();
+        Ok(Some(Stored { revision, batch, parts }))
     }
 
     async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool> {
-        let named = placements::desired.retrieve_as_text("bundle").eq(bundle.to_string());
-        let query = placements::table.filter(placements::node_id.eq(node)).filter(named);
+        let named = parts::desired.retrieve_as_text("bundle").eq(bundle.to_string());
+        let query = parts::table.filter(parts::node_id.eq(node).and(parts::part.eq(Site::NAME))).filter(named);
         Ok(diesel::select(diesel::dsl::exists(query)).get_result(self).await?)
     }
 }
@@ -226,11 +242,9 @@ impl From<NodeRow> for Node {
     }
 }
 
-impl TryFrom<PlacedRow> for Placed {
-    type Error = Error;
-
-    fn try_from(row: PlacedRow) -> Result<Self> {
-        let site = row.desired.map(serde_json::from_value::<Site>).transpose().map_err(Error::inconsistent)?;
-        Ok(Self { project: row.project_id, revision: row.revision, site })
+impl From<PartRow> for Change {
+    fn from(row: PartRow) -> Self {
+        let PartRow { project_id, revision, part, desired } = row;
+        Self { project: project_id.to_string(), revision, part, desired }
     }
 }

@@ -1,19 +1,29 @@
 //! What convergence asks of storage.
 
 use kernel::{Digest, NodeId, ProjectId, Time, TokenHash};
+use protocol::Change;
+use serde_json::Value;
 use store::Result;
 
-use crate::model::{Node, NodeView, PlacementState, Site, Stored};
+use crate::model::{Node, NodeView};
 
-/// A placement to write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
+/// A part to write.
+pub struct PartRecord {
     pub project: ProjectId,
-    /// The home node and its revision; none while there is no node.
+    pub part: &'static str,
+    /// The home node and its revision; none while the placement is pending.
     pub home: Option<(NodeId, i64)>,
-    pub state: PlacementState,
-    pub desired: Option<Site>,
+    /// None: the part is no longer desired.
+    pub desired: Option<Value>,
     pub at: Time,
+}
+
+/// The stored desired state of a node, or the changes to it since a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub revision: i64,
+    pub batch: i64,
+    pub parts: Vec<Change>,
 }
 
 /// The verbs of this context on a [`store::Connection`].
@@ -59,11 +69,11 @@ pub trait ConvergenceRepository {
     /// The number of the node's last batch.
     async fn node_batch(&mut self, node: NodeId) -> Result<Option<i64>>;
 
-    /// The project's home node: none without a placement, `Some(None)` for one that waits for a node.
+    /// Locks the project's placement and gives its home node: none without a placement, `Some(None)` for a pending one.
     async fn placement_home(&mut self, project: ProjectId) -> Result<Option<Option<NodeId>>>;
 
-    /// Writes a placement, or what is now desired of it.
-    async fn placement_upsert(&mut self, placement: &Placement) -> Result<()>;
+    /// Inserts a pending placement, unless the project has one.
+    async fn placement_insert(&mut self, project: ProjectId, at: Time) -> Result<()>;
 
     /// Whether any project waits for a node.
     async fn placement_is_waiting(&mut self) -> Result<bool>;
@@ -74,16 +84,29 @@ pub trait ConvergenceRepository {
     /// Projects that are at home on the node, locked.
     async fn placement_of_node(&mut self, node: NodeId) -> Result<Vec<ProjectId>>;
 
-    /// Gives placements a home, at the revisions up to this one in their order.
-    async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, last_revision: i64) -> Result<()>;
+    /// Gives locked placements a home, and each of their parts one of the revisions after this one. The number of parts.
+    async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, after: i64) -> Result<i64>;
 
-    /// Takes placements their home: they wait for a node.
+    /// Takes the home of locked placements: they are pending.
     async fn placement_wait(&mut self, projects: &[ProjectId]) -> Result<()>;
 
     /// Which of these projects are at home on the node.
     async fn placement_at(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
 
-    /// What the node is to serve, as far as it changed after `since`, in one snapshot; none when there is no such node.
+    /// Writes a part of a project whose placement is locked.
+    async fn part_upsert(&mut self, part: PartRecord) -> Result<()>;
+
+    /// The number of parts of these projects.
+    async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64>;
+
+    /// The number of parts of this project that are desired.
+    async fn part_count_desired(&mut self, project: ProjectId) -> Result<i64>;
+
+    /// Ends every desired part of a locked placement, each with one of the revisions after this one; none for a pending
+    /// placement.
+    async fn part_remove_all(&mut self, project: ProjectId, after: Option<i64>, at: Time) -> Result<()>;
+
+    /// The parts of a node's desired state that changed after `since`, in one snapshot; none when there is no such node.
     async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Stored>>;
 
     /// Whether the node is to serve something out of this bundle.

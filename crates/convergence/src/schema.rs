@@ -14,17 +14,26 @@ diesel::table! {
 }
 
 diesel::table! {
+    convergence.parts (project_id, part) {
+        project_id -> Uuid,
+        part -> Text,
+        node_id -> Nullable<Uuid>,
+        revision -> BigInt,
+        desired -> Nullable<Jsonb>,
+        updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     convergence.placements (project_id) {
         project_id -> Uuid,
         node_id -> Nullable<Uuid>,
         state -> Text,
         epoch -> BigInt,
-        revision -> BigInt,
-        desired -> Nullable<Jsonb>,
         created_at -> Timestamptz,
-        updated_at -> Timestamptz,
     }
 }
 
+diesel::joinable!(parts -> placements (project_id));
 diesel::joinable!(placements -> nodes (node_id));
-diesel::allow_tables_to_appear_in_same_query!(nodes, placements);
+diesel::allow_tables_to_appear_in_same_query!(nodes, parts, placements);

@@ -29,6 +29,12 @@ impl Digest {
         digester.finish()
     }
 
+    /// The 32 bytes.
+    #[must_use]
+    pub const fn into_bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// The 64 hex digits, without `sha256:`.
     #[must_use]
     pub fn hex(&self) -> String {

@@ -73,11 +73,17 @@ pub struct LiveAccess {
 /// The nodes that serve projects.
 #[async_trait::async_trait]
 pub trait Placements: Send + Sync {
-    /// Writes down, in the transaction that decides it, what the project's node is to serve; none for nothing.
+    /// Writes the part of the desired state that this context owns, in the transaction that decides it.
     ///
     /// # Errors
     /// When the database is away.
-    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Option<Live>) -> store::Result<()>;
+    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Live) -> store::Result<()>;
+
+    /// Ends the desired state of a project, in the transaction that deletes it.
+    ///
+    /// # Errors
+    /// When the database is away.
+    async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
 }
 
 /// What became of the records that lead visitors of a hostname to the platform, where its zone is hosted here.

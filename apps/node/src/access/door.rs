@@ -11,6 +11,7 @@ use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use argon2::{Argon2, PasswordVerifier as _};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use protocol::SiteAccess;
 use serde::Deserialize;
 use settings::counted;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -19,8 +20,8 @@ use tokio::time::timeout;
 
 use super::attempts::Attempts;
 use super::form::{ACTION, form};
-use super::pass::{COOKIE, Keys};
-use super::{Access, Pass, Way};
+use super::pass::{COOKIE, Keys, Pass};
+use super::policy::{Way, has_bypass_key, way};
 use crate::client::{Core, Redemption};
 use crate::origin::Origins;
 use crate::page::page;
@@ -88,7 +89,7 @@ impl Doors {
         payload: Payload,
         host: &str,
         project: &str,
-        access: &Access,
+        access: &SiteAccess,
     ) -> Result<Payload, HttpResponse> {
         let pass = Pass { host, project, access };
         let path = request.uri().path();
@@ -99,7 +100,8 @@ impl Doors {
                 _ => page(StatusCode::NOT_FOUND, "There is nothing at this address."),
             });
         }
-        let is_in = access.is_public() || access.is_passed_by(request) || self.has_pass(request, pass);
+        let is_public = matches!(way(access), Way::Open);
+        let is_in = is_public || has_bypass_key(access, request) || self.has_pass(request, pass);
         if is_in { Ok(payload) } else { Err(self.show_way(request, pass)) }
     }
 
@@ -112,7 +114,7 @@ impl Doors {
     fn show_way(&self, request: &HttpRequest, Pass { host, access, .. }: Pass<'_>) -> HttpResponse {
         let asked = request.uri().path_and_query().map_or("/", |it| it.as_str());
         let next = if request.method() == Method::GET { within(asked) } else { "/" };
-        match access.way() {
+        match way(access) {
             Way::Password(_) => form(StatusCode::UNAUTHORIZED, next, None),
             Way::Dashboard if !matches!(*request.method(), Method::GET | Method::HEAD) => {
                 page(StatusCode::UNAUTHORIZED, "This site is protected. Open it in a browser to sign in.")
@@ -163,7 +165,7 @@ impl Doors {
 
     /// The form, come back.
     async fn password(&self, request: &HttpRequest, payload: Payload, pass: Pass<'_>) -> HttpResponse {
-        let Way::Password(hash) = pass.access.way() else {
+        let Way::Password(hash) = way(pass.access) else {
             return sent_on(HttpResponse::SeeOther(), "/").finish();
         };
         let body = match timeout(FORM_PATIENCE, payload.to_bytes_limited(LARGEST_FORM)).await {

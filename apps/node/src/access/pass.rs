@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use actix_web::cookie::{Cookie, SameSite};
+use protocol::SiteAccess;
 use ring::hmac;
 
-use super::Access;
 use crate::clock::since_epoch;
-use crate::digest::{hex, unhex};
+use crate::hex::{hex, unhex};
 use crate::random;
 
 /// Its name. Worker code never sees it.
@@ -24,7 +24,7 @@ const LIFETIME: Duration = Duration::from_secs(12 * 3600);
 pub struct Pass<'a> {
     pub host: &'a str,
     pub project: &'a str,
-    pub access: &'a Access,
+    pub access: &'a SiteAccess,
 }
 
 /// What passes are signed with: the node's own key, kept in its directory so that a restart lets nobody in anew.
@@ -61,7 +61,7 @@ impl Keys {
 
 /// What is signed. No part can hold a line break, so no two passes say the same.
 fn said(Pass { host, project, access }: Pass<'_>, ends: u64) -> String {
-    format!("access\n{host}\n{project}\n{}\n{}\n{ends}", access.mode, access.version)
+    format!("access\n{host}\n{project}\n{}\n{}\n{ends}", access.mode.as_str(), access.version)
 }
 
 fn make(path: &Path) -> io::Result<[u8; 32]> {
@@ -76,6 +76,8 @@ fn make(path: &Path) -> io::Result<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::AccessMode;
+
     use super::*;
 
     #[test]
@@ -83,8 +85,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("svc-pass-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let keys = Keys::open(&folder.join("key")).unwrap();
-        let access = |mode: &str, version| Access { mode: mode.to_owned(), version, ..Access::default() };
-        let (org, changed, password) = (access("org", 1), access("org", 2), access("password", 1));
+        let access = |mode, version| SiteAccess { mode, password: None, bypass: None, version };
+        let (org, changed) = (access(AccessMode::Org, 1), access(AccessMode::Org, 2));
+        let password = access(AccessMode::Password, 1);
         let pass = Pass { host: "a.example", project: "prj_1", access: &org };
         let cookie = keys.grant(pass, true);
         let value = cookie.value();

@@ -17,10 +17,10 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use super::definition::KEY;
 use super::folder::Run;
 use crate::contents::Contents;
-use crate::front::show;
 use crate::index::Index;
 use crate::page::page;
 use crate::random;
+use crate::show::show;
 
 /// The indexes of what runs, by their keys.
 #[derive(Default)]

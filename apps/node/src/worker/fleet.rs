@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Worker, Workers};
+use super::version::Worker;
+use super::workers::Workers;
 use crate::desired::Placement;
 use crate::digest::Digest;
 use crate::index::Index;
@@ -24,7 +25,7 @@ pub struct Fleet {
 struct Start {
     bundle: Digest,
     /// At which it was wanted.
-    revision: u64,
+    revision: i64,
     handle: AbortHandle,
 }
 
@@ -93,7 +94,7 @@ impl Fleet {
 
     /// The version that is to be served; one that did not need to be started, after a restart say, is at the first
     /// request. The version before it ends with [`Fleet::replace`].
-    pub fn serve(&mut self, project: &str, version: u64, bundle: Digest, index: &Arc<Index>) -> Option<Arc<Worker>> {
+    pub fn serve(&mut self, project: &str, version: i32, bundle: Digest, index: &Arc<Index>) -> Option<Arc<Worker>> {
         let workers = self.workers.as_ref().filter(|_| index.code.is_some())?;
         if let Some(served) = self.served.get(project).filter(|served| served.bundle == bundle) {
             served.set_version(version);

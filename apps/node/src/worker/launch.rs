@@ -69,7 +69,7 @@ mod linux {
     };
     use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-    use super::Order;
+    use crate::worker::launch::Order;
 
     /// Beside what it has in use, what it may have set aside; V8 and its allocator set aside half a gigabyte.
     const ASIDE: u64 = 768 << 20;

@@ -15,10 +15,12 @@ use tokio::time::{sleep, timeout};
 use super::assets::Registration;
 use super::definition::Definition;
 use super::folder::{Folder, HTTP, Opened, PROBE, Socket};
+use super::launch;
 use super::output::Output;
 use super::uids::Uid;
 use super::watchdog::probe;
-use super::{Worker, Workers, launch};
+use super::workers::Workers;
+use crate::index::Index;
 
 /// Requests and WebSockets at once. Each takes two of the node's open files.
 const MOST_IN_FLIGHT: usize = 1000;
@@ -72,9 +74,9 @@ struct Held {
 
 impl Process {
     /// Starts the worker's code and waits until it answers; else says why it does not.
-    pub async fn start(workers: &Arc<Workers>, worker: &Worker) -> Result<Arc<Self>, String> {
-        let (process, opened) = Self::spawn(workers, worker).await.map_err(|error| {
-            tracing::error!(project = worker.project, error = format!("{error:#}"), "a worker cannot be started");
+    pub async fn start(workers: &Arc<Workers>, project: &str, index: &Arc<Index>) -> Result<Arc<Self>, String> {
+        let (process, opened) = Self::spawn(workers, project, index).await.map_err(|error| {
+            tracing::error!(project, error = format!("{error:#}"), "a worker cannot be started");
             "The node could not start it.".to_owned()
         })?;
         let mut ended = process.ended.clone();
@@ -103,11 +105,11 @@ impl Process {
         Err(if words.is_empty() { format!("{why}.") } else { words })
     }
 
-    async fn spawn(workers: &Arc<Workers>, worker: &Worker) -> anyhow::Result<(Arc<Self>, Opened)> {
+    async fn spawn(workers: &Arc<Workers>, project: &str, index: &Arc<Index>) -> anyhow::Result<(Arc<Self>, Opened)> {
         let uid = workers.uids.take()?;
-        let assets = workers.registry.register(Arc::clone(&worker.index));
+        let assets = workers.registry.register(Arc::clone(index));
         let (folder, opened, uid, assets) = {
-            let (workers, index) = (Arc::clone(workers), Arc::clone(&worker.index));
+            let (workers, index) = (Arc::clone(workers), Arc::clone(index));
             let make = move || {
                 let code = index.code.as_ref().context("no code")?;
                 let definition = Definition::new(code, assets.key());
@@ -121,7 +123,7 @@ impl Process {
         let mut command = launch::command(&workers.config, folder.path(), uid.as_ref().map(|uid| uid.number));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = workers.spawner.spawn(command).await.context("spawning")?;
-        let output = Output::follow(&mut child, &worker.project);
+        let output = Output::follow(&mut child, project);
         let pid = child.id().context("it ended at once")?;
         let kill = Arc::new(Notify::new());
         let (end, ended) = watch::channel(None);

@@ -20,8 +20,8 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use super::process::Lease;
-use super::version::Resting;
-use super::{Worker, headers, upgrade};
+use super::version::{Resting, Worker};
+use super::{headers, upgrade};
 use crate::origin::Origin;
 use crate::page::page;
 

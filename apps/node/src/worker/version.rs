@@ -1,19 +1,19 @@
 //! One version of one project's code, and whether it runs.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use protocol::DeploymentState;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{sleep, timeout};
 
-use super::Workers;
 use super::process::{Ending, Lease, Process};
 use super::watchdog::watch;
+use super::workers::Workers;
 use crate::backoff::Backoff;
 use crate::digest::Digest;
 use crate::index::Index;
-use crate::observe::State;
 
 /// The longest pause before a worker that keeps dying is started again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ pub struct Worker {
     pub project: String,
     pub bundle: Digest,
     pub index: Arc<Index>,
-    version: AtomicU64,
+    version: AtomicI32,
     workers: Arc<Workers>,
     process: Mutex<Option<Arc<Process>>>,
     starting: AsyncMutex<Rest>,
@@ -50,13 +50,13 @@ struct Rest {
 pub struct Resting(pub Duration);
 
 impl Worker {
-    pub fn new(workers: &Arc<Workers>, project: &str, version: u64, bundle: Digest, index: Arc<Index>) -> Arc<Self> {
+    pub fn new(workers: &Arc<Workers>, project: &str, version: i32, bundle: Digest, index: Arc<Index>) -> Arc<Self> {
         let backoff = Backoff::up_to(LONGEST_PAUSE);
         Arc::new(Self {
             project: project.to_owned(),
             bundle,
             index,
-            version: AtomicU64::new(version),
+            version: AtomicI32::new(version),
             workers: Arc::clone(workers),
             process: Mutex::default(),
             starting: AsyncMutex::new(Rest { until: None, backoff, has_crashed: false, failed: None }),
@@ -65,12 +65,12 @@ impl Worker {
     }
 
     /// The same bundle may be deployed again.
-    pub fn set_version(&self, version: u64) {
+    pub fn set_version(&self, version: i32) {
         self.version.store(version, Ordering::Relaxed);
     }
 
     /// The version that it is for now.
-    pub fn version(&self) -> u64 {
+    pub fn version(&self) -> i32 {
         self.version.load(Ordering::Relaxed)
     }
 
@@ -135,7 +135,7 @@ impl Worker {
         if self.retired.load(Ordering::Relaxed) {
             return Err(Resting(GRACE));
         }
-        let (process, lease) = match Process::start(&self.workers, self).await {
+        let (process, lease) = match Process::start(&self.workers, &self.project, &self.index).await {
             Ok(process) => match process.lease() {
                 Some(lease) => (process, lease),
                 None => return Err(rest.pause()),
@@ -145,7 +145,7 @@ impl Worker {
         tracing::info!(project = self.project, took = ?process.began.elapsed(), "a worker answers");
         let (has_crashed, has_failed) = (std::mem::take(&mut rest.has_crashed), rest.failed.take().is_some());
         if has_crashed || has_failed {
-            self.tell(State::Serving, None);
+            self.tell(DeploymentState::Serving, None);
         }
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&process));
         tokio::spawn(watch(Arc::clone(&process), self.workers.config.clone()));
@@ -156,7 +156,7 @@ impl Worker {
     /// Told once for as long as it stays the same.
     fn failed(&self, rest: &mut Rest, why: String) -> Resting {
         if rest.failed.as_ref() != Some(&why) {
-            self.tell(State::Failed, Some(why.clone()));
+            self.tell(DeploymentState::Failed, Some(why.clone()));
             rest.failed = Some(why);
         }
         rest.pause()
@@ -170,11 +170,11 @@ impl Worker {
         rest.pause();
         rest.has_crashed = true;
         if !self.retired.load(Ordering::Relaxed) {
-            self.tell(State::Crashed, Some(why));
+            self.tell(DeploymentState::Crashed, Some(why));
         }
     }
 
-    fn tell(&self, state: State, message: Option<String>) {
+    fn tell(&self, state: DeploymentState, message: Option<String>) {
         self.workers.observer.tell(&self.project, self.version(), state, message);
     }
 }

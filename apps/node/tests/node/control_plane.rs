@@ -9,6 +9,8 @@ use actix_web::dev::ServerHandle;
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::web::{Bytes, Data, Json, Path, Query};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+pub use protocol::DeploymentState as State;
+use protocol::{Batch, DeploymentReport, Receipt, Report, ReportKind as _, SCHEMA};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -37,6 +39,8 @@ struct Table {
     /// By code: the host that it is good for, and the project.
     codes: HashMap<String, (String, String)>,
     batches: Vec<Batch>,
+    /// Parts that the node does not know, with their revisions.
+    unknown: Vec<(u64, Value)>,
     /// Reports to be lost on their way.
     lost: usize,
     /// A project on which no report is taken.
@@ -44,26 +48,24 @@ struct Table {
 }
 
 /// What a node reports of a deployment.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub project: String,
-    pub version: u64,
+    pub version: i32,
     pub state: State,
     pub message: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    Serving,
-    Crashed,
-    Failed,
+impl From<&Report> for Observation {
+    fn from(report: &Report) -> Self {
+        assert_eq!(report.kind, DeploymentReport::NAME);
+        let DeploymentReport { version, state, message } = serde_json::from_value(report.report.clone()).unwrap();
+        Self { project: report.project.clone(), version, state, message }
+    }
 }
 
-#[derive(Clone, Deserialize)]
-struct Batch {
-    batch: u64,
-    deployments: Vec<Observation>,
+fn public() -> Value {
+    json!({ "mode": "public", "password": null, "bypass": null, "version": 0 })
 }
 
 /// A gzipped tar of the files, with an empty manifest.
@@ -132,7 +134,7 @@ impl ControlPlane {
     /// Wants a bundle to be served, whether or not it is here.
     pub fn want(&self, project: &str, hostnames: &[&str], archive: &Bytes) -> String {
         let bundle = format!("sha256:{}", sha256(archive));
-        let site = json!({ "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": self.next_version(project) });
+        let site = json!({ "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": self.next_version(project), "access": public() });
         self.change(project, site);
         bundle
     }
@@ -153,24 +155,32 @@ impl ControlPlane {
         self.state.table.lock().unwrap().codes.insert(code.to_owned(), good_for);
     }
 
+    /// A part that the node does not know.
+    pub fn want_unknown_part(&self, project: &str) {
+        let revision = self.next_revision();
+        let part = json!({ "project": project, "revision": revision, "part": "of-tomorrow", "desired": { "a": 1 } });
+        self.state.table.lock().unwrap().unknown.push((revision, part));
+        self.state.revision.send_replace(revision);
+    }
+
     /// The observation after the first `seen` of them, once there is one.
     pub async fn observation(&self, seen: usize) -> Observation {
         self.state.reported.subscribe().wait_for(|reported| *reported > seen).await.unwrap();
         let table = self.state.table.lock().unwrap();
-        table.batches.iter().flat_map(|batch| &batch.deployments).nth(seen).unwrap().clone()
+        table.batches.iter().flat_map(|batch| &batch.reports).nth(seen).unwrap().into()
     }
 
     /// What was reported of a project last.
-    pub fn last_report(&self, project: &str) -> Option<(u64, State)> {
+    pub fn last_report(&self, project: &str) -> Option<(i32, State)> {
         let table = self.state.table.lock().unwrap();
-        let mut reports = table.batches.iter().flat_map(|batch| &batch.deployments);
+        let mut reports = table.batches.iter().flat_map(|batch| &batch.reports).map(Observation::from);
         reports.rfind(|seen| seen.project == project).map(|seen| (seen.version, seen.state))
     }
 
     /// The numbers of the batches, and how many observations each held.
-    pub fn batches(&self) -> Vec<(u64, usize)> {
+    pub fn batches(&self) -> Vec<(i64, usize)> {
         let table = self.state.table.lock().unwrap();
-        table.batches.iter().map(|batch| (batch.batch, batch.deployments.len())).collect()
+        table.batches.iter().map(|batch| (batch.batch, batch.reports.len())).collect()
     }
 
     /// Refuses whole every batch that speaks of this project.
@@ -214,8 +224,12 @@ impl ControlPlane {
         table.sites.get(project).map_or(0, |(_, site)| site["version"].as_u64().unwrap_or_default()) + 1
     }
 
+    fn next_revision(&self) -> u64 {
+        *self.state.revision.borrow() + 1
+    }
+
     fn change(&self, project: &str, site: Value) {
-        let revision = *self.state.revision.borrow() + 1;
+        let revision = self.next_revision();
         self.state.table.lock().unwrap().sites.insert(project.to_owned(), (revision, site));
         self.state.revision.send_replace(revision);
     }
@@ -238,13 +252,15 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -
     let table = state.table.lock().unwrap();
     let changed =
         table.sites.iter().filter(|(_, (revision, site))| *revision > since && (since > 0 || !site.is_null()));
-    let sites =
-        changed.map(|(project, (revision, site))| json!({ "project": project, "revision": revision, "site": site }));
-    let sites: Vec<Value> = sites.collect();
+    let sites = changed.map(|(project, (revision, site))| {
+        json!({ "project": project, "revision": revision, "part": "site", "desired": site })
+    });
+    let unknown = table.unknown.iter().filter(|(revision, _)| *revision > since).map(|(_, part)| part.clone());
+    let parts: Vec<Value> = sites.chain(unknown).collect();
     let batch = table.batches.last().map_or(0, |batch| batch.batch);
     let platform = json!({ "dashboardUrl": "https://dashboard.example", "https": false });
     HttpResponse::Ok().json(json!({
-        "schema": 2, "revision": revision, "full": since == 0, "batch": batch, "platform": platform, "sites": sites,
+        "schema": SCHEMA, "revision": revision, "full": since == 0, "batch": batch, "platform": platform, "parts": parts,
     }))
 }
 
@@ -257,15 +273,15 @@ async fn report(request: HttpRequest, batch: Json<Batch>, state: Data<Shared>) -
         table.lost -= 1;
         return HttpResponse::InternalServerError().finish();
     }
-    if batch.deployments.iter().any(|seen| Some(&seen.project) == table.refused.as_ref()) {
+    if batch.reports.iter().any(|seen| Some(&seen.project) == table.refused.as_ref()) {
         return HttpResponse::BadRequest().finish();
     }
     let last = table.batches.last().map_or(0, |batch| batch.batch);
     if batch.batch > last {
-        state.reported.send_modify(|reported| *reported += batch.deployments.len());
+        state.reported.send_modify(|reported| *reported += batch.reports.len());
         table.batches.push(batch.clone());
     }
-    HttpResponse::Ok().json(json!({ "batch": last.max(batch.batch) }))
+    HttpResponse::Ok().json(Receipt { batch: last.max(batch.batch) })
 }
 
 #[derive(Deserialize)]

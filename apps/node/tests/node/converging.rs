@@ -49,6 +49,16 @@ async fn a_new_version_replaces_the_old_and_a_removed_site_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_the_node_does_not_know_is_ignored() {
+    let (core, _dir, node) = started().await;
+    core.want_unknown_part("shop");
+    core.want_unknown_part("prj_of_nothing_else");
+    core.deploy("shop", &[("assets/index.html", b"second")]);
+    node.visitor.sees(HOST, "/", 200, "second").await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_in_flight_finishes_on_the_version_it_began_on() {
     let (core, _dir, node) = started().await;
     let large = large();

@@ -24,7 +24,7 @@ async fn what_is_served_is_reported_also_after_a_long_absence() {
     let running = Running::start(&core, &dir).await;
     until("a report after a restart", || core.batches().len() > before.len()).await;
     assert_eq!(core.last_report("shop"), Some((3, State::Serving)));
-    let numbers: Vec<u64> = core.batches().into_iter().map(|(number, _)| number).collect();
+    let numbers: Vec<i64> = core.batches().into_iter().map(|(number, _)| number).collect();
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
     running.stop().await;
 }

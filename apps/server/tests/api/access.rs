@@ -46,7 +46,7 @@ async fn a_policy_is_set_and_its_secrets_never_come_back() {
         assert!(!rows.contains(hidden) && !stored.contains(hidden));
     }
     assert!(stored.contains("$argon2id$"));
-    let desired = app.db_rows("SELECT desired -> 'access' AS access FROM convergence.placements").await;
+    let desired = app.db_rows("SELECT desired -> 'access' AS access FROM convergence.parts WHERE part = 'site'").await;
     assert_eq!((&desired[0]["access"]["mode"], &desired[0]["access"]["bypass"]), (&json!("org"), &Value::Null));
 }
 

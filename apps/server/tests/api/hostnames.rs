@@ -62,7 +62,7 @@ async fn a_claim_says_what_proves_it_and_a_txt_record_does() {
     let listed = ada.get(HOSTNAMES).await.expect(200).clone();
     let names: Vec<&str> = listed["items"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!((names, &listed["nextCursor"]), (vec!["site-ada.localhost", name], &Value::Null));
-    let served = app.db_rows("SELECT desired -> 'hostnames' AS names FROM convergence.placements").await;
+    let served = app.db_rows("SELECT desired -> 'hostnames' AS names FROM convergence.parts WHERE part = 'site'").await;
     assert_eq!(served, [json!({ "names": ["site-ada.localhost", name] })]);
 
     ada.delete(&format!("{HOSTNAMES}/{name}")).await.expect(204);
@@ -180,6 +180,6 @@ async fn a_name_that_loses_its_proof_is_told_of_first_and_served_no_longer_a_wee
     assert_eq!((&told[0]["kind"], &told[0]["project"]), (&json!("hostname.unproved"), &json!("site")));
     app.clock.advance(8 * 24 * 3600);
     assert_eq!(verify(&ada, "www.example.org").await["state"], "pending_dns");
-    let served = app.db_rows("SELECT desired -> 'hostnames' AS names FROM convergence.placements").await;
+    let served = app.db_rows("SELECT desired -> 'hostnames' AS names FROM convergence.parts WHERE part = 'site'").await;
     assert_eq!(served, [json!({ "names": ["site-ada.localhost"] })]);
 }

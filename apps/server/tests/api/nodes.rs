@@ -136,10 +136,10 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     let bundle = format!("/internal/v1/bundles/{digest}");
     let mine = get("/internal/v1/desired?since=0", &first).await;
     let mine: serde_json::Value = serde_json::from_slice(&mine.1).unwrap();
-    assert_eq!(mine["sites"][0]["site"]["bundle"], json!(digest));
-    assert_eq!((&mine["schema"], &mine["full"], &mine["revision"]), (&json!(2), &json!(true), &json!(2)));
+    assert_eq!(mine["parts"][0]["desired"]["bundle"], json!(digest));
+    assert_eq!((&mine["schema"], &mine["full"], &mine["revision"]), (&json!(3), &json!(true), &json!(2)));
     let others: serde_json::Value = serde_json::from_slice(&get("/internal/v1/desired", &second).await.1).unwrap();
-    assert_eq!(others["sites"], json!([]));
+    assert_eq!(others["parts"], json!([]));
     assert_eq!(get(&bundle, &first).await.0, 200);
     assert_eq!(get(&bundle, &second).await.0, 404);
     for path in ["/internal/v1/desired", &bundle] {
@@ -156,6 +156,40 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     assert_eq!((&woken["revision"], &woken["full"]), (&json!(3), &json!(false)));
     // Polls look again by themselves after five seconds.
     assert!(since.elapsed() < Duration::from_secs(4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_are_accepted_once_and_refused_with_the_field_that_is_wrong() {
+    let app = App::start().await;
+    let node = token(&app, "edge").await;
+    let ada = app.sign_in("ada").await;
+    let project = ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201)["id"].clone();
+    ada.upload(DEPLOYMENTS, site("one")).await.expect(201);
+    let report = async |batch: i64, kind: &str, report: serde_json::Value| {
+        let reports = json!([{ "project": project, "kind": kind, "report": report }]);
+        let sent = client().post(format!("{}/internal/v1/reports", app.internal)).bearer_auth(&node);
+        let answer = sent.json(&json!({ "batch": batch, "reports": reports })).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<serde_json::Value>().await.unwrap())
+    };
+    let crashed = json!({ "version": 1, "state": "crashed", "message": "No such module." });
+    let long = json!({ "version": 1, "state": "crashed", "message": "x".repeat(1001) });
+    for (kind, refused, path) in [
+        ("weather", &crashed, "reports[0].kind"),
+        ("deployment", &json!({ "version": 0, "state": "crashed", "message": null }), "reports[0].report.version"),
+        ("deployment", &json!({ "version": 1, "state": "idle", "message": null }), "reports[0].report.state"),
+        ("deployment", &long, "reports[0].report.message"),
+    ] {
+        let (status, refusal) = report(1, kind, refused.clone()).await;
+        assert_eq!((status, &refusal["code"]), (400, &json!("bad_request")));
+        assert_eq!(refusal["details"]["fields"][0]["path"], path, "{refusal}");
+    }
+    for _ in 0..2 {
+        assert_eq!(report(7, "deployment", crashed.clone()).await, (200, json!({ "batch": 7 })));
+    }
+    let failed = json!({ "version": 1, "state": "failed", "message": null });
+    assert_eq!(report(6, "deployment", failed).await, (200, json!({ "batch": 7 })));
+    let deployment = ada.get(&format!("{DEPLOYMENTS}/1")).await.expect(200).clone();
+    assert_eq!((&deployment["status"], &deployment["statusMessage"]), (&json!("crashed"), &json!("No such module.")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kernel::NodeId;
 use kernel::audit::{Actor, Event};
+use protocol::{Desired, SCHEMA};
 use serde_json::json;
 use store::Outcome;
 use tokio::time::Instant;
@@ -12,8 +13,7 @@ use super::nodes::adopt;
 use super::{Convergence, Result};
 use crate::core::Watch;
 use crate::error::ConvergenceError;
-use crate::model::{Desired, Platform, Stored};
-use crate::repository::ConvergenceRepository as _;
+use crate::repository::{ConvergenceRepository as _, Stored};
 
 /// How long a waiting poll trusts the wake-up before it looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ impl Convergence {
                 continue;
             }
             if since == 0 || stored.revision != since || Instant::now() >= until {
-                return Ok(document(&self.platform, stored, since == 0));
+                return self.document(stored, since == 0);
             }
             woken(&mut watch, node, until.min(Instant::now() + LOOK_AGAIN)).await;
         }
@@ -63,11 +63,12 @@ impl Convergence {
             })
             .await
     }
-}
 
-fn document(platform: &Platform, stored: Stored, full: bool) -> Desired {
-    let Stored { revision, batch, sites } = stored;
-    Desired { schema: Desired::SCHEMA, revision, full, batch, platform: platform.clone(), sites }
+    fn document(&self, stored: Stored, full: bool) -> Result<Desired> {
+        let Stored { revision, batch, parts } = stored;
+        parts.iter().try_for_each(|part| self.registry.check(part))?;
+        Ok(Desired { schema: SCHEMA, revision, full, batch, platform: (*self.platform).clone(), parts })
+    }
 }
 
 /// Waits until `node` may have changed, at the latest until `until`.

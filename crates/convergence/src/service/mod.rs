@@ -7,38 +7,77 @@ mod report;
 use std::sync::Arc;
 
 use kernel::{Digest, NodeId, ProjectId};
-use store::{Connection, Store};
+use protocol::{DesiredPart, Platform, ReportKind};
+use store::Store;
 
 use crate::core::Core;
 use crate::error::ConvergenceError;
-use crate::model::{PlacementState, Platform, Site};
-use crate::ports::Deployments;
-use crate::repository::{ConvergenceRepository as _, Placement};
+use crate::part::{Part, Removal, Writer};
+use crate::ports::ReportReceiver;
+use crate::registry::{AlreadyRegistered, Registry};
+use crate::repository::ConvergenceRepository as _;
 
 pub use nodes::Nodes;
 
 type Result<T> = std::result::Result<T, ConvergenceError>;
 
-/// What nodes are to serve, and what they report. Cheap to clone.
+/// The desired state of nodes, and their reports. Cheap to clone.
 #[derive(Clone)]
 pub struct Convergence {
     store: Store,
-    /// None: off. What is desired is written down all the same, for the day it is turned on again.
-    core: Option<Arc<dyn Core>>,
+    writer: Writer,
     platform: Arc<Platform>,
-    deployments: Arc<dyn Deployments>,
+    registry: Arc<Registry>,
+}
+
+/// A [`Convergence`] that contexts still register with.
+pub struct Builder {
+    writer: Writer,
+    platform: Platform,
+    registry: Registry,
+}
+
+impl Builder {
+    /// Gives the part `P` of the desired state to the context that owns it, once.
+    ///
+    /// # Errors
+    /// [`AlreadyRegistered::Part`].
+    pub fn own<P: DesiredPart>(&mut self) -> std::result::Result<Part<P>, AlreadyRegistered> {
+        self.registry.own::<P>()?;
+        Ok(Part::new(self.writer.clone()))
+    }
+
+    /// Gives the context that deletes projects the right to end their desired state.
+    #[must_use]
+    pub fn removal(&self) -> Removal {
+        Removal::new(self.writer.clone())
+    }
+
+    /// Hands every report of kind `K` to this receiver.
+    ///
+    /// # Errors
+    /// [`AlreadyRegistered::Kind`].
+    pub fn receive<K: ReportKind>(
+        &mut self,
+        receiver: Arc<dyn ReportReceiver<K>>,
+    ) -> std::result::Result<(), AlreadyRegistered> {
+        self.registry.receive(receiver)
+    }
+
+    /// The service.
+    #[must_use]
+    pub fn build(self) -> Convergence {
+        let Self { writer, platform, registry } = self;
+        let (store, platform, registry) = (writer.store.clone(), Arc::new(platform), Arc::new(registry));
+        Convergence { store, writer, platform, registry }
+    }
 }
 
 impl Convergence {
     /// The service on this database, over this link to the nodes or without one.
     #[must_use]
-    pub fn new(
-        store: Store,
-        core: Option<Arc<dyn Core>>,
-        platform: Platform,
-        deployments: Arc<dyn Deployments>,
-    ) -> Self {
-        Self { store, core, platform: Arc::new(platform), deployments }
+    pub fn builder(store: Store, core: Option<Arc<dyn Core>>, platform: Platform) -> Builder {
+        Builder { writer: Writer { store, core }, platform, registry: Registry::default() }
     }
 
     /// The nodes themselves.
@@ -52,30 +91,7 @@ impl Convergence {
     /// # Errors
     /// [`ConvergenceError::NoCore`] while it is off.
     pub fn core(&self) -> Result<&dyn Core> {
-        self.core.as_deref().ok_or(ConvergenceError::NoCore)
-    }
-
-    /// Writes what is now desired of a project, inside the transaction that decides it; the first time this also
-    /// chooses its home, the node with the fewest placements.
-    ///
-    /// # Errors
-    /// [`ConvergenceError::Store`].
-    pub async fn converge(&self, tx: &mut Connection, project: ProjectId, desired: Option<Site>) -> Result<()> {
-        let home = match tx.placement_home(project).await?.flatten() {
-            Some(node) => tx.node_raise_revision(node, 1).await?.map(|revision| (node, revision)),
-            None => None,
-        };
-        let home = match home {
-            Some(home) => Some(home),
-            None => new_home(tx).await?,
-        };
-        let state = if home.is_some() { PlacementState::Active } else { PlacementState::Pending };
-        let at = self.store.world().now();
-        tx.placement_upsert(&Placement { project, home, state, desired, at }).await?;
-        if let (Some((node, _)), Some(core)) = (home, &self.core) {
-            core.signal(tx, node).await?;
-        }
-        Ok(())
+        self.writer.core.as_deref().ok_or(ConvergenceError::NoCore)
     }
 
     /// Whether the project is at home on the node.
@@ -98,14 +114,4 @@ impl Convergence {
         }
         Err(ConvergenceError::NotPlacedHere)
     }
-}
-
-/// The node with the fewest placements, and its next revision. One that is revoked in this moment is passed over.
-async fn new_home(tx: &mut Connection) -> Result<Option<(NodeId, i64)>> {
-    while let Some(node) = tx.node_least_loaded().await? {
-        if let Some(revision) = tx.node_raise_revision(node, 1).await? {
-            return Ok(Some((node, revision)));
-        }
-    }
-    Ok(None)
 }

@@ -11,6 +11,7 @@ use super::Result;
 use crate::core::{Core as _, Embedded};
 use crate::error::ConvergenceError;
 use crate::model::{NewNode, Node, NodeName, NodeView, Revoked};
+use crate::placing::settle;
 use crate::repository::ConvergenceRepository as _;
 
 /// How often a revocation begins anew because a project came to the node meanwhile.
@@ -112,7 +113,7 @@ impl Nodes {
                 let (mut moved, mut waiting) = (0, 0);
                 for (home, projects) in homes {
                     match home {
-                        Some(home) if settle(tx, home, &projects).await? => {
+                        Some(home) if settle(tx, home, &projects, 0).await?.is_some() => {
                             moved += projects.len();
                             // Whatever the link is: it carries no state, and polls look by themselves.
                             Embedded::default().signal(tx, home).await?;
@@ -144,18 +145,8 @@ impl Nodes {
 /// Gives the node every project that waits for one, and tells how many.
 pub(super) async fn adopt(tx: &mut Connection, node: NodeId) -> Result<usize> {
     let waiting = tx.placement_waiting().await?;
-    if !settle(tx, node, &waiting).await? {
-        return Err(ConvergenceError::UnknownNode);
-    }
+    settle(tx, node, &waiting, 0).await?.ok_or(ConvergenceError::UnknownNode)?;
     Ok(waiting.len())
-}
-
-/// Makes the node the projects' home; false when it is gone.
-async fn settle(tx: &mut Connection, node: NodeId, projects: &[ProjectId]) -> Result<bool> {
-    let count = i64::try_from(projects.len()).map_err(store::Error::inconsistent)?;
-    let Some(revision) = tx.node_raise_revision(node, count).await? else { return Ok(false) };
-    tx.placement_move(projects, node, revision).await?;
-    Ok(true)
 }
 
 fn event(name: &'static str, node: &Node, data: serde_json::Value) -> Event {

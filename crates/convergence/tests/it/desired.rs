@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use convergence::{ConvergenceError, Desired, Placed};
-use kernel::Failure as _;
+use convergence::ConvergenceError;
+use kernel::{Failure as _, ProjectId};
+use protocol::{Change, Desired, SCHEMA};
 use serde_json::json;
 
 use crate::kit::{Kit, digest, platform, site};
@@ -12,7 +13,7 @@ use crate::kit::{Kit, digest, platform, site};
 async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
     let kit = Kit::start().await;
     let node = kit.node("edge").await.node.id;
-    let empty = Desired { schema: 2, revision: 1, full: true, batch: 0, platform: platform(), sites: vec![] };
+    let empty = Desired { schema: SCHEMA, revision: 1, full: true, batch: 0, platform: platform(), parts: vec![] };
     assert_eq!(kit.desired(node, 0).await, empty);
 
     let [a, b, c] = [(); 3].map(|()| kit.project());
@@ -21,9 +22,11 @@ async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
     }
     kit.converge(a, Some(site(2))).await;
     kit.converge(b, None).await;
-    let placed = |project, revision, version: Option<i32>| Placed { project, revision, site: version.map(site) };
+    let placed = |project: ProjectId, revision, version: Option<i32>| {
+        Change::new(project.to_string(), revision, version.map(site).as_ref()).unwrap()
+    };
     let changes = [placed(c, 4, Some(1)), placed(a, 5, Some(2)), placed(b, 6, None)];
-    for (since, full, sites) in [
+    for (since, full, parts) in [
         // What is no longer to be served is said until the next decision: a node may have missed it.
         (0, true, &changes[..]),
         (1, false, &changes[..]),
@@ -32,7 +35,8 @@ async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
         (5, false, &changes[2..]),
         (6, false, &[]),
     ] {
-        let expected = Desired { schema: 2, revision: 6, full, batch: 0, platform: platform(), sites: sites.to_vec() };
+        let expected =
+            Desired { schema: SCHEMA, revision: 6, full, batch: 0, platform: platform(), parts: parts.to_vec() };
         assert_eq!(kit.desired(node, since).await, expected, "since {since}");
     }
 }
@@ -45,7 +49,7 @@ async fn a_node_that_is_ahead_of_a_restored_database_is_told_at_once() {
     // Not after the wait: the node asks for everything as soon as it sees the smaller revision.
     let waiting = kit.convergence.desired(node, 40, Duration::from_secs(30));
     let answer = tokio::time::timeout(Duration::from_secs(15), waiting).await.unwrap().unwrap();
-    assert_eq!((answer.revision, answer.full, answer.sites), (2, false, vec![]));
+    assert_eq!((answer.revision, answer.full, answer.parts), (2, false, vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,17 +71,17 @@ async fn the_document_has_the_shape_that_nodes_read() {
     kit.converge(shop, Some(site(3))).await;
     kit.converge(blog, None).await;
     let expected = json!({
-        "schema": 2,
+        "schema": 3,
         "revision": 3,
         "full": true,
         "batch": 0,
         "platform": { "dashboardUrl": "https://dashboard.example", "https": true },
-        "sites": [
-            { "project": shop, "revision": 2, "site": {
+        "parts": [
+            { "project": shop, "revision": 2, "part": "site", "desired": {
                 "hostnames": ["shop.example", "www.example.org"], "bundle": digest(3), "sizeBytes": 1003, "version": 3,
                 "access": { "mode": "public", "password": null, "bypass": null, "version": 0 },
             } },
-            { "project": blog, "revision": 3, "site": null },
+            { "project": blog, "revision": 3, "part": "site", "desired": null },
         ],
     });
     assert_eq!(serde_json::to_value(kit.desired(node, 0).await).unwrap(), expected);
@@ -88,7 +92,7 @@ async fn a_row_that_nobody_can_read_is_our_fault_and_not_an_empty_answer() {
     let kit = Kit::start().await;
     let node = kit.node("edge").await.node.id;
     kit.converge(kit.project(), Some(site(1))).await;
-    kit.db_execute("UPDATE convergence.placements SET desired = '{\"hostnames\": 1}'").await;
+    kit.db_execute("UPDATE convergence.parts SET desired = '{\"hostnames\": 1}'").await;
     let failed = kit.convergence.desired(node, 0, Duration::ZERO).await.unwrap_err();
     assert_eq!(failed.code(), &kernel::Code::INTERNAL);
 }

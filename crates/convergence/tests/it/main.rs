@@ -5,8 +5,10 @@
 mod bundles;
 mod desired;
 mod example;
+mod kinds;
 mod kit;
 mod nodes;
+mod parts;
 mod placement;
 mod polling;
 mod reports;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use convergence::{ConvergenceError, ConvergenceRepository as _, Placed};
+use convergence::{ConvergenceError, ConvergenceRepository as _};
 use kernel::{NodeId, ProjectId};
 use store::Outcome;
 
-use crate::kit::{Kit, deployed, operator, site};
+use crate::kit::{Kit, Placed, deployed, operator, site, sites};
 
 /// How many projects each node has.
 async fn loads(kit: &Kit, projects: &[ProjectId]) -> BTreeMap<NodeId, usize> {
@@ -50,8 +50,8 @@ async fn a_project_stays_where_it_is_whatever_becomes_of_it() {
         kit.converge(project, desired).await;
     }
     assert_eq!(kit.connection().await.placement_home(project).await.unwrap(), Some(Some(home)));
-    assert_eq!(kit.desired(home, 0).await.sites, [Placed { project, revision: 5, site: Some(site(3)) }]);
-    assert_eq!(kit.desired(idle, 0).await.sites, []);
+    assert_eq!(sites(&kit.desired(home, 0).await), [Placed { project, revision: 5, part: Some(site(3)) }]);
+    assert_eq!(kit.desired(idle, 0).await.parts, []);
     assert_eq!(kit.connection().await.placement_home(kit.project()).await.unwrap(), None);
 }
 
@@ -71,14 +71,14 @@ async fn what_waits_for_a_node_is_taken_by_the_first_one() {
     assert_eq!(kit.db_number(waiting).await, 0);
     let desired = kit.desired(node, 0).await;
     assert_eq!(desired.revision, 6);
-    assert!(desired.sites.iter().map(|placed| placed.revision).eq(2..=6));
+    assert!(desired.parts.iter().map(|part| part.revision).eq(2..=6));
     let mut taken: Vec<(ProjectId, i32)> =
-        desired.sites.into_iter().map(|placed| (placed.project, placed.site.unwrap().version)).collect();
+        sites(&desired).into_iter().map(|placed| (placed.project, placed.part.unwrap().version)).collect();
     taken.sort();
     let mut expected: Vec<(ProjectId, i32)> = projects.iter().copied().zip([9, 2, 3, 4, 5]).collect();
     expected.sort();
     assert_eq!(taken, expected);
-    assert_eq!(kit.desired(kit.node("second").await.node.id, 0).await.sites, []);
+    assert_eq!(kit.desired(kit.node("second").await.node.id, 0).await.parts, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +86,7 @@ async fn a_node_that_arrives_in_the_middle_of_a_first_decision_finds_it() {
     let kit = Kit::start().await;
     let (project, actor) = (kit.project(), operator());
     let decided = kit.store.transaction(&actor, async |tx| {
-        kit.convergence.converge(tx, project, Some(site(1))).await?;
+        kit.decide(tx, project, Some(site(1))).await?;
         // Neither sees the other.
         let node = kit.node("edge").await.node.id;
         Ok::<_, ConvergenceError>(Outcome::Changed(node, deployed(project)))
@@ -97,7 +97,7 @@ async fn a_node_that_arrives_in_the_middle_of_a_first_decision_finds_it() {
 
     let everything = kit.desired(node, 0).await;
     assert_eq!((everything.revision, everything.full), (2, true));
-    assert_eq!(everything.sites, [Placed { project, revision: 2, site: Some(site(1)) }]);
+    assert_eq!(sites(&everything), [Placed { project, revision: 2, part: Some(site(1)) }]);
     let [adopted] = kit.audited().await.try_into().unwrap();
     assert_eq!((adopted.event.as_str(), adopted.target), ("node.adopt", node.to_string()));
     assert_eq!(kit.desired(node, 0).await, everything);
@@ -113,8 +113,8 @@ async fn a_decision_that_is_rolled_back_places_nothing() {
     let failed = kit
         .store
         .transaction(&operator(), async |tx| -> Result<Outcome<()>, ConvergenceError> {
-            kit.convergence.converge(tx, placed, Some(site(2))).await?;
-            kit.convergence.converge(tx, refused, Some(site(1))).await?;
+            kit.decide(tx, placed, Some(site(2))).await?;
+            kit.decide(tx, refused, Some(site(1))).await?;
             Err(ConvergenceError::NotPlacedHere)
         })
         .await;
@@ -122,7 +122,7 @@ async fn a_decision_that_is_rolled_back_places_nothing() {
     assert_eq!(kit.connection().await.placement_home(refused).await.unwrap(), None);
     let desired = kit.desired(node, 0).await;
     assert_eq!(
-        (desired.revision, desired.sites),
-        (2, vec![Placed { project: placed, revision: 2, site: Some(site(1)) }])
+        (desired.revision, sites(&desired)),
+        (2, vec![Placed { project: placed, revision: 2, part: Some(site(1)) }])
     );
 }

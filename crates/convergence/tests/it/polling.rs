@@ -7,7 +7,7 @@ use convergence::ConvergenceError;
 use futures_util::future::join_all;
 use store::Outcome;
 
-use crate::kit::{Kit, deployed, operator, site};
+use crate::kit::{Kit, deployed, operator, site, sites};
 
 /// As long as a poll may be kept waiting.
 const WAIT: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ async fn a_poll_is_woken_by_the_commit_and_not_before() {
     let mut poll = pin!(convergence.desired(node, 2, WAIT));
     let actor = operator();
     let decided = kit.store.transaction(&actor, async |tx| {
-        kit.convergence.converge(tx, project, Some(site(2))).await?;
+        kit.decide(tx, project, Some(site(2))).await?;
         let early = tokio::time::timeout(Duration::from_millis(300), &mut poll).await;
         assert!(early.is_err(), "answered before the commit: {early:?}");
         Ok::<_, ConvergenceError>(Outcome::Changed((), deployed(project)))
@@ -45,8 +45,8 @@ async fn a_poll_is_woken_by_the_commit_and_not_before() {
     let committed = Instant::now();
     let news = poll.await.unwrap();
     assert!(committed.elapsed() < WOKEN, "not woken");
-    assert_eq!((news.revision, news.full, news.sites.len()), (3, false, 1));
-    assert_eq!(news.sites[0].site, Some(site(2)));
+    assert_eq!((news.revision, news.full, news.parts.len()), (3, false, 1));
+    assert_eq!(sites(&news)[0].part, Some(site(2)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +78,7 @@ async fn a_change_that_nobody_announced_is_found_all_the_same() {
     let deciding = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         kit.db_execute(
-            "BEGIN; UPDATE convergence.nodes SET revision = 3; UPDATE convergence.placements SET revision = 3; COMMIT",
+            "BEGIN; UPDATE convergence.nodes SET revision = 3; UPDATE convergence.parts SET revision = 3; COMMIT",
         )
         .await;
         Instant::now()
@@ -87,7 +87,7 @@ async fn a_change_that_nobody_announced_is_found_all_the_same() {
     assert!(committed.elapsed() < Duration::from_secs(20), "only when the time was up");
     for answer in [deaf, lost] {
         let answer = answer.unwrap();
-        assert_eq!((answer.revision, answer.sites.len()), (3, 1));
+        assert_eq!((answer.revision, answer.parts.len()), (3, 1));
     }
 }
 
@@ -119,6 +119,6 @@ async fn a_wait_in_vain_ends_with_the_revision_it_began_with() {
     let convergence = listening(&kit).await;
     for wait in [Duration::ZERO, Duration::from_millis(200)] {
         let answer = convergence.desired(node, 2, wait).await.unwrap();
-        assert_eq!((answer.revision, answer.full, answer.sites), (2, false, vec![]));
+        assert_eq!((answer.revision, answer.full, answer.parts), (2, false, vec![]));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::join_all;
 use kernel::ProjectId;
 
-use crate::kit::{Kit, site};
+use crate::kit::{Kit, site, sites};
 
 const PROJECTS: usize = 20;
 const ROUNDS: i32 = 5;
@@ -34,10 +34,10 @@ async fn a_node_that_follows_twenty_at_once_misses_nothing() {
             let last = decided.load(Ordering::SeqCst);
             let news = kit.desired(node, since).await;
             // A decision that became visible after a later one would lie below what the node has seen already.
-            assert!(news.sites.iter().map(|placed| placed.revision).is_sorted_by(|a, b| a < b));
-            assert!(news.sites.iter().all(|placed| placed.revision > since && placed.revision <= news.revision));
-            assert_eq!(news.sites.last().map_or(since, |placed| placed.revision), news.revision);
-            known.extend(news.sites.into_iter().map(|placed| (placed.project, placed.site.unwrap().version)));
+            assert!(news.parts.iter().map(|part| part.revision).is_sorted_by(|a, b| a < b));
+            assert!(news.parts.iter().all(|part| part.revision > since && part.revision <= news.revision));
+            assert_eq!(news.parts.last().map_or(since, |part| part.revision), news.revision);
+            known.extend(sites(&news).into_iter().map(|placed| (placed.project, placed.part.unwrap().version)));
             (since, looks) = (news.revision, looks + 1);
             if last {
                 return (since, known, looks);
@@ -58,7 +58,7 @@ async fn twenty_first_decisions_at_once_have_twenty_revisions() {
     join_all(projects.iter().map(|project| kit.converge(*project, Some(site(1))))).await;
     let desired = kit.desired(node, 0).await;
     assert_eq!(desired.revision, 21);
-    assert!(desired.sites.iter().map(|placed| placed.revision).eq(2..=21));
+    assert!(desired.parts.iter().map(|part| part.revision).eq(2..=21));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,12 +69,12 @@ async fn a_decision_that_fails_leaves_no_gap_for_the_next() {
     // One of them does not get past its row: the constraint refuses it after the revision was taken.
     let refused = projects[7].as_uuid();
     kit.db_execute(&format!(
-        "ALTER TABLE convergence.placements ADD CONSTRAINT test_refused CHECK (project_id <> '{refused}')"
+        "ALTER TABLE convergence.parts ADD CONSTRAINT test_refused CHECK (project_id <> '{refused}')"
     ))
     .await;
     let outcomes = join_all(projects.iter().map(|project| kit.try_converge(*project, Some(site(1))))).await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 1);
     let desired = kit.desired(node, 0).await;
     assert_eq!(desired.revision, 20);
-    assert!(desired.sites.iter().map(|placed| placed.revision).eq(2..=20));
+    assert!(desired.parts.iter().map(|part| part.revision).eq(2..=20));
 }

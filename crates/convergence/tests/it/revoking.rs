@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use convergence::{ConvergenceError, NodeView, Placed};
+use convergence::{ConvergenceError, NodeView};
 use futures_util::future::join_all;
 use kernel::Failure as _;
 use serde_json::json;
 
-use crate::kit::{Kit, operator, site};
+use crate::kit::{Kit, Placed, operator, site, sites};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn its_projects_go_to_the_nodes_with_the_fewest() {
@@ -24,7 +24,7 @@ async fn its_projects_go_to_the_nodes_with_the_fewest() {
     let revoked = kit.nodes.revoke(&operator(), &name).await.unwrap();
     assert_eq!((revoked.moved, revoked.waiting, &revoked.node), (5, 0, &gone.node));
     assert_eq!(kit.audited().await[0].data, json!({ "name": "gone", "moved": 5, "waiting": 0 }));
-    let (one, two) = (kit.desired(one, 0).await.sites, kit.desired(two, 0).await.sites);
+    let (one, two) = (sites(&kit.desired(one, 0).await), sites(&kit.desired(two, 0).await));
     assert_eq!((one.len(), two.len()), (3, 3));
     let listed: Vec<_> = one.iter().chain(&two).map(|placed| placed.project).collect();
     assert!(moving.iter().all(|project| listed.contains(project)));
@@ -46,8 +46,8 @@ async fn without_another_its_projects_wait_for_one() {
     assert_eq!((revoked.moved, revoked.waiting), (0, 1));
     kit.converge(project, Some(site(2))).await;
     let next = kit.node("next").await.node.id;
-    let sites = kit.desired(next, 0).await.sites;
-    assert_eq!(sites, [Placed { project, revision: sites[0].revision, site: Some(site(2)) }]);
+    let sites = sites(&kit.desired(next, 0).await);
+    assert_eq!(sites, [Placed { project, revision: sites[0].revision, part: Some(site(2)) }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +65,7 @@ async fn a_poll_of_the_new_home_is_woken() {
         kit.nodes.revoke(&operator(), &name).await.unwrap();
     };
     let (news, ()) = tokio::join!(poll, revoking);
-    assert_eq!(news.unwrap().sites[0].project, project);
+    assert_eq!(sites(&news.unwrap())[0].project, project);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,8 +84,8 @@ async fn whatever_is_deployed_meanwhile_has_a_home_afterwards() {
         revoked.unwrap();
         let homeless = "SELECT count(*) FROM convergence.placements WHERE node_id IS NULL";
         assert_eq!(kit.db_number(homeless).await, 0);
-        let sites = kit.desired(heir.id, 0).await.sites;
-        let is_there = |project| sites.iter().any(|placed| placed.project == project && placed.site == Some(site(2)));
+        let sites = sites(&kit.desired(heir.id, 0).await);
+        let is_there = |project| sites.iter().any(|placed| placed.project == project && placed.part == Some(site(2)));
         assert!(projects.iter().all(|&project| is_there(project)));
         let tidy = format!("DELETE FROM convergence.placements WHERE node_id = '{}'", heir.id.as_uuid());
         kit.db_execute(&tidy).await;
@@ -106,5 +106,5 @@ async fn operators_see_where_projects_are_and_who_was_here() {
     assert_eq!([&list[0].node, &list[1].node], [&two, &one]);
     assert_eq!((list[0].seen_at, list[1].seen_at), (None, Some(now)));
     let NodeView { node, .. } = &list[busy];
-    assert_eq!(kit.desired(node.id, 0).await.sites.len(), 1);
+    assert_eq!(kit.desired(node.id, 0).await.parts.len(), 1);
 }

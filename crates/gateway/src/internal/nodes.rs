@@ -5,13 +5,12 @@ use std::time::Duration;
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
 use actix_web::web::Data;
-use convergence::{Convergence, ConvergenceError, Desired, Receipt, Report};
-use kernel::{Code, Digest, ProjectId, UserId};
+use convergence::{Convergence, ConvergenceError};
+use kernel::{Code, Digest};
 use projects::Projects;
-use serde::{Deserialize, Serialize};
+use protocol::{Batch, Desired, Receipt, Redeem, Redeemed};
+use serde::Deserialize;
 use serde_json::json;
-use utoipa::ToSchema;
-use validator::Validate;
 
 use crate::authority::AsNode;
 use crate::http::{Body, Bytes, Describe, Extract, Json, Operation, Path, Routes, path_parameters};
@@ -58,27 +57,6 @@ impl Extract for Since {
     }
 }
 
-/// A code that a visitor brought back from the dashboard.
-#[derive(Debug, Deserialize, Validate, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Redeem {
-    /// The hostname that the visitor is at.
-    #[validate(length(max = 255))]
-    #[schema(max_length = 255)]
-    host: String,
-    #[validate(length(max = 1024))]
-    #[schema(max_length = 1024)]
-    code: String,
-}
-
-/// Who is let in, and to which project.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct Redeemed {
-    project: ProjectId,
-    user: UserId,
-}
-
 async fn desired(by: AsNode, nodes: Data<Convergence>, since: Since) -> Result<Json<Desired>, Problem> {
     Ok(Json(nodes.desired(by.node, since.since, Duration::from_secs(since.wait)).await?))
 }
@@ -94,8 +72,8 @@ async fn bundle(
     Ok(Bytes::streamed("application/gzip", length, bytes))
 }
 
-async fn report(by: AsNode, nodes: Data<Convergence>, Body(report): Body<Report>) -> Result<Json<Receipt>, Problem> {
-    Ok(Json(nodes.report(by.node, report).await?))
+async fn report(by: AsNode, nodes: Data<Convergence>, Body(batch): Body<Batch>) -> Result<Json<Receipt>, Problem> {
+    Ok(Json(nodes.report(by.node, batch).await?))
 }
 
 async fn redeem(
@@ -110,5 +88,5 @@ async fn redeem(
     if !nodes.is_home(by.node, project).await? {
         return Err(ConvergenceError::NotPlacedHere.into());
     }
-    Ok(Json(Redeemed { project, user }))
+    Ok(Json(Redeemed { project: project.to_string(), user: user.to_string() }))
 }

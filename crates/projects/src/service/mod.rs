@@ -192,7 +192,7 @@ impl Projects {
         let now = self.store.world().now();
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let live = tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
+                tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
                 let Project { name, .. } =
                     tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?.project;
                 if deletion.confirm != name.as_str() {
@@ -204,9 +204,8 @@ impl Projects {
                 for hostname in hostnames.iter().filter(custom) {
                     self.zones.unlink(tx, org.id, &hostname.name).await?;
                 }
-                if live.is_some() {
-                    self.placements.converge(tx, project, None).await?;
-                }
+                // Other contexts may have had something of the node before the first deployment.
+                self.placements.remove(tx, project).await?;
                 Ok(Outcome::Changed((), Event::in_org("project.delete", org.id, project, json!({ "name": name }))))
             })
             .await
@@ -242,7 +241,7 @@ impl Projects {
     /// Tells the project's node what it is to serve now, under the project's row lock; nothing before the first deployment.
     async fn serve(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         if let Some(live) = tx.project_live(project).await? {
-            self.placements.converge(tx, project, Some(live)).await?;
+            self.placements.converge(tx, project, live).await?;
         }
         Ok(())
     }

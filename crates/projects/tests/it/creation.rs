@@ -51,7 +51,7 @@ async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
     let id = project.id.as_uuid();
     kit.db_execute(&format!(
         "UPDATE projects.projects SET granted = '{{database,ai}}', access_mode = 'org';
-         INSERT INTO convergence.placements VALUES ('{id}', NULL, 'pending', 7, 0, NULL, now(), now())"
+         INSERT INTO convergence.placements VALUES ('{id}', NULL, 'pending', 7, now())"
     ))
     .await;
     detail.access.mode = AccessMode::Org;

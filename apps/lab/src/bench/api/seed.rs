@@ -26,7 +26,8 @@ const OF_PROJECTS: &[(&str, &str)] = &[
         "id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by, created_by_subject, \
          created_at, status",
     ),
-    ("convergence.placements", "project_id, node_id, state, epoch, revision, desired, created_at, updated_at"),
+    ("convergence.placements", "project_id, node_id, state, epoch, created_at"),
+    ("convergence.parts", "project_id, part, node_id, revision, desired, updated_at"),
     ("store.audit", "id, event, org_id, actor_id, credential, target, data, request_id, created_at"),
 ];
 
@@ -101,8 +102,9 @@ fn row(table: &str, number: u32, org: &str) -> String {
             "{}\t{project}\t1\t\\\\x{number:064x}\t4096\t{{}}\tf\t4\t{user}\tuser0\t{TIME}\tserving",
             id(4, number)
         ),
-        "convergence.placements" => format!(
-            "{project}\t{}\tactive\t1\t{}\t{{\"hostnames\": [\"p{number}.seed.localhost\"]}}\t{TIME}\t{TIME}",
+        "convergence.placements" => format!("{project}\t{}\tactive\t1\t{TIME}", id(2, 0)),
+        "convergence.parts" => format!(
+            "{project}\tsite\t{}\t{}\t{{\"hostnames\": [\"p{number}.seed.localhost\"]}}\t{TIME}",
             id(2, 0),
             number + 2
         ),

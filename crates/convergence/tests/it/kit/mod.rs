@@ -4,17 +4,20 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use convergence::{
-    Convergence, ConvergenceError, Core, DeploymentState, Desired, Embedded, NewNode, Nodes, Platform, Site,
-};
+use convergence::{Builder, Convergence, ConvergenceError, Core, Embedded, NewNode, Nodes, Part, ReportReceiver};
 use kernel::audit::{Actor, Event};
-use kernel::{Digest, NodeId, ProjectId};
+use kernel::{NodeId, ProjectId};
+use protocol::{
+    AccessMode, Change, DeploymentReport, DeploymentState, Desired, DesiredPart, Digest, Platform, Site, SiteAccess,
+};
 use serde_json::json;
 use store::{Connection, Outcome};
 use testkit::TestStore;
 
 pub struct Kit {
     pub convergence: Convergence,
+    /// The part of the context that deploys.
+    pub site: Part<Site>,
     pub nodes: Nodes,
     pub deployments: Arc<Seen>,
     base: TestStore,
@@ -36,18 +39,39 @@ pub struct Seen(pub Mutex<Vec<Observed>>);
 pub type Observed = (ProjectId, i32, DeploymentState, Option<String>);
 
 #[async_trait::async_trait]
-impl convergence::Deployments for Seen {
-    async fn observed(
-        &self,
-        _: &mut Connection,
-        project: ProjectId,
-        version: i32,
-        state: DeploymentState,
-        message: Option<&str>,
-    ) -> store::Result<()> {
-        self.0.lock().unwrap().push((project, version, state, message.map(str::to_owned)));
+impl ReportReceiver<DeploymentReport> for Seen {
+    async fn receive(&self, _: &mut Connection, project: ProjectId, report: DeploymentReport) -> store::Result<()> {
+        let DeploymentReport { version, state, message } = report;
+        self.0.lock().unwrap().push((project, version, state, message));
         Ok(())
     }
+}
+
+/// A part of a project's desired state, read.
+#[derive(Debug, PartialEq)]
+pub struct Placed<P = Site> {
+    pub project: ProjectId,
+    pub revision: i64,
+    pub part: Option<P>,
+}
+
+/// Every part `P` of a node's desired state.
+pub fn parts<P: DesiredPart>(desired: &Desired) -> Vec<Placed<P>> {
+    let read = |change: &Change| {
+        let (project, revision) = (change.project.parse().unwrap(), change.revision);
+        change.read::<P>().unwrap().map(|part| Placed { project, revision, part })
+    };
+    desired.parts.iter().filter_map(read).collect()
+}
+
+pub fn sites(desired: &Desired) -> Vec<Placed> {
+    parts(desired)
+}
+
+/// A service of its own, with an embedded link that wakes nothing.
+pub fn embedded(store: store::Store) -> Builder {
+    let core: Arc<dyn Core> = Arc::new(Embedded::default());
+    Convergence::builder(store, Some(core), platform())
 }
 
 pub fn platform() -> Platform {
@@ -58,7 +82,7 @@ impl Kit {
     /// The same service, woken by Postgres.
     pub fn listening(&self) -> Convergence {
         let core: Arc<dyn Core> = Arc::new(Embedded::listening(&self.store));
-        Convergence::new(self.store.clone(), Some(core), platform(), self.deployments.clone())
+        Convergence::builder(self.store.clone(), Some(core), platform()).build()
     }
 
     pub async fn start() -> Self {
@@ -73,9 +97,10 @@ impl Kit {
     fn of(base: TestStore) -> Self {
         let store = base.store.clone();
         let (nodes, deployments) = (Nodes::new(store.clone()), Arc::<Seen>::default());
-        let core: Arc<dyn Core> = Arc::new(Embedded::default());
-        let convergence = Convergence::new(store, Some(core), platform(), deployments.clone());
-        Self { convergence, nodes, deployments, base }
+        let mut builder = embedded(store);
+        let site = builder.own().unwrap();
+        builder.receive(deployments.clone()).unwrap();
+        Self { convergence: builder.build(), site, nodes, deployments, base }
     }
 
     pub fn project(&self) -> ProjectId {
@@ -93,10 +118,23 @@ impl Kit {
 
     pub async fn try_converge(&self, project: ProjectId, site: Option<Site>) -> Result<(), ConvergenceError> {
         let work = async |tx: &mut Connection| {
-            self.convergence.converge(tx, project, site).await?;
+            self.decide(tx, project, site).await?;
             Ok(Outcome::Changed((), deployed(project)))
         };
         self.store.transaction(&operator(), work).await
+    }
+
+    /// The same inside a transaction.
+    pub async fn decide(
+        &self,
+        tx: &mut Connection,
+        project: ProjectId,
+        site: Option<Site>,
+    ) -> Result<(), ConvergenceError> {
+        match site {
+            Some(site) => self.site.write(tx, project, &site).await,
+            None => self.site.remove(tx, project).await,
+        }
     }
 
     /// What the node is to serve since a revision, without waiting.
@@ -121,10 +159,15 @@ pub fn site(version: i32) -> Site {
         bundle: digest(version),
         size_bytes: 1000 + i64::from(version),
         version,
-        access: convergence::SiteAccess::default(),
+        access: SiteAccess { mode: AccessMode::Public, password: None, bypass: None, version: 0 },
     }
 }
 
 pub fn digest(version: i32) -> Digest {
-    Digest::of(&version.to_be_bytes())
+    Digest::from_bytes(kernel_digest(version).into_bytes())
+}
+
+/// The same digest, as the control plane has it.
+pub fn kernel_digest(version: i32) -> kernel::Digest {
+    kernel::Digest::of(&version.to_be_bytes())
 }

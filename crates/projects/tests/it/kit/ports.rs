@@ -92,11 +92,19 @@ impl Node {
 
 #[async_trait::async_trait]
 impl Placements for Node {
-    async fn converge(&self, _: &mut Connection, project: ProjectId, live: Option<Live>) -> store::Result<()> {
-        match live {
-            Some(live) => self.told.lock().unwrap().push((project, live)),
-            None => self.ended.lock().unwrap().push(project),
-        }
+    async fn converge(&self, _: &mut Connection, project: ProjectId, live: Live) -> store::Result<()> {
+        self.told.lock().unwrap().push((project, live));
+        self.fail_if_due()
+    }
+
+    async fn remove(&self, _: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.ended.lock().unwrap().push(project);
+        self.fail_if_due()
+    }
+}
+
+impl Node {
+    fn fail_if_due(&self) -> store::Result<()> {
         let due = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match due {
             Ok(_) => Err(store::Error::inconsistent("told to fail")),

@@ -1,0 +1,139 @@
+//! The desired state of a node.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The schema version that this release writes and reads. It is raised when a node that ignores the new fields or parts
+/// would do wrong.
+pub const SCHEMA: u32 = 3;
+
+/// A part of a project's desired state. One context owns it and is the only one that writes it.
+pub trait DesiredPart: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The part's name on the wire and in the database.
+    const NAME: &'static str;
+}
+
+/// The desired state of a node, or the changes to it since a revision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Desired {
+    /// The version of this document's schema.
+    pub schema: u32,
+    /// The `since` of the next request.
+    pub revision: i64,
+    /// Whether this is the full state: a part that is not listed is not desired.
+    pub full: bool,
+    /// The number of the last batch of reports that the control plane accepted from this node.
+    pub batch: i64,
+    pub platform: Platform,
+    /// By revision, ascending.
+    pub parts: Vec<Change>,
+}
+
+/// One part of a project's desired state.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// an id that starts with prj_
+    #[cfg_attr(feature = "openapi", schema(pattern = "^prj_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
+    pub project: String,
+    /// The node's revision at which the part last changed.
+    pub revision: i64,
+    /// The part's name. A node ignores a part that it does not know.
+    pub part: String,
+    /// The part. Null: it is no longer desired.
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::desired::AnyPart>))]
+    pub desired: Option<Value>,
+}
+
+/// How visitors reach the node, and where it sends them to sign in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Platform {
+    /// Base address of the dashboard, whose screen `/access/authorize` lets members in.
+    pub dashboard_url: String,
+    /// Whether visitors come over https, which a proxy in front of the node terminates.
+    pub https: bool,
+}
+
+/// Every part, for the schema of [`Change::desired`].
+#[cfg(feature = "openapi")]
+#[derive(Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+#[schema(as = DesiredPart)]
+#[expect(dead_code, reason = "describes a schema; nothing constructs it")]
+pub(crate) enum AnyPart {
+    Site(crate::Site),
+}
+
+impl Change {
+    /// A change of the part `P`; none when it is no longer desired.
+    ///
+    /// # Errors
+    /// When the part cannot be written as JSON.
+    pub fn new<P: DesiredPart>(project: String, revision: i64, desired: Option<&P>) -> serde_json::Result<Self> {
+        let desired = desired.map(serde_json::to_value).transpose()?;
+        Ok(Self { project, revision, part: P::NAME.to_owned(), desired })
+    }
+
+    /// The part `P`; none when this is another part.
+    ///
+    /// # Errors
+    /// When the part does not have the shape of its name.
+    pub fn read<P: DesiredPart>(&self) -> serde_json::Result<Option<Option<P>>> {
+        if self.part != P::NAME {
+            return Ok(None);
+        }
+        self.desired.as_ref().map(P::deserialize).transpose().map(Some)
+    }
+}
+
+/// Does not show the part, which may hold credentials.
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { project, revision, part, desired } = self;
+        let (part, desired) = (part.as_str(), desired.is_some());
+        write!(f, "Change {{ project: {project}, revision: {revision}, part: {part}, desired: {desired} }}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Motd(String);
+
+    impl DesiredPart for Motd {
+        const NAME: &'static str = "motd";
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Quota(u8);
+
+    impl DesiredPart for Quota {
+        const NAME: &'static str = "quota";
+    }
+
+    #[test]
+    fn a_change_reads_back_as_its_own_part_only() {
+        let change = Change::new("prj_1".to_owned(), 4, Some(&Motd("hello".to_owned()))).unwrap();
+        let wire = json!({ "project": "prj_1", "revision": 4, "part": "motd", "desired": "hello" });
+        assert_eq!(serde_json::to_value(&change).unwrap(), wire);
+        assert_eq!(change.read::<Motd>().unwrap(), Some(Some(Motd("hello".to_owned()))));
+        assert_eq!(change.read::<Quota>().unwrap(), None);
+        let gone = Change::new::<Motd>("prj_1".to_owned(), 5, None).unwrap();
+        assert_eq!(gone.read::<Motd>().unwrap(), Some(None));
+        let wrong = Change { part: Quota::NAME.to_owned(), ..change.clone() };
+        assert!(wrong.read::<Quota>().is_err());
+        assert!(!format!("{change:?}").contains("hello"));
+    }
+}

@@ -1,0 +1,99 @@
+//! The reports of a node.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A kind of report. One context registers for it and receives every report of the kind.
+pub trait ReportKind: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The kind's name on the wire.
+    const NAME: &'static str;
+}
+
+/// A batch of reports, in the order in which the node observed them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, validator::Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Batch {
+    /// Greater than that of the node's batch before. The control plane accepts each number once, whatever the batch
+    /// holds: send the same batch until it is answered.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1), validate(range(min = 1)))]
+    pub batch: i64,
+    /// At most 50.
+    #[cfg_attr(feature = "openapi", schema(max_items = 50), validate(length(max = 50)))]
+    pub reports: Vec<Report>,
+}
+
+/// What a node observed of a project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Report {
+    /// an id that starts with prj_
+    #[cfg_attr(feature = "openapi", schema(pattern = "^prj_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
+    pub project: String,
+    /// The report's kind.
+    pub kind: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::report::AnyReport))]
+    pub report: Value,
+}
+
+/// The response to a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Receipt {
+    /// The number of the node's last accepted batch.
+    pub batch: i64,
+}
+
+/// A report on a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeploymentReport {
+    /// The deployment's version.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    pub version: i32,
+    pub state: DeploymentState,
+    /// The reason, in words for the project's members.
+    #[cfg_attr(feature = "openapi", schema(required, max_length = 1000))]
+    pub message: Option<String>,
+}
+
+impl ReportKind for DeploymentReport {
+    const NAME: &'static str = "deployment";
+}
+
+/// The state of a deployment at its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum DeploymentState {
+    /// Visitors see it.
+    Serving,
+    /// Its worker was stopped or died. The next request starts it again.
+    Crashed,
+    /// It could not be started. If another version was served before, the node still serves that one.
+    Failed,
+}
+
+/// Every kind of report, for the schema of [`Report::report`].
+#[cfg(feature = "openapi")]
+#[derive(Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+#[schema(as = ReportKind)]
+#[expect(dead_code, reason = "describes a schema; nothing constructs it")]
+pub(crate) enum AnyReport {
+    Deployment(DeploymentReport),
+}
+
+impl Report {
+    /// A report of kind `K`.
+    ///
+    /// # Errors
+    /// When the report cannot be written as JSON.
+    pub fn new<K: ReportKind>(project: String, report: &K) -> serde_json::Result<Self> {
+        Ok(Self { project, kind: K::NAME.to_owned(), report: serde_json::to_value(report)? })
+    }
+}

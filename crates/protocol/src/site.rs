@@ -1,0 +1,89 @@
+//! The part `site`: a project's hostnames, its bundle and its access policy.
+
+use serde::{Deserialize, Serialize};
+
+use crate::desired::DesiredPart;
+use crate::digest::Digest;
+
+/// What a node serves of a project. The context `projects` owns this part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Site {
+    /// The project's hostnames, lowercase, without a port.
+    pub hostnames: Vec<String>,
+    /// The bundle to serve.
+    pub bundle: Digest,
+    /// The bundle's size as uploaded, in bytes.
+    pub size_bytes: i64,
+    /// The deployment's version.
+    pub version: i32,
+    pub access: SiteAccess,
+}
+
+impl DesiredPart for Site {
+    const NAME: &'static str = "site";
+}
+
+/// The access policy of a site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SiteAccess {
+    pub mode: AccessMode,
+    /// The password's hash, as a PHC string (Argon2id).
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub password: Option<String>,
+    /// SHA-256 of the key that bypasses the policy, in hex.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub bypass: Option<String>,
+    /// Raised by every change: an access cookie of an earlier version is no longer valid.
+    pub version: i32,
+}
+
+/// Who may see a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessMode {
+    /// Everybody.
+    Public,
+    /// Members of the organization, through the dashboard.
+    Org,
+    /// Visitors who know the password.
+    Password,
+    /// A mode that this release does not know: only the bypass key opens the site.
+    #[serde(other)]
+    Unknown,
+}
+
+impl AccessMode {
+    /// The mode on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Org => "org",
+            Self::Password => "password",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[cfg(feature = "openapi")]
+mod schema {
+    use utoipa::openapi::RefOr;
+    use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+    use utoipa::{PartialSchema, ToSchema};
+
+    use super::AccessMode;
+
+    /// Without `Unknown`, which the control plane never writes.
+    impl PartialSchema for AccessMode {
+        fn schema() -> RefOr<Schema> {
+            let modes = [AccessMode::Public, AccessMode::Org, AccessMode::Password].map(AccessMode::as_str);
+            ObjectBuilder::new().schema_type(Type::String).enum_values(Some(modes)).into()
+        }
+    }
+
+    impl ToSchema for AccessMode {}
+}
