@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convergence::{ConvergenceError, Part, Removal, ReportReceiver};
-use dns::{Dns, DnsError, Link};
+use dns::{Dns, DnsError, DnsRepository as _, Link, ZoneName};
 use identity::{CodeHostFailure, SignIn};
 use kernel::audit::Actor;
-use kernel::{AccessMode, OrgId, Plan, ProjectId, Provider, Role, Time, UserId};
+use kernel::{AccessMode, OrgId, Plan, ProjectId, Provider, Role, Time, UserId, ZoneId};
 use orgs::{NewNotification, NotificationKind, OrgError, OrgRepository as _, Orgs};
 use projects::{DeploymentStatus, Linked, Live, LiveAccess, LookupFailure, ProjectRepository as _};
 use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess};
@@ -59,6 +59,11 @@ impl identity::Places for OrgsPort {
 
     async fn project(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ProjectId>> {
         tx.project_find(org, name).await
+    }
+
+    async fn zone(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ZoneId>> {
+        let Ok(name) = ZoneName::parse(name) else { return Ok(None) };
+        Ok(tx.zone_find(org, &name).await?.map(|zone| zone.id))
     }
 }
 

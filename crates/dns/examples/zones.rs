@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let mut paging = Paging::default();
     loop {
-        let zones = connection.zone_list(org, &paging).await?;
+        let zones = connection.zone_list(org, None, &paging).await?;
         let Some(last) = zones.last() else { return Ok(()) };
         paging.after = Some(last.name.as_str().to_owned());
         for zone in zones {

@@ -98,7 +98,12 @@ pub struct Looked {
 /// The verbs of this context on a [`store::Connection`].
 pub trait DnsRepository {
     /// The zones of an organization, by name.
-    async fn zone_list(&mut self, org: OrgId, paging: &Paging<String>) -> Result<Vec<ZoneRecord>>;
+    async fn zone_list(
+        &mut self,
+        org: OrgId,
+        only: Option<&[ZoneId]>,
+        paging: &Paging<String>,
+    ) -> Result<Vec<ZoneRecord>>;
 
     /// One zone of an organization.
     async fn zone_find(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;

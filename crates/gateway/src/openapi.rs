@@ -71,7 +71,7 @@ pub fn document(routes: &Routes) -> Value {
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
             "description": "Failures have one shape; read `code`, not the message. `x-role` is the least role in the \
                 organization, `x-scope` the scope that a token needs, and `x-limited-token` whether one that is limited to an \
-                organization, or to some of its projects, serves for its part. Whatever fails before a route is found (a path \
+                organization, or to some of its projects or zones, serves for its part. Whatever fails before a route is found (a path \
                 that is not UTF-8, a method that the path does not take, headers too large, a server at its capacity) \
                 is answered in the same shape.",
         },
@@ -219,6 +219,7 @@ pub(crate) fn place(place: Place) -> &'static str {
         Place::Account => "account",
         Place::Org => "org",
         Place::Project => "project",
+        Place::Zone => "zone",
         Place::Node => "node",
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use identity::{Identity, PersonalOrgs, Places};
 use kernel::audit::Actor;
-use kernel::{OrgId, ProjectId, Secret, SessionId, UserId, World};
+use kernel::{OrgId, ProjectId, Secret, SessionId, UserId, World, ZoneId};
 use store::{Config, Connection, Store};
 
 /// Nobody signs in here.
@@ -26,6 +26,10 @@ impl Places for NoOrgs {
     }
 
     async fn project(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<Option<ProjectId>> {
+        Ok(None)
+    }
+
+    async fn zone(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<Option<ZoneId>> {
         Ok(None)
     }
 }

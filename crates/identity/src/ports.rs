@@ -1,6 +1,6 @@
 //! What this context asks of others.
 
-use kernel::{OrgId, ProjectId, UserId};
+use kernel::{OrgId, ProjectId, UserId, ZoneId};
 use store::Connection;
 
 use crate::repository::SignIn;
@@ -30,6 +30,12 @@ pub trait Places: Send + Sync {
     /// # Errors
     /// When the database is away.
     async fn project(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ProjectId>>;
+
+    /// The zone of this name in the organization, in Unicode or punycode.
+    ///
+    /// # Errors
+    /// When the database is away.
+    async fn zone(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ZoneId>>;
 }
 
 /// The code host where people sign in (OAuth 2.0, RFC 6749 section 4.1, with PKCE, RFC 7636).

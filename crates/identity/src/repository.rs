@@ -1,6 +1,6 @@
 //! What users and their credentials ask of storage.
 
-use kernel::{KeyId, OrgId, Paging, ProjectId, Provider, Scope, SessionId, Time, TokenHash, TokenId, UserId};
+use kernel::{KeyId, OrgId, Paging, ProjectId, Provider, Scope, SessionId, Time, TokenHash, TokenId, UserId, ZoneId};
 use store::Result;
 
 use crate::model::{AccessToken, KeyType, LoginSession, Profile, SshKey};
@@ -44,8 +44,9 @@ pub struct TokenRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Only {
     pub org: OrgId,
-    /// None, like no zones, means the whole organization.
+    /// With neither projects nor zones, the whole organization.
     pub projects: Option<Vec<ProjectId>>,
+    pub zones: Option<Vec<ZoneId>>,
 }
 
 /// An SSH key to write.

@@ -32,6 +32,7 @@ diesel::table! {
         token_id -> Nullable<Uuid>,
         org -> Nullable<Text>,
         projects -> Nullable<Array<Text>>,
+        zones -> Nullable<Array<Text>>,
     }
 }
 

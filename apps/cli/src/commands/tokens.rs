@@ -36,6 +36,9 @@ pub struct Create {
     /// Limit it to this project of it; more than once for more
     #[arg(long = "only-project", value_name = "NAME", requires = "only_org")]
     only_projects: Vec<String>,
+    /// Limit it to this zone of it; more than once for more
+    #[arg(long = "only-zone", value_name = "NAME", requires = "only_org")]
+    only_zones: Vec<String>,
 }
 
 impl Tokens {
@@ -62,10 +65,11 @@ impl Tokens {
 
 impl From<Create> for NewAccessToken {
     fn from(create: Create) -> Self {
-        let Create { name, scopes, expires_at, only_org, only_projects } = create;
-        let projects = Some(only_projects).filter(|projects| !projects.is_empty());
+        let Create { name, scopes, expires_at, only_org, only_projects, only_zones } = create;
+        let named = |names: Vec<String>| Some(names).filter(|names| !names.is_empty());
+        let (projects, zones) = (named(only_projects), named(only_zones));
         let scopes = scopes.iter().map(|scope| Scope::from(scope.as_str())).collect();
-        Self { name, scopes, expires_at, restrict: only_org.map(|org| Restrict { org, projects, zones: None }) }
+        Self { name, scopes, expires_at, restrict: only_org.map(|org| Restrict { org, projects, zones }) }
     }
 }
 

@@ -44,7 +44,12 @@ const CALLERS: &[&str] = &[
     "elsewhere",
     "limited",
     "revoked",
+    "zoned",
 ];
+
+/// The scopes of the tokens.
+const SCOPES: &[&str] =
+    &["account:read", "org:write", "project:write", "deploy", "dns:write", "billing:write", "git:write", "ai:use"];
 
 /// The organization `acme` with its projects `site` and `hidden`, and a caller of each kind. The tokens are an admin's.
 struct World {
@@ -72,22 +77,12 @@ impl World {
         let admin = app.joined(&ada, "secretive", "admin", "admin").await;
         let somebody = app.sign_in("outsider").await.user_id;
         let mut tokens = Vec::new();
-        let all = [
-            "account:read",
-            "org:write",
-            "project:write",
-            "deploy",
-            "dns:write",
-            "billing:write",
-            "git:write",
-            "ai:use",
-        ];
         for (kind, scopes, restrict) in [
-            ("token", &all[..], Value::Null),
+            ("token", SCOPES, Value::Null),
             ("scopeless", &[], Value::Null),
-            ("elsewhere", &all, json!({ "org": "secretive" })),
-            ("limited", &all, json!({ "org": "acme", "projects": ["site"] })),
-            ("revoked", &all, Value::Null),
+            ("elsewhere", SCOPES, json!({ "org": "secretive" })),
+            ("limited", SCOPES, json!({ "org": "acme", "projects": ["site"] })),
+            ("revoked", SCOPES, Value::Null),
         ] {
             let mut body = json!({ "name": kind, "scopes": scopes });
             if !restrict.is_null() {
@@ -109,6 +104,15 @@ impl World {
         }
         match kind {
             "none" => self.app.anyone(),
+            // With a token for a zone that some of the routes delete.
+            "zoned" => {
+                let admin = self.app.sign_in("admin").await;
+                admin.post("/v1/orgs/acme/dns/zones", json!({ "name": "example.org" })).await.expect(200);
+                let restrict = json!({ "org": "acme", "zones": ["example.org"] });
+                let body = json!({ "name": "zoned", "scopes": SCOPES, "restrict": restrict });
+                let token = admin.post("/v1/me/tokens", body).await.expect(201)["token"].clone();
+                self.app.with_token(token.as_str().unwrap())
+            }
             "garbage" => self.app.with_token("svc_ses_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
             subject => self.app.sign_in(subject).await,
         }
@@ -153,11 +157,13 @@ fn may(kind: &str, operation: &Value) -> Result<(), u16> {
     match kind {
         _ if place == "open" => Ok(()),
         "none" | "garbage" | "revoked" => Err(401),
-        "token" | "scopeless" | "elsewhere" | "limited" if operation["x-session-only"] == true => Err(401),
+        "token" | "scopeless" | "elsewhere" | "limited" | "zoned" if operation["x-session-only"] == true => Err(401),
         "scopeless" if operation["x-scope"].is_string() => Err(403),
-        "elsewhere" | "limited" if !for_limited => Err(403),
+        "elsewhere" | "limited" | "zoned" if !for_limited => Err(403),
+        "limited" if place == "zone" => Err(403),
+        "zoned" if place == "project" => Err(403),
         "elsewhere" if place != "account" => Err(403),
-        "token" | "scopeless" | "elsewhere" | "limited" => may("admin", operation),
+        "token" | "scopeless" | "elsewhere" | "limited" | "zoned" => may("admin", operation),
         _ if place == "account" => Ok(()),
         _ => {
             let least = rank(operation["x-role"].as_str().expect("a route in an organization has a role"));

@@ -60,13 +60,22 @@ const LOOKS_DUE: &str = "\
     RETURNING id, org_id, name, serial, dnssec_state, ds, signer";
 
 impl DnsRepository for Connection {
-    async fn zone_list(&mut self, org: OrgId, paging: &Paging<String>) -> Result<Vec<ZoneRecord>> {
+    async fn zone_list(
+        &mut self,
+        org: OrgId,
+        only: Option<&[ZoneId]>,
+        paging: &Paging<String>,
+    ) -> Result<Vec<ZoneRecord>> {
         let all = zones::table.filter(zones::org_id.eq_any(of(org)));
         let page = all.order((zones::org_id, zones::name)).limit(paging.fetch()).select(ZoneRow::as_select());
-        let rows: Vec<ZoneRow> = match &paging.after {
-            Some(after) => page.filter(zones::name.gt(after)).load(self).await?,
-            None => page.load(self).await?,
-        };
+        let mut page = page.into_boxed();
+        if let Some(only) = only {
+            page = page.filter(zones::id.eq_any(only));
+        }
+        if let Some(after) = &paging.after {
+            page = page.filter(zones::name.gt(after));
+        }
+        let rows: Vec<ZoneRow> = page.load(self).await?;
         rows.into_iter().map(ZoneRecord::try_from).collect()
     }
 

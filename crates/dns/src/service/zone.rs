@@ -2,7 +2,7 @@
 
 use kernel::audit::{Actor, Event};
 use kernel::domain::is_within;
-use kernel::{Malformed, OrgId, Page, Paging};
+use kernel::{Malformed, OrgId, Page, Paging, ZoneId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -16,13 +16,13 @@ use crate::repository::{DnsRepository as _, StoredSet, ZoneRecord};
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName, serial};
 
 impl Dns {
-    /// The zones of an organization, by name.
+    /// The zones of an organization, by name: all of them, or those in `only`.
     ///
     /// # Errors
     /// [`DnsError::NotConfigured`].
-    pub async fn zones(&self, org: OrgId, paging: &Paging<String>) -> Result<Page<Zone>> {
+    pub async fn zones(&self, org: OrgId, only: Option<&[ZoneId]>, paging: &Paging<String>) -> Result<Page<Zone>> {
         self.hosting()?;
-        let zones = self.store.connection().await?.zone_list(org, paging).await?;
+        let zones = self.store.connection().await?.zone_list(org, only, paging).await?;
         let zones = zones.iter().map(|zone| self.shown(zone)).collect::<Result<_>>()?;
         Ok(Page::cut(zones, paging, |zone: &Zone| zone.name.clone()))
     }

@@ -10,8 +10,9 @@ use kernel::{Code, OrgId, SessionId, TokenId};
 
 use super::caller::policies_of_callers;
 use super::find::find;
-use super::resolve::{Found, Only};
+use super::resolve::{Found, TokenRestriction};
 use super::scope::Needs;
+use super::statement::Target;
 use crate::http::{Describe, Extract, Operation, Place};
 use crate::problem::Problem;
 use crate::protocol;
@@ -60,9 +61,9 @@ impl<S: Needs> Describe for SignedIn<S> {
 
 impl<S: Needs> Extract for SignedIn<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload).await?;
+        let (actor, found) = find(request, payload, Target::Account).await?;
         let found = found.with_scope(S::SCOPE)?;
-        if found.only.is_some() {
+        if found.restriction.is_some() {
             let message = "the token is limited to an organization; this concerns the whole account";
             return Err(Problem::new(&Code::FORBIDDEN, message));
         }
@@ -79,9 +80,12 @@ impl<S: Needs> Describe for SignedInPart<S> {
 
 impl<S: Needs> Extract for SignedInPart<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload).await?;
+        let (actor, found) = find(request, payload, Target::Account).await?;
         let found = found.with_scope(S::SCOPE)?;
-        let orgs = found.only.map(|Only { org, projects }| if projects.is_some() { Vec::new() } else { vec![org] });
+        let orgs = found.restriction.map(|TokenRestriction { org, parts }| match parts {
+            Some(_) => Vec::new(),
+            None => vec![org],
+        });
         Ok(Self { actor, user: found.user, orgs, scope: PhantomData })
     }
 }
@@ -96,7 +100,7 @@ impl Describe for Session {
 
 impl Extract for Session {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        match find(request, payload).await? {
+        match find(request, payload, Target::Account).await? {
             (actor, Found { credential: Credential::Session(session), user, .. }) => Ok(Self { actor, user, session }),
             _ => {
                 let message = "only a login session serves here; sign in, and send its token instead";
@@ -116,7 +120,7 @@ impl Describe for ThisToken {
 
 impl Extract for ThisToken {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        match find(request, payload).await? {
+        match find(request, payload, Target::Account).await? {
             (actor, Found { credential: Credential::Token(token), user, .. }) => Ok(Self { actor, user, token }),
             _ => Err(Problem::new(&Code::NOT_FOUND, "the request was not made with a personal access token")),
         }

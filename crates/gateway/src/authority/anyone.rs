@@ -4,9 +4,9 @@ use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use convergence::Convergence;
 use kernel::audit::Actor;
-use kernel::{Code, NodeId, TokenKind};
+use kernel::{Code, NodeId};
 
-use super::credential::presented;
+use super::credential::node_token;
 use super::find::{count, nobody};
 use crate::http::{Describe, Extract, Operation, Place, Policy};
 use crate::limits::Limit;
@@ -81,7 +81,7 @@ impl Describe for AsNode {
 
 impl Extract for AsNode {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (_, token) = presented(request, &[TokenKind::Node])?;
+        let token = node_token(request)?;
         let nodes = web::Data::<Convergence>::extract(request, payload).await?;
         Ok(Self { node: nodes.nodes().authenticate(&token).await? })
     }

@@ -1,4 +1,4 @@
-//! What a request presents.
+//! The credential that a request presents.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,28 +6,68 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::{Code, Token, TokenKind};
+use kernel::{Code, Token, TokenHash, TokenKind};
 use settings::counted;
 
 use crate::config::Config;
 use crate::problem::Problem;
 
-/// The credential that came with the request: a bearer token of one of these kinds, or a personal access token as the
-/// password of `Basic`, whatever the user name (RFC 7617).
-pub(super) fn presented(request: &HttpRequest, kinds: &[TokenKind]) -> Result<(TokenKind, Token), Problem> {
-    let mut sent = request.headers().get_all(AUTHORIZATION);
-    let Some(first) = sent.next() else { return Err(Problem::no_credential()) };
-    let text = first.to_str().ok().filter(|_| sent.next().is_none()).unwrap_or_default();
-    let (scheme, credential) = text.split_once(' ').unwrap_or_default();
-    let read = |kind: TokenKind, text: &str| Token::parse(kind, text).map(|token| (kind, token));
-    let found = if scheme.eq_ignore_ascii_case("bearer") {
-        kinds.iter().find_map(|kind| read(*kind, credential.trim()))
-    } else if scheme.eq_ignore_ascii_case("basic") && kinds.contains(&TokenKind::Access) {
-        password(credential.trim()).and_then(|password| read(TokenKind::Access, &password))
+/// A credential of a user, by the hash under which it is stored. Every match over the kinds is exhaustive, so that a new
+/// kind does not compile before each of them handles it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Presented {
+    /// A login session.
+    Session(TokenHash),
+    /// A personal access token.
+    AccessToken(TokenHash),
+}
+
+impl Presented {
+    /// What the credential's rate is counted under.
+    pub(super) fn hash(self) -> TokenHash {
+        match self {
+            Self::Session(hash) | Self::AccessToken(hash) => hash,
+        }
+    }
+
+    /// A personal access token, unless the text has another shape.
+    pub(crate) fn access_token(text: &str) -> Option<Self> {
+        Token::parse(TokenKind::Access, text.trim()).map(|token| Self::AccessToken(token.hash()))
+    }
+
+    fn bearer(text: &str) -> Option<Self> {
+        let session = || Token::parse(TokenKind::Session, text.trim()).map(|token| Self::Session(token.hash()));
+        session().or_else(|| Self::access_token(text))
+    }
+}
+
+/// The user's credential: a bearer token, or a personal access token as the password of `Basic`, whatever the user name
+/// (RFC 7617).
+pub(super) fn presented(request: &HttpRequest) -> Result<Presented, Problem> {
+    let (scheme, text) = authorization(request)?;
+    let presented = if scheme.eq_ignore_ascii_case("bearer") {
+        Presented::bearer(text)
+    } else if scheme.eq_ignore_ascii_case("basic") {
+        password(text.trim()).and_then(|password| Presented::access_token(&password))
     } else {
         None
     };
-    found.ok_or_else(invalid)
+    presented.ok_or_else(invalid)
+}
+
+/// A node's bearer token.
+pub(super) fn node_token(request: &HttpRequest) -> Result<Token, Problem> {
+    let (scheme, text) = authorization(request)?;
+    let token = scheme.eq_ignore_ascii_case("bearer").then(|| Token::parse(TokenKind::Node, text.trim()));
+    token.flatten().ok_or_else(invalid)
+}
+
+/// Scheme and credential of the one `Authorization` header.
+fn authorization(request: &HttpRequest) -> Result<(&str, &str), Problem> {
+    let mut sent = request.headers().get_all(AUTHORIZATION);
+    let first = sent.next().ok_or_else(Problem::no_credential)?;
+    let text = first.to_str().ok().filter(|_| sent.next().is_none()).unwrap_or_default();
+    Ok(text.split_once(' ').unwrap_or_default())
 }
 
 fn password(credential: &str) -> Option<String> {
@@ -35,7 +75,7 @@ fn password(credential: &str) -> Option<String> {
     decoded.split_once(':').map(|(_, password)| password.to_owned())
 }
 
-/// The answer to a credential that opens nothing.
+/// 401 of a credential that is not live.
 pub(crate) fn invalid() -> Problem {
     Problem::new(&Code::UNAUTHENTICATED, "the credential is unknown, expired or revoked; sign in again")
 }

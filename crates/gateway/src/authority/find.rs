@@ -4,44 +4,48 @@ use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use identity::Identity;
 use kernel::audit::{Actor, Credential};
-use kernel::{Code, ProjectId, Role, Scope, Token, TokenKind};
+use kernel::{Code, Role, Scope};
 use serde_json::json;
 use store::Store;
 
-use super::credential::{counted_address, invalid, presented};
-use super::resolve::{Found, Lookup, resolve};
-use crate::http::{Extract as _, Matched};
+use super::credential::{Presented, counted_address, invalid, presented};
+use super::resolve::{Found, Lookup, Parts, resolve};
+use super::statement::Target;
+use crate::http::Extract as _;
 use crate::limits::{Key, Limit, Limiters, Taking};
 use crate::problem::Problem;
 use crate::protocol;
 use crate::request_id::RequestId;
 
-/// Finds the caller and whatever the path names, and counts the request: by its credential, or by the address of
-/// whoever has none. Only credentials that exist have a bucket of their own, or made-up ones would fill the memory.
-pub(super) async fn find(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Found), Problem> {
-    find_by(request, payload, presented(request, &[TokenKind::Session, TokenKind::Access])).await
+/// Authenticates the caller, finds the target, and counts the request: by its credential, or by its address without a live
+/// one. Only credentials that exist have a bucket, or made-up ones would fill the memory.
+pub(super) async fn find(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    target: Target<'_>,
+) -> Result<(Actor, Found), Problem> {
+    find_by(request, payload, presented(request), target).await
 }
 
-/// The same, by a credential that was taken out of the request already.
+/// The same, by a credential that was read from the request already.
 pub(crate) async fn find_by(
     request: &HttpRequest,
     payload: &mut Payload,
-    presented: Result<(TokenKind, Token), Problem>,
+    presented: Result<Presented, Problem>,
+    target: Target<'_>,
 ) -> Result<(Actor, Found), Problem> {
     let limiters = web::Data::<Limiters>::extract(request, payload).await?;
     let store = web::Data::<Store>::extract(request, payload).await?;
-    let (kind, token) = match presented {
+    let presented = match presented {
         Ok(presented) => presented,
         Err(problem) => return Err(stranger(request, &store, &limiters, problem).await),
     };
-    let key = Key::Credential(token.hash());
+    let key = Key::Credential(presented.hash());
     let wanted = match limiters.take(request, Limit::General, key, store.world().now())? {
         Taking::Taken => None,
         Taking::Ask(wanted) => Some(wanted),
     };
-    let matched = Matched::of(request);
-    let named = |name: &str| matched.as_ref().and_then(|matched| matched.get(name));
-    let lookup = Lookup { kind, token: token.hash(), org: named("orgSlug"), project: named("projectName"), wanted };
+    let lookup = Lookup { presented, target, wanted };
     let found = match resolve(&store, lookup).await {
         // The permits cannot be written down; the caller can be found all the same.
         Err(error) if wanted.is_some() && error.refuses_writes() => {
@@ -98,9 +102,9 @@ impl Found {
         }
     }
 
-    /// Whether a token reaches no more than a part of an organization.
-    pub(crate) fn parts(&self) -> Option<&Vec<ProjectId>> {
-        self.only.as_ref().and_then(|only| only.projects.as_ref())
+    /// The parts of an organization that the token is restricted to.
+    pub(crate) fn parts(&self) -> Option<&Parts> {
+        self.restriction.as_ref().and_then(|restriction| restriction.parts.as_ref())
     }
 }
 

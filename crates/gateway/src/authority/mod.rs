@@ -3,7 +3,7 @@
 //!
 //! The order of the checks is fixed, so that a refusal reveals no more than it must: the credential (401), the scope
 //! (403), the organization (404), the membership and the role (403, the same for every target in the organization), the
-//! project (404).
+//! project (404; a zone is looked for by the service).
 
 mod account;
 mod anyone;
@@ -14,11 +14,13 @@ mod place;
 mod resolve;
 pub mod role;
 pub mod scope;
+mod statement;
 
 pub use account::{Session, SignedIn, SignedInPart, ThisToken};
 pub use anyone::{AsNode, Open, Preview, SignIn, Stranger};
 pub(crate) use caller::policies_of_callers;
-pub(crate) use credential::invalid;
+pub(crate) use credential::{Presented, invalid};
 pub(crate) use find::{find_by, least};
-pub use place::{InOrg, InOrgPart, InProject, OrgPlace, ProjectPlace};
-pub(crate) use resolve::Found;
+pub use place::{InOrg, InOrgPart, InProject, InZone, OrgPlace, ProjectPlace};
+pub(crate) use resolve::{Found, FoundOrg};
+pub(crate) use statement::Target;

@@ -1,21 +1,24 @@
-//! The policies of routes about an organization or a project.
+//! The policies of routes about an organization, a project or a zone.
 
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
+use dns::ZoneName;
 use identity::Profile;
 use kernel::audit::Actor;
-use kernel::{Code, OrgId, Plan, ProjectId, Role};
+use kernel::{Code, OrgId, Plan, ProjectId, Role, ZoneId};
 use orgs::Slug;
 use projects::ProjectName;
 
 use super::caller::policies_of_callers;
 use super::find::{find, least};
-use super::resolve::FoundOrg;
+use super::resolve::{Found, FoundOrg, Parts};
 use super::role::AtLeast;
 use super::scope::Needs;
-use crate::http::{Describe, Extract, Operation, Place, path_parameters};
+use super::statement::Target;
+use crate::http::{Describe, Extract, Matched, Operation, Place, path_parameters};
 use crate::problem::Problem;
 
 /// Whoever has the role in the path's organization, with the scope and with a credential that reaches all of it.
@@ -33,8 +36,10 @@ pub struct InOrgPart<R, S> {
     pub actor: Actor,
     pub user: Profile,
     pub org: OrgPlace,
-    /// The projects that may be shown; all of them when none are named.
+    /// The projects that may be shown; none for all of them.
     pub projects: Option<Vec<ProjectId>>,
+    /// The zones that may be shown; none for all of them.
+    pub zones: Option<Vec<ZoneId>>,
     policy: PhantomData<(R, S)>,
 }
 
@@ -45,6 +50,15 @@ pub struct InProject<R, S> {
     pub user: Profile,
     pub org: OrgPlace,
     pub project: ProjectPlace,
+    policy: PhantomData<(R, S)>,
+}
+
+/// Whoever has the role in the organization of the path's zone, with the scope. Only a token that is restricted to parts
+/// of the organization needs the zone to exist: to every other caller the service answers whether it does.
+#[derive(Debug)]
+pub struct InZone<R, S> {
+    pub actor: Actor,
+    pub org: OrgPlace,
     policy: PhantomData<(R, S)>,
 }
 
@@ -88,7 +102,7 @@ impl<R: AtLeast, S: Needs> Describe for InOrg<R, S> {
 
 impl<R: AtLeast, S: Needs> Extract for InOrg<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload).await?;
+        let (actor, found) = find_org(request, payload).await?;
         let found = found.with_scope(S::SCOPE)?;
         // Of what it does not reach, a token learns not even what it would take.
         if found.parts().is_some() && found.org.is_some() {
@@ -108,11 +122,11 @@ impl<R: AtLeast, S: Needs> Describe for InOrgPart<R, S> {
 
 impl<R: AtLeast, S: Needs> Extract for InOrgPart<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload).await?;
+        let (actor, found) = find_org(request, payload).await?;
         let found = found.with_scope(S::SCOPE)?;
-        let projects = found.parts().cloned();
+        let (projects, zones) = found.parts().cloned().map(|Parts { projects, zones }| (projects, zones)).unzip();
         let org = org_place(found.org, R::ROLE)?;
-        Ok(Self { actor, user: found.user, org, projects, policy: PhantomData })
+        Ok(Self { actor, user: found.user, org, projects, zones, policy: PhantomData })
     }
 }
 
@@ -127,7 +141,9 @@ impl<R: AtLeast, S: Needs> Describe for InProject<R, S> {
 
 impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload).await?;
+        let path = Matched::of(request);
+        let target = Target::Project { org: named(&path, "orgSlug")?, project: named(&path, "projectName")? };
+        let (actor, found) = find(request, payload, target).await?;
         let found = found.with_scope(S::SCOPE)?;
         // Of what it does not reach, a token learns not even whether it exists.
         let missing = match found.parts() {
@@ -141,6 +157,42 @@ impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
         let (id, name) = found.project.ok_or(missing)?;
         Ok(Self { actor, user: found.user, org, project: ProjectPlace { id, name }, policy: PhantomData })
     }
+}
+
+impl<R: AtLeast, S: Needs> Describe for InZone<R, S> {
+    fn describe(operation: &mut Operation) {
+        operation.signed_in(Place::Zone, Some(R::ROLE), Some(S::SCOPE));
+        operation.claim_parameter::<Slug>();
+        operation.takes_limited = true;
+    }
+}
+
+impl<R: AtLeast, S: Needs> Extract for InZone<R, S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let path = Matched::of(request);
+        let zone = ZoneName::parse(named(&path, "zone")?).ok();
+        let zone = zone.as_ref().map(ZoneName::as_str);
+        let target = Target::Zone { org: named(&path, "orgSlug")?, zone };
+        let (actor, found) = find(request, payload, target).await?;
+        let found = found.with_scope(S::SCOPE)?;
+        if found.parts().is_some() && found.zone.is_none() && found.org.is_some() {
+            return Err(not_a_member());
+        }
+        let org = org_place(found.org, R::ROLE)?;
+        Ok(Self { actor, org, policy: PhantomData })
+    }
+}
+
+/// The lookup of a route about the path's organization.
+async fn find_org(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, Found), Problem> {
+    let path = Matched::of(request);
+    find(request, payload, Target::Org { org: named(&path, "orgSlug")? }).await
+}
+
+/// A parameter of the path that the policy's routes have.
+fn named<'a>(path: &'a Option<Rc<Matched>>, name: &str) -> Result<&'a str, Problem> {
+    let value = path.as_ref().and_then(|path| path.get(name));
+    value.ok_or_else(|| Problem::internal(format!("the route has no parameter {name}")))
 }
 
 path_parameters! {
@@ -158,4 +210,5 @@ policies_of_callers! {
     [R: AtLeast, S: Needs] InOrg<R, S>;
     [R: AtLeast, S: Needs] InOrgPart<R, S>;
     [R: AtLeast, S: Needs] InProject<R, S>;
+    [R: AtLeast, S: Needs] InZone<R, S>;
 }

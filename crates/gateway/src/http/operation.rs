@@ -23,6 +23,8 @@ pub enum Place {
     Org,
     /// A project.
     Project,
+    /// A zone.
+    Zone,
     /// The internal listener.
     Node,
 }

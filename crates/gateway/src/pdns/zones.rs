@@ -2,7 +2,7 @@
 
 use ::dns::{DnsError, DnssecSwitch, Expected, NewZone, Rrset, RrsetsPatch, Zone, ZoneName};
 use actix_web::http::header::ACCEPT;
-use kernel::{Code, Kind, OrgId, Paging};
+use kernel::{Code, Kind, OrgId, Paging, ZoneId};
 use serde_json::json;
 
 use super::answer::{Answer, New, Outcome};
@@ -40,8 +40,12 @@ async fn list(at: Keyed<DnsRead>, zones: RequireDns, asked: Asked) -> Result<Ans
     let mut shown = Vec::new();
     for org in &at.orgs {
         let found = match &asked.zone {
-            Some(name) => find(&zones, org.id, name).await?.into_iter().collect(),
-            None => all(&zones, org.id).await?,
+            Some(name) => {
+                let found = find(&zones, org.id, name).await?;
+                let may_show = |zone: &Zone| at.zones.as_ref().is_none_or(|only| only.contains(&zone.id));
+                found.into_iter().filter(may_show).collect()
+            }
+            None => all(&zones, org.id, at.zones.as_deref()).await?,
         };
         shown.extend(found.into_iter().map(|zone| ShownZone::of(zone, &org.slug)));
     }
@@ -146,10 +150,10 @@ async fn find(zones: &RequireDns, org: OrgId, name: &str) -> Result<Option<Zone>
     }
 }
 
-async fn all(zones: &RequireDns, org: OrgId) -> Result<Vec<Zone>, Problem> {
+async fn all(zones: &RequireDns, org: OrgId, only: Option<&[ZoneId]>) -> Result<Vec<Zone>, Problem> {
     let (mut all, mut paging) = (Vec::new(), Paging { limit: Paging::<String>::MOST, after: None });
     loop {
-        let page = zones.zones(org, &paging).await?;
+        let page = zones.zones(org, only, &paging).await?;
         paging.after = page.items.last().map(|zone| zone.name.clone());
         all.extend(page.items);
         if page.next_cursor.is_none() {

@@ -5,6 +5,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
 use actix_web::middleware::from_fn;
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
+use actix_web::web::ServiceConfig;
 use gateway::http::{Router, Routes, guard, observe};
 use serde_json::Value;
 
@@ -27,8 +28,14 @@ impl Answer {
 
 /// Sends a request with the id `req-1` to these routes.
 pub async fn call(routes: &Routes, request: TestRequest) -> Answer {
+    call_with(routes, |_| (), request).await
+}
+
+/// The same, with services for the handlers.
+pub async fn call_with(routes: &Routes, services: impl FnOnce(&mut ServiceConfig), request: TestRequest) -> Answer {
     let router = Router::of(&[routes]).unwrap();
-    let app = App::new().configure(|app| router.configure(app)).wrap(from_fn(guard)).wrap(from_fn(observe));
+    let app = App::new().configure(services).configure(|app| router.configure(app));
+    let app = app.wrap(from_fn(guard)).wrap(from_fn(observe));
     let app = init_service(app).await;
     let response = call_service(&app, request.insert_header(("x-request-id", "req-1")).to_request()).await;
     let (status, headers) = (response.status(), response.headers().clone());

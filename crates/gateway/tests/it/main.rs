@@ -1,4 +1,4 @@
-//! Routes and the document, without a database.
+//! Routes and the document.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
@@ -6,5 +6,6 @@ mod bodies;
 mod collisions;
 mod document;
 mod formats;
+mod idempotency;
 mod kit;
 mod routes;

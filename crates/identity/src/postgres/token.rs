@@ -2,7 +2,7 @@
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, Paging, ProjectId, Scope, Time, TokenId, UserId};
+use kernel::{OrgId, Paging, ProjectId, Scope, Time, TokenId, UserId, ZoneId};
 use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{AccessToken, Restriction};
@@ -18,6 +18,7 @@ struct TokenRow {
     scopes: Vec<Scope>,
     only_org: Option<OrgId>,
     only_projects: Option<Vec<ProjectId>>,
+    only_zones: Option<Vec<ZoneId>>,
     created_at: Time,
     expires_at: Option<Time>,
     last_used_at: Option<Time>,
@@ -29,6 +30,7 @@ struct TokenRow {
 struct RestrictionRow {
     org: Option<String>,
     projects: Option<Vec<String>>,
+    zones: Option<Vec<String>>,
 }
 
 type Found = (TokenRow, Option<RestrictionRow>);
@@ -36,6 +38,7 @@ type Found = (TokenRow, Option<RestrictionRow>);
 impl TokenRepository for Connection {
     async fn token_insert(&mut self, token: &TokenRecord) -> Result<()> {
         let projects = token.only.as_ref().and_then(|only| only.projects.as_ref());
+        let zones = token.only.as_ref().and_then(|only| only.zones.as_ref());
         let row = (
             access_tokens::id.eq(token.id),
             access_tokens::user_id.eq(token.user_id),
@@ -45,6 +48,7 @@ impl TokenRepository for Connection {
             access_tokens::scopes.eq(&token.scopes),
             access_tokens::only_org.eq(token.only.as_ref().map(|only| only.org)),
             access_tokens::only_projects.eq(projects),
+            access_tokens::only_zones.eq(zones),
             access_tokens::created_at.eq(token.created_at),
             access_tokens::expires_at.eq(token.expires_at),
         );
@@ -100,15 +104,20 @@ impl From<Found> for AccessToken {
             revoked_at,
             only_org,
             only_projects,
+            only_zones,
         } = row;
-        let (org, projects) = only.map_or((None, None), |RestrictionRow { org, projects }| (org, projects));
+        let RestrictionRow { org, projects, zones } =
+            only.unwrap_or(RestrictionRow { org: None, projects: None, zones: None });
         // Of a place that its user does not belong to any more, the ids are what is told.
-        let ids = |ids: Vec<ProjectId>| ids.iter().map(ToString::to_string).collect();
         let restrict = only_org.map(|id| Restriction {
             org: org.unwrap_or_else(|| id.to_string()),
-            projects: projects.or_else(|| only_projects.map(ids)),
-            zones: None,
+            projects: projects.or_else(|| only_projects.map(texts)),
+            zones: zones.or_else(|| only_zones.map(texts)),
         });
         Self { id, name, scopes, restrict, prefix, created_at, expires_at, last_used_at, revoked_at }
     }
+}
+
+fn texts<T: ToString>(ids: Vec<T>) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
 }

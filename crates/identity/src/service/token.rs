@@ -36,7 +36,8 @@ impl Identity {
                     Some(restrict) => Some(self.only(tx, user, restrict).await?),
                 };
                 let data = json!({ "scopes": scopes, "org": only.as_ref().map(|only| only.org),
-                    "projects": only.as_ref().and_then(|only| only.projects.clone()), "expiresAt": expires_at });
+                    "projects": only.as_ref().and_then(|only| only.projects.clone()),
+                    "zones": only.as_ref().and_then(|only| only.zones.clone()), "expiresAt": expires_at });
                 let record = TokenRecord {
                     id,
                     user_id: user,
@@ -93,23 +94,50 @@ impl Identity {
             .await
     }
 
-    /// The ids of the places that a token is to be limited to.
+    /// The ids of the targets that a token is restricted to.
     async fn only(&self, tx: &mut Connection, user: UserId, restrict: &Restrict) -> Result<Only> {
         let Restrict { org, projects, zones } = restrict;
         let no_org = || Malformed::new("restrict.org", "must be the slug of an organization that you belong to");
         let org = self.places.org(tx, user, org).await?.ok_or_else(no_org)?;
-        if zones.as_ref().is_some_and(|zones| !zones.is_empty()) {
-            return Err(Malformed::new("restrict.zones[0]", "there is no such zone in the organization").into());
-        }
-        let Some(names) = projects else { return Ok(Only { org, projects: None }) };
-        let mut ids = Vec::with_capacity(names.len());
-        for (at, name) in names.iter().enumerate() {
-            let none =
-                || Malformed::new(format!("restrict.projects[{at}]"), "there is no such project in the organization");
-            ids.push(self.places.project(tx, org, name).await?.ok_or_else(none)?);
-        }
-        ids.sort_unstable();
-        ids.dedup();
-        Ok(Only { org, projects: Some(ids) })
+        let projects = match projects {
+            None => None,
+            Some(names) => {
+                let none = "there is no such project in the organization";
+                Some(
+                    ids(tx, names, "restrict.projects", none, async |tx, name| {
+                        self.places.project(tx, org, name).await
+                    })
+                    .await?,
+                )
+            }
+        };
+        let zones = match zones {
+            None => None,
+            Some(names) => {
+                let none = "there is no such zone in the organization";
+                Some(
+                    ids(tx, names, "restrict.zones", none, async |tx, name| self.places.zone(tx, org, name).await)
+                        .await?,
+                )
+            }
+        };
+        Ok(Only { org, projects, zones })
     }
+}
+
+/// The ids of what is named, each once.
+async fn ids<T: Ord>(
+    tx: &mut Connection,
+    names: &[String],
+    field: &str,
+    none: &'static str,
+    find: impl AsyncFn(&mut Connection, &str) -> store::Result<Option<T>>,
+) -> Result<Vec<T>> {
+    let mut ids = Vec::with_capacity(names.len());
+    for (at, name) in names.iter().enumerate() {
+        ids.push(find(tx, name).await?.ok_or_else(|| Malformed::new(format!("{field}[{at}]"), none))?);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
 }

@@ -2,6 +2,7 @@
 
 mod lifetime;
 mod reach;
+mod zones;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

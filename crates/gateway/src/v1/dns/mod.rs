@@ -14,9 +14,9 @@ use utoipa::ToSchema;
 use self::if_match::IfMatch;
 pub(crate) use self::parameter::ZoneParameter;
 use self::parameter::{RrsetName, RrsetPath, RrsetType};
-use crate::authority::InOrg;
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{DnsRead, DnsWrite};
+use crate::authority::{InOrg, InOrgPart, InZone};
 use crate::http::{Body, Bytes, Either, Json, NoContent, Pages, Path, Query, Routes, Tagged, ZonefileText};
 use crate::problem::Problem;
 use crate::require::RequireDns;
@@ -76,11 +76,11 @@ enum DryRun {
 }
 
 async fn list(
-    at: InOrg<Viewer, DnsRead>,
+    at: InOrgPart<Viewer, DnsRead>,
     zones: RequireDns,
     Pages(pages): Pages<String>,
 ) -> Result<Json<Page<Zone>>, Problem> {
-    Ok(Json(zones.zones(at.org.id, &pages).await?))
+    Ok(Json(zones.zones(at.org.id, at.zones.as_deref(), &pages).await?))
 }
 
 async fn create(
@@ -93,7 +93,7 @@ async fn create(
 }
 
 async fn get(
-    at: InOrg<Viewer, DnsRead>,
+    at: InZone<Viewer, DnsRead>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
 ) -> Result<Tagged<Json<ZoneDetail>>, Problem> {
@@ -102,7 +102,7 @@ async fn get(
 }
 
 async fn delete(
-    at: InOrg<Admin, DnsWrite>,
+    at: InZone<Admin, DnsWrite>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
 ) -> Result<NoContent, Problem> {
@@ -111,7 +111,7 @@ async fn delete(
 }
 
 async fn put(
-    at: InOrg<Member, DnsWrite>,
+    at: InZone<Member, DnsWrite>,
     zones: RequireDns,
     Path((ZoneParameter(zone), RrsetName(name), RrsetType(kind))): RrsetPath,
     IfMatch(expected): IfMatch,
@@ -122,7 +122,7 @@ async fn put(
 }
 
 async fn remove(
-    at: InOrg<Member, DnsWrite>,
+    at: InZone<Member, DnsWrite>,
     zones: RequireDns,
     Path((ZoneParameter(zone), RrsetName(name), RrsetType(kind))): RrsetPath,
     IfMatch(expected): IfMatch,
@@ -132,7 +132,7 @@ async fn remove(
 }
 
 async fn patch(
-    at: InOrg<Member, DnsWrite>,
+    at: InZone<Member, DnsWrite>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
     IfMatch(expected): IfMatch,
@@ -143,7 +143,7 @@ async fn patch(
 }
 
 async fn export(
-    at: InOrg<Viewer, DnsRead>,
+    at: InZone<Viewer, DnsRead>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
 ) -> Result<Tagged<Bytes>, Problem> {
@@ -152,7 +152,7 @@ async fn export(
 }
 
 async fn import(
-    at: InOrg<Member, DnsWrite>,
+    at: InZone<Member, DnsWrite>,
     zones: RequireDns,
     (Path(ZoneParameter(zone)), IfMatch(expected)): (Path<ZoneParameter>, IfMatch),
     Query(how): Query<Import>,
@@ -166,7 +166,7 @@ async fn import(
 }
 
 async fn dnssec(
-    at: InOrg<Viewer, DnsRead>,
+    at: InZone<Viewer, DnsRead>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
 ) -> Result<Json<Dnssec>, Problem> {
@@ -174,7 +174,7 @@ async fn dnssec(
 }
 
 async fn switch(
-    at: InOrg<Admin, DnsWrite>,
+    at: InZone<Admin, DnsWrite>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
     Body(to): Body<DnssecSwitch>,
@@ -184,7 +184,7 @@ async fn switch(
 }
 
 async fn report(
-    at: InOrg<Admin, DnsWrite>,
+    at: InZone<Admin, DnsWrite>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
     Body(report): Body<DsReport>,

@@ -8,7 +8,7 @@ use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
 use identity::{PersonalOrgs, Places};
-use kernel::{OrgId, ProjectId, UserId};
+use kernel::{OrgId, ProjectId, UserId, ZoneId};
 use store::Connection;
 
 /// Founds organizations as the real one does: with rows of its own, in the transaction it is given.
@@ -71,5 +71,11 @@ impl Places for Port {
         let query = diesel::sql_query("SELECT id FROM projects.projects WHERE org_id = $1 AND name = $2");
         let query = query.bind::<Uuid, _>(org).bind::<Text, _>(name);
         Ok(query.get_result::<Row<ProjectId>>(tx).await.optional()?.map(|row| row.id))
+    }
+
+    async fn zone(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ZoneId>> {
+        let query = diesel::sql_query("SELECT id FROM dns.zones WHERE org_id = $1 AND name = $2");
+        let query = query.bind::<Uuid, _>(org).bind::<Text, _>(name);
+        Ok(query.get_result::<Row<ZoneId>>(tx).await.optional()?.map(|row| row.id))
     }
 }

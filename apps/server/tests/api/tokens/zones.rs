@@ -1,0 +1,105 @@
+//! Tokens that are restricted to zones.
+
+use serde_json::{Value, json};
+
+use super::{made, names, refusal};
+use crate::kit::{App, Caller};
+
+const SCOPES: [&str; 4] = ["account:read", "org:write", "project:write", "dns:write"];
+
+/// Ada, with the zones `a.example` and `b.example` in her organization `acme`, and a token for what `restrict` names.
+async fn world(restrict: Value) -> (App, Caller, Caller, Value) {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
+    ada.post("/v1/orgs/acme/projects", json!({ "name": "site" })).await.expect(201);
+    for zone in ["a.example", "b.example"] {
+        ada.post("/v1/orgs/acme/dns/zones", json!({ "name": zone })).await.expect(200);
+    }
+    let (token, created) = made(&app, &ada, json!({ "name": "dns", "scopes": SCOPES, "restrict": restrict })).await;
+    (app, ada, token, created)
+}
+
+fn at(rest: &str) -> String {
+    format!("/v1/orgs/acme/dns/zones{rest}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_restricted_to_a_zone_accesses_that_zone() {
+    let restrict = json!({ "org": "acme", "zones": ["A.example.", "a.example"] });
+    let (_app, ada, token, created) = world(restrict).await;
+    assert_eq!(created["restrict"], json!({ "org": "acme", "projects": null, "zones": ["a.example"] }));
+    assert_eq!(token.get("/v1/me/tokens/current").await.expect(200)["restrict"], created["restrict"]);
+
+    assert_eq!(names(&token.get(&at("")).await, "name"), ["a.example"]);
+    assert_eq!(token.get(&at("/a.example")).await.expect(200)["name"], "a.example");
+    let records = json!({ "records": ["192.0.2.1"] });
+    token.put(&at("/a.example/rrsets/www/A"), records.clone()).await.expect(200);
+    token.delete(&at("/a.example/rrsets/www/A")).await.expect(204);
+    token.get(&at("/a.example/zonefile")).await.expect(200);
+    token.post(&at("/a.example/dnssec"), json!({ "enabled": true })).await.expect(200);
+
+    // A zone that exists, one that does not, and a text that is no name are refused alike.
+    let mut refusals = Vec::new();
+    for zone in ["b.example", "none.example", "-"] {
+        refusals.push(refusal(&token.get(&at(&format!("/{zone}"))).await, 403, "forbidden"));
+        let put = token.put(&at(&format!("/{zone}/rrsets/www/A")), records.clone()).await;
+        refusals.push(refusal(&put, 403, "forbidden"));
+    }
+    assert!(refusals.iter().all(|refusal| refusal == &refusals[0]), "{refusals:?}");
+
+    // Nothing else of the organization.
+    token.post(&at(""), json!({ "name": "c.example" })).await.refused(403, "forbidden");
+    token.get("/v1/orgs/acme/members").await.refused(403, "forbidden");
+    token.get("/v1/orgs/acme/projects/site").await.refused(403, "forbidden");
+    assert_eq!(names(&token.get("/v1/orgs/acme/projects").await, "name"), Vec::<String>::new());
+    token.get("/v1/orgs/ada/dns/zones").await.refused(403, "forbidden");
+
+    // The zone of the same name that is created later is another zone.
+    token.delete(&at("/a.example")).await.expect(204);
+    ada.post(&at(""), json!({ "name": "a.example" })).await.expect(200);
+    token.get(&at("/a.example")).await.refused(403, "forbidden");
+    assert_eq!(names(&token.get(&at("")).await, "name"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_may_name_projects_and_zones() {
+    let restrict = json!({ "org": "acme", "projects": ["site"], "zones": ["b.example"] });
+    let (_app, _ada, token, created) = world(restrict.clone()).await;
+    assert_eq!(created["restrict"], restrict);
+    token.get("/v1/orgs/acme/projects/site").await.expect(200);
+    token.get(&at("/b.example")).await.expect(200);
+    token.get(&at("/a.example")).await.refused(403, "forbidden");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_restricted_to_projects_sees_no_zones() {
+    let (_app, _ada, token, _) = world(json!({ "org": "acme", "projects": ["site"] })).await;
+    assert_eq!(names(&token.get(&at("")).await, "name"), Vec::<String>::new());
+    token.get(&at("/a.example")).await.refused(403, "forbidden");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_restricted_to_zones_works_with_powerdns_tools() {
+    let restrict = json!({ "org": "acme", "zones": ["a.example"] });
+    let (app, _ada, _, created) = world(restrict).await;
+    let key = created["token"].as_str().unwrap();
+    let zones = format!("{}/api/v1/servers/localhost/zones", app.base);
+    let get = async |url: String| {
+        let response = crate::kit::client().get(url).header("X-API-Key", key).send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap())
+    };
+    for url in [zones.clone(), format!("{zones}?zone=a.example.")] {
+        let (status, list) = get(url.clone()).await;
+        let listed: Vec<&str> = list.as_array().unwrap().iter().map(|zone| zone["name"].as_str().unwrap()).collect();
+        assert_eq!((status, listed), (200, vec!["a.example."]), "{url}");
+    }
+    assert_eq!(get(format!("{zones}?zone=b.example.")).await, (200, json!([])));
+    assert_eq!(get(format!("{zones}/a.example.")).await.0, 200);
+    assert_eq!(get(format!("{zones}/b.example.")).await.0, 404);
+    let create = crate::kit::client().post(&zones).header("X-API-Key", key).body(r#"{"name":"c.example."}"#);
+    let refused = create.send().await.unwrap();
+    assert_eq!(refused.status().as_u16(), 422);
+    let message = refused.json::<Value>().await.unwrap()["error"].as_str().unwrap().to_owned();
+    assert!(message.contains("limited to projects or zones"), "{message}");
+}

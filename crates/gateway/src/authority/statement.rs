@@ -1,0 +1,186 @@
+//! The SQL that authenticates a caller and finds the target: one statement for each kind of credential and target,
+//! composed once. It reads across the contexts' tables. Its parameters: `$1` the credential's hash, `$2` the time, then the
+//! target's names, then the parameters of the rate limit.
+
+use std::sync::LazyLock;
+
+use super::credential::Presented;
+use crate::limits::grant;
+
+/// The target that a request names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'a> {
+    /// The caller's account.
+    Account,
+    /// An organization, by slug.
+    Org { org: &'a str },
+    /// A project of an organization, by name.
+    Project { org: &'a str, project: &'a str },
+    /// A zone of an organization, by its normalised name; none for a text that is not a domain name.
+    Zone { org: &'a str, zone: Option<&'a str> },
+    /// A zone of any organization, by its normalised name.
+    HostedZone { zone: &'a str },
+}
+
+impl<'a> Target<'a> {
+    /// Its names, in the order of the statement's parameters.
+    pub(super) fn names(self) -> [Option<Option<&'a str>>; 2] {
+        match self {
+            Self::Account => [None, None],
+            Self::Org { org } => [Some(Some(org)), None],
+            Self::Project { org, project } => [Some(Some(org)), Some(Some(project))],
+            Self::Zone { org, zone } => [Some(Some(org)), Some(zone)],
+            Self::HostedZone { zone } => [Some(Some(zone)), None],
+        }
+    }
+}
+
+const SESSION: &str = "\
+    SELECT id, user_id, coalesce(last_used_at, created_at) AS noted, NULL::text[] AS scopes, \
+           NULL::uuid AS only_org, NULL::uuid[] AS only_projects, NULL::uuid[] AS only_zones \
+    FROM identity.sessions WHERE token_hash = $1 AND expires_at > $2";
+
+const ACCESS_TOKEN: &str = "\
+    SELECT id, user_id, last_used_at AS noted, scopes, only_org, only_projects, only_zones \
+    FROM identity.access_tokens \
+    WHERE token_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
+
+const NO_ORG: &str = "NULL::uuid AS org_id, NULL::text AS slug, NULL::text AS plan, NULL::text AS role";
+const ORG: &str = "o.id AS org_id, o.slug, o.plan, m.role";
+const NO_PROJECT: &str = "NULL::uuid AS project_id, NULL::text AS project_name";
+const PROJECT: &str = "p.id AS project_id, p.name AS project_name";
+const NO_ZONE: &str = "NULL::uuid AS zone_id";
+const ZONE: &str = "z.id AS zone_id";
+
+const JOIN_ORG: &str = "\
+    LEFT JOIN orgs.orgs o ON o.slug = $3 \
+    LEFT JOIN orgs.members m ON m.org_id = o.id AND m.user_id = u.id AND (c.only_org IS NULL OR c.only_org = o.id)";
+
+/// A token that is restricted to projects or zones accesses those, and nothing else of its organization.
+const JOIN_PROJECT: &str = "\
+    LEFT JOIN projects.projects p ON p.org_id = m.org_id AND p.name = $4 AND p.deleted_at IS NULL \
+        AND (c.only_projects IS NULL AND c.only_zones IS NULL OR p.id = ANY (c.only_projects))";
+
+const JOIN_ZONE: &str = "\
+    LEFT JOIN dns.zones z ON z.org_id = m.org_id AND z.name = $4 \
+        AND (c.only_projects IS NULL AND c.only_zones IS NULL OR z.id = ANY (c.only_zones))";
+
+/// The organization follows from the zone.
+const JOIN_HOSTED_ZONE: &str = "\
+    LEFT JOIN dns.zones z ON z.name = $3 AND (c.only_org IS NULL OR c.only_org = z.org_id) \
+        AND (c.only_projects IS NULL AND c.only_zones IS NULL OR z.id = ANY (c.only_zones)) \
+    LEFT JOIN orgs.orgs o ON o.id = z.org_id \
+    LEFT JOIN orgs.members m ON m.org_id = o.id AND m.user_id = u.id";
+
+/// A statement, and the same one when it also asks for permits of the rate limit.
+pub(super) struct Statement {
+    plain: String,
+    with_permits: String,
+}
+
+impl Statement {
+    fn new(credential: &str, columns: [&str; 3], joins: &[&str], names: usize) -> Self {
+        let (columns, joins) = (columns.join(", "), joins.join(" "));
+        let find = format!(
+            "SELECT c.id AS credential_id, c.noted, c.scopes, c.only_org, c.only_projects, c.only_zones, \
+             u.id AS user_id, u.provider, u.subject, u.name, u.email, u.avatar_url, u.created_at, \
+             {columns}, l.granted, l.full_at \
+             FROM c JOIN identity.users u ON u.id = c.user_id {joins}"
+        );
+        // After the hash, the time and the names.
+        let first = 3 + names;
+        let (permits, cost, grant) = (first + 1, first + 2, grant(first));
+        Self {
+            plain: format!(
+                "WITH c AS ({credential}) {find} \
+                 CROSS JOIN (SELECT NULL::bigint AS granted, NULL::bigint AS full_at) l"
+            ),
+            with_permits: format!(
+                "WITH c AS ({credential}), \
+                 l AS (INSERT INTO store.rates AS r (key, full_at, granted) \
+                 SELECT 'general ' || c.id, ${first} + ${permits} * ${cost}, ${permits} FROM c {grant}) \
+                 {find} CROSS JOIN l"
+            ),
+        }
+    }
+
+    pub(super) fn text(&self, with_permits: bool) -> &str {
+        if with_permits { &self.with_permits } else { &self.plain }
+    }
+}
+
+/// The statements of one kind of credential.
+struct Statements {
+    account: Statement,
+    org: Statement,
+    project: Statement,
+    zone: Statement,
+    hosted_zone: Statement,
+}
+
+impl Statements {
+    fn new(credential: &str) -> Self {
+        let statement = |columns, joins: &[&str], names| Statement::new(credential, columns, joins, names);
+        Self {
+            account: statement([NO_ORG, NO_PROJECT, NO_ZONE], &[], 0),
+            org: statement([ORG, NO_PROJECT, NO_ZONE], &[JOIN_ORG], 1),
+            project: statement([ORG, PROJECT, NO_ZONE], &[JOIN_ORG, JOIN_PROJECT], 2),
+            zone: statement([ORG, NO_PROJECT, ZONE], &[JOIN_ORG, JOIN_ZONE], 2),
+            hosted_zone: statement([ORG, NO_PROJECT, ZONE], &[JOIN_HOSTED_ZONE], 1),
+        }
+    }
+}
+
+static OF_SESSION: LazyLock<Statements> = LazyLock::new(|| Statements::new(SESSION));
+static OF_ACCESS_TOKEN: LazyLock<Statements> = LazyLock::new(|| Statements::new(ACCESS_TOKEN));
+
+/// The statement for a credential and a target.
+pub(super) fn statement(presented: Presented, target: Target<'_>) -> &'static Statement {
+    let statements: &'static Statements = match presented {
+        Presented::Session(_) => &OF_SESSION,
+        Presented::AccessToken(_) => &OF_ACCESS_TOKEN,
+    };
+    match target {
+        Target::Account => &statements.account,
+        Target::Org { .. } => &statements.org,
+        Target::Project { .. } => &statements.project,
+        Target::Zone { .. } => &statements.zone,
+        Target::HostedZone { .. } => &statements.hosted_zone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::{Token, TokenKind, World};
+
+    use super::*;
+
+    /// Every statement as it is sent: a review of this file's changes sees what Postgres is asked.
+    #[test]
+    fn statements_of_each_credential_and_target() {
+        let hash = Token::mint(TokenKind::Access, &World::system()).hash();
+        let (org, project) = ("acme", "site");
+        let targets = [
+            Target::Account,
+            Target::Org { org },
+            Target::Project { org, project },
+            Target::Zone { org, zone: None },
+            Target::HostedZone { zone: "example.org" },
+        ];
+        let mut text = String::new();
+        for presented in [Presented::Session(hash), Presented::AccessToken(hash)] {
+            let credential = match presented {
+                Presented::Session(_) => "session",
+                Presented::AccessToken(_) => "access token",
+            };
+            for target in targets {
+                for with_permits in [false, true] {
+                    let permits = if with_permits { ", with permits" } else { "" };
+                    let sql = statement(presented, target).text(with_permits);
+                    text += &format!("-- {credential}, {target:?}{permits}\n{sql};\n\n");
+                }
+            }
+        }
+        insta::assert_snapshot!("statements", text);
+    }
+}

@@ -1,0 +1,78 @@
+//! The limit of a body that comes with an `Idempotency-Key`.
+
+use actix_web::HttpRequest;
+use actix_web::dev::Payload;
+use actix_web::http::StatusCode;
+use actix_web::test::TestRequest;
+use actix_web::web::Data;
+use gateway::Problem;
+use gateway::http::{Body, Describe, Extract, Json, Operation, Policy, Routes};
+use kernel::audit::Actor;
+use kernel::{UserId, World};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use testkit::TestStore;
+use utoipa::ToSchema;
+use validator::Validate;
+
+use crate::kit::{Answer, call_with};
+
+/// A caller who is signed in.
+struct Somebody(Actor);
+
+impl Describe for Somebody {
+    fn describe(_: &mut Operation) {}
+}
+
+impl Extract for Somebody {
+    async fn extract(_: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        Ok(Self(testkit::by(World::system().id::<UserId>())))
+    }
+}
+
+impl Policy for Somebody {
+    fn actor(&mut self) -> Option<&mut Actor> {
+        Some(&mut self.0)
+    }
+}
+
+#[derive(Serialize, Deserialize, Validate, ToSchema)]
+struct Text {
+    text: String,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Length {
+    length: usize,
+}
+
+async fn large(_: Somebody, Body(body): Body<Text, 200_000>) -> Result<Json<Length>, Problem> {
+    Ok(Json(Length { length: body.text.len() }))
+}
+
+async fn small(_: Somebody, Body(body): Body<Text, 100>) -> Result<Json<Length>, Problem> {
+    Ok(Json(Length { length: body.text.len() }))
+}
+
+async fn post(store: &TestStore, path: &str, length: usize) -> Answer {
+    let mut routes = Routes::default();
+    let mut area = routes.area("test", "Bodies of several sizes.");
+    area.post("large", "/large", large);
+    area.post("small", "/small", small);
+    let request = TestRequest::post().uri(path).insert_header(("idempotency-key", "key"));
+    let request = request.set_json(json!({ "text": "x".repeat(length) }));
+    let store = Data::new(store.store.clone());
+    call_with(&routes, |app| drop(app.app_data(store)), request).await
+}
+
+#[actix_web::test]
+async fn the_body_has_the_limit_of_its_operation() {
+    let store = TestStore::start().await;
+    let answer = post(&store, "/large", 150_000).await;
+    assert_eq!((answer.status, answer.json()), (StatusCode::OK, json!({ "length": 150_000 })));
+    for (path, length, limit) in [("/large", 200_000, 200_000), ("/small", 100, 100)] {
+        let answer = post(&store, path, length).await;
+        assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE, "{path}");
+        assert_eq!(answer.json()["details"], json!({ "limit": limit }), "{path}");
+    }
+}
