@@ -2,6 +2,7 @@
 
 mod graph;
 mod modules;
+mod readmes;
 mod sources;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut broken = dependencies(&graph);
     broken.extend(modules::check(&root, &metadata)?);
     broken.extend(sources::check(&root, &graph)?);
+    broken.extend(readmes::check(&root, &graph));
     for line in &broken {
         eprintln!("{line}");
     }

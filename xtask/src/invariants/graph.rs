@@ -77,9 +77,9 @@ impl Graph {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Their manifests.
-    pub fn manifests(&self) -> impl Iterator<Item = &PathBuf> {
-        self.manifests.values()
+    /// The crates of the workspace with their manifests.
+    pub fn manifests(&self) -> impl Iterator<Item = (&str, &PathBuf)> {
+        self.manifests.iter().map(|(name, manifest)| (name.as_str(), manifest))
     }
 
     pub fn depends_directly(&self, from: &str, to: &str) -> bool {

@@ -20,7 +20,7 @@ const FOLDERS: &[&str] = &["home", "root", "tmp", "work", "Users"];
 pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>> {
     let mut broken = Vec::new();
     let mut untested = Vec::new();
-    for manifest in graph.manifests() {
+    for (_, manifest) in graph.manifests() {
         let text = std::fs::read_to_string(manifest)?;
         let manifest = manifest.strip_prefix(root).unwrap_or(manifest);
         if !text.contains("[lints]\nworkspace = true") {
