@@ -61,14 +61,15 @@ fn described(programs: &Path) -> Result<Vec<File>> {
     let settings =
         format!("# Settings\n\nWritten by `cargo xtask codegen` from the programs' own tables.\n\n{settings}");
     let document = output(&server, &["--print", "openapi"])?;
-    Ok(vec![
-        client::file(&document)?,
+    let mut files = client::files(&document)?;
+    files.extend([
         ("docs/openapi.json".to_owned(), document),
         ("docs/convergence.schema.json".to_owned(), output(&server, &["--print", "nodes"])?),
         ("docs/errors.md".to_owned(), output(&server, &["--print", "errors"])?),
         ("docs/routes.md".to_owned(), output(&server, &["--print", "routes"])?),
         ("docs/settings.md".to_owned(), settings),
-    ])
+    ]);
+    Ok(files)
 }
 
 fn output(program: &Path, arguments: &[&str]) -> Result<String> {
@@ -78,18 +79,64 @@ fn output(program: &Path, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Writes what differs, unless it is only to be told. Answers the paths.
+/// Writes the files that differ and removes stale ones, or with `check` only compares. Returns the differing paths.
 fn settle(root: &Path, files: Vec<File>, check: bool) -> Result<Vec<String>> {
-    let mut differing = Vec::new();
+    let mut differing = stale(root, &files)?;
+    if !check {
+        for path in &differing {
+            std::fs::remove_file(root.join(path)).with_context(|| path.clone())?;
+        }
+    }
     for (path, text) in files {
         let file = root.join(&path);
         if std::fs::read_to_string(&file).is_ok_and(|found| found == text) {
             continue;
         }
         if !check {
+            std::fs::create_dir_all(file.parent().unwrap_or(root)).with_context(|| path.clone())?;
             std::fs::write(&file, text).with_context(|| path.clone())?;
         }
         differing.push(path);
     }
     Ok(differing)
+}
+
+/// Files in a generated folder that are no longer generated, such as that of a removed area.
+fn stale(root: &Path, files: &[File]) -> Result<Vec<String>> {
+    let within = format!("{}/", client::FOLDER);
+    if !files.iter().any(|(path, _)| path.starts_with(&within)) || !root.join(client::FOLDER).exists() {
+        return Ok(Vec::new());
+    }
+    let mut stale = Vec::new();
+    for entry in std::fs::read_dir(root.join(client::FOLDER))? {
+        let path = within.clone() + &entry?.file_name().to_string_lossy();
+        if !files.iter().any(|(generated, _)| *generated == path) {
+            stale.push(path);
+        }
+    }
+    stale.sort();
+    Ok(stale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_files_are_reported_and_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let file = |name: &str| (format!("{}/{name}", client::FOLDER), format!("//! {name}\n"));
+        let generate =
+            |names: &[&str], check| settle(root.path(), names.iter().map(|name| file(name)).collect(), check);
+        assert_eq!(generate(&["dns.rs", "mail.rs"], false).unwrap(), [file("dns.rs").0, file("mail.rs").0]);
+        assert_eq!(generate(&["dns.rs", "mail.rs"], true).unwrap(), [""; 0]);
+
+        assert_eq!(generate(&["dns.rs"], true).unwrap(), [file("mail.rs").0]);
+        assert_eq!(generate(&["dns.rs"], false).unwrap(), [file("mail.rs").0]);
+        assert_eq!(generate(&["dns.rs"], true).unwrap(), [""; 0]);
+        assert!(!root.path().join(file("mail.rs").0).exists());
+
+        // Files of other folders say nothing about this one.
+        assert_eq!(settle(root.path(), vec![], true).unwrap(), [""; 0]);
+    }
 }

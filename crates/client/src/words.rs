@@ -4,7 +4,7 @@
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub enum $name {
             $(#[doc = concat!("`", $word, "`")] #[serde(rename = $word)] $variant,)+
             /// A word that was not known when this was written.

@@ -3,88 +3,190 @@
 //! What this does not understand of the document, it refuses: a shape that one reader needs to be told about is one
 //! that others will stumble over.
 
+mod area;
+mod comment;
 mod name;
 mod operation;
 mod schema;
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
 
-use super::file::rustfmt;
+use super::file::{File, rustfmt};
+use area::Area;
+use schema::reachable;
 
-/// Path and text of the file. `document` is the text of `docs/openapi.json`.
-pub fn file(document: &str) -> Result<(String, String)> {
+/// The folder of the generated files. It holds nothing else.
+pub const FOLDER: &str = "crates/client/src/generated";
+/// The file of the types that several areas use.
+const SHARED: &str = "shared";
+
+/// The generated files: one per area, the shared types, and the module that joins them. `document` is the text of
+/// `docs/openapi.json`.
+pub fn files(document: &str) -> Result<Vec<File>> {
     let document: Value = serde_json::from_str(document)?;
-    let operations = operation::all(&document)?;
     let schemas = document.pointer("/components/schemas").and_then(Value::as_object).context("no schemas")?;
-    let reach = |roots: BTreeSet<String>| reachable(schemas, roots);
-    let sent = reach(operations.iter().filter_map(|it| it.body_schema.clone()).collect());
-    let mut answered: BTreeSet<String> = operations.iter().filter_map(|it| it.answer.clone()).collect();
-    answered.insert("Error".to_owned());
-    let answered = reach(answered);
+    let areas = area::all(&document, schemas)?;
+    let shared = shared(&areas, schemas);
+    let sent: BTreeSet<String> = areas.iter().flat_map(|area| &area.sent).cloned().collect();
+    let mut answered: BTreeSet<String> = areas.iter().flat_map(|area| &area.answered).cloned().collect();
+    answered.extend(errors(schemas));
 
-    let mut text = String::from(
-        "//! Written by `cargo xtask codegen` from `docs/openapi.json`. Left out is what answers no JSON: it is for browsers.\n\
-         \n\
-         use reqwest::Method;\n\
-         use types::*;\n\
-         \n\
-         use crate::{Call, Client, Paging, Upload};\n\
-         \n\
-         /// What is sent and answered. Answers may hold more than a type here says; words may be others than were known.\n\
-         pub mod types {\n\
-         use serde::{Deserialize, Serialize};\n\
-         \n\
-         use crate::{Page, Secret, words};\n",
-    );
-    for (name, schema) in schemas {
-        let (sent, answered) = (sent.contains(name), answered.contains(name));
-        if sent || answered {
-            schema::write(&mut text, name, schema, (sent, answered)).with_context(|| name.clone())?;
+    let types = |names: &BTreeSet<String>| {
+        let mut text = String::new();
+        for name in names {
+            let schema = schemas.get(name).with_context(|| format!("no schema {name}"))?;
+            let direction = (sent.contains(name), answered.contains(name));
+            schema::write(&mut text, name, schema, direction).with_context(|| name.clone())?;
         }
+        anyhow::Ok(text)
+    };
+    let mut files = vec![file(SHARED, "Types that several areas use.", &types(&shared)?, &BTreeSet::new())?];
+    for area in &areas {
+        let own = area.types().filter(|name| !shared.contains(*name)).cloned().collect();
+        let text = types(&own)? + &area.parameters()? + &area.methods()?;
+        files.push(file(&area.name, &area.description, &text, &shared)?);
     }
-    for operation in &operations {
-        operation.write_parameters(&mut text)?;
-    }
-    text.push_str("}\n\nimpl Client {");
-    for operation in &operations {
-        operation.write_method(&mut text)?;
-    }
-    writeln!(text, "}}")?;
-    Ok(("crates/client/src/generated.rs".to_owned(), rustfmt(&text)?))
+    files.push(joined(&files)?);
+    Ok(files)
 }
 
-/// The schemas that these refer to, directly or not, and they themselves.
-fn reachable(schemas: &Map<String, Value>, roots: BTreeSet<String>) -> BTreeSet<String> {
-    let (mut reached, mut rest) = (BTreeSet::new(), Vec::from_iter(roots));
-    while let Some(name) = rest.pop() {
-        if let Some(schema) = schemas.get(&name)
-            && reached.insert(name)
-        {
-            references(schema, &mut rest);
-        }
-    }
-    reached
+/// The types that several areas use, and those of errors.
+fn shared(areas: &[Area], schemas: &Map<String, Value>) -> BTreeSet<String> {
+    let mut users: BTreeMap<&String, usize> = BTreeMap::new();
+    areas.iter().flat_map(Area::types).for_each(|name| *users.entry(name).or_default() += 1);
+    let mut shared = errors(schemas);
+    shared.extend(users.into_iter().filter(|(_, areas)| *areas > 1).map(|(name, _)| name.clone()));
+    shared
 }
 
-fn references(schema: &Value, found: &mut Vec<String>) {
-    match schema {
-        Value::Object(object) => {
-            found.extend(schema::reference(schema));
-            object.values().for_each(|it| references(it, found));
-        }
-        Value::Array(items) => items.iter().for_each(|it| references(it, found)),
-        _ => {}
-    }
+/// The types of an error response, which every operation may return.
+fn errors(schemas: &Map<String, Value>) -> BTreeSet<String> {
+    reachable(schemas, BTreeSet::from(["Error".to_owned()]))
 }
 
-/// A description as the comment of what follows.
-fn comment(text: &mut String, description: Option<&str>) -> Result<()> {
-    for line in description.unwrap_or_default().lines() {
-        writeln!(text, "/// {line}")?;
+/// A file with the imports that its text needs.
+fn file(module: &str, description: &str, text: &str, shared: &BTreeSet<String>) -> Result<File> {
+    let used = identifiers(text);
+    let import = |from: &str, names: &[&str]| {
+        let names: Vec<&str> = names.iter().copied().filter(|name| used.contains(name)).collect();
+        if names.is_empty() { String::new() } else { format!("use {from}::{{{}}};\n", names.join(", ")) }
+    };
+    let shared: Vec<&str> = shared.iter().map(String::as_str).collect();
+    let text = [
+        format!("//! {description}\n//!\n//! Written by `cargo xtask codegen` from `docs/openapi.json`.\n\n"),
+        import("reqwest", &["Method"]),
+        import("serde", &["Deserialize", "Serialize"]),
+        "\n".to_owned(),
+        import("super::shared", &shared),
+        import("crate", &["Call", "Client", "Page", "Paging", "Secret", "Upload", "words"]),
+        text.to_owned(),
+    ];
+    Ok((format!("{FOLDER}/{module}.rs"), rustfmt(&text.concat())?))
+}
+
+/// The identifiers in generated code, without the words in comments and strings.
+fn identifiers(text: &str) -> BTreeSet<&str> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("///"));
+    let code = code.flat_map(|line| line.split('"').step_by(2));
+    code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).collect()
+}
+
+/// The module of these files. It exports all of their types under one path.
+fn joined(files: &[File]) -> Result<File> {
+    let (mut modules, mut exports) = (BTreeSet::new(), BTreeSet::new());
+    for (path, text) in files {
+        let module =
+            path.rsplit('/').next().and_then(|file| file.strip_suffix(".rs")).context("a file without a name")?;
+        ensure!(modules.insert(format!("mod {module};\n")), "two areas are called {module}");
+        if ["\npub struct ", "\npub type ", "\nwords! {"].iter().any(|declaration| text.contains(declaration)) {
+            exports.insert(format!("pub use super::{module}::*;\n"));
+        }
     }
-    Ok(())
+    let text = [
+        "//! The operations and their types, one file per area. Operations that return no JSON are left out: they are for\n\
+         //! browsers.\n//!\n//! Written by `cargo xtask codegen` from `docs/openapi.json`.\n\n"
+            .to_owned(),
+        modules.into_iter().collect(),
+        "\n/// The types of requests and responses. A response may hold more fields than its type, and words that its type\n\
+         /// does not list.\npub mod types {"
+            .to_owned(),
+        exports.into_iter().collect(),
+        "}\n".to_owned(),
+    ];
+    Ok((format!("{FOLDER}/mod.rs"), rustfmt(&text.concat())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document() -> Value {
+        let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+        let object = |properties: Value| json!({ "type": "object", "properties": properties });
+        let operation = |area: &str, answer: &str| {
+            json!({ "get": {
+                "operationId": format!("{area}.get"),
+                "tags": [area],
+                "summary": "Return it",
+                "parameters": [],
+                "responses": { "200": { "content": { "application/json": { "schema": reference(answer) } } } },
+            } })
+        };
+        json!({
+            "tags": [{ "name": "dns", "description": "Zones." }, { "name": "me", "description": "The account." }],
+            "paths": { "/me": operation("me", "User"), "/zones": operation("dns", "Zone") },
+            "components": { "schemas": {
+                "Error": object(json!({ "code": { "type": "string" } })),
+                "Time": { "type": "string" },
+                "User": object(json!({ "id": reference("UserId"), "createdAt": reference("Time") })),
+                "UserId": { "type": "string" },
+                "Zone": object(json!({ "createdAt": reference("Time") })),
+            } },
+        })
+    }
+
+    fn generated(document: &Value) -> BTreeMap<String, String> {
+        let short = |path: String| path.trim_start_matches(FOLDER).trim_start_matches('/').to_owned();
+        files(&document.to_string()).unwrap().into_iter().map(|(path, text)| (short(path), text)).collect()
+    }
+
+    #[test]
+    fn each_area_has_a_file_with_its_types_and_shares_the_rest() {
+        let files = generated(&document());
+        assert_eq!(files.keys().collect::<Vec<_>>(), ["dns.rs", "me.rs", "mod.rs", "shared.rs"]);
+        for (file, declared, imported) in [
+            ("me.rs", vec!["pub struct User {", "pub type UserId", "fn me_get("], vec!["use super::shared::Time;"]),
+            ("dns.rs", vec!["pub struct Zone {", "fn dns_get("], vec!["use super::shared::Time;"]),
+            ("shared.rs", vec!["pub struct Error {", "pub type Time"], vec!["use serde::Deserialize;"]),
+            ("mod.rs", vec!["mod dns;", "pub use super::me::*;"], vec![]),
+        ] {
+            for expected in declared.iter().chain(&imported) {
+                assert!(files[file].contains(expected), "{file} without {expected}:\n{}", files[file]);
+            }
+        }
+        assert!(!files["dns.rs"].contains("UserId") && !files["shared.rs"].contains("UserId"));
+        assert!(!files["me.rs"].contains("Upload"), "an import that nothing uses");
+    }
+
+    #[test]
+    fn only_identifiers_of_the_code_are_imported() {
+        let text = "/// A Secret.\npub fn get(&self) -> Call<Zone> { self.header(\"X-Git-Commit\", None) }";
+        let found = identifiers(text);
+        assert!(["Call", "Zone", "header"].iter().all(|name| found.contains(name)), "{found:?}");
+        assert!(["Secret", "Git", "Commit"].iter().all(|name| !found.contains(name)), "{found:?}");
+    }
+
+    #[test]
+    fn an_area_without_a_tag_or_with_the_name_of_another_file_is_rejected() {
+        let mut unknown = document();
+        unknown["tags"] = json!([]);
+        assert!(files(&unknown.to_string()).is_err());
+        let shared = document().to_string().replace("\"me\"", "\"shared\"");
+        assert!(files(&shared).is_err());
+    }
 }

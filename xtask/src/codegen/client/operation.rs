@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::comment;
+use super::comment::comment;
 use super::name::{pascal, snake};
 use super::schema::{reference, rust_type};
 
@@ -13,6 +13,8 @@ use super::schema::{reference, rust_type};
 const ONCE: &str = "Idempotency-Key";
 
 pub struct Operation {
+    /// Its tag.
+    pub area: String,
     id: String,
     method: String,
     path: String,
@@ -67,7 +69,9 @@ impl Operation {
         };
         let (once, headers) = found("header")?.into_iter().partition::<Vec<_>, _>(|it| it.name == ONCE);
         let (body, body_schema) = body(described)?;
+        let area = described.pointer("/tags/0").and_then(Value::as_str).context("no tag")?.to_owned();
         Ok(Some(Self {
+            area,
             id: text("operationId"),
             method: method.to_ascii_uppercase(),
             path: path.to_owned(),

@@ -1,16 +1,41 @@
 //! Schemas as types.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 
-use super::comment;
+use super::comment::comment;
 use super::name::{camel, pascal, snake};
 
 /// The name that a reference refers to.
 pub fn reference(schema: &Value) -> Option<String> {
     Some(schema.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")?.to_owned())
+}
+
+/// The schemas that these refer to, directly or not, and they themselves.
+pub fn reachable(schemas: &Map<String, Value>, roots: BTreeSet<String>) -> BTreeSet<String> {
+    let (mut reached, mut rest) = (BTreeSet::new(), Vec::from_iter(roots));
+    while let Some(name) = rest.pop() {
+        if let Some(schema) = schemas.get(&name)
+            && reached.insert(name)
+        {
+            references(schema, &mut rest);
+        }
+    }
+    reached
+}
+
+fn references(schema: &Value, found: &mut Vec<String>) {
+    match schema {
+        Value::Object(object) => {
+            found.extend(reference(schema));
+            object.values().for_each(|it| references(it, found));
+        }
+        Value::Array(items) => items.iter().for_each(|it| references(it, found)),
+        _ => {}
+    }
 }
 
 /// The type of a component, for whoever sends it and whoever reads it.

@@ -1,0 +1,168 @@
+//! Organizations, their members and their audit log.
+//!
+//! Written by `cargo xtask codegen` from `docs/openapi.json`.
+
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+
+use super::shared::{Org, Provider, Role, Slug, Time, UserId};
+use crate::{Call, Client, Page, Paging};
+
+/// Something that happened in an organization.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEvent {
+    /// Who; null for the operator and the service itself.
+    pub actor: Option<UserId>,
+    pub created_at: Time,
+    pub data: serde_json::Map<String, serde_json::Value>,
+    /// What, such as `member.add`.
+    pub event: String,
+    pub id: AuditId,
+    /// The request it was done by.
+    pub request_id: String,
+    /// To what: an id or a name.
+    pub target: String,
+}
+
+pub type AuditEventPage = Page<AuditEvent>;
+
+/// an id that starts with aud_
+pub type AuditId = String;
+
+/// A user in an organization.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    pub avatar_url: Option<String>,
+    pub joined_at: Time,
+    pub name: Option<String>,
+    pub provider: Provider,
+    pub role: Role,
+    pub subject: String,
+    pub user_id: UserId,
+}
+
+pub type MemberPage = Page<Member>;
+
+/// The member to add: somebody who has signed in at least once.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewMember {
+    pub provider: Provider,
+    pub role: Role,
+    pub subject: String,
+}
+
+/// The organization to create.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewOrg {
+    /// The slug when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<OrgName>,
+    pub slug: Slug,
+}
+
+/// What is to change of an organization.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OrgChange {
+    pub name: OrgName,
+}
+
+/// 1 to 100 characters, none of them a control character
+pub type OrgName = String;
+
+pub type OrgPage = Page<Org>;
+
+/// The role that a member is to have.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleChange {
+    pub role: Role,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OrgsAuditQuery {
+    /// Only what this user did.
+    pub actor: Option<String>,
+    /// Only this event.
+    pub event: Option<String>,
+    /// Only what happened at this time or later.
+    pub since: Option<String>,
+    /// Only what happened before this time.
+    pub until: Option<String>,
+    /// The most items to answer; more than 200 are cut to 200.
+    pub limit: Option<i64>,
+    /// The nextCursor of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Client {
+    /// What happened in an organization, newest first
+    ///
+    /// `GET /v1/orgs/{orgSlug}/audit`
+    pub fn orgs_audit(&self, org_slug: &str, query: &OrgsAuditQuery) -> Call<AuditEventPage> {
+        self.operation("orgs.audit", Method::GET, &["v1", "orgs", org_slug, "audit"])
+            .query("actor", query.actor.as_ref())
+            .query("event", query.event.as_ref())
+            .query("since", query.since.as_ref())
+            .query("until", query.until.as_ref())
+            .query("limit", query.limit.as_ref())
+            .query("cursor", query.cursor.as_ref())
+    }
+
+    /// Create an organization
+    ///
+    /// `POST /v1/orgs`
+    pub fn orgs_create(&self, body: &NewOrg) -> Call<Org> {
+        self.operation("orgs.create", Method::POST, &["v1", "orgs"]).once().json(body)
+    }
+
+    /// The organizations that the caller belongs to
+    ///
+    /// `GET /v1/orgs`
+    pub fn orgs_list(&self, query: &Paging) -> Call<OrgPage> {
+        self.operation("orgs.list", Method::GET, &["v1", "orgs"])
+            .query("limit", query.limit.as_ref())
+            .query("cursor", query.cursor.as_ref())
+    }
+
+    /// Add somebody who has signed in before
+    ///
+    /// `POST /v1/orgs/{orgSlug}/members`
+    pub fn orgs_member_add(&self, org_slug: &str, body: &NewMember) -> Call<Member> {
+        self.operation("orgs.member_add", Method::POST, &["v1", "orgs", org_slug, "members"]).once().json(body)
+    }
+
+    /// Remove a member (admin), or leave (anyone)
+    ///
+    /// `DELETE /v1/orgs/{orgSlug}/members/{userId}`
+    pub fn orgs_member_remove(&self, org_slug: &str, user_id: &str) -> Call<()> {
+        self.operation("orgs.member_remove", Method::DELETE, &["v1", "orgs", org_slug, "members", user_id])
+    }
+
+    /// Change a member's role
+    ///
+    /// `PUT /v1/orgs/{orgSlug}/members/{userId}`
+    pub fn orgs_member_set_role(&self, org_slug: &str, user_id: &str, body: &RoleChange) -> Call<Member> {
+        self.operation("orgs.member_set_role", Method::PUT, &["v1", "orgs", org_slug, "members", user_id]).json(body)
+    }
+
+    /// The members
+    ///
+    /// `GET /v1/orgs/{orgSlug}/members`
+    pub fn orgs_members(&self, org_slug: &str, query: &Paging) -> Call<MemberPage> {
+        self.operation("orgs.members", Method::GET, &["v1", "orgs", org_slug, "members"])
+            .query("limit", query.limit.as_ref())
+            .query("cursor", query.cursor.as_ref())
+    }
+
+    /// Rename an organization
+    ///
+    /// `PATCH /v1/orgs/{orgSlug}`
+    pub fn orgs_rename(&self, org_slug: &str, body: &OrgChange) -> Call<Org> {
+        self.operation("orgs.rename", Method::PATCH, &["v1", "orgs", org_slug]).json(body)
+    }
+}
