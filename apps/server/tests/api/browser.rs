@@ -9,8 +9,8 @@ use actix_web::{App as Stub, HttpResponse, HttpServer, web};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::convergence::nodes::Edge;
 use crate::kit::{App, Caller, client, site};
-use crate::nodes::Edge;
 use crate::process::port;
 
 const HOST: &str = "site-ada.localhost";

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::convergence::node_process::{Node, program, workerd};
 use crate::kit::client;
-use crate::node_process::{Node, program, workerd};
 use crate::process::Process;
 
 /// `svc`, signed in, with a folder of its own.

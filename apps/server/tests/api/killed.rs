@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::convergence::node_process::Node;
 use crate::kit::{client, site};
-use crate::node_process::Node;
 use crate::process::Process;
 
 const OWNERS: usize = 4;

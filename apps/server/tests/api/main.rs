@@ -8,32 +8,23 @@
     reason = "a test that cannot go on ends"
 )]
 
-mod access;
-mod account;
 mod browser;
 mod chaos;
-mod codehost;
 mod contract;
-mod deployments;
+mod convergence;
 mod dns;
 mod examples;
-mod hostnames;
 mod idempotency;
-mod invites;
+mod identity;
 mod judges;
 mod killed;
 mod kit;
 mod limits;
 mod matrix;
 mod nameservers;
-mod node_process;
-mod nodes;
-mod notifications;
 mod orgs;
 mod outage;
 mod pdns;
 mod process;
 mod projects;
-mod ssh_keys;
-mod tokens;
 mod tour;

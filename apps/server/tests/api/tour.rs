@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::node_process::{Node, program, workerd};
+use crate::convergence::node_process::{Node, program, workerd};
 use crate::process::Process;
 
 /// The shell blocks of the README's tour. The last one is about worker code, which a node runs only with `workerd`.

@@ -1,0 +1,5 @@
+//! Organizations, members, invitations and notifications.
+
+mod invites;
+mod notifications;
+mod organizations;
