@@ -16,7 +16,8 @@ use graph::Graph;
 const MAY_SERVE_HTTP: &[&str] = &["bare", "gateway", "server", "node"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
 /// Crates that no command for operators needs.
-const NOT_FOR_OPERATORS: &[&str] = &["bundle", "chaos", "gateway", "lab", "projects", "providers", "server", "node"];
+const NOT_FOR_OPERATORS: &[&str] =
+    &["bundle", "chaos", "gateway", "lab", "node", "projects", "providers", "sandbox", "server"];
 /// C libraries for what Rust ones do here.
 const BANNED: &[&str] = &["pq-sys", "openssl-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
 
