@@ -57,17 +57,21 @@ fn dependencies(graph: &Graph) -> Vec<String> {
     for &member in &members {
         for &other in members.iter().filter(|other| **other != member) {
             match member {
-                "kernel" => forbid(member, other, "kernel depends on no other crate of the workspace"),
-                "store" if other != "kernel" => forbid(member, other, "store depends on kernel alone"),
-                "providers" if other != "kernel" => forbid(member, other, "providers depends on kernel alone"),
+                "kernel" | "protocol" if other != "sha256" => {
+                    forbid(member, other, "kernel and protocol depend on no other crate of the workspace than sha256");
+                }
+                "sha256" => forbid(member, other, "sha256 depends on no other crate of the workspace"),
+                "store" if !["kernel", "sha256"].contains(&other) => {
+                    forbid(member, other, "store depends on kernel alone")
+                }
+                "providers" if !["kernel", "sha256"].contains(&other) => {
+                    forbid(member, other, "providers depends on kernel alone")
+                }
                 "sandbox" if other != "settings" => {
                     forbid(member, other, "the sandbox plays other people's systems: it knows none of our code");
                 }
                 "client" => forbid(member, other, "client knows the API by its document alone"),
-                "protocol" => {
-                    forbid(member, other, "protocol is for both sides: it depends on no other crate of the workspace")
-                }
-                "node" if !["bundle", "protocol", "settings"].contains(&other) => {
+                "node" if !["bundle", "protocol", "settings", "sha256"].contains(&other) => {
                     forbid(member, other, "a node knows the control plane by the protocol alone");
                 }
                 "cli" if !["client", "bundle"].contains(&other) => {

@@ -1,51 +1,31 @@
-//! Computing SHA-256, the name of everything that is cached.
+//! Computing the digest of bytes while they are written.
 
 use std::io::{self, Write};
 
-pub use protocol::Digest;
-use ring::digest::{Context, SHA256};
+pub use protocol::{Digest, Digester};
 
 /// Computes the digest of the bytes that it passes on.
 pub struct Hashing<W> {
     inner: W,
-    context: Context,
-}
-
-/// The digest of these bytes.
-pub fn digest_of(bytes: &[u8]) -> Digest {
-    let mut context = start();
-    context.update(bytes);
-    finish(context)
-}
-
-/// A computation of one.
-pub fn start() -> Context {
-    Context::new(&SHA256)
-}
-
-/// The digest of everything that the computation was given.
-pub fn finish(context: Context) -> Digest {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(context.finish().as_ref());
-    Digest::from_bytes(bytes)
+    digester: Digester,
 }
 
 impl<W> Hashing<W> {
     /// Passes on to `inner`.
     pub fn new(inner: W) -> Self {
-        Self { inner, context: start() }
+        Self { inner, digester: Digester::default() }
     }
 
     /// The digest of everything that was written.
     pub fn finish(self) -> Digest {
-        finish(self.context)
+        self.digester.finish()
     }
 }
 
 impl<W: Write> Write for Hashing<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.inner.write_all(bytes)?;
-        self.context.update(bytes);
+        self.digester.update(bytes);
         Ok(bytes.len())
     }
 

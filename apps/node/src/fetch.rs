@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::backoff::Backoff;
 use crate::cache::{Cache, Temporary};
 use crate::client::Core;
-use crate::digest::{self, Digest};
+use crate::digest::{Digest, Digester};
 use crate::index::Index;
 use crate::unpack::unpack;
 
@@ -106,17 +106,17 @@ impl Fetcher {
         let mut response = self.core.bundle(bundle).await?;
         let archive = self.cache.temporary()?;
         let mut file = tokio::fs::File::from_std(archive.file.try_clone()?);
-        let mut context = digest::start();
+        let mut digester = Digester::default();
         let mut left = u64::try_from(size)?;
         while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
             let length = chunk.len() as u64;
             ensure!(length <= left, "more than {size} bytes came");
             left -= length;
-            context.update(&chunk);
+            digester.update(&chunk);
             file.write_all(&chunk).await?;
         }
         file.flush().await?;
-        let came = digest::finish(context);
+        let came = digester.finish();
         ensure!(came == bundle, "{came} came instead");
         Ok(archive)
     }

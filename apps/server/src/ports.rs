@@ -146,7 +146,6 @@ fn site(live: Live) -> Site {
         AccessMode::Password => protocol::AccessMode::Password,
     };
     let access = SiteAccess { mode, password, bypass: bypass.map(|hash| hash.hex()), version: access_version };
-    let bundle = protocol::Digest::from_bytes(bundle.into_bytes());
     Site { hostnames, bundle, size_bytes, version, access }
 }
 

@@ -5,7 +5,6 @@
 
 mod access;
 pub mod audit;
-mod digest;
 pub mod domain;
 mod email;
 mod failure;
@@ -24,7 +23,6 @@ mod time;
 mod world;
 
 pub use access::AccessMode;
-pub use digest::{Digest, Digester, InvalidDigest};
 pub use email::Email;
 pub use failure::{Code, Failure, Kind, Malformed};
 pub use hex::hex;
@@ -39,6 +37,7 @@ pub use redirect::{AllowList, ForbiddenAddress, InvalidAllowList};
 pub use role::Role;
 pub use scope::Scope;
 pub use secret::{Secret, Token, TokenHash, TokenKind};
+pub use sha256::{Digest, Digester, InvalidDigest};
 pub use text::InvalidText;
 pub use time::Time;
 pub use world::{Clock, Random, World};

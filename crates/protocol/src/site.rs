@@ -1,9 +1,9 @@
 //! The part `site`: a project's hostnames, its bundle and its access policy.
 
 use serde::{Deserialize, Serialize};
+use sha256::Digest;
 
 use crate::desired::DesiredPart;
-use crate::digest::Digest;
 
 /// What a node serves of a project. The context `projects` owns this part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

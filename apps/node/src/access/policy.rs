@@ -3,7 +3,7 @@
 use actix_web::HttpRequest;
 use protocol::{AccessMode, SiteAccess};
 
-use crate::digest::digest_of;
+use crate::digest::Digest;
 
 /// The header with the key that bypasses a policy, which CI sends.
 const BYPASS: &str = "Svc-Access-Bypass";
@@ -35,5 +35,5 @@ pub fn way(access: &SiteAccess) -> Way<'_> {
 pub fn has_bypass_key(access: &SiteAccess, request: &HttpRequest) -> bool {
     let mut sent = request.headers().get_all(BYPASS);
     let (Some(key), None) = (sent.next(), sent.next()) else { return false };
-    access.bypass == Some(digest_of(key.as_bytes()).hex())
+    access.bypass == Some(Digest::of(key.as_bytes()).hex())
 }

@@ -138,12 +138,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::digest::digest_of;
+    use crate::digest::Digest;
     use crate::index::Asset;
 
     #[test]
     fn the_main_module_is_first_and_names_stay_in_their_quotes() {
-        let module = Asset::new(digest_of(b""), 0);
+        let module = Asset::new(Digest::of(b""), 0);
         let names = ["a\"b\\c\n.txt", "d.wasm", "index.mjs", "lib/x.js", "ü.bin"];
         let modules: BTreeMap<_, _> = names.map(|name| (name.to_owned(), module)).into_iter().collect();
         let code = Code { main: "index.mjs".to_owned(), compatibility_date: Some("\")".to_owned()), modules };

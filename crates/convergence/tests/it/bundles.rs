@@ -3,7 +3,7 @@
 use convergence::{Convergence, ConvergenceError};
 use kernel::{Digest, Failure as _, NodeId};
 
-use crate::kit::{Kit, kernel_digest, site};
+use crate::kit::{Kit, digest, site};
 
 async fn may_fetch(convergence: &Convergence, node: NodeId, bundle: Digest) -> bool {
     match convergence.bundle_for(node, bundle).await {
@@ -26,7 +26,7 @@ async fn a_node_may_fetch_what_it_is_to_serve_and_nothing_else() {
     let other = kit.node("other").await.node.id;
     kit.converge(blog, Some(site(2))).await;
 
-    let may = async |node, version| may_fetch(&kit.convergence, node, kernel_digest(version)).await;
+    let may = async |node, version| may_fetch(&kit.convergence, node, digest(version)).await;
     assert!(may(home, 1).await && !may(other, 1).await);
     assert!(may(other, 2).await && !may(home, 2).await);
     assert!(!may(home, 3).await && !may(kit.store.world().id(), 1).await);

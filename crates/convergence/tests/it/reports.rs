@@ -6,7 +6,7 @@ use convergence::{Convergence, ConvergenceError};
 use kernel::{Failure as _, ProjectId};
 use protocol::{Batch, DeploymentReport, DeploymentState, Receipt, Report, Site};
 
-use crate::kit::{Kit, deployed, kernel_digest, operator, platform, site, sites};
+use crate::kit::{Kit, deployed, digest, operator, platform, site, sites};
 
 fn report(project: ProjectId, version: i32, state: DeploymentState, message: Option<&str>) -> Report {
     let report = DeploymentReport { version, state, message: message.map(str::to_owned) };
@@ -90,7 +90,7 @@ async fn without_a_link_nothing_reaches_nodes_and_what_is_desired_is_kept() {
     deploy.await.unwrap();
     let refused = off.desired(node, 0, Duration::ZERO).await.unwrap_err();
     assert_eq!(refused.code(), &ConvergenceError::NO_CORE);
-    assert!(matches!(off.bundle_for(node, kernel_digest(1)).await, Err(ConvergenceError::NoCore)));
+    assert!(matches!(off.bundle_for(node, digest(1)).await, Err(ConvergenceError::NoCore)));
     let report = Batch { batch: 1, reports: vec![] };
     assert!(matches!(off.report(node, report).await, Err(ConvergenceError::NoCore)));
     assert_eq!(sites(&kit.desired(node, 0).await)[0].part, Some(site(1)));

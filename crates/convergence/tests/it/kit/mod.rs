@@ -164,10 +164,5 @@ pub fn site(version: i32) -> Site {
 }
 
 pub fn digest(version: i32) -> Digest {
-    Digest::from_bytes(kernel_digest(version).into_bytes())
-}
-
-/// The same digest, as the control plane has it.
-pub fn kernel_digest(version: i32) -> kernel::Digest {
-    kernel::Digest::of(&version.to_be_bytes())
+    Digest::of(&version.to_be_bytes())
 }

@@ -1,14 +1,18 @@
-//! SHA-256 digests that name things.
+//! SHA-256 digests, the names of bundles and their files: one type for the control plane, the protocol and the nodes.
+//!
+//! The feature `diesel` stores a digest in Postgres, and `openapi` adds its schema.
 
-use diesel::deserialize::{self, FromSql};
-use diesel::pg::{Pg, PgValue};
-use diesel::serialize::{self, Output, ToSql};
-use diesel::sql_types::Binary;
+#[cfg(feature = "openapi")]
+mod openapi;
+#[cfg(feature = "diesel")]
+mod sql;
+
 use ring::digest::{Context, SHA256};
 
 /// A SHA-256 digest: `sha256:` and 64 lowercase hex digits on the wire, 32 bytes in Postgres.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, diesel::AsExpression, diesel::FromSqlRow)]
-#[diesel(sql_type = Binary)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "diesel", derive(diesel::AsExpression, diesel::FromSqlRow))]
+#[cfg_attr(feature = "diesel", diesel(sql_type = diesel::sql_types::Binary))]
 pub struct Digest([u8; 32]);
 
 /// A text that is not a digest.
@@ -29,16 +33,26 @@ impl Digest {
         digester.finish()
     }
 
-    /// The 32 bytes.
-    #[must_use]
-    pub const fn into_bytes(self) -> [u8; 32] {
-        self.0
+    /// The digest with these 64 hex digits, without `sha256:`.
+    ///
+    /// # Errors
+    /// [`InvalidDigest`]; uppercase digits are not accepted, so a digest has one spelling.
+    pub fn from_hex(digits: &str) -> Result<Self, InvalidDigest> {
+        if digits.len() != 64 || !digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+            return Err(InvalidDigest);
+        }
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(digits.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| InvalidDigest)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| InvalidDigest)?;
+        }
+        Ok(Self(digest))
     }
 
     /// The 64 hex digits, without `sha256:`.
     #[must_use]
     pub fn hex(&self) -> String {
-        crate::hex(&self.0)
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -79,16 +93,7 @@ impl std::str::FromStr for Digest {
     type Err = InvalidDigest;
 
     fn from_str(text: &str) -> Result<Self, InvalidDigest> {
-        let hex = text.strip_prefix("sha256:").ok_or(InvalidDigest)?;
-        if hex.len() != 64 || hex.bytes().any(|digit| !matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(InvalidDigest);
-        }
-        let mut digest = [0; 32];
-        for (byte, pair) in digest.iter_mut().zip(hex.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| InvalidDigest)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| InvalidDigest)?;
-        }
-        Ok(Self(digest))
+        text.strip_prefix("sha256:").ok_or(InvalidDigest).and_then(Self::from_hex)
     }
 }
 
@@ -105,23 +110,6 @@ impl<'de> serde::Deserialize<'de> for Digest {
     }
 }
 
-impl ToSql<Binary, Pg> for Digest {
-    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
-        ToSql::<Binary, Pg>::to_sql(self.0.as_slice(), out)
-    }
-}
-
-impl FromSql<Binary, Pg> for Digest {
-    fn from_sql(bytes: PgValue<'_>) -> deserialize::Result<Self> {
-        let bytes = <Vec<u8> as FromSql<Binary, Pg>>::from_sql(bytes)?;
-        Ok(Self(bytes.try_into().map_err(|_| "a stored digest is not 32 bytes")?))
-    }
-}
-
-crate::string_schema!(Digest, |schema| schema
-    .pattern(Some("^sha256:[0-9a-f]{64}$"))
-    .description(Some("sha256: and 64 lowercase hex digits")));
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +122,15 @@ mod tests {
         assert_eq!(text.parse(), Ok(digest));
         for wrong in ["", "sha256:", &text.to_uppercase(), &text[7..], &format!("{text}0")] {
             assert_eq!(wrong.parse::<Digest>(), Err(InvalidDigest), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_the_canonical_spelling_parses() {
+        let text = Digest::of(b"abc").to_string();
+        assert_eq!(Digest::from_hex(&text[7..]), Ok(Digest::of(b"abc")));
+        for other in [text.to_uppercase(), text.replace("sha256:", ""), format!("{text}0"), text.replace("ba", "..")] {
+            assert_eq!(other.parse::<Digest>(), Err(InvalidDigest), "{other}");
         }
     }
 }
