@@ -6,8 +6,6 @@ CREATE TABLE projects.projects (
     org_id uuid NOT NULL CONSTRAINT projects_org_id_fkey REFERENCES orgs.orgs (id),
     name text NOT NULL,
     access_mode text NOT NULL CONSTRAINT projects_access_mode_check CHECK (access_mode IN ('public', 'org', 'password')),
-    -- The optional resources that are granted: a set of auth, database, email, ai, storage.
-    granted text[] NOT NULL,
     -- The version of the newest deployment: deployments are numbered without gaps.
     last_version integer NOT NULL,
     -- The deployment that is served; null before the first.

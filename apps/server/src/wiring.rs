@@ -13,6 +13,7 @@ use projects::{Bundles, Ports, Projects};
 use prometheus::Registry;
 use protocol::{DeploymentReport, Platform};
 use providers::{CodeHost, Resolver, Smtp};
+use resources::Resources;
 use store::Store;
 use store::outbox::Pass;
 
@@ -77,7 +78,8 @@ pub(crate) fn parts(config: &Config, world: World, registry: Registry) -> anyhow
     };
     let bundles = bundles(&config.bundle_store)?;
     let projects = Projects::new(store.clone(), bundles.clone(), config.limits, names, ports);
-    let contexts = Contexts { identity, orgs, projects: projects.clone(), convergence, dns };
+    let resources = Resources::new(store.clone());
+    let contexts = Contexts { identity, orgs, projects: projects.clone(), convergence, dns, resources };
     let services = Services::new(config.gateway.clone(), store, contexts, registry)?;
     Ok(Parts { services, projects, bundles, passes, nameservers })
 }

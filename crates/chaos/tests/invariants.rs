@@ -11,8 +11,8 @@ const GOOD: &str = "
     INSERT INTO identity.users (id, provider, subject, created_at) VALUES (md5('u')::uuid, 'dev', 'u', now());
     INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) VALUES (md5('o')::uuid, 'o', 'o', 'free', true, now());
     INSERT INTO orgs.members (org_id, user_id, role, joined_at) VALUES (md5('o')::uuid, md5('u')::uuid, 'admin', now());
-    INSERT INTO projects.projects (id, org_id, name, access_mode, granted, last_version, created_at)
-        VALUES (md5('p')::uuid, md5('o')::uuid, 'p', 'public', '{}', 1, now());
+    INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at)
+        VALUES (md5('p')::uuid, md5('o')::uuid, 'p', 'public', 1, now());
     INSERT INTO projects.hostnames (name, project_id, kind, state, created_at)
         VALUES ('p.example', md5('p')::uuid, 'default', 'active', now());
     INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by,
@@ -39,8 +39,8 @@ const GOOD: &str = "
         VALUES (md5('m')::uuid, 't', 'k', 'x', 'known', 0, now(), now(), now());
     INSERT INTO projects.hostnames (name, project_id, kind, state, created_at)
         VALUES ('c.example', md5('p')::uuid, 'custom', 'pending_dns', now());
-    INSERT INTO projects.projects (id, org_id, name, access_mode, granted, last_version, created_at, deleted_at)
-        VALUES (md5('gone')::uuid, md5('o')::uuid, 'gone', 'public', '{}', 0, now(), now());
+    INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at, deleted_at)
+        VALUES (md5('gone')::uuid, md5('o')::uuid, 'gone', 'public', 0, now(), now());
     INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at)
         VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
 

@@ -17,6 +17,7 @@ use kernel::World;
 use orgs::Orgs;
 use projects::Projects;
 use prometheus::Registry;
+use resources::Resources;
 use store::Store;
 use tokio::sync::Semaphore;
 
@@ -45,14 +46,15 @@ pub struct Contexts {
     pub projects: Projects,
     pub convergence: Convergence,
     pub dns: Dns,
+    pub resources: Resources,
 }
 
 impl Contexts {
     /// Gives each to the handlers that ask for it.
     fn give_to(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns } = self.clone();
+        let Self { identity, orgs, projects, convergence, dns, resources } = self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
-        app.app_data(Data::new(convergence)).app_data(Data::new(dns));
+        app.app_data(Data::new(convergence)).app_data(Data::new(dns)).app_data(Data::new(resources));
     }
 }
 

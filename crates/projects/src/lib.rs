@@ -23,8 +23,8 @@ pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};
 pub use model::{
     Access, AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Author, Authorize, Check, Deployment,
     DeploymentStatus, Generation, GenerationKind, Git, Hostname, HostnameKind, HostnameState, NewHostname, NewProject,
-    Overview, Placement, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectName, Proof, Resource,
-    ResourceState, ResourceStates, Resources, Rollback, VerifyRecord, VerifyRecordType,
+    Overview, Placement, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectName, Proof, Rollback,
+    VerifyRecord, VerifyRecordType,
 };
 pub use ports::{Linked, Live, LiveAccess, LookupFailure, Organizations, Placements, Resolver, Zones};
 pub use repository::{

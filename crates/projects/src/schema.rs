@@ -69,7 +69,6 @@ diesel::table! {
         org_id -> Uuid,
         name -> Text,
         access_mode -> Text,
-        granted -> Array<Text>,
         last_version -> Integer,
         live_version -> Nullable<Integer>,
         created_at -> Timestamptz,

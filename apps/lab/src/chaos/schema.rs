@@ -66,8 +66,8 @@ const SEED: &str = "
         SELECT md5(n::text)::uuid, 'org' || n, 'org' || n, 'free', true, now() FROM generate_series(1, 100000) n;
     INSERT INTO orgs.members (org_id, user_id, role, joined_at)
         SELECT md5((n % 100000 + 1)::text)::uuid, md5(n::text)::uuid, 'admin', now() FROM generate_series(1, 1000000) n;
-    INSERT INTO projects.projects (id, org_id, name, access_mode, granted, last_version, created_at)
-        SELECT md5(n::text)::uuid, md5((n % 100000 + 1)::text)::uuid, 'project' || n, 'public', '{}', 1, now()
+    INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at)
+        SELECT md5(n::text)::uuid, md5((n % 100000 + 1)::text)::uuid, 'project' || n, 'public', 1, now()
         FROM generate_series(1, 1000000) n;
     INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by,
             created_by_subject, created_at)
@@ -82,7 +82,7 @@ const WRITES: [&str; 6] = [
     "UPDATE identity.users SET name = 'x' WHERE id = md5('NUMBER')::uuid",
     "UPDATE orgs.orgs SET name = 'x' WHERE id = md5('NUMBER')::uuid",
     "UPDATE orgs.members SET role = 'admin' WHERE user_id = md5('NUMBER')::uuid",
-    "UPDATE projects.projects SET granted = '{}' WHERE id = md5('NUMBER')::uuid",
+    "UPDATE projects.projects SET access_version = 1 WHERE id = md5('NUMBER')::uuid",
     "UPDATE projects.deployments SET git_branch = 'x' WHERE project_id = md5('NUMBER')::uuid",
     "UPDATE projects.hostnames SET last_error = 'x' WHERE project_id = md5('NUMBER')::uuid",
 ];

@@ -37,8 +37,8 @@ async fn tokens(kit: &Kit, user: UserId) -> Vec<AccessToken> {
 /// A project of the organization of this slug.
 async fn db_project(kit: &Kit, org: &str, name: &str) {
     let insert = format!(
-        "INSERT INTO projects.projects (id, org_id, name, access_mode, granted, last_version, created_at) \
-         SELECT gen_random_uuid(), id, '{name}', 'public', '{{}}', 0, now() FROM orgs.orgs WHERE slug = '{org}'"
+        "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
+         SELECT gen_random_uuid(), id, '{name}', 'public', 0, now() FROM orgs.orgs WHERE slug = '{org}'"
     );
     kit.database.run(&insert).await;
 }

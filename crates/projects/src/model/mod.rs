@@ -6,9 +6,9 @@ mod overview;
 
 pub use access::{Access, AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Authorize};
 pub use hostname::{Check, Hostname, HostnameKind, HostnameState, NewHostname, Proof, VerifyRecord, VerifyRecordType};
-pub use overview::{Generation, GenerationKind, Overview, ResourceState, ResourceStates};
+pub use overview::{Generation, GenerationKind, Overview};
 
-use kernel::{DeploymentId, Digest, ProjectId, Time, UserId};
+use kernel::{DeploymentId, Digest, ProjectId, ResourceSet, Time, UserId};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
@@ -16,17 +16,6 @@ kernel::text! {
     /// A project's name: a DNS label, unique within its organization.
     pub struct ProjectName matches "^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
         means "1 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit"
-}
-
-kernel::words! {
-    /// An optional resource of a project.
-    pub enum Resource {
-        Auth = "auth",
-        Database = "database",
-        Email = "email",
-        Ai = "ai",
-        Storage = "storage",
-    }
 }
 
 kernel::words! {
@@ -59,22 +48,15 @@ pub struct Project {
     pub created_at: Time,
 }
 
-/// One project, with what it serves and where.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+/// One project, as far as this context knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectDetail {
-    #[serde(flatten)]
     pub project: Project,
-    /// Null before the first deployment.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    /// None before the first deployment.
     pub live: Option<Deployment>,
     pub hostnames: Vec<Hostname>,
     pub access: Access,
-    /// Which of the optional resources are granted.
-    pub resources: Resources,
-    /// Null before the first deployment.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    /// None before the first deployment.
     pub placement: Option<Placement>,
 }
 
@@ -85,17 +67,6 @@ pub struct Placement {
     pub state: String,
     /// Raised whenever the project's data moves or is restored.
     pub epoch: i64,
-}
-
-/// One yes or no for each optional resource.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Resources {
-    pub auth: bool,
-    pub database: bool,
-    pub email: bool,
-    pub ai: bool,
-    pub storage: bool,
 }
 
 /// A version of a project. Immutable, and never deleted.
@@ -119,7 +90,7 @@ pub struct Deployment {
     /// Where the bundle was made from; for display only.
     pub git: Git,
     /// What the manifest declares.
-    pub declares: Resources,
+    pub declares: ResourceSet,
     pub has_worker: bool,
     pub asset_count: i32,
     pub created_by: Author,
@@ -187,20 +158,6 @@ pub struct ProjectDeletion {
 pub struct Rollback {
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub version: i32,
-}
-
-impl Resources {
-    /// Yes for those that `has` says.
-    #[must_use]
-    pub fn which(has: impl Fn(Resource) -> bool) -> Self {
-        Self {
-            auth: has(Resource::Auth),
-            database: has(Resource::Database),
-            email: has(Resource::Email),
-            ai: has(Resource::Ai),
-            storage: has(Resource::Storage),
-        }
-    }
 }
 
 impl Git {

@@ -7,13 +7,13 @@ use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
-use kernel::{AccessMode, DeploymentId, Digest, OrgId, Paging, ProjectId, Time, TokenHash, UserId};
+use kernel::{AccessMode, DeploymentId, Digest, OrgId, Paging, ProjectId, ResourceSet, Time, TokenHash, UserId};
 use store::{Cached, Connection, Error, Result, newest_first, of};
 
 use self::hostname::HostnameRow;
 use crate::model::{
     Access, Author, Deployment, DeploymentStatus, Git, Hostname, HostnameKind, HostnameState, Overview, Placement,
-    Project, ProjectDetail, ProjectName, ResourceStates, Resources,
+    Project, ProjectDetail, ProjectName,
 };
 use crate::ports::{Live, LiveAccess};
 use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository};
@@ -25,7 +25,6 @@ struct ProjectRow {
     id: ProjectId,
     name: ProjectName,
     access_mode: AccessMode,
-    granted: Vec<String>,
     live_version: Option<i32>,
     created_at: Time,
 }
@@ -73,7 +72,6 @@ impl ProjectRepository for Connection {
             projects::org_id.eq(project.org),
             projects::name.eq(&project.name),
             projects::access_mode.eq(AccessMode::Public),
-            projects::granted.eq(Vec::<String>::new()),
             projects::last_version.eq(0),
             projects::created_at.eq(project.created_at),
         );
@@ -186,16 +184,13 @@ impl ProjectRepository for Connection {
             .select((ProjectRow::as_select(), Option::<DeploymentRow>::as_select()))
             .load::<(ProjectRow, Option<DeploymentRow>)>(self)
             .await?;
-        let Some((ProjectRow { granted, live_version, .. }, _)) = rows.as_slice().first() else { return Ok(None) };
-        let granted = Resources::which(|resource| granted.iter().any(|word| word == resource.as_str()));
+        let Some((ProjectRow { live_version, .. }, _)) = rows.as_slice().first() else { return Ok(None) };
         let live_version = *live_version;
         let deployments: Vec<Deployment> =
             rows.into_iter().filter_map(|(_, row)| Some(row?.show(live_version))).collect();
         let live = deployments.iter().find(|deployment| deployment.live).cloned();
-        let declared = live.as_ref().map(|live| live.declares).unwrap_or_default();
         let deployments = deployments.into_iter().take(usize::try_from(RECENT).unwrap_or(0)).collect();
-        let resources = ResourceStates::new(declared, granted);
-        Ok(Some(Overview { live, deployments, last_backup: None, resources }))
+        Ok(Some(Overview { live, deployments, last_backup: None }))
     }
 
     async fn project_rename(&mut self, project: ProjectId, name: &ProjectName, hostname: &str) -> Result<()> {
@@ -321,13 +316,12 @@ fn detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
     let default = hostnames.iter().find(|hostname| hostname.kind == HostnameKind::Default);
     let hostname =
         default.ok_or_else(|| Error::inconsistent(format!("{} has no default hostname", project.id)))?.name.clone();
-    let ProjectRow { id, name, access_mode, granted, live_version, created_at } = project;
+    let ProjectRow { id, name, access_mode, live_version, created_at } = project;
     Ok(Some(ProjectDetail {
         project: Project { id, name, org: slug.to_owned(), hostname, created_at },
         live: live.map(|row| row.show(live_version)),
         hostnames,
         access: Access { mode: access_mode },
-        resources: Resources::which(|resource| granted.iter().any(|word| word == resource.as_str())),
         placement: placement.map(|PlacementRow { state, epoch }| Placement { state, epoch }),
     }))
 }
@@ -348,7 +342,7 @@ impl DeploymentRow {
                 branch: self.git_branch,
                 dirty: self.git_dirty,
             },
-            declares: Resources::which(|resource| {
+            declares: ResourceSet::which(|resource| {
                 self.manifest.get(resource.as_str()).and_then(serde_json::Value::as_bool).unwrap_or(false)
             }),
             has_worker: self.has_worker,

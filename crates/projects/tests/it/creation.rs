@@ -3,8 +3,7 @@
 use futures_util::future::join_all;
 use kernel::{AccessMode, Failure as _, Limits, Plan};
 use projects::{
-    Access, Hostname, HostnameKind, HostnameState, Org, Placement, Project, ProjectDetail, ProjectError, Resources,
-    Rollback,
+    Access, Hostname, HostnameKind, HostnameState, Org, Placement, Project, ProjectDetail, ProjectError, Rollback,
 };
 use serde_json::json;
 
@@ -42,7 +41,6 @@ async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
             verified_at: Some(now),
         }],
         access: Access { mode: AccessMode::Public },
-        resources: Resources::default(),
         placement: None,
     };
     assert_eq!(kit.projects.detail(&org, project.id).await.unwrap(), detail);
@@ -50,12 +48,11 @@ async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
     // What other parts of the product will have written.
     let id = project.id.as_uuid();
     kit.db_execute(&format!(
-        "UPDATE projects.projects SET granted = '{{database,ai}}', access_mode = 'org';
+        "UPDATE projects.projects SET access_mode = 'org';
          INSERT INTO convergence.placements VALUES ('{id}', NULL, 'pending', 7, now())"
     ))
     .await;
     detail.access.mode = AccessMode::Org;
-    detail.resources = Resources { database: true, ai: true, ..Resources::default() };
     detail.placement = Some(Placement { state: "pending".to_owned(), epoch: 7 });
     assert_eq!(kit.projects.detail(&org, project.id).await.unwrap(), detail);
 

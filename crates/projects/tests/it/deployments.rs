@@ -1,10 +1,8 @@
 //! From an upload to the next version: numbered without gaps, live at once, told to the node, or nothing of it.
 
 use futures_util::future::join_all;
-use kernel::{AccessMode, Digest, Failure as _, Kind, Paging, Plan};
-use projects::{
-    Deployment, DeploymentStatus, Git, Live, LiveAccess, ProjectError, ProjectRepository as _, Resources, Rollback,
-};
+use kernel::{AccessMode, Digest, Failure as _, Kind, Paging, Plan, ResourceSet};
+use projects::{Deployment, DeploymentStatus, Git, Live, LiveAccess, ProjectError, ProjectRepository as _, Rollback};
 use serde_json::json;
 
 use crate::kit::{Kit, body, bundle, site};
@@ -34,7 +32,7 @@ async fn an_upload_is_the_next_version_and_live() {
         status: DeploymentStatus::Pending,
         status_message: None,
         git,
-        declares: Resources { auth: true, ..Resources::default() },
+        declares: ResourceSet { auth: true, ..ResourceSet::default() },
         has_worker: true,
         asset_count: 2,
         created_by: kit.author(),

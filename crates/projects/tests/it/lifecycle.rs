@@ -1,10 +1,10 @@
 //! A project's later life: another name, its first page, and its end.
 
 use futures_util::future::join_all;
-use kernel::{AccessMode, Failure as _, Paging, Plan, ProjectId, Role};
+use kernel::{AccessMode, Failure as _, Paging, Plan, ProjectId, ResourceSet, Role};
 use projects::{
     AccessChange, Authorize, HostnameState, NewHostname, Org, Overview, ProjectChange, ProjectDeletion, ProjectDetail,
-    ProjectError, ProjectRepository as _, ResourceState, ResourceStates, Resources, Rollback,
+    ProjectError, ProjectRepository as _, Rollback,
 };
 use serde_json::json;
 
@@ -338,15 +338,8 @@ async fn a_first_page_shows_what_is_live_and_what_came_last() {
     let kit = Kit::start().await;
     let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
     let project = kit.project(&org, "shop").await.id;
-    let no = ResourceState { declared: false, granted: false };
-    let mut resources = ResourceStates { auth: no, database: no, email: no, ai: no, storage: no };
-    let empty = Overview { live: None, deployments: Vec::new(), last_backup: None, resources };
+    let empty = Overview { live: None, deployments: Vec::new(), last_backup: None };
     assert_eq!(kit.projects.overview(&org, project).await.unwrap(), empty);
-    // Granted before anything declares it.
-    kit.db_execute("UPDATE projects.projects SET granted = '{database,ai}'").await;
-    resources.database.granted = true;
-    resources.ai.granted = true;
-    assert_eq!(kit.projects.overview(&org, project).await.unwrap(), Overview { resources, ..empty });
 
     let mut all = Vec::new();
     for version in 1..=7 {
@@ -361,17 +354,13 @@ async fn a_first_page_shows_what_is_live_and_what_came_last() {
         assert_eq!(overview.live.as_ref(), Some(&all[0]));
         assert_eq!(overview.deployments, all[..all.len().min(5)]);
     }
-    assert_eq!(kit.projects.overview(&org, project).await.unwrap().resources, resources);
 
     // Back to one that is not among the last: what it declares counts.
     kit.projects.rollback(&kit.actor, &org, project, Rollback { version: 1 }).await.unwrap();
     all[0].live = false;
     all[6].live = true;
-    assert_eq!(all[6].declares, Resources { database: true, email: true, ..Resources::default() });
-    resources.database.declared = true;
-    resources.email.declared = true;
-    let expected =
-        Overview { live: Some(all[6].clone()), deployments: all[..5].to_vec(), last_backup: None, resources };
+    assert_eq!(all[6].declares, ResourceSet { database: true, email: true, ..ResourceSet::default() });
+    let expected = Overview { live: Some(all[6].clone()), deployments: all[..5].to_vec(), last_backup: None };
     assert_eq!(kit.projects.overview(&org, project).await.unwrap(), expected);
 
     let nowhere = kit.store.world().id();

@@ -7,8 +7,8 @@ use crate::kit::Kit;
 
 /// Many projects of one organization, each with its default hostname, and many deployments of the first.
 const MANY: &[&str] = &[
-    "INSERT INTO projects.projects (id, org_id, name, access_mode, granted, last_version, created_at) \
-     SELECT ('01a0000000007000800000000' || lpad(to_hex(n), 7, '0'))::uuid, o.id, 'p' || n, 'public', '{}', 0, now() \
+    "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
+     SELECT ('01a0000000007000800000000' || lpad(to_hex(n), 7, '0'))::uuid, o.id, 'p' || n, 'public', 0, now() \
      FROM orgs.orgs o, generate_series(1, 20000) n",
     "INSERT INTO projects.hostnames (name, project_id, kind, state, created_at) \
      SELECT name || '.svc.example', id, 'default', 'active', now() FROM projects.projects",

@@ -19,7 +19,7 @@ pub struct Size {
 
 /// The tables in which a project has a row.
 const OF_PROJECTS: &[(&str, &str)] = &[
-    ("projects.projects", "id, org_id, name, access_mode, granted, last_version, live_version, created_at"),
+    ("projects.projects", "id, org_id, name, access_mode, last_version, live_version, created_at"),
     ("projects.hostnames", "name, project_id, kind, state, created_at, verified_at"),
     (
         "projects.deployments",
@@ -96,7 +96,7 @@ const TIME: &str = "2026-01-01T00:00:00Z";
 fn row(table: &str, number: u32, org: &str) -> String {
     let (project, user) = (id(3, number), id(0, 0));
     match table {
-        "projects.projects" => format!("{project}\t{org}\tp{number}\tpublic\t{{}}\t1\t1\t{TIME}"),
+        "projects.projects" => format!("{project}\t{org}\tp{number}\tpublic\t1\t1\t{TIME}"),
         "projects.hostnames" => format!("p{number}.seed.localhost\t{project}\tdefault\tactive\t{TIME}\t{TIME}"),
         "projects.deployments" => format!(
             "{}\t{project}\t1\t\\\\x{number:064x}\t4096\t{{}}\tf\t4\t{user}\tuser0\t{TIME}\tserving",

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{App, site};
+use crate::kit::{App, bundle, site};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn create_list_and_get() {
@@ -60,6 +60,39 @@ async fn forty_creates_at_a_limit_of_three_make_three() {
         events.sort();
         assert_eq!(events, ["notification.raise", "project.create", "project.create", "project.create"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_shows_the_resources_that_it_declares_and_those_that_it_is_granted() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    let path = "/v1/orgs/ada/projects/site";
+    for name in ["site", "other"] {
+        ada.post("/v1/orgs/ada/projects", json!({ "name": name })).await.expect(201);
+    }
+    let none = json!({ "auth": false, "database": false, "email": false, "ai": false, "storage": false });
+    assert_eq!(ada.get(path).await.expect(200)["resources"], none);
+    let state = |declared: bool, granted: bool| json!({ "declared": declared, "granted": granted });
+    let overview = ada.get(&format!("{path}/overview")).await.expect(200)["resources"].clone();
+    assert!(overview.as_object().unwrap().values().all(|it| *it == state(false, false)), "{overview}");
+
+    // Granted before anything declares it. No route grants a resource yet.
+    let grant = "INSERT INTO resources.grants SELECT id, unnest(ARRAY['database', 'ai']), now() FROM projects.projects \
+                 WHERE name = 'site'";
+    app.db_execute(grant).await.unwrap();
+    let declaring = bundle(&[("svc.json", br#"{"database":true,"email":true}"#), ("assets/index.html", b"page")]);
+    ada.upload(&format!("{path}/deployments"), declaring).await.expect(201);
+    let granted = json!({ "auth": false, "database": true, "email": false, "ai": true, "storage": false });
+    assert_eq!(ada.get(path).await.expect(200)["resources"], granted);
+    let overview = ada.get(&format!("{path}/overview")).await.expect(200)["resources"].clone();
+    let expected = json!({
+        "auth": state(false, false), "database": state(true, true), "email": state(true, false),
+        "ai": state(false, true), "storage": state(false, false),
+    });
+    assert_eq!(overview, expected);
+    let renamed = ada.patch(path, json!({ "name": "shop" })).await.expect(200).clone();
+    assert_eq!(renamed["resources"], granted);
+    assert_eq!(ada.get("/v1/orgs/ada/projects/other").await.expect(200)["resources"], none);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Projects, their deployments, hostnames and access policies.
 
 mod access;
+mod compose;
 mod deployments;
 mod hostnames;
 mod project;

@@ -2,11 +2,11 @@
 
 use actix_web::web::Data;
 use kernel::{Page, ProjectId};
-use orgs::{Notification, Orgs};
-use projects::{NewProject, Overview, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectError, Projects};
-use serde::Serialize;
-use utoipa::ToSchema;
+use orgs::Orgs;
+use projects::{NewProject, Project, ProjectChange, ProjectDeletion, ProjectError, Projects};
+use resources::Resources;
 
+use super::compose::{ProjectDetail, ProjectOverview};
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
 use crate::authority::{InOrg, InOrgPart, InProject};
@@ -54,35 +54,36 @@ async fn create(
     Ok(Created(projects.create(&at.actor, &(&at.org).into(), new).await?))
 }
 
-async fn get(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<ProjectDetail>, Problem> {
-    Ok(Json(projects.detail(&(&at.org).into(), at.project.id).await?))
-}
-
-/// A project's first page, with what the organization was told about it.
-#[derive(Debug, Serialize, ToSchema)]
-struct ProjectOverview {
-    #[serde(flatten)]
-    overview: Overview,
-    /// The last five.
-    notifications: Vec<Notification>,
+async fn get(
+    at: InProject<Viewer, ProjectRead>,
+    projects: Data<Projects>,
+    resources: Data<Resources>,
+) -> Result<Json<ProjectDetail>, Problem> {
+    let detail = projects.detail(&(&at.org).into(), at.project.id).await?;
+    Ok(Json(ProjectDetail::new(detail, resources.granted(at.project.id).await?)))
 }
 
 async fn overview(
     at: InProject<Viewer, ProjectRead>,
     projects: Data<Projects>,
+    resources: Data<Resources>,
     orgs: Data<Orgs>,
 ) -> Result<Json<ProjectOverview>, Problem> {
     let overview = projects.overview(&(&at.org).into(), at.project.id).await?;
+    let granted = resources.granted(at.project.id).await?;
     let notifications = orgs.notifications_of(at.org.id, &at.project.name, RECENT).await?;
-    Ok(Json(ProjectOverview { overview, notifications }))
+    Ok(Json(ProjectOverview::new(overview, granted, notifications)))
 }
 
 async fn rename(
     at: InProject<Admin, ProjectWrite>,
     projects: Data<Projects>,
+    resources: Data<Resources>,
     Body(change): Body<ProjectChange>,
 ) -> Result<Json<ProjectDetail>, Problem> {
-    Ok(Json(projects.rename(&at.actor, &(&at.org).into(), at.project.id, change).await?))
+    let granted = resources.granted(at.project.id).await?;
+    let detail = projects.rename(&at.actor, &(&at.org).into(), at.project.id, change).await?;
+    Ok(Json(ProjectDetail::new(detail, granted)))
 }
 
 async fn delete(

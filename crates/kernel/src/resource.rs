@@ -1,0 +1,57 @@
+//! The optional resources of a project: a manifest declares them, a grant gives them.
+
+use serde::Serialize;
+
+crate::words! {
+    /// An optional resource of a project.
+    pub enum Resource {
+        Auth = "auth",
+        Database = "database",
+        Email = "email",
+        Ai = "ai",
+        Storage = "storage",
+    }
+}
+
+/// One yes or no for each optional resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Resources))]
+pub struct ResourceSet {
+    pub auth: bool,
+    pub database: bool,
+    pub email: bool,
+    pub ai: bool,
+    pub storage: bool,
+}
+
+impl ResourceSet {
+    /// Yes for each resource that `has` accepts.
+    #[must_use]
+    pub fn which(has: impl Fn(Resource) -> bool) -> Self {
+        Self {
+            auth: has(Resource::Auth),
+            database: has(Resource::Database),
+            email: has(Resource::Email),
+            ai: has(Resource::Ai),
+            storage: has(Resource::Storage),
+        }
+    }
+
+    /// Whether the set has this resource.
+    #[must_use]
+    pub const fn has(self, resource: Resource) -> bool {
+        match resource {
+            Resource::Auth => self.auth,
+            Resource::Database => self.database,
+            Resource::Email => self.email,
+            Resource::Ai => self.ai,
+            Resource::Storage => self.storage,
+        }
+    }
+
+    /// The resources of the set, in the order of [`Resource::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Resource> {
+        Resource::ALL.iter().copied().filter(move |resource| self.has(*resource))
+    }
+}

@@ -1,0 +1,2 @@
+DROP TABLE resources.grants;
+DROP SCHEMA resources;
