@@ -23,7 +23,7 @@ pub(crate) enum Presented {
 }
 
 impl Presented {
-    /// What the credential's rate is counted under.
+    /// The key of the credential's rate limit.
     pub(super) fn hash(self) -> TokenHash {
         match self {
             Self::Session(hash) | Self::AccessToken(hash) => hash,

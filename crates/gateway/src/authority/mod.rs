@@ -3,7 +3,7 @@
 //!
 //! The order of the checks is fixed, so that a refusal reveals no more than it must: the credential (401), the scope
 //! (403), the organization (404), the membership and the role (403, the same for every target in the organization), the
-//! project (404; a zone is looked for by the service).
+//! project (404; the service looks up a zone).
 
 mod account;
 mod anyone;

@@ -36,9 +36,9 @@ pub struct InOrgPart<R, S> {
     pub actor: Actor,
     pub user: Profile,
     pub org: OrgPlace,
-    /// The projects that may be shown; none for all of them.
+    /// The projects that a listing may show; `None` for all.
     pub projects: Option<Vec<ProjectId>>,
-    /// The zones that may be shown; none for all of them.
+    /// The zones that a listing may show; `None` for all.
     pub zones: Option<Vec<ZoneId>>,
     policy: PhantomData<(R, S)>,
 }
@@ -53,7 +53,7 @@ pub struct InProject<R, S> {
     policy: PhantomData<(R, S)>,
 }
 
-/// Whoever has the role in the organization of the path's zone, with the scope. Only a token that is restricted to parts
+/// A member with at least the role in the organization of the path's zone, with the scope. Only a token that is restricted to parts
 /// of the organization needs the zone to exist: to every other caller the service answers whether it does.
 #[derive(Debug)]
 pub struct InZone<R, S> {

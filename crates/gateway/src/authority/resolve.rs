@@ -14,7 +14,7 @@ use super::credential::Presented;
 use super::statement::{Target, statement};
 use crate::limits::{Granted, Wanted};
 
-/// What a request presents and names.
+/// A credential and the target of its request.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'a> {
     pub(super) presented: Presented,
@@ -23,14 +23,14 @@ pub(super) struct Lookup<'a> {
     pub(super) wanted: Option<Wanted>,
 }
 
-/// What a lookup found behind a live credential.
+/// The result of a lookup with a live credential.
 pub(crate) struct Found {
     pub(crate) credential: Credential,
     /// When the credential was last noted to be in use.
     pub(crate) noted: Option<Time>,
     /// Of a token; a session has all of them.
     pub(crate) scopes: Option<Vec<Scope>>,
-    /// Of a token that is restricted.
+    /// A token's restriction.
     pub(crate) restriction: Option<TokenRestriction>,
     pub(crate) user: Profile,
     pub(crate) org: Option<FoundOrg>,
@@ -39,7 +39,7 @@ pub(crate) struct Found {
     pub(crate) granted: Option<Granted>,
 }
 
-/// What a token is restricted to.
+/// The organization that a token is restricted to, or parts of it.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenRestriction {
     pub(crate) org: OrgId,
@@ -110,7 +110,7 @@ struct Row {
     full_at: Option<i64>,
 }
 
-/// Looks up what a request presents and names; none when the credential is not live. A lookup that fails is an error,
+/// Looks up a credential and a target; `None` when the credential is not live. A lookup that fails is an error,
 /// never an anonymous caller.
 pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<Option<Found>> {
     let Lookup { presented, target, wanted } = lookup;

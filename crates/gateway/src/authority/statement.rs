@@ -16,7 +16,7 @@ pub(crate) enum Target<'a> {
     Org { org: &'a str },
     /// A project of an organization, by name.
     Project { org: &'a str, project: &'a str },
-    /// A zone of an organization, by its normalised name; none for a text that is not a domain name.
+    /// A zone of an organization, by its normalised name; `None` when the text is not a domain name.
     Zone { org: &'a str, zone: Option<&'a str> },
     /// A zone of any organization, by its normalised name.
     HostedZone { zone: &'a str },

@@ -20,7 +20,7 @@ impl fmt::Display for Collisions {
 
 impl std::error::Error for Collisions {}
 
-/// What was registered first under each key.
+/// The first registration under each key.
 struct Registered<K, V>(BTreeMap<K, (V, String)>);
 
 impl<K: Ord, V: PartialEq> Registered<K, V> {

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::{Describe, Operation, Reply};
 
-/// The numbers of the states that `If-Match` names; none when it is absent or `*`, which any state matches. A tag of
+/// The states that `If-Match` names, by number; `None` when it is absent or `*`, which any state matches. A tag of
 /// another form matches no state.
 pub(crate) fn if_match(request: &HttpRequest) -> Option<Vec<u32>> {
     let mut sent = request.headers().get_all(IF_MATCH).peekable();

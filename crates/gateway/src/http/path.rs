@@ -17,7 +17,7 @@ pub trait PathParameters: Sized {
     /// Describes them, in the path's order.
     fn describe(operation: &mut Operation);
 
-    /// Parses them out of all values of the path; none when one names nothing.
+    /// Parses them from all values of the path; `None` when one does not parse.
     fn parse(values: &[&str]) -> Option<Self>;
 }
 
@@ -78,7 +78,7 @@ macro_rules! path_parameters {
 }
 pub(crate) use path_parameters;
 
-/// Declares parameters of the path that a context parses by itself: any text that a path segment can carry.
+/// Declares path parameters that a context parses itself: any text that a path segment can carry.
 macro_rules! path_texts {
     ($($name:ident: $description:literal $(, $example:literal)?;)+) => { $(
         #[doc = $description]

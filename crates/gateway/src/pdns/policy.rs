@@ -31,7 +31,7 @@ pub struct Keyed<S> {
     pub actor: Actor,
     /// The organizations that the token may access, by slug.
     pub orgs: Vec<KeyedOrgPlace>,
-    /// The zones that may be shown; none for all of the organizations'.
+    /// The zones that a listing may show; `None` for all of the organizations'.
     pub zones: Option<Vec<ZoneId>>,
     scope: PhantomData<S>,
 }
@@ -77,7 +77,7 @@ async fn authenticate<S: Needs>(
 ) -> Result<(Actor, Found), Problem> {
     let (actor, found) = find_by(request, payload, key(request), target).await?;
     let found = found.with_scope(S::SCOPE)?;
-    // Where none are hosted, no caller learns which zones exist.
+    // A deployment that hosts no zones reveals nothing about zones.
     RequireDns::extract(request, payload).await?;
     Ok((actor, found))
 }
