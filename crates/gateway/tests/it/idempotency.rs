@@ -4,7 +4,7 @@ use actix_web::HttpRequest;
 use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::test::TestRequest;
-use actix_web::web::Data;
+use actix_web::web::{Data, ServiceConfig};
 use gateway::Problem;
 use gateway::http::{Body, Describe, Extract, Json, Operation, Policy, Routes};
 use kernel::audit::Actor;
@@ -62,7 +62,10 @@ async fn post(store: &TestStore, path: &str, length: usize) -> Answer {
     let request = TestRequest::post().uri(path).insert_header(("idempotency-key", "key"));
     let request = request.set_json(json!({ "text": "x".repeat(length) }));
     let store = Data::new(store.store.clone());
-    call_with(&routes, |app| drop(app.app_data(store)), request).await
+    let services = |app: &mut ServiceConfig| {
+        app.app_data(store);
+    };
+    call_with(&routes, services, request).await
 }
 
 #[actix_web::test]

@@ -1,6 +1,6 @@
 //! Routes and the document.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 mod bodies;
 mod collisions;
