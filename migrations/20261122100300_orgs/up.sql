@@ -47,7 +47,7 @@ CREATE TABLE orgs.notifications (
     kind text NOT NULL CONSTRAINT notifications_kind_check CHECK (kind IN (
         'limit.projects', 'limit.storage', 'limit.email', 'limit.ai_credit', 'backup.failed', 'backup.stale',
         'restore.completed', 'restore.failed', 'database.deleted', 'domain.expiring', 'payment.failed',
-        'hostname.unproved'
+        'limit.database', 'hostname.unproved', 'hostname.taken_over', 'certificate.failed'
     )),
     -- The project's name at the time; null for a notification about the organization as a whole.
     project text,

@@ -1,9 +1,8 @@
 //! The control plane's process: the contexts wired together, behind the public and the internal listener.
 
 pub mod config;
+mod jobs;
 mod logging;
-mod nameservers;
-mod ports;
 mod print;
 mod serve;
 mod telemetry;

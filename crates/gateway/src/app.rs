@@ -106,12 +106,6 @@ impl Services {
         self.store.as_ref().clone()
     }
 
-    /// Users and their credentials, for the passes beside the listeners.
-    #[must_use]
-    pub fn identity(&self) -> Identity {
-        self.contexts.identity.clone()
-    }
-
     /// The rate limits, for the pass that forgets idle callers.
     #[must_use]
     pub fn limiters(&self) -> Arc<Limiters> {

@@ -7,6 +7,7 @@
 mod error;
 mod mail;
 mod model;
+mod notice;
 mod ports;
 mod postgres;
 mod repository;
@@ -17,9 +18,9 @@ pub use error::OrgError;
 pub use mail::{InviteMails, NotificationMails};
 pub use model::{
     AuditEvent, AuditFilter, Invite, InviteCreated, InviteState, InviteView, Joined, Member, NewInvite, NewMember,
-    NewNotification, NewOrg, Notification, NotificationKind, OpenState, Org, OrgChange, OrgMembership, OrgName,
-    RoleChange, Slug,
+    NewOrg, Notification, NotificationKind, OpenState, Org, OrgChange, OrgMembership, OrgName, RoleChange, Slug,
 };
+pub use notice::{Charge, Notice};
 pub use ports::{Letter, Post};
 pub use repository::{InviteRecord, InviteRepository, NotificationRepository, OrgRecord, OrgRepository, Person};
 pub use service::{Invited, Orgs, Site};

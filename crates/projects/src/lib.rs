@@ -26,7 +26,7 @@ pub use model::{
     Overview, Placement, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectName, Proof, Rollback,
     VerifyRecord, VerifyRecordType,
 };
-pub use ports::{Linked, Live, LiveAccess, LookupFailure, Organizations, Placements, Resolver, Zones};
+pub use ports::{Linked, Live, LiveAccess, LookupFailure, Notice, Organizations, Placements, Resolver, Zones};
 pub use repository::{
     AccessRecord, AccessRepository, Claim, DeploymentRecord, Door, HostnameRepository, NewClaim, ProjectRecord,
     ProjectRepository, Unproved,

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::audit::Actor;
-use kernel::{AccessMode, Digest, OrgId, Plan, ProjectId, Role, TokenHash, UserId};
+use kernel::{AccessMode, Digest, NotificationId, OrgId, Plan, ProjectId, Role, Time, TokenHash, UserId};
 use store::Connection;
 
 /// Organizations, as far as projects depend on them.
@@ -22,25 +21,21 @@ pub trait Organizations: Send + Sync {
     /// When the database is away.
     async fn role(&self, connection: &mut Connection, org: OrgId, user: UserId) -> store::Result<Option<Role>>;
 
-    /// Tells the organization that its plan's limit has stopped a project from being created.
+    /// Raises a notification in the transaction of its cause. Gives nothing when the same was raised so shortly before
+    /// that it is not raised again.
     ///
     /// # Errors
     /// When the database is away.
-    async fn limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> store::Result<()>;
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<Option<NotificationId>>;
+}
 
-    /// Tells the organization, in the transaction that found it out, that an active hostname has no proof any more, and
-    /// when it will be served no longer.
-    ///
-    /// # Errors
-    /// When the database is away.
-    async fn hostname_unproved(
-        &self,
-        tx: &mut Connection,
-        org: OrgId,
-        project: &str,
-        hostname: &str,
-        until: kernel::Time,
-    ) -> store::Result<()>;
+/// The notifications that projects raise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The plan's limit has stopped a project from being created.
+    ProjectLimit { limit: u32 },
+    /// An active hostname has failed its ownership check; it is served until this time.
+    HostnameUnproved { project: String, hostname: String, until: Time },
 }
 
 /// What is live of a project, for whoever serves it.

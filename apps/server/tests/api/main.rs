@@ -16,6 +16,7 @@ mod dns;
 mod examples;
 mod idempotency;
 mod identity;
+mod jobs;
 mod judges;
 mod killed;
 mod kit;

@@ -66,15 +66,20 @@ impl Process {
 
     /// A process whose database is this one, unless `more` says otherwise.
     pub async fn on(database: TestDatabase, more: &[(&'static str, String)]) -> Self {
+        let process = Self::spawn(database, more);
+        process.ready().await;
+        process
+    }
+
+    /// A process that may not be ready yet.
+    pub fn spawn(database: TestDatabase, more: &[(&'static str, String)]) -> Self {
         let (public, internal) = (port(), port());
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
         let given = [settings(&database, &folder, public, internal), more.to_vec()].concat();
         let lines = std::fs::File::create(folder.with_extension("log")).unwrap();
         let child = command(&given).stdout(lines).spawn().unwrap();
         let (base, internal) = (format!("http://127.0.0.1:{public}"), format!("http://127.0.0.1:{internal}"));
-        let process = Self { child, base, internal, folder, given, database };
-        process.ready().await;
-        process
+        Self { child, base, internal, folder, given, database }
     }
 
     async fn ready(&self) {
@@ -134,9 +139,18 @@ impl Process {
         }
     }
 
+    /// `/metrics`; empty while the process does not listen.
+    pub async fn metrics(&self) -> String {
+        let Ok(response) = client().get(format!("{}/metrics", self.internal)).send().await else {
+            return String::new();
+        };
+        assert_eq!(response.status(), 200);
+        response.text().await.unwrap()
+    }
+
     /// Statements sent to Postgres so far, as the process itself measures.
     async fn statements(&self) -> u64 {
-        let metrics = client().get(format!("{}/metrics", self.internal)).send().await.unwrap().text().await.unwrap();
+        let metrics = self.metrics().await;
         let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
         counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }

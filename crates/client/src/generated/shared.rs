@@ -168,7 +168,10 @@ words! {
         DatabaseDeleted = "database.deleted",
         DomainExpiring = "domain.expiring",
         PaymentFailed = "payment.failed",
+        LimitDatabase = "limit.database",
         HostnameUnproved = "hostname.unproved",
+        HostnameTakenOver = "hostname.taken_over",
+        CertificateFailed = "certificate.failed",
     }
 }
 

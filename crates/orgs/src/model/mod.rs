@@ -4,7 +4,7 @@ mod invite;
 mod notification;
 
 pub use invite::{Invite, InviteCreated, InviteState, InviteView, Joined, NewInvite, OpenState};
-pub use notification::{NewNotification, Notification, NotificationKind};
+pub use notification::{Notification, NotificationKind};
 
 use kernel::{AuditId, OrgId, Plan, Provider, Role, Time, UserId};
 use serde::{Deserialize, Serialize};

@@ -17,8 +17,10 @@ kernel::words! {
         DatabaseDeleted = "database.deleted",
         DomainExpiring = "domain.expiring",
         PaymentFailed = "payment.failed",
-        /// Beyond the contract: the proof of an active hostname is gone.
+        LimitDatabase = "limit.database",
         HostnameUnproved = "hostname.unproved",
+        HostnameTakenOver = "hostname.taken_over",
+        CertificateFailed = "certificate.failed",
     }
 }
 
@@ -38,13 +40,4 @@ pub struct Notification {
     /// When a mail of it went out; null while it is queued, or when no admin has an address.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub sent_at: Option<Time>,
-}
-
-/// A notification to raise.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewNotification {
-    pub kind: NotificationKind,
-    pub project: Option<String>,
-    pub title: String,
-    pub message: String,
 }

@@ -1,18 +1,14 @@
 //! The use cases of notifications. Other contexts raise them through ports of their own.
 
-use kernel::audit::{Actor, Event};
 use kernel::{NotificationId, OrgId, Page, Paging};
-use serde_json::json;
-use store::{Connection, Outcome};
+use store::Connection;
 
 use super::{Orgs, Result};
 use crate::error::OrgError;
 use crate::mail::{NOTIFICATION, NotificationMail};
-use crate::model::{NewNotification, Notification};
+use crate::model::Notification;
+use crate::notice::Notice;
 use crate::repository::{NotificationRepository as _, OrgRepository as _};
-
-/// How long nobody is told the same again: a day.
-const QUIET_SECONDS: i64 = 24 * 3600;
 
 impl Orgs {
     /// The notifications, newest first.
@@ -32,35 +28,24 @@ impl Orgs {
         Ok(self.store.connection().await?.notification_recent(org, project, most).await?)
     }
 
-    /// Raises a notification, and mails it to the admins who have an address. The same one is not raised again within
-    /// a day.
+    /// Raises a notification in the transaction of its cause, and mails it to the admins who have an address. Gives
+    /// nothing when the same was raised so shortly before that it is not raised again.
+    ///
+    /// Locks the organization's row for kinds that are not raised again for a while.
     ///
     /// # Errors
     /// [`OrgError::OrgNotFound`].
-    pub async fn notify(&self, actor: &Actor, org: OrgId, new: NewNotification) -> Result<()> {
-        self.store
-            .transaction(actor, async |tx| {
-                tx.org_lock(org).await?.ok_or(OrgError::OrgNotFound)?;
-                let since = self.store.world().now().plus_seconds(-QUIET_SECONDS);
-                if tx.notification_raised(org, new.kind, new.project.as_deref(), since).await? {
-                    return Ok(Outcome::Unchanged(()));
-                }
-                let data = json!({ "kind": new.kind, "project": new.project });
-                let id = self.raise(tx, org, new).await?;
-                let event = Event::in_org("notification.raise", org, id, data);
-                Ok(Outcome::Changed((), event))
-            })
-            .await
-    }
-
-    /// Raises a notification in the transaction of what it tells of.
-    ///
-    /// # Errors
-    /// [`OrgError::OrgNotFound`].
-    pub async fn raise(&self, tx: &mut Connection, org: OrgId, new: NewNotification) -> Result<NotificationId> {
-        let NewNotification { kind, project, title, message } = new;
+    pub async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> Result<Option<NotificationId>> {
         let now = self.store.world().now();
-        let id = self.store.world().id_at(now);
+        let (kind, project, quiet) = notice.about();
+        if let Some(seconds) = quiet {
+            tx.org_lock(org).await?.ok_or(OrgError::OrgNotFound)?;
+            if tx.notification_raised(org, kind, project, now.plus_seconds(-seconds)).await? {
+                return Ok(None);
+            }
+        }
+        let (id, (title, message)) = (self.store.world().id_at(now), notice.text());
+        let project = project.map(str::to_owned);
         let notification = Notification { id, kind, project, title, message, created_at: now, sent_at: None };
         tx.notification_insert(org, &notification).await?;
         if self.site.sends_mail {
@@ -70,6 +55,6 @@ impl Orgs {
                 self.store.enqueue(tx, NOTIFICATION, &id.to_string(), &mail).await?;
             }
         }
-        Ok(id)
+        Ok(Some(id))
     }
 }

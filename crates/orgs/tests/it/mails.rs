@@ -4,14 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kernel::audit::Actor;
 use kernel::{OrgId, Paging, Role, Time, UserId};
-use orgs::{
-    InviteMails, Letter, NewInvite, NewNotification, NotificationKind, NotificationMails, OrgChange, Orgs, Post,
-};
+use orgs::{InviteMails, Letter, NewInvite, Notice, NotificationMails, OrgChange, Orgs, Post};
 use store::outbox::{Deliver, Message, Undelivered};
 
-use crate::kit::{Kit, by, site, token};
+use crate::kit::{Kit, by, raise, site, token};
 
 /// Nothing is left to do at this moment: every message is gone, waits for another attempt, or was given up.
 const SETTLED: &str = "SELECT count(*) FROM store.outbox WHERE last_error IS NULL";
@@ -255,14 +252,10 @@ async fn a_notification_is_mailed_to_the_admins_and_sent_when_the_first_has_it()
     kit.joined(org, "eve", Role::Member).await;
     kit.joined(org, "zoe", Role::Viewer).await;
     kit.db_join(org, &kit.db_users("nameless", 1).await, Role::Admin).await;
-    let raised = NewNotification {
-        kind: NotificationKind::BackupFailed,
-        project: Some("shop".to_owned()),
-        title: "The backup of shop failed".to_owned(),
-        message: "The node could not reach the store.".to_owned(),
-    };
+    let reason = "The node could not reach the store".to_owned();
+    let notice = Notice::BackupFailed { project: "shop".to_owned(), reason };
     let (asked, post) = (kit.now(), Arc::new(FakePost::default()));
-    kit.orgs.notify(&Actor::operator("test"), org, raised).await.unwrap();
+    raise(&kit.orgs, &kit, org, notice).await.unwrap().unwrap();
     let mails = || Arc::new(NotificationMails { site: site(), post: post.clone() });
     let sent_at = async || kit.orgs.notifications(org, &Paging::default()).await.unwrap().items[0].sent_at;
     assert_eq!(sent_at().await, None);
@@ -288,7 +281,10 @@ async fn a_notification_is_mailed_to_the_admins_and_sent_when_the_first_has_it()
     for letter in letters {
         assert_eq!(letter.subject, "Acme & Sons: The backup of shop failed");
         assert_eq!((letter.heading.as_str(), letter.date), ("The backup of shop failed", asked));
-        assert_eq!(letter.paragraphs, ["The node could not reach the store."]);
+        assert_eq!(
+            letter.paragraphs,
+            ["The node could not reach the store. The backup is repeated; earlier generations are unaffected."]
+        );
         assert!(letter.action.is_some_and(|(_, address)| address == "https://dashboard.example"));
         assert!(letter.footer.contains("Acme & Sons"), "{}", letter.footer);
     }

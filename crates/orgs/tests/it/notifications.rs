@@ -1,20 +1,43 @@
 //! What an organization is notified of, and how often.
 
 use futures_util::future::join_all;
-use kernel::audit::{Actor, Event};
-use kernel::{Limits, NotificationId, OrgId, Page, Paging, Role, UserId};
-use orgs::{NewNotification, Notification, NotificationKind, OrgError, Orgs, Site};
+use kernel::audit::Event;
+use kernel::{Limits, NotificationId, OrgId, Page, Paging, Role, Time, UserId};
+use orgs::{Charge, Notice, Notification, NotificationKind, OrgError, Orgs, Site};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use crate::kit::{Kit, by, site, told};
+use crate::kit::{Kit, by, raise, site, told};
 
-const DAY: i64 = 24 * 3600;
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
 const MAILS: &str = "SELECT count(*) FROM store.outbox WHERE topic = 'orgs.notification'";
 
-fn new(kind: NotificationKind, project: Option<&str>) -> NewNotification {
-    let (title, message) = ("A title".to_owned(), "What to do about it.".to_owned());
-    NewNotification { kind, project: project.map(str::to_owned), title, message }
+/// One notice of each kind, in the order of the kinds.
+fn every() -> Vec<Notice> {
+    let (project, hostname) = (|| "shop".to_owned(), || "www.example.org".to_owned());
+    let (at, reason) = (Time::UNIX_EPOCH, || "The store did not answer".to_owned());
+    vec![
+        Notice::ProjectLimit { limit: 3 },
+        Notice::StorageLimit { project: project(), limit_bytes: 512 << 20 },
+        Notice::EmailLimit { project: project(), per_hour: 100 },
+        Notice::AiCreditLimit,
+        Notice::BackupFailed { project: project(), reason: reason() },
+        Notice::BackupStale { project: project(), since: Some(at) },
+        Notice::RestoreCompleted { project: project(), epoch: 4, seq: 17 },
+        Notice::RestoreFailed { project: project(), epoch: 4, seq: 17, reason: reason() },
+        Notice::DatabaseDeleted { project: project() },
+        Notice::DomainExpiring { domain: "example.org".to_owned(), expires_at: at },
+        Notice::PaymentFailed { charge: Charge::Renewal { domain: "example.org".to_owned() } },
+        Notice::DatabaseLimit { project: project(), limit_bytes: 512 << 20 },
+        Notice::HostnameUnproved { project: project(), hostname: hostname(), until: at },
+        Notice::HostnameTakenOver { project: project(), hostname: hostname() },
+        Notice::CertificateFailed { project: project(), hostname: hostname(), reason: reason() },
+    ]
+}
+
+fn failed(project: &str) -> Notice {
+    Notice::BackupFailed { project: project.to_owned(), reason: "The store did not answer".to_owned() }
 }
 
 async fn acme(kit: &Kit) -> (OrgId, UserId) {
@@ -26,46 +49,67 @@ async fn listed(kit: &Kit, org: OrgId) -> Vec<Notification> {
     kit.orgs.notifications(org, &Paging::default()).await.unwrap().items
 }
 
-/// Whether one more is listed, and told to the log, after this one was raised.
-async fn is_raised(kit: &Kit, org: OrgId, new: NewNotification) -> bool {
+/// Whether the notice is raised, and listed.
+async fn is_raised(kit: &Kit, org: OrgId, notice: Notice) -> bool {
     let before = listed(kit, org).await.len();
-    kit.orgs.notify(&Actor::operator("test"), org, new).await.unwrap();
-    let raised = listed(kit, org).await.len() - before;
-    assert_eq!(kit.audited().await.len(), raised);
-    raised == 1
+    let raised = raise(&kit.orgs, kit, org, notice).await.unwrap().is_some();
+    assert_eq!(listed(kit, org).await.len() - before, usize::from(raised));
+    assert_eq!(kit.audited().await.len(), usize::from(raised));
+    raised
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_is_listed_and_told_to_the_log() {
+async fn a_notification_is_listed_with_its_texts() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
-    let (now, actor) = (kit.now(), Actor::operator("test"));
-    let raised = NewNotification {
+    let now = kit.now();
+    let id = raise(&kit.orgs, &kit, org, failed("shop")).await.unwrap().unwrap();
+    let [shown] = listed(&kit, org).await.try_into().unwrap();
+    let expected = Notification {
+        id,
         kind: NotificationKind::BackupFailed,
         project: Some("shop".to_owned()),
         title: "The backup of shop failed".to_owned(),
-        message: "The node could not reach the store.".to_owned(),
+        message: "The store did not answer. The backup is repeated; earlier generations are unaffected.".to_owned(),
+        created_at: now,
+        sent_at: None,
     };
-    kit.orgs.notify(&actor, org, raised.clone()).await.unwrap();
-    let [shown] = listed(&kit, org).await.try_into().unwrap();
-    let NewNotification { kind, project, title, message } = raised;
-    let expected = Notification { id: shown.id, kind, project, title, message, created_at: now, sent_at: None };
     assert_eq!(shown, expected);
-    let data = json!({ "kind": "backup.failed", "project": "shop" });
-    assert_eq!(kit.audited().await, [told("notification.raise", &actor, org, shown.id, data)]);
     let wire = serde_json::to_value(&shown).unwrap();
     assert_eq!((&wire["kind"], &wire["sentAt"]), (&json!("backup.failed"), &json!(null)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_the_contract_can_be_raised() {
+    const CONTRACT: &str = "limit.projects limit.storage limit.email limit.ai_credit backup.failed backup.stale \
+        restore.completed restore.failed database.deleted domain.expiring payment.failed limit.database \
+        hostname.unproved hostname.taken_over certificate.failed";
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
-    for kind in NotificationKind::ALL {
-        assert!(is_raised(&kit, org, new(*kind, None)).await, "{kind}");
+    for notice in every() {
+        assert!(is_raised(&kit, org, notice.clone()).await, "{notice:?}");
     }
-    let kinds = listed(&kit, org).await.into_iter().map(|shown| shown.kind);
-    assert!(kinds.eq(NotificationKind::ALL.iter().rev().copied()));
+    let mut listed = listed(&kit, org).await;
+    listed.reverse();
+    let kinds: Vec<&str> = listed.iter().map(|shown| shown.kind.as_str()).collect();
+    assert_eq!(kinds, CONTRACT.split_whitespace().collect::<Vec<_>>());
+    assert!(listed.iter().map(|shown| shown.kind).eq(NotificationKind::ALL.iter().copied()));
+}
+
+#[test]
+fn the_texts_are_complete_and_name_what_they_are_about() {
+    for notice in every() {
+        let (title, message) = notice.text();
+        let whole = format!("{title} {message}");
+        assert!(title.chars().count() <= 60 && !title.ends_with('.'), "{title}");
+        assert!(message.ends_with('.') && !whole.contains("  ") && !whole.contains(".."), "{whole}");
+        let fields = format!("{notice:?}");
+        for word in ["shop", "www.example.org", "example.org", "The store did not answer"] {
+            assert!(!fields.contains(word) || whole.contains(word), "{word} is missing: {whole}");
+        }
+    }
+    let (_, message) = Notice::StorageLimit { project: "shop".to_owned(), limit_bytes: 512 << 20 }.text();
+    assert!(message.contains("512 MiB"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,8 +119,8 @@ async fn notifications_are_listed_once_each_and_newest_first() {
     let other = kit.org(ada, "other").await.id;
     for n in 0..25 {
         let project = format!("project-{n}");
-        assert!(is_raised(&kit, org, new(NotificationKind::LimitStorage, Some(&project))).await);
-        assert!(is_raised(&kit, other, new(NotificationKind::LimitStorage, Some(&project))).await);
+        assert!(is_raised(&kit, org, failed(&project)).await);
+        assert!(is_raised(&kit, other, failed(&project)).await);
     }
     let expected: Vec<String> = (0..25).rev().map(|n| format!("project-{n}")).collect();
     for limit in [1, 6, 24, 25, 26] {
@@ -92,23 +136,22 @@ async fn notifications_are_listed_once_each_and_newest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_the_same_twice_within_a_day() {
+async fn the_same_is_not_raised_again_within_a_day() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let other = kit.org(ada, "other").await.id;
-    let failed = |project| new(NotificationKind::BackupFailed, project);
     let start = kit.now();
-    assert!(is_raised(&kit, org, failed(Some("shop"))).await);
-    // In other words, or by another way: it is the same.
-    let reworded = NewNotification { title: "Again".to_owned(), ..failed(Some("shop")) };
+    assert!(is_raised(&kit, org, failed("shop")).await);
+    // With another reason it is the same.
+    let reworded = Notice::BackupFailed { project: "shop".to_owned(), reason: "The disk is full".to_owned() };
     assert!(!is_raised(&kit, org, reworded).await);
-    assert!(!is_raised(&kit, org, failed(Some("shop"))).await);
-    // About something else, of another kind, or for somebody else: it is not.
-    assert!(is_raised(&kit, org, failed(Some("blog"))).await);
-    assert!(is_raised(&kit, org, failed(None)).await);
-    assert!(!is_raised(&kit, org, failed(None)).await);
-    assert!(is_raised(&kit, org, new(NotificationKind::BackupStale, Some("shop"))).await);
-    assert!(is_raised(&kit, other, failed(Some("shop"))).await);
+    assert!(!is_raised(&kit, org, failed("shop")).await);
+    // For another project, of another kind, or for another organization it is not.
+    assert!(is_raised(&kit, org, failed("blog")).await);
+    assert!(is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
+    assert!(!is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
+    assert!(is_raised(&kit, org, Notice::BackupStale { project: "shop".to_owned(), since: None }).await);
+    assert!(is_raised(&kit, other, failed("shop")).await);
     assert_eq!(kit.db_number(MAILS).await, 5);
 
     let until = async |end: i64| {
@@ -116,28 +159,59 @@ async fn nobody_is_told_the_same_twice_within_a_day() {
         kit.advance(end - passed);
     };
     until(DAY - 1).await;
-    assert!(!is_raised(&kit, org, failed(Some("shop"))).await);
+    assert!(!is_raised(&kit, org, failed("shop")).await);
     until(DAY + 1).await;
-    assert!(is_raised(&kit, org, failed(Some("shop"))).await);
-    // Whose day begins anew.
+    assert!(is_raised(&kit, org, failed("shop")).await);
+    // A day begins with each.
     until(2 * DAY).await;
-    assert!(!is_raised(&kit, org, failed(Some("shop"))).await);
-    assert!(is_raised(&kit, org, failed(Some("blog"))).await);
+    assert!(!is_raised(&kit, org, failed("shop")).await);
+    assert!(is_raised(&kit, org, failed("blog")).await);
+}
+
+/// The limit of mails has an hour (runtime contract, "Sending"); events of their own are always raised.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_kind_has_its_own_interval() {
+    let kit = Kit::start().await;
+    let (org, _) = acme(&kit).await;
+    for notice in every() {
+        assert!(is_raised(&kit, org, notice).await);
+    }
+    let again = async || {
+        let mut raised = Vec::new();
+        for notice in every() {
+            if is_raised(&kit, org, notice).await {
+                raised.push(listed(&kit, org).await[0].kind.as_str());
+            }
+        }
+        raised
+    };
+    let events = again().await;
+    let quiet = ["limit.projects", "limit.email", "backup.failed", "backup.stale", "limit.database"];
+    let expected = NotificationKind::ALL.iter().map(NotificationKind::as_str).filter(|kind| !quiet.contains(kind));
+    assert_eq!(events, expected.collect::<Vec<_>>());
+    kit.advance(HOUR + 1);
+    let later = again().await;
+    assert!(later.contains(&"limit.email"), "{later:?}");
+    assert_eq!(later.len(), events.len() + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_twenty_who_raise_the_same_at_once_one_does() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
-    let actor = Actor::operator("test");
-    for kind in NotificationKind::ALL {
-        let raises = (0..20).map(|_| kit.orgs.notify(&actor, org, new(*kind, Some("shop"))));
-        let outcomes = join_all(raises).await;
-        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-        assert_eq!(kit.audited().await.len(), 1, "{kind}");
+    let quiet: Vec<Notice> = vec![
+        failed("shop"),
+        Notice::ProjectLimit { limit: 3 },
+        Notice::EmailLimit { project: "shop".to_owned(), per_hour: 100 },
+    ];
+    for notice in &quiet {
+        let outcomes = join_all((0..20).map(|_| raise(&kit.orgs, &kit, org, notice.clone()))).await;
+        let raised: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
+        assert_eq!(raised.iter().flatten().count(), 1, "{raised:?}");
+        assert_eq!(kit.audited().await.len(), 1);
     }
-    let kinds = NotificationKind::ALL.len();
-    assert_eq!((listed(&kit, org).await.len(), kit.db_number(MAILS).await), (kinds, i64::try_from(kinds).unwrap()));
+    let count = quiet.len();
+    assert_eq!((listed(&kit, org).await.len(), kit.db_number(MAILS).await), (count, i64::try_from(count).unwrap()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,14 +225,14 @@ async fn a_mail_is_queued_for_each_admin_who_has_an_address() {
     kit.db_join(org, &kit.db_users("user", 2).await, Role::Admin).await;
     let outsider = kit.db_user("max").await;
     kit.org(outsider, "other").await;
-    assert!(is_raised(&kit, org, new(NotificationKind::PaymentFailed, None)).await);
+    assert!(is_raised(&kit, org, Notice::PaymentFailed { charge: Charge::Plan }).await);
     let id = listed(&kit, org).await[0].id;
     let queued = "SELECT topic, key, count(*) AS mails FROM store.outbox GROUP BY topic, key";
     let expected = json!({ "topic": "orgs.notification", "key": id.to_string(), "mails": 2 });
     assert_eq!(kit.database.rows(queued).await, [expected]);
 
     let silent = Orgs::new(kit.store.clone(), Limits::default(), Site { sends_mail: false, ..site() });
-    silent.notify(&Actor::operator("test"), org, new(NotificationKind::DomainExpiring, None)).await.unwrap();
+    raise(&silent, &kit, org, Notice::AiCreditLimit).await.unwrap().unwrap();
     assert_eq!((listed(&kit, org).await.len(), kit.db_number(MAILS).await), (2, 2));
 }
 
@@ -167,7 +241,8 @@ async fn what_is_raised_in_anothers_transaction_shares_its_fate() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let raise = async |tx: &mut Connection| {
-        kit.orgs.raise(tx, org, new(NotificationKind::RestoreCompleted, Some("shop"))).await
+        let notice = Notice::RestoreCompleted { project: "shop".to_owned(), epoch: 4, seq: 17 };
+        kit.orgs.raise(tx, org, notice).await
     };
     let actor = by(ada);
     let failed = kit.store.transaction(&actor, async |tx| {
@@ -177,10 +252,10 @@ async fn what_is_raised_in_anothers_transaction_shares_its_fate() {
     assert!(matches!(failed.await, Err(OrgError::MemberNotFound)));
     assert_eq!((listed(&kit, org).await, kit.db_number(MAILS).await), (vec![], 0));
 
-    // However often: whoever raises it so knows that it is news.
+    // Each restore is an event of its own.
     for count in 1..=2 {
         let restored = kit.store.transaction(&actor, async |tx| {
-            let id = raise(tx).await?;
+            let id = raise(tx).await?.unwrap();
             let (target, data) = ("shop".to_owned(), json!({}));
             Ok::<_, OrgError>(Outcome::Changed(id, Event { name: "database.restore", org: Some(org), target, data }))
         });
@@ -196,8 +271,7 @@ async fn what_is_raised_in_anothers_transaction_shares_its_fate() {
 async fn nothing_is_raised_for_an_organization_that_there_is_not() {
     let kit = Kit::start().await;
     let nowhere = kit.store.world().id();
-    let raised = new(NotificationKind::LimitProjects, None);
-    let refused = kit.orgs.notify(&Actor::operator("test"), nowhere, raised).await;
+    let refused = raise(&kit.orgs, &kit, nowhere, Notice::ProjectLimit { limit: 3 }).await;
     assert!(matches!(refused, Err(OrgError::OrgNotFound)), "{refused:?}");
     assert_eq!((listed(&kit, nowhere).await, kit.audited().await), (vec![], vec![]));
 }

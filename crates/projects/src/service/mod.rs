@@ -21,7 +21,7 @@ use crate::model::{
     Hostname, HostnameKind, HostnameState, NewProject, Overview, Project, ProjectChange, ProjectDeletion,
     ProjectDetail, ProjectName,
 };
-use crate::ports::{Organizations, Placements, Resolver, Zones};
+use crate::ports::{Notice, Organizations, Placements, Resolver, Zones};
 use crate::repository::{HostnameRepository as _, ProjectRecord, ProjectRepository as _};
 use crate::site_url::SiteUrl;
 
@@ -113,14 +113,27 @@ impl Projects {
                 Ok(Outcome::Changed(Project { id, name, org: org.slug.clone(), hostname, created_at }, event))
             })
             .await;
-        if let Err(ProjectError::Limit { limit, .. }) = created {
-            // Beside the request, which made nothing: whether this succeeds changes neither its answer nor its key.
-            let actor = Actor { once: None, ..actor.clone() };
-            if let Err(error) = self.organizations.limit_reached(&actor, org.id, limit).await {
-                tracing::warn!(%error, "the organization was not told of its limit");
-            }
+        if let Err(ProjectError::Limit { limit, .. }) = created
+            && let Err(error) = self.raise_limit(actor, org.id, limit).await
+        {
+            tracing::warn!(%error, "failed to notify the organization of its project limit");
         }
         created
+    }
+
+    /// In a transaction of its own, since that of the request was rolled back: whether this succeeds changes neither its
+    /// response nor its idempotency key.
+    async fn raise_limit(&self, actor: &Actor, org: OrgId, limit: u32) -> Result<()> {
+        let actor = Actor { once: None, ..actor.clone() };
+        self.store
+            .transaction(&actor, async |tx: &mut Connection| {
+                let Some(id) = self.organizations.raise(tx, org, Notice::ProjectLimit { limit }).await? else {
+                    return Ok(Outcome::Unchanged(()));
+                };
+                let data = json!({ "kind": "limit.projects", "project": null });
+                Ok(Outcome::Changed((), Event::in_org("notification.raise", org, id, data)))
+            })
+            .await
     }
 
     /// The projects of an organization, oldest first; of them `only` these, for a credential that reaches no others.

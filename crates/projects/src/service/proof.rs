@@ -11,7 +11,7 @@ use super::hostname::CLAIM_SECONDS;
 use super::{Projects, Result};
 use crate::error::ProjectError;
 use crate::model::{Check, HostnameState, Proof};
-use crate::ports::{Linked, LookupFailure};
+use crate::ports::{Linked, LookupFailure, Notice};
 use crate::repository::{Claim, HostnameRepository as _, ProjectRepository as _, Unproved};
 
 /// How long an active name is served without a proof: 7 days.
@@ -190,8 +190,9 @@ impl Projects {
                 if !tx.claim_lost(unproved, now).await? {
                     return Ok(Outcome::Unchanged(()));
                 }
-                let (until, project) = (now.plus_seconds(GRACE_SECONDS), &claim.project_name);
-                self.organizations.hostname_unproved(tx, claim.org, project, &claim.name, until).await?;
+                let (project, hostname) = (claim.project_name.clone(), claim.name.clone());
+                let notice = Notice::HostnameUnproved { project, hostname, until: now.plus_seconds(GRACE_SECONDS) };
+                self.organizations.raise(tx, claim.org, notice).await?;
                 let data = json!({ "hostname": claim.name });
                 Ok(Outcome::Changed((), Event::in_org("hostname.unproved", claim.org, claim.project, data)))
             })

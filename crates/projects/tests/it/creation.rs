@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 use kernel::{AccessMode, Failure as _, Limits, Plan};
 use projects::{
-    Access, Hostname, HostnameKind, HostnameState, Org, Placement, Project, ProjectDetail, ProjectError, Rollback,
+    Access, Hostname, HostnameKind, HostnameState, Notice, Org, Placement, Project, ProjectDetail, ProjectError,
+    Rollback,
 };
 use serde_json::json;
 
@@ -109,7 +110,11 @@ async fn twenty_projects_at_once_stay_within_the_plan() {
         assert_eq!(refused.code(), &ProjectError::LIMIT);
         assert_eq!(refused.details(), Some(json!({ "limit": 3, "count": 3, "plan": "free" })));
     }
-    assert_eq!(kit.audited().await.len(), 3);
+    // The three projects, and one notification for all refusals.
+    let audited = kit.audited().await;
+    assert_eq!(audited.iter().filter(|row| row.event == "notification.raise").count(), 1);
+    assert_eq!(audited.len(), 4);
+    assert_eq!(*kit.orgs.raised.lock().unwrap(), [(org.id, Notice::ProjectLimit { limit: 3 })]);
     assert_eq!(kit.db_number("SELECT count(*) FROM projects.projects").await, 3);
     assert_eq!(kit.db_number("SELECT count(*) FROM projects.hostnames").await, 3);
 }

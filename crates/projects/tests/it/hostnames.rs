@@ -279,7 +279,7 @@ async fn a_name_that_was_another_organization_s_needs_the_txt_record() {
     kit.records.cname(NAME, ORIGIN);
     kit.advance(DAY);
     kit.projects.hostnames_check().await.unwrap();
-    assert_eq!((kit.audited().await, kit.orgs.unproved.lock().unwrap().len()), (vec![], 0));
+    assert_eq!((kit.audited().await, kit.orgs.raised.lock().unwrap().len()), (vec![], 0));
     // And not the first one's any more.
     kit.projects.hostname_delete(&kit.actor, &other, theirs, NAME).await.unwrap();
     kit.claim(&acme, shop, NAME).await.unwrap();

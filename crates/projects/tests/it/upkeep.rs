@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use kernel::Plan;
-use projects::{ProjectDeletion, ProjectError};
+use projects::{Notice, ProjectDeletion, ProjectError};
 use serde_json::json;
 
 use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};
@@ -65,8 +65,9 @@ async fn an_active_name_whose_proof_is_gone_is_told_of_and_then_detached() {
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
     let data = json!({ "hostname": NAME });
     assert_eq!(kit.audited().await, [kit.tells_itself("hostname.unproved", &org, project, data.clone())]);
-    let told = ("shop".to_owned(), NAME.to_owned(), lost.plus_seconds(7 * DAY));
-    assert_eq!(*kit.orgs.unproved.lock().unwrap(), std::slice::from_ref(&told));
+    let (project_name, hostname, until) = ("shop".to_owned(), NAME.to_owned(), lost.plus_seconds(7 * DAY));
+    let raised = (org.id, Notice::HostnameUnproved { project: project_name, hostname, until });
+    assert_eq!(*kit.orgs.raised.lock().unwrap(), std::slice::from_ref(&raised));
     let hostname = kit.shown(project, NAME).await.unwrap();
     assert_eq!((hostname.state, hostname.checks.len()), (ACTIVE, 3));
     assert!(hostname.last_error.unwrap().contains(ORIGIN));
@@ -79,7 +80,7 @@ async fn an_active_name_whose_proof_is_gone_is_told_of_and_then_detached() {
         assert_eq!(kit.verify(project, NAME).await.unwrap().state, ACTIVE);
         assert_eq!(kit.audited().await, []);
     }
-    assert_eq!(*kit.orgs.unproved.lock().unwrap(), [told]);
+    assert_eq!(*kit.orgs.raised.lock().unwrap(), [raised]);
     assert_eq!(kit.told_names().len(), 0);
 
     // The week is over.
@@ -89,7 +90,7 @@ async fn an_active_name_whose_proof_is_gone_is_told_of_and_then_detached() {
     assert_eq!(kit.told_names(), [["shop-acme.svc.example"]]);
     let hostname = kit.shown(project, NAME).await.unwrap();
     assert_eq!((hostname.state, hostname.verify.len(), hostname.verified_at), (PENDING, 2, None));
-    assert_eq!(kit.orgs.unproved.lock().unwrap().len(), 1);
+    assert_eq!(kit.orgs.raised.lock().unwrap().len(), 1);
 
     // A claim once more: proved in its week it is served, by the CNAME too, for nobody else had it.
     kit.records.cname(NAME, ORIGIN);
@@ -125,7 +126,7 @@ async fn an_active_name_that_regains_its_proof_is_well_again() {
         kit.records.forget();
         kit.advance(DAY);
         kit.projects.hostnames_check().await.unwrap();
-        assert_eq!(kit.orgs.unproved.lock().unwrap().len(), times);
+        assert_eq!(kit.orgs.raised.lock().unwrap().len(), times);
         assert_ne!(kit.shown(project, NAME).await.unwrap(), well);
         kit.audited().await;
         // On the last day of the week.
@@ -152,7 +153,7 @@ async fn nothing_follows_from_a_name_server_that_is_silent() {
         let hostname = kit.verify(project, NAME).await.unwrap();
         assert_eq!((hostname.state, hostname.last_error), (ACTIVE, None));
     }
-    assert_eq!((kit.audited().await, kit.orgs.unproved.lock().unwrap().len()), (vec![], 0));
+    assert_eq!((kit.audited().await, kit.orgs.raised.lock().unwrap().len()), (vec![], 0));
 
     // Not even when the proof was gone before, and the week is over.
     kit.records.silence(false);
@@ -242,7 +243,7 @@ async fn passes_and_verifies_at_once_conclude_once() {
             (0..10).map(|n| (format!("hostname.{event}"), json!(format!("w{n}.example.org")))).collect();
         assert_eq!(told, expected);
     }
-    assert_eq!(kit.orgs.unproved.lock().unwrap().len(), 10);
+    assert_eq!(kit.orgs.raised.lock().unwrap().len(), 10);
     assert_eq!(kit.told_names().last().unwrap(), &["shop-acme.svc.example"]);
 }
 

@@ -6,9 +6,10 @@ use diesel::QueryableByName;
 use diesel::sql_types::{Integer, Text, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
-use kernel::{Limits, OrgId, Provider, Role, UserId};
-use orgs::{Invited, NewInvite, NewMember, NewOrg, Org, OrgError, Orgs, Site};
-use serde_json::Value;
+use kernel::{Limits, NotificationId, OrgId, Provider, Role, UserId};
+use orgs::{Invited, NewInvite, NewMember, NewOrg, Notice, Org, OrgError, Orgs, Site};
+use serde_json::{Value, json};
+use store::Outcome;
 use testkit::{Audit, TestStore};
 
 pub use testkit::by;
@@ -100,6 +101,18 @@ impl Kit {
 
 pub fn site() -> Site {
     Site { name: "Svc".to_owned(), dashboard_url: "https://dashboard.example".to_owned(), sends_mail: true }
+}
+
+/// Raises a notice in a transaction of its own, with an audit event of its own.
+pub async fn raise(orgs: &Orgs, kit: &Kit, org: OrgId, notice: Notice) -> Result<Option<NotificationId>, OrgError> {
+    kit.store
+        .transaction(&Actor::operator("test"), async |tx| {
+            Ok(match orgs.raise(tx, org, notice).await? {
+                None => Outcome::Unchanged(None),
+                Some(id) => Outcome::Changed(Some(id), Event::in_org("notification.raise", org, id, json!({}))),
+            })
+        })
+        .await
 }
 
 /// The row that an event of `actor` leaves.

@@ -9,17 +9,15 @@ use diesel::QueryableByName;
 use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
-use kernel::audit::Actor;
-use kernel::{OrgId, Plan, ProjectId, Role, Time, UserId};
-use projects::{Linked, Live, LookupFailure, Organizations, Placements, Resolver, Zones};
+use kernel::{NotificationId, OrgId, Plan, ProjectId, Role, UserId, World};
+use projects::{Linked, Live, LookupFailure, Notice, Organizations, Placements, Resolver, Zones};
 use store::Connection;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 
-/// Remembers whose limit was reached.
+/// Records the notifications that are raised.
 #[derive(Clone, Default)]
 pub struct OrgRows {
-    pub reached: Arc<Mutex<Vec<(OrgId, u32)>>>,
-    pub unproved: Arc<Mutex<Vec<(String, String, Time)>>>,
+    pub raised: Arc<Mutex<Vec<(OrgId, Notice)>>>,
 }
 
 #[derive(QueryableByName)]
@@ -47,21 +45,13 @@ impl Organizations for OrgRows {
         Ok(query.get_result::<RoleRow>(connection).await.optional()?.map(|row| row.role))
     }
 
-    async fn hostname_unproved(
-        &self,
-        _: &mut Connection,
-        _: OrgId,
-        project: &str,
-        hostname: &str,
-        until: Time,
-    ) -> store::Result<()> {
-        self.unproved.lock().unwrap().push((project.to_owned(), hostname.to_owned(), until));
-        Ok(())
-    }
-
-    async fn limit_reached(&self, _: &Actor, org: OrgId, limit: u32) -> store::Result<()> {
-        self.reached.lock().unwrap().push((org, limit));
-        Ok(())
+    async fn raise(&self, _: &mut Connection, org: OrgId, notice: Notice) -> store::Result<Option<NotificationId>> {
+        let mut raised = self.raised.lock().unwrap();
+        if matches!(notice, Notice::ProjectLimit { .. }) && raised.contains(&(org, notice.clone())) {
+            return Ok(None);
+        }
+        raised.push((org, notice));
+        Ok(Some(World::system().id()))
     }
 }
 

@@ -1,0 +1,94 @@
+//! Identity: its construction, and the ports that organizations and the code host serve for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dns::{DnsRepository as _, ZoneName};
+use identity::{CodeHostFailure, CodeHostLogin, Identity, SignIn};
+use kernel::{OrgId, ProjectId, Provider, UserId, ZoneId};
+use orgs::{OrgRepository as _, Orgs};
+use projects::ProjectRepository as _;
+use providers::{CodeHost, CodeHostError};
+use store::{Connection, Store};
+
+use super::fault::Fault as _;
+use crate::config::{CODEHOST_TOKEN_URL, Config};
+use crate::jobs::{Background, Job, MINUTE};
+
+pub(super) fn wire(
+    config: &Config,
+    store: &Store,
+    orgs: &Orgs,
+    background: &mut Background,
+) -> anyhow::Result<Identity> {
+    let port = Arc::new(OrgsPort(orgs.clone()));
+    let mut identity = Identity::new(store.clone(), port.clone(), port);
+    if let Some(login) = &config.code_host {
+        let host = CodeHost::new(login.host.clone()).map_err(|error| CODEHOST_TOKEN_URL.malformed(error))?;
+        let callback = format!("{}/v1/auth/codehost/callback", config.gateway.site.public_url);
+        let redirects = login.redirects.clone();
+        identity = identity.with_code_host(CodeHostLogin { host: Arc::new(CodeHostPort(host)), callback, redirects });
+    }
+    background.job(Job::every(MINUTE, "identity.purge_logins"), identity.clone(), async |identity| {
+        identity.logins_forget().await
+    });
+    Ok(identity)
+}
+
+struct OrgsPort(Orgs);
+
+#[async_trait]
+impl identity::PersonalOrgs for OrgsPort {
+    async fn create(&self, tx: &mut Connection, user: UserId, wish: &str) -> store::Result<()> {
+        self.0.create_personal(tx, user, wish).await.map(drop).map_err(|error| error.fault())
+    }
+}
+
+#[async_trait]
+impl identity::Places for OrgsPort {
+    async fn org(&self, tx: &mut Connection, user: UserId, slug: &str) -> store::Result<Option<OrgId>> {
+        tx.org_of_member(user, slug).await
+    }
+
+    async fn project(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ProjectId>> {
+        tx.project_find(org, name).await
+    }
+
+    async fn zone(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ZoneId>> {
+        let Ok(name) = ZoneName::parse(name) else { return Ok(None) };
+        Ok(tx.zone_find(org, &name).await?.map(|zone| zone.id))
+    }
+}
+
+/// The longest wait for the code host's two responses: the browser's own request must outlive it.
+const IDENTIFY: Duration = Duration::from_secs(8);
+
+struct CodeHostPort(CodeHost);
+
+#[async_trait]
+impl identity::CodeHost for CodeHostPort {
+    fn authorize_url(&self, redirect_uri: &str, state: &str, challenge: &str) -> String {
+        self.0.authorize_url(redirect_uri, state, challenge)
+    }
+
+    async fn identify(
+        &self,
+        code: &str,
+        redirect_uri: &str,
+        verifier: &str,
+    ) -> Result<(SignIn, String), CodeHostFailure> {
+        let said = tokio::time::timeout(IDENTIFY, self.0.identify(code, redirect_uri, verifier)).await;
+        let said = said.map_err(|late| CodeHostFailure::Unavailable(late.into()))?.map_err(|error| match error {
+            // Other refusals are about our registration there, which a user cannot correct.
+            CodeHostError::Refused(ref word)
+                if ["bad_verification_code", "invalid_grant", "400"].contains(&word.as_str()) =>
+            {
+                CodeHostFailure::Refused(error.into())
+            }
+            error => CodeHostFailure::Unavailable(error.into()),
+        });
+        let providers::Person { subject, login, name, email, avatar_url } = said?;
+        Ok((SignIn { provider: Provider::Codehost, subject, name: Some(name), email, avatar_url }, login))
+    }
+}

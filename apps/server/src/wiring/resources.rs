@@ -1,0 +1,8 @@
+//! Resources: their construction.
+
+use resources::Resources;
+use store::Store;
+
+pub(super) fn wire(store: &Store) -> Resources {
+    Resources::new(store.clone())
+}

@@ -1,0 +1,63 @@
+//! Background jobs, as `/metrics` shows them.
+
+use ::chaos::{Passage, Proxy};
+use testkit::TestDatabase;
+
+use crate::kit::eventually;
+use crate::process::Process;
+
+/// The jobs of a server with a signer that need Postgres. The remaining one sweeps the bundle store.
+const ON_POSTGRES: [&str; 7] = [
+    "dns.check_signers",
+    "dns.reconcile_nameservers",
+    "gateway.purge_rates",
+    "identity.purge_logins",
+    "projects.check_hostnames",
+    "projects.purge_deleted",
+    "store.purge_idempotency",
+];
+
+/// The value of a job's metric, when it is shown.
+fn value(metrics: &str, metric: &str, job: &str) -> Option<f64> {
+    let line = metrics.lines().find(|line| {
+        line.strip_prefix(metric).is_some_and(|rest| rest.starts_with('{')) && line.contains(&format!("name=\"{job}\""))
+    })?;
+    Some(line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_fails_is_counted_and_one_that_never_succeeded_is_shown() {
+    let database = TestDatabase::create().await;
+    let (proxy, url) = Proxy::before_postgres(&database.url()).await.unwrap();
+    proxy.set(Passage::Cut);
+    let settings = [
+        ("SVC_DATABASE_URL", url),
+        ("SVC_DNS_SIGNER", "127.0.0.1:9".to_owned()),
+        ("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned()),
+    ];
+    let process = Process::spawn(database, &settings);
+    let metrics = eventually("every job on Postgres has failed", async || {
+        let metrics = process.metrics().await;
+        let failed =
+            |job: &&str| value(&metrics, "svc_job_failures_total", job).is_some_and(|failures| failures >= 1.0);
+        ON_POSTGRES.iter().all(failed).then_some(metrics)
+    })
+    .await;
+    for job in ON_POSTGRES {
+        assert_eq!(value(&metrics, "svc_job_last_success_timestamp_seconds", job), Some(0.0), "{job}: {metrics}");
+        assert!(value(&metrics, "svc_job_duration_seconds_count", job) >= Some(1.0), "{job}: {metrics}");
+        assert!(value(&metrics, "svc_job_period_seconds", job) >= Some(1.0), "{job}: {metrics}");
+    }
+    assert_eq!(value(&metrics, "svc_job_failures_total", "projects.sweep_uploads"), Some(0.0));
+    assert!(value(&metrics, "svc_job_last_success_timestamp_seconds", "projects.sweep_uploads") > Some(1.7e9));
+    assert!(process.log().contains("dns.check_signers"), "the log names the job");
+
+    proxy.set(Passage::Open);
+    let job = "dns.check_signers";
+    let metrics = eventually("the job succeeds again", async || {
+        let metrics = process.metrics().await;
+        (value(&metrics, "svc_job_last_success_timestamp_seconds", job)? > 1.7e9).then_some(metrics)
+    })
+    .await;
+    assert!(value(&metrics, "svc_job_failures_total", job) >= Some(1.0), "failures remain counted");
+}
