@@ -26,7 +26,7 @@ pub use model::{
     Difference, Dnskey, Dnssec, DnssecState, DnssecSwitch, Ds, DsReport, ManagedBy, NewZone, Patched, Rrset,
     RrsetContent, RrsetPatch, RrsetsPatch, SignerView, Zone, ZoneDetail, ZoneDnssec,
 };
-pub use name::{InvalidName, NameFault, OwnerName, ZoneName};
+pub use name::{InvalidName, NameFault, OwnerName, WireName, ZoneName};
 pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};
 pub use repository::{Change, Content, DnsRepository, Edit, Looked, ServedZone, Step, StoredSet, ZoneRecord};

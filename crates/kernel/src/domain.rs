@@ -1,5 +1,7 @@
 //! The one normaliser of domain names (security rules, "Names and addresses").
 
+use std::borrow::Cow;
+
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 
@@ -11,6 +13,10 @@ pub enum Characters {
     /// The underscore too: names in the DNS that are no hosts (RFC 8552).
     Underscore,
 }
+
+const NO_UNDERSCORE: AsciiDenyList = AsciiDenyList::STD3;
+const UNDERSCORE: AsciiDenyList = AsciiDenyList::new(true, "!\"#$%&'()*+,/:;<=>?@[\\]^`{|}~");
+const UNDERSCORE_AND_WILDCARD: AsciiDenyList = AsciiDenyList::new(true, "!\"#$%&'()+,/:;<=>?@[\\]^`{|}~");
 
 /// Why a text is no domain name that somebody may own; in words that complete "the name …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,12 +38,19 @@ pub enum InvalidDomain {
 pub fn normalised(text: &str, characters: Characters) -> Option<String> {
     let text = text.strip_suffix(['.', '\u{3002}', '\u{ff0e}', '\u{ff61}']).unwrap_or(text);
     let denied = match characters {
-        Characters::Host => AsciiDenyList::STD3,
-        // STD3 without the underscore.
-        Characters::Underscore => AsciiDenyList::new(true, "!\"#$%&'()*+,/:;<=>?@[\\]^`{|}~"),
+        Characters::Host => NO_UNDERSCORE,
+        Characters::Underscore => UNDERSCORE,
     };
     let ascii = Uts46::new().to_ascii(text.as_bytes(), denied, Hyphens::CheckFirstLast, DnsLength::Verify);
     ascii.ok().map(|name| name.to_ascii_lowercase())
+}
+
+/// The punycode of a name in a zone, which may be relative and contain a wildcard (UTS 46, non-transitional). Its labels are
+/// measured by the caller.
+#[must_use]
+pub fn punycode(text: &str) -> Option<String> {
+    let ascii = Uts46::new().to_ascii(text.as_bytes(), UNDERSCORE_AND_WILDCARD, Hyphens::Allow, DnsLength::Ignore);
+    ascii.ok().map(Cow::into_owned)
 }
 
 /// A name, in any spelling, that somebody may own: at least two labels, no public suffix, nothing that is taken for an

@@ -5,8 +5,7 @@
 
 use std::borrow::Cow;
 
-use idna::AsciiDenyList;
-use idna::uts46::{DnsLength, Hyphens, Uts46};
+use kernel::domain;
 
 /// The root, on the wire.
 pub(crate) const ROOT: &[u8] = &[0];
@@ -15,8 +14,6 @@ const MOST_OF_LABEL: usize = 63;
 pub(crate) const MOST: usize = 255;
 /// The longest text that can be a name: every octet as `\DDD`.
 const MOST_OF_TEXT: usize = 4 * MOST;
-/// What STD3 refuses beside letters, digits and hyphens, but for the underscore and the wildcard.
-const DENIED: AsciiDenyList = AsciiDenyList::new(true, "!\"#$%&'()+,/:;<=>?@[\\]^`{|}~");
 
 /// Why a text is no name; in words that complete "the name …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -167,6 +164,5 @@ fn punycode(text: &str) -> Result<String, NameFault> {
     if text.contains('\\') {
         return Err(NameFault::Mixed);
     }
-    let ascii = Uts46::new().to_ascii(text.as_bytes(), DENIED, Hyphens::Allow, DnsLength::Ignore);
-    ascii.map(Cow::into_owned).map_err(|_| NameFault::Idna)
+    domain::punycode(text).ok_or(NameFault::Idna)
 }

@@ -1,9 +1,11 @@
-//! Names of zones, and of what is in them.
+//! The names of zones and of the rrsets in them, as text and in wire format.
 
 pub(crate) mod labels;
+mod wire;
 mod zone;
 
 pub use labels::NameFault;
+pub use wire::WireName;
 pub use zone::ZoneName;
 
 /// A name in a zone, relative to it: `@` for the zone's own, else `www` or `_dmarc.mail`; lowercase, escapes canonical
@@ -34,7 +36,7 @@ impl OwnerName {
     /// # Errors
     /// When it is no name, or absolute and not in the zone.
     pub fn parse(text: &str, zone: &ZoneName) -> Result<Self, InvalidName> {
-        let apex = zone.wire();
+        let apex = zone.wire().into_bytes();
         if text == "@" || text == "." {
             return Self::from_wire(if text == "@" { &apex } else { labels::ROOT }, zone);
         }
@@ -58,7 +60,7 @@ impl OwnerName {
         // A length is below every letter.
         let wire = wire.to_ascii_lowercase();
         let (mut text, mut rest) = (String::new(), wire.as_slice());
-        let apex = zone.wire();
+        let apex = zone.wire().into_bytes();
         for label in labels::labels(&wire) {
             if rest == apex {
                 break;
@@ -109,12 +111,12 @@ impl OwnerName {
         if self.is_apex() { zone.as_str().to_owned() } else { format!("{}.{}", self.0, zone.as_str()) }
     }
 
-    /// Absolute and on the wire (RFC 1035 section 3.1), uncompressed.
+    /// The absolute name in wire format.
     #[must_use]
-    pub fn wire(&self, zone: &ZoneName) -> Vec<u8> {
+    pub fn wire(&self, zone: &ZoneName) -> WireName {
         let mut wire = self.prefix();
-        wire.extend_from_slice(&zone.wire());
-        wire
+        wire.extend_from_slice(zone.wire().as_bytes());
+        WireName::stored(wire)
     }
 
     /// What names of one zone are ordered by (RFC 4034 section 6.1): their labels from the right.

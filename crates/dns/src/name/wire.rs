@@ -1,8 +1,8 @@
-//! Domain names on the wire.
+//! Absolute names in wire format.
 
-use crate::name::labels;
+use super::labels;
 
-/// A domain name as on the wire (RFC 1035 section 3.1): uncompressed, lowercase, with the root's empty label.
+/// An absolute name in wire format (RFC 1035 section 3.1): uncompressed, lowercase, with the root's empty label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WireName(Vec<u8>);
 
@@ -16,15 +16,21 @@ impl WireName {
         (wire != labels::ROOT).then_some(Self(wire))
     }
 
-    /// What is a name on the wire already, such as that of a record.
+    /// Bytes that are such a name already, such as that of a record.
     pub(crate) fn stored(wire: Vec<u8>) -> Self {
         Self(wire)
     }
 
     /// The bytes.
     #[must_use]
-    pub fn wire(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 
     /// The name as a zone's is stored: lowercase, without the final dot. `None` when no zone can be called so.
@@ -50,9 +56,9 @@ mod tests {
     #[test]
     fn hosts_are_names_and_back() {
         let name = WireName::of_host("Www.Example.ORG.").unwrap();
-        assert_eq!(name.wire(), b"\x03www\x07example\x03org\0");
+        assert_eq!(name.as_bytes(), b"\x03www\x07example\x03org\0");
         assert_eq!(name.host().unwrap(), "www.example.org");
-        let suffixes: Vec<&[u8]> = labels::suffixes(name.wire()).collect();
+        let suffixes: Vec<&[u8]> = labels::suffixes(name.as_bytes()).collect();
         assert_eq!(suffixes, [&b"\x03www\x07example\x03org\0"[..], b"\x07example\x03org\0", b"\x03org\0"]);
     }
 

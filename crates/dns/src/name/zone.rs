@@ -2,6 +2,9 @@
 
 use kernel::domain::{self, Characters, InvalidDomain};
 
+use super::labels;
+use super::wire::WireName;
+
 /// A zone's name: absolute, lowercase punycode (UTS 46), without the final dot; `example.org`.
 ///
 /// At least two labels, no public suffix, no IP address, no wildcard (contract section 6). Reverse zones are zones, also
@@ -30,10 +33,10 @@ impl ZoneName {
         &self.0
     }
 
-    /// On the wire (RFC 1035 section 3.1), uncompressed.
+    /// The name in wire format.
     #[must_use]
-    pub fn wire(&self) -> Vec<u8> {
-        super::labels::read(&self.0, super::labels::ROOT).unwrap_or_default()
+    pub fn wire(&self) -> WireName {
+        WireName::stored(labels::read(&self.0, labels::ROOT).unwrap_or_else(|_| labels::ROOT.to_vec()))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::wire::{Header, Message, Mistrust, Question, Record, Section, WireName, class, kind, opcode, rcode};
+use crate::name::WireName;
+use crate::wire::{Header, Message, Mistrust, Question, Record, Section, class, kind, opcode, rcode};
 
 use super::Shared;
 use super::reply::Reply;

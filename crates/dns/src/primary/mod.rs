@@ -23,7 +23,8 @@ use store::Store;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::wire::{TsigKey, WireName};
+use crate::name::WireName;
+use crate::wire::TsigKey;
 use crate::{Hosting, ZoneName};
 use connections::Connections;
 use shared::Shared;

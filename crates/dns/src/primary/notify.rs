@@ -17,8 +17,9 @@ use store::outbox::{Deliver, Message as Letter, Undelivered};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::name::WireName;
 use crate::notify::{Notice, TOPIC};
-use crate::wire::{Message, TsigKey, WireName, Writer, about, kind, opcode, rcode};
+use crate::wire::{Message, TsigKey, Writer, about, kind, opcode, rcode};
 
 use super::PrimaryConfig;
 

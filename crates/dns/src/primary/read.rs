@@ -2,8 +2,9 @@
 
 use store::{Connection, Result};
 
+use crate::name::WireName;
 use crate::repository::{Change, DnsRepository as _, ServedZone};
-use crate::wire::{WireName, kind};
+use crate::wire::kind;
 use crate::{Hosting, Rdata, RecordSet, ZoneName, serial};
 
 use super::Shared;
@@ -65,6 +66,7 @@ impl Shared {
     /// The zone of this name.
     pub(super) async fn zone(&self, connection: &mut Connection, name: &WireName) -> Result<Option<Zone>> {
         let is_catalog = *name == self.catalog_wire;
+        let wire = name.clone();
         let (name, served) = if is_catalog {
             (self.catalog.clone(), Some(connection.served_catalog().await?))
         } else {
@@ -72,8 +74,7 @@ impl Shared {
             let served = connection.served_find(&host).await?;
             (ZoneName::stored(host), served)
         };
-        let wire = if is_catalog { Some(self.catalog_wire.clone()) } else { WireName::of_host(name.as_str()) };
-        Ok(served.zip(wire).map(|(served, wire)| Zone { name, wire, is_catalog, served }))
+        Ok(served.map(|served| Zone { name, wire, is_catalog, served }))
     }
 }
 

@@ -6,7 +6,8 @@ use store::Store;
 use tokio::sync::Semaphore;
 
 use super::connections::Connections;
-use crate::wire::{TsigKey, WireName};
+use crate::name::WireName;
+use crate::wire::TsigKey;
 use crate::{Hosting, ZoneName};
 
 pub(super) struct Shared {

@@ -8,8 +8,9 @@ use store::Connection;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
+use crate::name::WireName;
 use crate::repository::{Change, DnsRepository as _};
-use crate::wire::{Malformed, Section, WireName, Writer, rcode};
+use crate::wire::{Malformed, Section, Writer, rcode};
 use crate::{Rdata, RecordSet};
 
 use super::Shared;
@@ -71,7 +72,7 @@ impl Shared {
             Ok(Some(Content::Soa(zone))) => {
                 let mut writer = reply.first();
                 let (ttl, data) = zone.soa(&self.hosting, zone.served.serial);
-                match writer.record(Section::Answer, zone.wire.wire(), Zone::SOA, ttl, &data) {
+                match writer.record(Section::Answer, zone.wire.as_bytes(), Zone::SOA, ttl, &data) {
                     Ok(()) => return reply.finish(writer, self.now()),
                     Err(Malformed) => rcode::SERVFAIL,
                 }
@@ -208,7 +209,7 @@ impl<'s> Messages<'s> {
         let kept = those.as_ref().filter(|(other, _)| other == ttl).map(|(_, records)| records);
         let name = owner.wire(&zone.name);
         for record in records.iter().filter(|record| kept.is_none_or(|kept| !kept.contains(record))) {
-            self.record(&name, kind.code(), *ttl, record.wire()).await?;
+            self.record(name.as_bytes(), kind.code(), *ttl, record.wire()).await?;
         }
         Ok(())
     }
@@ -217,7 +218,7 @@ impl<'s> Messages<'s> {
         for set in sets {
             let name = set.owner.wire(&zone.name);
             for record in &set.records {
-                self.record(&name, set.kind.code(), set.ttl, record.wire()).await?;
+                self.record(name.as_bytes(), set.kind.code(), set.ttl, record.wire()).await?;
             }
         }
         Ok(())
@@ -225,7 +226,7 @@ impl<'s> Messages<'s> {
 
     async fn soa(&mut self, zone: &Zone, serial: u32) -> Result<(), Broken> {
         let (ttl, data) = zone.soa(&self.shared.hosting, serial);
-        self.record(zone.wire.wire(), Zone::SOA, ttl, &data).await
+        self.record(zone.wire.as_bytes(), Zone::SOA, ttl, &data).await
     }
 
     async fn record(&mut self, name: &[u8], kind: u16, ttl: u32, data: &[u8]) -> Result<(), Broken> {

@@ -35,7 +35,7 @@ impl Rdata {
     /// # Errors
     /// What a nameserver would refuse, and what is certainly not meant: an IP address for a name, an unquoted `;`.
     pub fn parse(kind: RecordType, text: &str, zone: &ZoneName) -> Result<Self, InvalidRecord> {
-        Self::read(kind, &lexer::words(text)?, &zone.wire())
+        Self::read(kind, &lexer::words(text)?, zone.wire().as_bytes())
     }
 
     /// Takes what is on the wire already, uncompressed.

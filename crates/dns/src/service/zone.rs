@@ -223,7 +223,7 @@ pub(super) fn member(zone: &ZoneRecord, listed: bool) -> Vec<Wish> {
     let group = group(zone);
     // One character string (RFC 1035 section 3.3.14), whose length fits in a byte.
     let text: Vec<u8> = std::iter::once(group.len() as u8).chain(group.bytes()).collect();
-    let name = Rdata::stored(OwnerName::apex().wire(&zone.name));
+    let name = Rdata::stored(zone.name.wire().into_bytes());
     let set =
         |owner, kind, rdata| Wish::of(RecordSet { owner, kind, ttl: 0, records: vec![rdata] }, Some(ManagedBy::System));
     vec![set(member, RecordType::Ptr, name), set(property, RecordType::Txt, Rdata::stored(text))]

@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::wire::{LONGEST, Malformed, Message, Reader, Section, WireName, Writer, about, class, kind, opcode, rcode};
+use crate::name::WireName;
+use crate::wire::{LONGEST, Malformed, Message, Reader, Section, Writer, about, class, kind, opcode, rcode};
 use crate::{Dnskey, Ds, Observation, ZoneName};
 
 /// How long a look may take, all its questions together.
@@ -66,7 +67,7 @@ impl Signer {
     }
 
     async fn ask_all(&self, zone: &ZoneName) -> Result<Observation, Unseen> {
-        let zone = WireName::of_host(zone.as_str()).ok_or(Unseen::Malformed)?;
+        let zone = zone.wire();
         let mut stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
         let Some(serial) = self.ask(&mut stream, &zone, kind::SOA).await?.serial else {

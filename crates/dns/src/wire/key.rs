@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
-use super::WireName;
+use crate::name::WireName;
 
 /// How messages are signed (RFC 8945 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! A message, taken apart.
 
-use super::{Reader, WireName, kind};
+use super::{Reader, kind};
+use crate::name::WireName;
 
 /// It is no message of DNS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -198,7 +199,7 @@ mod tests {
         writer.question(&about(&zone, kind::SOA));
         let soa = [&b"\x01a\0\x01b\0"[..], &[0; 20]].concat();
         for section in [Section::Answer, Section::Authority] {
-            writer.record(section, zone.wire(), kind::SOA, 300, &soa).unwrap();
+            writer.record(section, zone.as_bytes(), kind::SOA, 300, &soa).unwrap();
         }
         writer.edns(0);
         "xfr:hmac-sha256:YWJjZGVmMDEyMzQ1Njc4OQ==".parse::<TsigKey>().unwrap().sign(writer.finish(), 0).0

@@ -6,14 +6,12 @@
 
 mod key;
 mod message;
-mod name;
 mod reader;
 mod tsig;
 mod writer;
 
 pub use key::{Algorithm, InvalidTsigKey, TsigKey};
 pub use message::{Header, Malformed, Message, Question, Record, Section};
-pub use name::WireName;
 pub(crate) use reader::Reader;
 pub use tsig::{Chain, Mistrust};
 pub(crate) use writer::{Writer, about};

@@ -2,7 +2,8 @@
 
 use ring::hmac;
 
-use super::{Header, Malformed, Message, Reader, Record, Section, TsigKey, WireName, class, kind};
+use super::{Header, Malformed, Message, Reader, Record, Section, TsigKey, class, kind};
+use crate::name::WireName;
 
 /// For how many seconds a signature of ours is good, either way (RFC 8945 section 10).
 const FUDGE: u16 = 300;
@@ -205,8 +206,15 @@ impl Signature {
     fn variables(&self) -> Vec<u8> {
         let class_and_ttl = [class::ANY.to_be_bytes(), [0; 2], [0; 2]].concat();
         let error = self.error.to_be_bytes();
-        [self.name.wire(), &class_and_ttl, self.algorithm.wire(), &self.timers(), &error, &with_length(&self.other)]
-            .concat()
+        [
+            self.name.as_bytes(),
+            &class_and_ttl,
+            self.algorithm.as_bytes(),
+            &self.timers(),
+            &error,
+            &with_length(&self.other),
+        ]
+        .concat()
     }
 
     /// What is signed of it in all messages of an answer but the first.
@@ -216,7 +224,7 @@ impl Signature {
 
     fn append_to(&self, mut message: Vec<u8>) -> Vec<u8> {
         let data = [
-            self.algorithm.wire(),
+            self.algorithm.as_bytes(),
             &self.timers(),
             &with_length(&self.mac),
             &self.original_id.to_be_bytes(),
@@ -224,7 +232,7 @@ impl Signature {
             &with_length(&self.other),
         ]
         .concat();
-        message.extend_from_slice(self.name.wire());
+        message.extend_from_slice(self.name.as_bytes());
         message.extend([kind::TSIG, class::ANY, 0, 0].map(u16::to_be_bytes).concat());
         message.extend(with_length(&data));
         let additional = Header::read(&message).map_or(0, |header| header.additional());

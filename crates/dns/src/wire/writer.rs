@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Header, LONGEST, Malformed, Question, Section, WireName, class, kind};
+use super::{Header, LONGEST, Malformed, Question, Section, class, kind};
+use crate::name::WireName;
 use crate::name::labels::suffixes;
 
 /// A message that is being written. Names of records are compressed (RFC 1035 section 4.1.4), their data is not.
@@ -39,7 +40,7 @@ impl Writer {
     }
 
     pub(crate) fn question(&mut self, question: &Question) {
-        self.name(question.name.wire());
+        self.name(question.name.as_bytes());
         self.u16(question.kind);
         self.u16(question.class);
         self.count(Section::Question);
@@ -144,8 +145,8 @@ mod tests {
         let www = WireName::of_host("www.example.org").unwrap();
         let mut writer = Writer::request(7, 0, true);
         writer.question(&about(&zone, kind::SOA));
-        writer.record(Section::Answer, www.wire(), 1, 300, &[192, 0, 2, 1]).unwrap();
-        writer.record(Section::Answer, www.wire(), 1, 300, &[192, 0, 2, 2]).unwrap();
+        writer.record(Section::Answer, www.as_bytes(), 1, 300, &[192, 0, 2, 1]).unwrap();
+        writer.record(Section::Answer, www.as_bytes(), 1, 300, &[192, 0, 2, 2]).unwrap();
         writer.edns(0);
         let bytes = writer.finish();
         assert_eq!(bytes.len(), 12 + (13 + 4) + (4 + 2 + 10 + 4) + (2 + 10 + 4) + 11);
@@ -162,9 +163,9 @@ mod tests {
     fn a_record_that_does_not_fit_leaves_the_message_as_it_was() {
         let name = WireName::of_host("example.org").unwrap();
         let mut writer = Writer::request(7, 0, false);
-        writer.record(Section::Answer, name.wire(), 16, 0, &vec![0; 60_000]).unwrap();
+        writer.record(Section::Answer, name.as_bytes(), 16, 0, &vec![0; 60_000]).unwrap();
         let length = writer.len();
-        assert_eq!(writer.record(Section::Answer, name.wire(), 16, 0, &vec![0; 6000]), Err(Malformed));
+        assert_eq!(writer.record(Section::Answer, name.as_bytes(), 16, 0, &vec![0; 6000]), Err(Malformed));
         assert_eq!(writer.len(), length);
         assert_eq!(Message::read(&writer.finish()).unwrap().records.len(), 1);
     }
@@ -174,7 +175,7 @@ mod tests {
         let mut writer = Writer::request(7, 0, false);
         for number in 0..2000 {
             let name = WireName::of_host(&format!("host-{number}.example.org")).unwrap();
-            writer.record(Section::Answer, name.wire(), 1, 0, &[0; 4]).unwrap();
+            writer.record(Section::Answer, name.as_bytes(), 1, 0, &[0; 4]).unwrap();
         }
         let bytes = writer.finish();
         let message = Message::read(&bytes).unwrap();

@@ -76,7 +76,7 @@ struct Head<'a, 'w> {
 impl<'z> Reader<'z> {
     fn new(zone: &'z ZoneName) -> Self {
         let (owner, ttl) = (Owner::Missing, Ttl::default());
-        Self { zone, origin: zone.wire(), owner, ttl, soa: None, sets: Sets::default() }
+        Self { zone, origin: zone.wire().into_bytes(), owner, ttl, soa: None, sets: Sets::default() }
     }
 
     fn entry(&mut self, entry: &Entry<'_>) -> Result<(), String> {

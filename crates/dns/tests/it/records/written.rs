@@ -27,9 +27,11 @@ fn records(sets: &[RecordSet]) -> Vec<(Vec<u8>, u32, String, Vec<u8>)> {
     let zone = zone();
     let each = sets.iter().flat_map(|set| set.records.iter().map(move |record| (set, record)));
     let mut records: Vec<_> = each
-        .map(|(set, record)| (set.owner.wire(&zone), set.ttl, set.kind.to_string(), comparable(set.kind, record)))
+        .map(|(set, record)| {
+            (set.owner.wire(&zone).into_bytes(), set.ttl, set.kind.to_string(), comparable(set.kind, record))
+        })
         .collect();
-    records.push((zone.wire(), Soa::TTL, "SOA".to_owned(), soa().rdata().wire().to_vec()));
+    records.push((zone.wire().into_bytes(), Soa::TTL, "SOA".to_owned(), soa().rdata().wire().to_vec()));
     records.sort();
     records
 }
