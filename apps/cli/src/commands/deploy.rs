@@ -67,12 +67,24 @@ impl Deploy {
     }
 }
 
-/// Where it is seen. It is deployed, so that not to know this is no failure: a token that may deploy need not be one
-/// that may read.
+/// The address of the deployed project; its path when the address is unknown, since the deployment itself has succeeded.
 async fn place((client, org, project): (&Client, &str, &str)) -> String {
-    let address = async {
-        let project = client.projects_get(org, project).send().await?;
-        open::address(client, &project.hostname).await
-    };
-    address.await.unwrap_or_else(|_: Failure| format!("{org}/{project}"))
+    address((client, org, project)).await.unwrap_or_else(|_| format!("{org}/{project}"))
 }
+
+/// A token may be allowed to deploy and not to read the project. The default hostname follows from the names, except for
+/// one that is too long for a label, which contains a digest.
+async fn address((client, org, project): (&Client, &str, &str)) -> Result<String, Failure> {
+    match client.projects_get(org, project).send().await {
+        Ok(project) => open::address(client, &project.hostname).await,
+        Err(error) if error.code() == Some("insufficient_scope") && org.len() + project.len() < MAX_LABEL => {
+            let config = client.service_config().send().await?;
+            let hostname = format!("{project}-{org}.{}", config.platform_domain);
+            Ok(config.site_url.replace("{hostname}", &hostname))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The longest label of a hostname (RFC 1035 section 2.3.4).
+const MAX_LABEL: usize = 63;

@@ -43,7 +43,7 @@ async fn a_token_that_may_only_deploy_can() {
     let token = ada.svc(&["tokens", "create", "ci", "--scope", "deploy"]).succeeds().out;
     ada.environment.insert("SVC_CLI_TOKEN", token.trim().to_owned());
     // And does not wait for what it may not see.
-    ada.svc(&["deploy"]).succeeds().says("deployed to ada/site");
+    ada.svc(&["deploy"]).succeeds().says("deployed to http://site-ada.localhost:8088");
 }
 
 #[tokio::test(flavor = "multi_thread")]
