@@ -66,6 +66,7 @@ CREATE INDEX notifications_org_id_project_idx ON orgs.notifications (org_id, pro
 CREATE VIEW orgs.people AS
     SELECT id, provider, subject, name, avatar_url, email FROM identity.users;
 
--- All that organizations read of the audit log.
+-- All that organizations read of the audit log, with the subjects of its users.
 CREATE VIEW orgs.audit AS
-    SELECT id, event, org_id, actor_id, target, data, request_id, created_at FROM store.audit;
+    SELECT a.id, a.event, a.org_id, a.actor_id, u.subject AS actor_subject, a.credential, a.target, a.data, a.request_id, a.created_at
+    FROM store.audit a LEFT JOIN identity.users u ON u.id = a.actor_id;

@@ -42,14 +42,23 @@ pub enum Credential {
     Service,
 }
 
+impl Credential {
+    /// The stored word for [`Self::None`].
+    pub const NONE: &str = "none";
+    /// The stored word for [`Self::Operator`].
+    pub const OPERATOR: &str = "operator";
+    /// The stored word for [`Self::Service`].
+    pub const SERVICE: &str = "service";
+}
+
 impl std::fmt::Display for Credential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Session(id) => write!(f, "{id}"),
             Self::Token(id) => write!(f, "{id}"),
-            Self::None => f.write_str("none"),
-            Self::Operator => f.write_str("operator"),
-            Self::Service => f.write_str("service"),
+            Self::None => f.write_str(Self::NONE),
+            Self::Operator => f.write_str(Self::OPERATOR),
+            Self::Service => f.write_str(Self::SERVICE),
         }
     }
 }

@@ -6,6 +6,8 @@ diesel::table! {
         event -> Text,
         org_id -> Nullable<Uuid>,
         actor_id -> Nullable<Uuid>,
+        actor_subject -> Nullable<Text>,
+        credential -> Text,
         target -> Text,
         data -> Jsonb,
         request_id -> Text,

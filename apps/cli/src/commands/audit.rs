@@ -31,8 +31,10 @@ impl Audit {
         let Self { event, actor, since, until, .. } = self;
         let query = OrgsAuditQuery { event, actor, since, until, limit: paging.limit, cursor: paging.cursor };
         let page = svc.client()?.orgs_audit(&svc.org()?, &query).send().await?;
-        svc.out.list(&page, ["TIME", "EVENT", "TARGET", "ACTOR"], |it| {
-            [it.created_at.clone(), it.event.clone(), it.target.clone(), or_dash(it.actor.as_deref())]
+        svc.out.list(&page, ["TIME", "EVENT", "TARGET", "ACTOR", "CREDENTIAL"], |it| {
+            let actor = it.actor_name.as_deref().or(it.actor.as_deref());
+            let (time, event, target) = (it.created_at.clone(), it.event.clone(), it.target.clone());
+            [time, event, target, or_dash(actor), or_dash(it.credential.as_deref())]
         })
     }
 }

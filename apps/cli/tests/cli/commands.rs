@@ -36,7 +36,8 @@ async fn organizations_and_projects() {
 
     let audit = ada.svc(&["audit", "--org", "acme"]).succeeds().out;
     for event in ["org.create", "project.create", "project.delete"] {
-        assert!(audit.contains(event), "{event} is not in {audit}");
+        let line = audit.lines().find(|line| line.contains(event)).unwrap();
+        assert!(line.contains(" ada ") && line.contains(" ses_"), "no actor and credential in {line}");
     }
     let only = ada.json(&["audit", "--org", "acme", "--event", "org.create"]);
     assert_eq!(only["items"].as_array().unwrap().len(), 1);

@@ -12,9 +12,14 @@ use crate::{Call, Client, Page, Paging};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEvent {
-    /// Who; null for the operator and the service itself.
+    /// The user; null for the operator, the service itself and callers without a credential.
     pub actor: Option<UserId>,
+    /// The subject under which the user signs in, `operator`, or `system` for the service itself; null for others and for
+    /// a user who no longer exists.
+    pub actor_name: Option<String>,
     pub created_at: Time,
+    /// The id of the session or access token that was used.
+    pub credential: Option<String>,
     pub data: serde_json::Map<String, serde_json::Value>,
     /// What, such as `member.add`.
     pub event: String,

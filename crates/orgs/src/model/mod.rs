@@ -109,9 +109,16 @@ pub struct AuditEvent {
     pub id: AuditId,
     /// What, such as `member.add`.
     pub event: String,
-    /// Who; null for the operator and the service itself.
+    /// The user; null for the operator, the service itself and callers without a credential.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub actor: Option<UserId>,
+    /// The subject under which the user signs in, `operator`, or `system` for the service itself; null for others and for
+    /// a user who no longer exists.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub actor_name: Option<String>,
+    /// The id of the session or access token that was used.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub credential: Option<String>,
     /// To what: an id or a name.
     pub target: String,
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]

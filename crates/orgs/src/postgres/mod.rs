@@ -5,6 +5,7 @@ mod notification;
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
+use kernel::audit::Credential;
 use kernel::{AuditId, OrgId, Paging, Plan, Provider, Role, Time, UserId};
 use store::{Cached, Connection, Result, newest_first, of};
 
@@ -25,6 +26,8 @@ struct AuditRow {
     id: AuditId,
     event: String,
     actor_id: Option<UserId>,
+    actor_subject: Option<String>,
+    credential: String,
     target: String,
     data: serde_json::Value,
     request_id: String,
@@ -180,7 +183,13 @@ impl From<(Person, MemberRow)> for Member {
 
 impl From<AuditRow> for AuditEvent {
     fn from(row: AuditRow) -> Self {
-        let AuditRow { id, event, actor_id, target, data, request_id, created_at } = row;
-        Self { id, event, actor: actor_id, target, data, request_id, created_at }
+        let AuditRow { id, event, actor_id, actor_subject, credential, target, data, request_id, created_at } = row;
+        let (name, credential) = match credential.as_str() {
+            Credential::OPERATOR => (Some("operator".to_owned()), None),
+            Credential::SERVICE => (Some("system".to_owned()), None),
+            Credential::NONE => (actor_subject, None),
+            _ => (actor_subject, Some(credential)),
+        };
+        Self { id, event, actor: actor_id, actor_name: name, credential, target, data, request_id, created_at }
     }
 }

@@ -1,6 +1,7 @@
 //! What an organization's own log shows, and a change that is told there once.
 
-use kernel::{AuditId, Failure as _, Kind, OrgId, Paging, Role, Time};
+use kernel::audit::{Actor, Credential};
+use kernel::{AuditId, Failure as _, Kind, OrgId, Paging, Role, Time, TokenId, UserId};
 use orgs::{AuditEvent, AuditFilter, OrgChange, RoleChange};
 use serde_json::json;
 
@@ -53,10 +54,12 @@ async fn the_log_shows_an_organizations_own_events_newest_first() {
     kit.orgs.member_set_role(&by(bob), org, ada, RoleChange { role }).await.unwrap();
 
     let log = all(&kit, org, &AuditFilter::default(), 10).await;
-    let event = |at: usize, event: &str, actor, target: String, data, created_at: Time| AuditEvent {
+    let event = |at: usize, event: &str, (actor, name), target: String, data, created_at: Time| AuditEvent {
         id: log[at].id,
         event: event.to_owned(),
         actor: Some(actor),
+        actor_name: Some(str::to_owned(name)),
+        credential: Some(by(actor).credential.to_string()),
         target,
         data,
         request_id: "req-1".to_owned(),
@@ -66,13 +69,13 @@ async fn the_log_shows_an_organizations_own_events_newest_first() {
         event(
             0,
             "member.role",
-            bob,
+            (bob, "bob"),
             ada.to_string(),
             json!({ "from": "admin", "to": "member", "invitesRevoked": 0 }),
             demoted,
         ),
-        event(1, "member.add", ada, bob.to_string(), json!({ "role": "admin" }), added),
-        event(2, "org.create", ada, org.to_string(), json!({ "slug": "acme", "name": "acme" }), founded),
+        event(1, "member.add", (ada, "ada"), bob.to_string(), json!({ "role": "admin" }), added),
+        event(2, "org.create", (ada, "ada"), org.to_string(), json!({ "slug": "acme", "name": "acme" }), founded),
     ];
     assert_eq!(log, expected);
     for (filter, shown) in [
@@ -88,6 +91,41 @@ async fn the_log_shows_an_organizations_own_events_newest_first() {
         let shown: Vec<AuditEvent> = shown.iter().map(|at| expected[*at].clone()).collect();
         assert_eq!(all(&kit, org, &filter, 10).await, shown, "{filter:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_names_its_actors() {
+    let kit = Kit::start().await;
+    let ada = kit.db_user("ada").await;
+    let org = kit.org(ada, "acme").await.id;
+    let user = |credential| Actor { credential, ..by(ada) };
+    let token: TokenId = kit.store.world().id();
+    let nobody = Actor { user: None, ..user(Credential::None) };
+    let actors =
+        [by(ada), user(Credential::Token(token)), Actor::operator("test"), Actor::service("test"), nobody.clone()];
+    for (n, actor) in actors.iter().enumerate() {
+        kit.advance(1);
+        let change = OrgChange { name: format!("Acme {n}").parse().unwrap() };
+        kit.orgs.rename(actor, Role::Admin, org, change).await.unwrap();
+    }
+    let named = async || -> Vec<(Option<UserId>, Option<String>, Option<String>)> {
+        let log = all(&kit, org, &AuditFilter::default(), 10).await;
+        log.into_iter().rev().skip(1).map(|it| (it.actor, it.actor_name, it.credential)).collect()
+    };
+    let (name, session) = (|name: &str| Some(name.to_owned()), Some(by(ada).credential.to_string()));
+    let mut expected = vec![
+        (Some(ada), name("ada"), session),
+        (Some(ada), name("ada"), Some(token.to_string())),
+        (None, name("operator"), None),
+        (None, name("system"), None),
+        (None, None, None),
+    ];
+    assert_eq!(named().await, expected);
+
+    // The log outlives its users.
+    kit.database.run("DELETE FROM identity.users").await;
+    expected.iter_mut().take(2).for_each(|(_, name, _)| *name = None);
+    assert_eq!(named().await, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
