@@ -8,13 +8,13 @@ use actix_web::dev::Payload;
 use dns::ZoneName;
 use identity::Profile;
 use kernel::audit::Actor;
-use kernel::{Code, OrgId, Plan, ProjectId, Role, ZoneId};
+use kernel::{Code, OrgId, Plan, ProjectId, ResourceSet, Role, ZoneId};
 use orgs::Slug;
 use projects::ProjectName;
 
 use super::caller::policies_of_callers;
 use super::find::{find, least};
-use super::resolve::{Found, FoundOrg, Parts};
+use super::resolve::{Found, FoundOrg, FoundProject, Parts};
 use super::role::AtLeast;
 use super::scope::Needs;
 use super::statement::Target;
@@ -77,6 +77,8 @@ pub struct OrgPlace {
 pub struct ProjectPlace {
     pub id: ProjectId,
     pub name: String,
+    /// The resources that it is granted.
+    pub granted: ResourceSet,
 }
 
 fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
@@ -154,8 +156,9 @@ impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
             return Err(missing);
         }
         let org = org_place(found.org, R::ROLE)?;
-        let (id, name) = found.project.ok_or(missing)?;
-        Ok(Self { actor, user: found.user, org, project: ProjectPlace { id, name }, policy: PhantomData })
+        let FoundProject { id, name, granted } = found.project.ok_or(missing)?;
+        let project = ProjectPlace { id, name, granted };
+        Ok(Self { actor, user: found.user, org, project, policy: PhantomData })
     }
 }
 

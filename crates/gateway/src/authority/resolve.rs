@@ -7,7 +7,9 @@ use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text, Timestamptz, Uuid
 use diesel_async::RunQueryDsl;
 use identity::Profile;
 use kernel::audit::Credential;
-use kernel::{OrgId, Plan, ProjectId, Provider, Role, Scope, SessionId, Time, TokenId, UserId, ZoneId};
+use kernel::{
+    OrgId, Plan, ProjectId, Provider, Resource, ResourceSet, Role, Scope, SessionId, Time, TokenId, UserId, ZoneId,
+};
 use store::{Cached, Store};
 
 use super::credential::Presented;
@@ -34,7 +36,7 @@ pub(crate) struct Found {
     pub(crate) restriction: Option<TokenRestriction>,
     pub(crate) user: Profile,
     pub(crate) org: Option<FoundOrg>,
-    pub(crate) project: Option<(ProjectId, String)>,
+    pub(crate) project: Option<FoundProject>,
     pub(crate) zone: Option<ZoneId>,
     pub(crate) granted: Option<Granted>,
 }
@@ -52,6 +54,14 @@ pub(crate) struct TokenRestriction {
 pub(crate) struct Parts {
     pub(crate) projects: Vec<ProjectId>,
     pub(crate) zones: Vec<ZoneId>,
+}
+
+/// The target's project.
+pub(crate) struct FoundProject {
+    pub(crate) id: ProjectId,
+    pub(crate) name: String,
+    /// The resources that it is granted.
+    pub(crate) granted: ResourceSet,
 }
 
 /// The target's organization; no role for a caller who is not a member, or whose token is restricted to another one.
@@ -102,6 +112,8 @@ struct Row {
     project_id: Option<ProjectId>,
     #[diesel(sql_type = Nullable<Text>)]
     project_name: Option<String>,
+    #[diesel(sql_type = Nullable<Array<Text>>)]
+    granted_resources: Option<Vec<Resource>>,
     #[diesel(sql_type = Nullable<Uuid>)]
     zone_id: Option<ZoneId>,
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -151,7 +163,10 @@ impl Found {
             restriction: row.only_org.map(|org| TokenRestriction { org, parts }),
             user: Profile { id: user_id, provider, subject, name, email, avatar_url, created_at },
             org: org.map(|((id, slug), plan)| FoundOrg { id, slug, plan, role: row.role }),
-            project: row.project_id.zip(row.project_name),
+            project: row.project_id.zip(row.project_name).map(|(id, name)| {
+                let granted = row.granted_resources.unwrap_or_default();
+                FoundProject { id, name, granted: ResourceSet::which(|resource| granted.contains(&resource)) }
+            }),
             zone: row.zone_id,
             granted: row.granted.zip(row.full_at).map(|(permits, full_at)| Granted { permits, full_at }),
         }

@@ -4,7 +4,6 @@ use actix_web::web::Data;
 use kernel::{Page, ProjectId};
 use orgs::Orgs;
 use projects::{NewProject, Project, ProjectChange, ProjectDeletion, ProjectError, Projects};
-use resources::Resources;
 
 use super::compose::{ProjectDetail, ProjectOverview};
 use crate::authority::role::{Admin, Member, Viewer};
@@ -54,36 +53,28 @@ async fn create(
     Ok(Created(projects.create(&at.actor, &(&at.org).into(), new).await?))
 }
 
-async fn get(
-    at: InProject<Viewer, ProjectRead>,
-    projects: Data<Projects>,
-    resources: Data<Resources>,
-) -> Result<Json<ProjectDetail>, Problem> {
+async fn get(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<ProjectDetail>, Problem> {
     let detail = projects.detail(&(&at.org).into(), at.project.id).await?;
-    Ok(Json(ProjectDetail::new(detail, resources.granted(at.project.id).await?)))
+    Ok(Json(ProjectDetail::new(detail, at.project.granted)))
 }
 
 async fn overview(
     at: InProject<Viewer, ProjectRead>,
     projects: Data<Projects>,
-    resources: Data<Resources>,
     orgs: Data<Orgs>,
 ) -> Result<Json<ProjectOverview>, Problem> {
     let overview = projects.overview(&(&at.org).into(), at.project.id).await?;
-    let granted = resources.granted(at.project.id).await?;
     let notifications = orgs.notifications_of(at.org.id, &at.project.name, RECENT).await?;
-    Ok(Json(ProjectOverview::new(overview, granted, notifications)))
+    Ok(Json(ProjectOverview::new(overview, at.project.granted, notifications)))
 }
 
 async fn rename(
     at: InProject<Admin, ProjectWrite>,
     projects: Data<Projects>,
-    resources: Data<Resources>,
     Body(change): Body<ProjectChange>,
 ) -> Result<Json<ProjectDetail>, Problem> {
-    let granted = resources.granted(at.project.id).await?;
     let detail = projects.rename(&at.actor, &(&at.org).into(), at.project.id, change).await?;
-    Ok(Json(ProjectDetail::new(detail, granted)))
+    Ok(Json(ProjectDetail::new(detail, at.project.granted)))
 }
 
 async fn delete(
