@@ -14,7 +14,7 @@ kernel::words! {
         Signing = "signing",
         /// The DS records for the parent are known.
         DsPending = "ds_pending",
-    }
+    } example DsPending
 }
 
 kernel::words! {
@@ -33,6 +33,15 @@ kernel::words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "name": "example.org",
+        "serial": 2026112101,
+        "nameservers": ["ns1.svc.example", "ns2.svc.example"],
+        "rrsetCount": 1,
+    }))
+)]
 pub struct Zone {
     pub id: ZoneId,
     /// Lowercase punycode, without the final dot.
@@ -69,6 +78,14 @@ pub struct ZoneDetail {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = RRset))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "name": "www.example.org",
+        "ttl": 300,
+        "records": ["192.0.2.1"],
+    }))
+)]
 pub struct Rrset {
     /// Absolute, lowercase punycode, without the final dot.
     pub name: String,
@@ -87,6 +104,15 @@ pub struct Rrset {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "keyTag": 60485,
+        "algorithm": 13,
+        "digestType": 2,
+        "digest": "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD",
+    }))
+)]
 pub struct Ds {
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 65535))]
     pub key_tag: u16,
@@ -156,6 +182,7 @@ pub struct RrsetPatch {
 /// What a change of several rrsets comes to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "serial": 2026112101, "changed": [], "removed": [] })))]
 pub struct Patched {
     /// Of the zone with the change; of the zone as it is, for a dry run.
     pub serial: u32,
@@ -169,6 +196,7 @@ pub struct Patched {
 /// What a zone file would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "changed": [], "removed": [] })))]
 pub struct Difference {
     pub added: Vec<Rrset>,
     /// As they would be.
@@ -181,6 +209,7 @@ pub struct Difference {
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "enabled": true })))]
 pub struct DnssecSwitch {
     pub enabled: bool,
 }
@@ -212,6 +241,7 @@ pub struct Dnssec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "serial": 2026112101 })))]
 pub struct SignerView {
     /// Of the SOA record that it answers; null when it answers none.
     #[cfg_attr(feature = "openapi", schema(required))]
@@ -229,6 +259,15 @@ pub struct SignerView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "keyTag": 60485,
+        "flags": 257,
+        "algorithm": 13,
+        "publicKey": "RVhBTVBMRS1FWEFNUExFLUVYQU1QTEU=",
+    }))
+)]
 pub struct Dnskey {
     pub key_tag: u16,
     /// 257 for a key that the parent vouches for, else 256.

@@ -9,6 +9,16 @@ use settings::Networks;
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Config)]
+#[schema(example = json!({
+    "name": "svc",
+    "publicUrl": "https://api.svc.example",
+    "dashboardUrl": "https://dashboard.svc.example",
+    "platformDomain": "apps.svc.example",
+    "nameservers": ["ns1.svc.example", "ns2.svc.example"],
+    "siteUrl": "https://{hostname}",
+    "fallbackOrigin": "origin.svc.example",
+    "version": "0.1.0",
+}))]
 pub struct Site {
     pub name: String,
     /// Base address of this API.

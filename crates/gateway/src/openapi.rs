@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kernel::Code;
 use serde_json::{Map, Value, json};
 
+use crate::example;
 use crate::http::{Operation, Place, Routes, Schemas};
 use crate::protocol;
 
@@ -58,11 +59,15 @@ fn relocate(schema: &mut Value) {
 #[must_use]
 pub fn document(routes: &Routes) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    let mut schemas = Schemas::of(&[routes]).into_all();
+    example::complete(&mut schemas);
     for operation in routes.operations() {
         let method = operation.method.as_str().to_ascii_lowercase();
-        paths.entry(operation.path).or_default().insert(method, describe(operation, routes));
+        let mut described = describe(operation, routes);
+        add_examples(operation, &mut described, &schemas);
+        paths.entry(operation.path).or_default().insert(method, described);
     }
-    let schemas = reachable(&json!(paths), Schemas::of(&[routes]).into_all());
+    let schemas = reachable(&json!(paths), schemas);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -139,6 +144,16 @@ fn describe(operation: &Operation, routes: &Routes) -> Value {
         object.insert("requestBody".to_owned(), body.clone());
     }
     described
+}
+
+/// Adds the examples of an operation's JSON bodies: of its request and of each success.
+fn add_examples(operation: &Operation, described: &mut Value, schemas: &Map<String, Value>) {
+    let successes = operation.successes.iter().map(|(status, ..)| format!("/responses/{status}/content"));
+    for pointer in successes.chain(["/requestBody/content".to_owned()]) {
+        if let Some(content) = described.pointer_mut(&pointer) {
+            example::add(content, schemas);
+        }
+    }
 }
 
 fn security(operation: &Operation) -> Value {

@@ -9,5 +9,5 @@ crate::words! {
         Org = "org",
         /// Whoever knows the password.
         Password = "password",
-    }
+    } example Org
 }

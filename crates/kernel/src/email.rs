@@ -51,7 +51,8 @@ crate::string_schema!(Email, |schema| schema
     .format(Some(openapi::SchemaFormat::KnownFormat(openapi::KnownFormat::Email)))
     .pattern(Some(PATTERN))
     .max_length(Some(LONGEST))
-    .description(Some(MEANS)));
+    .description(Some(MEANS))
+    .examples(["ada@example.org"]));
 
 #[cfg(test)]
 mod tests {

@@ -123,7 +123,8 @@ macro_rules! ids {
 
         crate::string_schema!($name, |schema| schema
             .pattern(Some(concat!("^", $prefix, "_[0-7][0-9a-hjkmnp-tv-z]{25}$")))
-            .description(Some(concat!("an id that starts with ", $prefix, "_"))));
+            .description(Some(concat!("an id that starts with ", $prefix, "_")))
+            .examples([concat!($prefix, "_01m7yhx300fbd828t5cy4tqkff")]));
     )+ };
 }
 

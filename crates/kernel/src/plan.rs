@@ -9,7 +9,7 @@ crate::words! {
         Free = "free",
         /// Paid.
         Pro = "pro",
-    }
+    } example Free
 }
 
 /// The limits of each plan (contract section 1, "Plan limits"); settings of the server with these defaults.

@@ -7,5 +7,5 @@ crate::words! {
         Dev = "dev",
         /// The code host.
         Codehost = "codehost",
-    }
+    } example Dev
 }

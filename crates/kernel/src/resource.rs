@@ -10,13 +10,22 @@ crate::words! {
         Email = "email",
         Ai = "ai",
         Storage = "storage",
-    }
+    } example Storage
 }
 
 /// One yes or no for each optional resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(as = Resources))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(as = Resources, example = json!({
+        "auth": false,
+        "database": false,
+        "email": false,
+        "ai": false,
+        "storage": false,
+    }))
+)]
 pub struct ResourceSet {
     pub auth: bool,
     pub database: bool,

@@ -9,5 +9,5 @@ crate::words! {
         Member = "member",
         /// Governs: members, money, whatever cannot be undone.
         Admin = "admin",
-    }
+    } example Admin
 }

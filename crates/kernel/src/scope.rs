@@ -29,7 +29,7 @@ crate::words! {
         GitWrite = "git:write",
         /// Call AI models.
         AiUse = "ai:use",
-    }
+    } example Deploy
 }
 
 impl Scope {

@@ -7,13 +7,14 @@
 #[error("must be {0}")]
 pub struct InvalidText(pub &'static str);
 
-/// Declares a checked text: `text! { /// docs  pub struct Slug matches "^…$" means "2 to 40 …" }`.
+/// Declares a checked text: `text! { /// docs  pub struct Slug matches "^…$" means "2 to 40 …" example "acme" }`.
 ///
 /// `matches` is a regular expression in the common subset of Rust and ECMA-262, `means` completes the sentence
-/// "must be …".
+/// "must be …". The example of a type that the API shows is part of its schema.
 #[macro_export]
 macro_rules! text {
-    ($(#[$meta:meta])* pub struct $name:ident matches $pattern:literal means $rule:literal) => {
+    ($(#[$meta:meta])* pub struct $name:ident matches $pattern:literal means $rule:literal
+     $(example $example:literal)?) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[derive($crate::macro_support::diesel::AsExpression, $crate::macro_support::diesel::FromSqlRow)]
@@ -42,14 +43,18 @@ macro_rules! text {
         }
 
         $crate::string_like!($name);
-        $crate::string_schema!($name, |schema| schema.pattern(Some($pattern)).description(Some($rule)));
+        $crate::string_schema!($name, |schema| schema
+            .pattern(Some($pattern))
+            .description(Some($rule))
+            $(.examples([$example]))?);
     };
 }
 
-/// Declares an enum whose values are words: `words! { /// docs  pub enum Plan { Free = "free", Pro = "pro" } }`.
+/// Declares an enum whose values are words: `words! { /// docs  pub enum Plan { Free = "free", Pro = "pro" } example Free }`.
 #[macro_export]
 macro_rules! words {
-    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }
+     $(example $example:ident)?) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[derive($crate::macro_support::diesel::AsExpression, $crate::macro_support::diesel::FromSqlRow)]
@@ -79,7 +84,9 @@ macro_rules! words {
         }
 
         $crate::string_like!($name);
-        $crate::string_schema!($name, |schema| schema.enum_values(Some([$($word),+])));
+        $crate::string_schema!($name, |schema| schema
+            .enum_values(Some([$($word),+]))
+            $(.examples([$name::$example.as_str()]))?);
     };
 }
 

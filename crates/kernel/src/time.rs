@@ -79,7 +79,8 @@ impl FromSql<Timestamptz, Pg> for Time {
 
 crate::string_schema!(Time, |schema| schema
     .format(Some(openapi::SchemaFormat::KnownFormat(openapi::KnownFormat::DateTime)))
-    .description(Some("a point in time: RFC 3339, UTC, milliseconds")));
+    .description(Some("a point in time: RFC 3339, UTC, milliseconds"))
+    .examples(["2026-11-21T08:00:00.000Z"]));
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ kernel::words! {
         Tlsa = "TLSA",
         Txt = "TXT",
         Uri = "URI",
-    }
+    } example A
 }
 
 impl RecordType {

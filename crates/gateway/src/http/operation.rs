@@ -219,12 +219,16 @@ fn flattened(schema: &Value, schemas: &BTreeMap<String, Value>) -> Value {
     };
     let mut whole = schema.clone();
     let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
+    let example_of = |schema: &Value| schema.get("example").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut example = serde_json::Map::new();
     for part in parts {
         let name = part.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next());
         let part = name.and_then(|name| schemas.get(name)).unwrap_or(part);
         properties.extend(part.get("properties").and_then(Value::as_object).cloned().unwrap_or_default());
         required.extend(part.get("required").and_then(Value::as_array).cloned().unwrap_or_default());
+        example.extend(example_of(part));
     }
+    example.extend(example_of(schema));
     if let Some(object) = whole.as_object_mut() {
         object.remove("allOf");
         object.extend([
@@ -232,6 +236,9 @@ fn flattened(schema: &Value, schemas: &BTreeMap<String, Value>) -> Value {
             ("properties".to_owned(), Value::Object(properties)),
             ("required".to_owned(), Value::Array(required)),
         ]);
+        if !example.is_empty() {
+            object.insert("example".to_owned(), Value::Object(example));
+        }
     }
     whole
 }

@@ -34,6 +34,7 @@ path_texts! {
 
 /// The service is well.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({ "status": "up" }))]
 struct Health {
     status: &'static str,
 }

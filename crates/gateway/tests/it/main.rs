@@ -1,10 +1,11 @@
 //! Routes and the document.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
 mod bodies;
 mod collisions;
 mod document;
+mod examples;
 mod formats;
 mod idempotency;
 mod kit;

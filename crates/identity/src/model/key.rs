@@ -19,7 +19,7 @@ kernel::words! {
         EcdsaP521 = "ecdsa-sha2-nistp521",
         /// Of 2048 bits or more.
         Rsa = "rsa",
-    }
+    } example Ed25519
 }
 
 /// A key that opens the user's repositories over SSH.
@@ -27,6 +27,13 @@ kernel::words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", schema(as = SSHKey))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "title": "laptop",
+        "fingerprint": "SHA256:rXMfIkxeLbbJnLYpqgz3EI8YW+ilFJ0Pz36ZlxEp2Mo",
+    }))
+)]
 pub struct SshKey {
     pub id: KeyId,
     pub title: String,

@@ -13,12 +13,21 @@ use validator::Validate;
 kernel::text! {
     /// Whom the development login signs in: the same subject is always the same user.
     pub struct Subject matches "^[a-z0-9-]{1,64}$" means "1 to 64 characters of a-z, 0-9 and -"
+        example "ada"
 }
 
 /// A fresh login session: the one answer that holds its token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "token": "svc_ses_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA",
+        "expiresAt": "2026-12-21T08:00:00.000Z",
+        "subject": "ada",
+    }))
+)]
 pub struct Session {
     /// What to send as `Authorization: Bearer …`.
     pub token: Token,
@@ -31,6 +40,7 @@ pub struct Session {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "userAgent": "svc/0.1.0", "current": true })))]
 pub struct LoginSession {
     pub id: SessionId,
     pub created_at: Time,
@@ -47,6 +57,14 @@ pub struct LoginSession {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "subject": "ada",
+        "name": "Ada",
+        "email": "ada@example.org",
+    }))
+)]
 pub struct Profile {
     pub id: UserId,
     pub provider: Provider,
@@ -64,6 +82,7 @@ pub struct Profile {
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "email": "ada@example.org", "name": "Ada" })))]
 pub struct DevLogin {
     pub subject: Subject,
     /// Replaces the user's address when given.

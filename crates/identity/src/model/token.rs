@@ -7,12 +7,22 @@ use validator::Validate;
 kernel::text! {
     /// What a user calls one of their credentials.
     pub struct Title matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters, none of them a control character"
+        example "laptop"
 }
 
 /// A personal access token, without what it opens with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "name": "laptop",
+        "prefix": "svc_pat_EXAM",
+        "expiresAt": null,
+        "revokedAt": null,
+    }))
+)]
 pub struct AccessToken {
     pub id: TokenId,
     pub name: String,
@@ -36,6 +46,13 @@ pub struct AccessToken {
 /// A fresh token: the one answer that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "token": "svc_pat_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA",
+        "lastUsedAt": null,
+    }))
+)]
 pub struct AccessTokenCreated {
     #[serde(flatten)]
     pub about: AccessToken,
@@ -47,6 +64,7 @@ pub struct AccessTokenCreated {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "org": "acme", "projects": ["site"] })))]
 pub struct Restriction {
     /// The slug of the organization.
     pub org: String,
@@ -61,6 +79,7 @@ pub struct Restriction {
 #[derive(Debug, Clone, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "restrict": { "org": "acme", "projects": ["site"] } })))]
 pub struct NewAccessToken {
     pub name: Title,
     pub scopes: Vec<Scope>,
@@ -75,6 +94,7 @@ pub struct NewAccessToken {
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "org": "acme", "projects": ["site"] })))]
 pub struct Restrict {
     /// The slug of an organization that the user belongs to.
     pub org: String,

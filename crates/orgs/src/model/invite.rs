@@ -17,7 +17,7 @@ kernel::words! {
         Used = "used",
         /// An admin took it back.
         Revoked = "revoked",
-    }
+    } example Pending
 }
 
 kernel::words! {
@@ -27,13 +27,20 @@ kernel::words! {
         Pending = "pending",
         /// Nobody used it for seven days; sending it again makes it pending.
         Expired = "expired",
-    }
+    } example Pending
 }
 
 /// An open invitation, as admins see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "email": "ada@example.org",
+        "expiresAt": "2026-11-28T08:00:00.000Z",
+    }))
+)]
 pub struct Invite {
     pub id: InviteId,
     pub email: String,
@@ -51,6 +58,12 @@ pub struct Invite {
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "acceptUrl": "https://dashboard.svc.example/invites/svc_inv_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA",
+    }))
+)]
 pub struct InviteCreated {
     #[serde(flatten)]
     pub invite: Invite,
@@ -63,6 +76,13 @@ pub struct InviteCreated {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "orgName": "Acme",
+        "expiresAt": "2026-11-28T08:00:00.000Z",
+    }))
+)]
 pub struct InviteView {
     pub state: InviteState,
     pub org_name: String,
@@ -75,6 +95,7 @@ pub struct InviteView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "alreadyMember": false })))]
 pub struct Joined {
     pub org: Org,
     /// The role that the caller has now.

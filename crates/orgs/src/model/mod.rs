@@ -14,11 +14,13 @@ kernel::text! {
     /// An organization's name in paths and host names: a DNS label, fixed for good.
     pub struct Slug matches "^[a-z0-9][a-z0-9-]{0,38}[a-z0-9]$"
         means "2 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit"
+        example "acme"
 }
 
 kernel::text! {
     /// An organization's name for people.
     pub struct OrgName matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters, none of them a control character"
+        example "Acme"
 }
 
 /// Slugs that are, or may become, names of the platform's own.
@@ -37,6 +39,7 @@ impl Slug {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "name": "Acme", "personal": false, "projectLimit": 3 })))]
 pub struct Org {
     pub id: OrgId,
     pub slug: Slug,
@@ -55,6 +58,7 @@ pub struct Org {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "name": "Acme", "personal": false, "projectLimit": 3 })))]
 pub struct OrgMembership {
     pub id: OrgId,
     pub slug: Slug,
@@ -69,6 +73,7 @@ pub struct OrgMembership {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "subject": "ada", "name": "Ada" })))]
 pub struct Member {
     pub user_id: UserId,
     pub provider: Provider,
@@ -85,6 +90,7 @@ pub struct Member {
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "name": "Acme" })))]
 pub struct NewOrg {
     #[validate(custom(function = "not_reserved"))]
     pub slug: Slug,
@@ -105,6 +111,17 @@ pub struct OrgChange {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "event": "project.create",
+        "actorName": "ada",
+        "credential": "ses_01m7yhx300fbd828t5cy4tqkff",
+        "target": "prj_01m7yhx300fbd828t5cy4tqkff",
+        "data": { "name": "site" },
+        "requestId": "01a1fd1e-8c00-7ada-8123-456789abcdef",
+    }))
+)]
 pub struct AuditEvent {
     pub id: AuditId,
     /// What, such as `member.add`.
@@ -147,6 +164,7 @@ pub struct AuditFilter {
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "subject": "ada" })))]
 pub struct NewMember {
     pub provider: Provider,
     #[validate(length(min = 1, max = 255))]

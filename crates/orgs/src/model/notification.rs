@@ -21,13 +21,20 @@ kernel::words! {
         HostnameUnproved = "hostname.unproved",
         HostnameTakenOver = "hostname.taken_over",
         CertificateFailed = "certificate.failed",
-    }
+    } example LimitProjects
 }
 
 /// Something an organization should know of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "title": "Project limit reached",
+        "message": "acme has as many projects as its plan allows.",
+    }))
+)]
 pub struct Notification {
     pub id: NotificationId,
     pub kind: NotificationKind,

@@ -15,6 +15,7 @@ pub struct Access {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "hasPassword": false, "hasBypass": true })))]
 pub struct AccessPolicy {
     pub mode: AccessMode,
     /// Whether a password was ever set; it is kept while another mode holds.
@@ -42,6 +43,12 @@ pub struct AccessChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "secret": "svc_byp_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA",
+    }))
+)]
 pub struct AccessBypass {
     /// What to send as `Svc-Access-Bypass`.
     pub secret: Token,
@@ -52,6 +59,7 @@ pub struct AccessBypass {
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "to": "www.example.org", "next": "/" })))]
 pub struct Authorize {
     /// The hostname that the browser comes from.
     #[validate(length(min = 1, max = 1024))]
@@ -67,6 +75,12 @@ pub struct Authorize {
 /// Where to move the browser.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "redirect": "https://www.example.org/__svc/access/callback?code=EXAMPLE&next=%2F",
+    }))
+)]
 pub struct AccessAuthorize {
     /// Holds a code: whoever has it, gets in.
     #[cfg_attr(feature = "openapi", schema(format = Password))]

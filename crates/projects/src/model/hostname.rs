@@ -9,7 +9,7 @@ kernel::words! {
     pub enum HostnameKind {
         Default = "default",
         Custom = "custom",
-    }
+    } example Custom
 }
 
 kernel::words! {
@@ -18,7 +18,7 @@ kernel::words! {
         /// Reserved until its ownership is proved.
         PendingDns = "pending_dns",
         Active = "active",
-    }
+    } example Active
 }
 
 kernel::words! {
@@ -45,6 +45,7 @@ kernel::words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "name": "www.example.org", "verify": [], "checks": [] })))]
 pub struct Hostname {
     /// Lowercase punycode.
     pub name: String,

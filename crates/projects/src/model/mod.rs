@@ -16,6 +16,7 @@ kernel::text! {
     /// A project's name: a DNS label, unique within its organization.
     pub struct ProjectName matches "^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
         means "1 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit"
+        example "site"
 }
 
 kernel::words! {
@@ -31,13 +32,14 @@ kernel::words! {
         Failed = "failed",
         /// Another one is served in its place.
         Retired = "retired",
-    }
+    } example Serving
 }
 
 /// A project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "org": "acme", "hostname": "site-acme.apps.svc.example" })))]
 pub struct Project {
     pub id: ProjectId,
     pub name: ProjectName,
@@ -63,6 +65,7 @@ pub struct ProjectDetail {
 /// Where a project is served from, in short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "state": "active", "epoch": 1 })))]
 pub struct Placement {
     pub state: String,
     /// Raised whenever the project's data moves or is restored.
@@ -73,6 +76,16 @@ pub struct Placement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "version": 1,
+        "sizeBytes": 48213,
+        "live": true,
+        "hasWorker": false,
+        "assetCount": 12,
+    }))
+)]
 pub struct Deployment {
     pub id: DeploymentId,
     /// 1, 2, 3 … without gaps within the project.
@@ -101,6 +114,7 @@ pub struct Deployment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "subject": "ada" })))]
 pub struct Author {
     pub user_id: UserId,
     pub subject: String,
@@ -109,6 +123,15 @@ pub struct Author {
 /// Where a bundle was made from, as the uploader says. Never used to decide anything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "commit": "3f2a9c1",
+        "message": "Publish the site",
+        "branch": "main",
+        "dirty": false,
+    }))
+)]
 pub struct Git {
     /// 7 to 64 hex digits.
     #[cfg_attr(feature = "openapi", schema(required))]
@@ -144,6 +167,7 @@ pub struct ProjectChange {
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "confirm": "site" })))]
 pub struct ProjectDeletion {
     /// The project's name.
     #[validate(length(max = 255))]
@@ -155,6 +179,7 @@ pub struct ProjectDeletion {
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "version": 1 })))]
 pub struct Rollback {
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub version: i32,

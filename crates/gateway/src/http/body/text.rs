@@ -27,7 +27,8 @@ impl ZonefileText {
 impl Describe for ZonefileText {
     fn describe(operation: &mut Operation) {
         let schema = json!({ "type": "string" });
-        operation.body(LARGEST, json!({ "required": true, "content": { Self::TYPE: { "schema": schema } } }));
+        let media = json!({ "schema": schema, "example": "www 300 IN A 192.0.2.1\n" });
+        operation.body(LARGEST, json!({ "required": true, "content": { Self::TYPE: media } }));
         operation.long = true;
         operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
     }

@@ -27,6 +27,7 @@ pub(super) struct ProjectDetail {
 /// A project's first page, with what the organization was told about it.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({ "lastBackup": null }))]
 pub(super) struct ProjectOverview {
     /// Null before the first deployment.
     #[schema(required)]
@@ -43,6 +44,7 @@ pub(super) struct ProjectOverview {
 
 /// Whether an optional resource is asked for, and whether it is there.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({ "declared": false, "granted": false }))]
 struct ResourceState {
     /// By the manifest of the live deployment.
     declared: bool,
