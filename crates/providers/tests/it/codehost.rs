@@ -40,13 +40,13 @@ fn parameters(url: &Url) -> HashMap<String, String> {
 }
 
 async fn code(server: &CodeHostServer) -> String {
-    let codehost = CodeHost::new(config(&server)).unwrap();
+    let codehost = CodeHost::new(config(server)).unwrap();
     parameters(&visit(&codehost.authorize_url(BACK, "state", CHALLENGE)).await)["code"].clone()
 }
 
 async fn identify(server: &CodeHostServer) -> Result<Person, CodeHostError> {
     let code = code(server).await;
-    let codehost = CodeHost::new(config(&server)).unwrap();
+    let codehost = CodeHost::new(config(server)).unwrap();
     // As a server does it: from a task that may move.
     tokio::spawn(async move { codehost.identify(&code, BACK, VERIFIER).await }).await.unwrap()
 }
