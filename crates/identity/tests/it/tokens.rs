@@ -92,7 +92,7 @@ async fn a_token_is_shown_once_and_only_its_hash_and_its_beginning_are_kept() {
     let told = kit.audited().await;
     let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
     assert_eq!((row.event.as_str(), &row.target), ("token.create", &expected.id.to_string()));
-    let data = json!({ "scopes": ["org:read"], "org": null, "projects": null, "expiresAt": expires_at });
+    let data = json!({ "scopes": ["org:read"], "org": null, "projects": null, "zones": null, "expiresAt": expires_at });
     assert_eq!(row.data, data);
 }
 
