@@ -26,7 +26,7 @@ BY_FIELD = [
     (r"codehost\.start", r"redirect", "under one of the addresses that the deployment allows"),
     (r"credentials\.key_add", r"key", "a public key of a type and a length that is taken"),
     (r"credentials\.token_create", r"expiresAt", "in the future"),
-    (r"credentials\.token_create", r"restrict\.(org|projects(\[\d+\])?)", "where the caller is a member, and what is there"),
+    (r"credentials\.token_create", r"restrict\.(org|(projects|zones)(\[\d+\])?)", "where the caller is a member, and what is there"),
     (r"dns\.create|hostnames\.add", r"name", "what IDNA takes for a name (RFC 5891)"),
     (r"dns\.put", r"name", "what IDNA takes for a name (RFC 5891)"),
     (r"dns\.(put|patch)", r"records.*|items", "records in the presentation format of their type (RFC 1035)"),
