@@ -102,10 +102,21 @@ impl Found {
         }
     }
 
+    /// Refuses a token that is restricted to parts of the path's organization, unless the target is one of them. The
+    /// token does not learn whether the target exists, nor which role it takes.
+    pub(crate) fn require_reach(&self, reached: bool) -> Result<(), Problem> {
+        if self.parts().is_some() && self.org.is_some() && !reached { Err(not_a_member()) } else { Ok(()) }
+    }
+
     /// The parts of an organization that the token is restricted to.
     pub(crate) fn parts(&self) -> Option<&Parts> {
         self.restriction.as_ref().and_then(|restriction| restriction.parts.as_ref())
     }
+}
+
+/// What an outsider is told, and a token outside of what it is limited to: the same whatever lies within.
+pub(super) fn not_a_member() -> Problem {
+    Problem::new(&Code::FORBIDDEN, "you are not a member of this organization, or the token does not reach it")
 }
 
 /// Refuses a role that is below the least.

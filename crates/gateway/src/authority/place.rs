@@ -13,7 +13,7 @@ use orgs::Slug;
 use projects::ProjectName;
 
 use super::caller::policies_of_callers;
-use super::find::{find, least};
+use super::find::{find, least, not_a_member};
 use super::resolve::{Found, FoundOrg, FoundProject, Parts};
 use super::role::AtLeast;
 use super::scope::Needs;
@@ -90,11 +90,6 @@ fn org_place(org: Option<FoundOrg>, least: Role) -> Result<OrgPlace, Problem> {
     Ok(OrgPlace { id, slug, plan, role })
 }
 
-/// What an outsider is told, and a token outside of what it is limited to: the same whatever lies within.
-fn not_a_member() -> Problem {
-    Problem::new(&Code::FORBIDDEN, "you are not a member of this organization, or the token does not reach it")
-}
-
 impl<R: AtLeast, S: Needs> Describe for InOrg<R, S> {
     fn describe(operation: &mut Operation) {
         operation.signed_in(Place::Org, Some(R::ROLE), Some(S::SCOPE));
@@ -106,10 +101,7 @@ impl<R: AtLeast, S: Needs> Extract for InOrg<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let (actor, found) = find_org(request, payload).await?;
         let found = found.with_scope(S::SCOPE)?;
-        // Of what it does not reach, a token learns not even what it would take.
-        if found.parts().is_some() && found.org.is_some() {
-            return Err(not_a_member());
-        }
+        found.require_reach(false)?;
         let org = org_place(found.org, R::ROLE)?;
         Ok(Self { actor, user: found.user, org, policy: PhantomData })
     }
@@ -147,16 +139,10 @@ impl<R: AtLeast, S: Needs> Extract for InProject<R, S> {
         let target = Target::Project { org: named(&path, "orgSlug")?, project: named(&path, "projectName")? };
         let (actor, found) = find(request, payload, target).await?;
         let found = found.with_scope(S::SCOPE)?;
-        // Of what it does not reach, a token learns not even whether it exists.
-        let missing = match found.parts() {
-            Some(_) => not_a_member(),
-            None => Problem::new(&Code::NOT_FOUND, "there is no such project in this organization"),
-        };
-        if found.parts().is_some() && found.project.is_none() && found.org.is_some() {
-            return Err(missing);
-        }
+        found.require_reach(found.project.is_some())?;
         let org = org_place(found.org, R::ROLE)?;
-        let FoundProject { id, name, granted } = found.project.ok_or(missing)?;
+        let missing = || Problem::new(&Code::NOT_FOUND, "there is no such project in this organization");
+        let FoundProject { id, name, granted } = found.project.ok_or_else(missing)?;
         let project = ProjectPlace { id, name, granted };
         Ok(Self { actor, user: found.user, org, project, policy: PhantomData })
     }
@@ -178,9 +164,7 @@ impl<R: AtLeast, S: Needs> Extract for InZone<R, S> {
         let target = Target::Zone { org: named(&path, "orgSlug")?, zone };
         let (actor, found) = find(request, payload, target).await?;
         let found = found.with_scope(S::SCOPE)?;
-        if found.parts().is_some() && found.zone.is_none() && found.org.is_some() {
-            return Err(not_a_member());
-        }
+        found.require_reach(found.zone.is_some())?;
         let org = org_place(found.org, R::ROLE)?;
         Ok(Self { actor, org, policy: PhantomData })
     }

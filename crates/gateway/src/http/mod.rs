@@ -1,6 +1,7 @@
 //! Routes, extractors and responses, and the middleware around them.
 
 mod body;
+mod check;
 mod collisions;
 mod endpoint;
 mod etag;

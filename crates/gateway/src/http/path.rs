@@ -58,14 +58,16 @@ impl<T: PathParameters> Extract for Path<T> {
     }
 }
 
-/// Describes types that have a schema as parameters of the path.
+/// Describes types as parameters of the path: with their own schema, or with that of the type after `as`.
 macro_rules! path_parameters {
-    ($($type:ty: $description:literal $(, $example:literal)?;)+) => { $(
+    (@schema $type:ty) => { <$type as utoipa::PartialSchema>::schema() };
+    (@schema $type:ty, $schema:ty) => { <$schema as utoipa::PartialSchema>::schema() };
+    ($($type:ty $(as $schema:ty)?: $description:literal $(, $example:literal)?;)+) => { $(
         impl $crate::http::PathParameter for $type {
             const DESCRIPTION: &'static str = $description;
 
             fn schema() -> serde_json::Value {
-                serde_json::to_value(<$type as utoipa::PartialSchema>::schema()).unwrap_or_default()
+                serde_json::to_value($crate::http::path_parameters!(@schema $type $(, $schema)?)).unwrap_or_default()
             }
 
             $(

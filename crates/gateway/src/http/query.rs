@@ -7,9 +7,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
+use super::check::{decoded, fault};
 use super::{Describe, Extract, Operation, Schemas};
 use crate::problem::Problem;
-use crate::shape::{self, Fault};
+use crate::shape::Fault;
 
 /// `limit` and `cursor` of a list ordered by `K`.
 #[derive(Debug)]
@@ -37,14 +38,14 @@ impl<K: DeserializeOwned> Extract for Pages<K> {
                 text.parse().map_or(Paging::<K>::MOST, |limit: u16| limit.min(Paging::<K>::MOST))
             }
             Some(_) => {
-                faults.push(fault("limit", "must be a whole number of at least 1"));
+                faults.push(fault("limit".to_owned(), "must be a whole number of at least 1".to_owned()));
                 Paging::<K>::DEFAULT
             }
         };
         let paging = match single(request, "cursor", &mut faults) {
             None => Paging { limit, after: None },
             Some(cursor) => Paging::after(limit, &cursor).unwrap_or_else(|error| {
-                faults.push(fault("cursor", &error.to_string()));
+                faults.push(fault("cursor".to_owned(), error.to_string()));
                 Paging { limit, after: None }
             }),
         };
@@ -76,17 +77,11 @@ impl<T: ToSchema> Describe for Query<T> {
 impl<T: DeserializeOwned + ToSchema> Extract for Query<T> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
-        let (schema, mut faults) = (schemas.get(&T::name()), Vec::new());
-        let given =
-            properties(schema).filter_map(|(name, _)| Some((name.clone(), single(request, name, &mut faults)?.into())));
+        let mut faults = Vec::new();
+        let given = properties(schemas.get(&T::name()))
+            .filter_map(|(name, _)| Some((name.clone(), single(request, name, &mut faults)?.into())));
         let given = Value::Object(given.collect::<Map<_, _>>());
-        faults.extend(shape::check(schema, schemas.all(), &given));
-        if !faults.is_empty() {
-            return Err(Problem::faults(&faults));
-        }
-        serde_path_to_error::deserialize(given)
-            .map(Self)
-            .map_err(|error| Problem::faults(&[fault(&error.path().to_string(), &error.inner().to_string())]))
+        decoded(&schemas, given, faults).map(Self)
     }
 }
 
@@ -118,11 +113,7 @@ fn single(request: &HttpRequest, name: &str, faults: &mut Vec<Fault>) -> Option<
     let mut values = pairs.into_iter().filter(|(key, _)| key == name).map(|(_, value)| value);
     let value = values.next();
     if values.next().is_some() {
-        faults.push(fault(name, "is there more than once"));
+        faults.push(fault(name.to_owned(), "is there more than once".to_owned()));
     }
     value
-}
-
-fn fault(path: &str, message: &str) -> Fault {
-    Fault { path: path.to_owned(), message: message.to_owned() }
 }

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use validator::Validate;
 
-use super::check::{checked, fault};
 use super::read::{DEFAULT_LIMIT, expect_content_type, read_in_time};
+use crate::http::check::{checked, fault};
 use crate::http::{Describe, Extract, Operation, Schemas, percent_decoded};
 use crate::problem::Problem;
 use crate::protocol;

@@ -8,9 +8,9 @@ use serde_json::json;
 use utoipa::ToSchema;
 use validator::Validate;
 
-use super::check::{checked, fault};
 use super::read::{DEFAULT_LIMIT, expect_content_type, read_in_time};
 use super::strict_json;
+use crate::http::check::{checked, fault};
 use crate::http::{Describe, Extract, Operation, Schemas};
 use crate::problem::Problem;
 use crate::protocol;

@@ -1,6 +1,5 @@
 //! Bodies of requests, one file per kind.
 
-mod check;
 mod form;
 mod json;
 mod raw;

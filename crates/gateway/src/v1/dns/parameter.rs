@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use dns::RecordType;
 
-use crate::http::{Path, PathParameter, path_texts};
+use crate::http::{Path, path_parameters, path_texts};
 
 path_texts! {
     ZoneParameter: "The zone's name, in Unicode or punycode.", "example.org";
@@ -27,14 +27,6 @@ impl FromStr for RrsetType {
     }
 }
 
-impl PathParameter for RrsetType {
-    const DESCRIPTION: &'static str = "The type of the records.";
-
-    fn schema() -> serde_json::Value {
-        serde_json::to_value(<RecordType as utoipa::PartialSchema>::schema()).unwrap_or_default()
-    }
-
-    fn example() -> Option<serde_json::Value> {
-        Some("A".into())
-    }
+path_parameters! {
+    RrsetType as RecordType: "The type of the records.", "A";
 }

@@ -9,7 +9,7 @@ use projects::{Author, Deployment, Git, ProjectError, Projects, Rollback};
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{Deploy, ProjectRead};
-use crate::http::{Body, Created, Header, Json, Pages, Path, PathParameter, Routes, Upload};
+use crate::http::{Body, Created, Header, Json, Pages, Path, Routes, Upload, path_parameters};
 use crate::problem::Problem;
 
 const DEPLOYMENTS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/deployments";
@@ -77,16 +77,8 @@ impl FromStr for Version {
     }
 }
 
-impl PathParameter for Version {
-    const DESCRIPTION: &'static str = "The deployment's version: 1 for the project's first.";
-
-    fn schema() -> serde_json::Value {
-        serde_json::to_value(<i32 as utoipa::PartialSchema>::schema()).unwrap_or_default()
-    }
-
-    fn example() -> Option<serde_json::Value> {
-        Some(1.into())
-    }
+path_parameters! {
+    Version as i32: "The deployment's version: 1 for the project's first.", 1;
 }
 
 /// Where the bundle was made from (specification, "Projects and deployments", rule 3).

@@ -10,18 +10,24 @@ use crate::problem::Problem;
 use crate::shape::{self, Fault};
 
 /// The value as its type, once the published schema and the type's own rules hold.
-pub(super) fn checked<T: DeserializeOwned + Validate + ToSchema>(
+pub fn checked<T: DeserializeOwned + Validate + ToSchema>(schemas: &Schemas, value: Value) -> Result<T, Problem> {
+    let value: T = decoded(schemas, value, Vec::new())?;
+    value.validate().map_err(|errors| Problem::faults(&rule_faults("", &errors)))?;
+    Ok(value)
+}
+
+/// Deserializes a value that matches its type's published schema. `faults` are those found so far.
+pub fn decoded<T: DeserializeOwned + ToSchema>(
     schemas: &Schemas,
     value: Value,
+    mut faults: Vec<Fault>,
 ) -> Result<T, Problem> {
-    let faults = shape::check(schemas.get(&T::name()), schemas.all(), &value);
+    faults.extend(shape::check(schemas.get(&T::name()), schemas.all(), &value));
     if !faults.is_empty() {
         return Err(Problem::faults(&faults));
     }
-    let value: T = serde_path_to_error::deserialize(value)
-        .map_err(|error| Problem::faults(&[fault(error.path().to_string(), error.inner().to_string())]))?;
-    value.validate().map_err(|errors| Problem::faults(&rule_faults("", &errors)))?;
-    Ok(value)
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| Problem::faults(&[fault(error.path().to_string(), error.inner().to_string())]))
 }
 
 /// The faults that a type's own rules found. The offending values stay out: one may be a password.
@@ -61,7 +67,7 @@ fn camel_case(name: &str) -> String {
 }
 
 /// A fault at a path; serde calls the whole `.`.
-pub(super) fn fault(path: String, message: String) -> Fault {
+pub fn fault(path: String, message: String) -> Fault {
     let path = if path == "." { String::new() } else { path };
     Fault { path, message }
 }
