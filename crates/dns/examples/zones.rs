@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use dns::DnsRepository as _;
+use dns::ZoneRepository as _;
 use kernel::{OrgId, Paging, Secret, World};
 use store::{Config, Store};
 

@@ -8,7 +8,6 @@ mod hosting;
 mod model;
 mod name;
 pub mod notify;
-mod postgres;
 pub mod primary;
 mod record;
 mod record_set;
@@ -29,5 +28,5 @@ pub use model::{
 pub use name::{InvalidName, NameFault, OwnerName, WireName, ZoneName};
 pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};
-pub use repository::{Change, Content, DnsRepository, Edit, Looked, ServedZone, Step, StoredSet, ZoneRecord};
+pub use repository::*;
 pub use service::{At, Dns, Expected, Imported, Link, Observation};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dns::{DnsRepository as _, ZoneName};
+use dns::{ZoneName, ZoneRepository as _};
 use identity::{CodeHostFailure, CodeHostLogin, Identity, SignIn};
 use kernel::{OrgId, ProjectId, Provider, UserId, ZoneId};
 use orgs::{OrgRepository as _, Orgs};

@@ -3,7 +3,7 @@
 use store::{Connection, Result};
 
 use crate::name::WireName;
-use crate::repository::{Change, DnsRepository as _, ServedZone};
+use crate::repository::{Change, ServedRepository as _, ServedZone};
 use crate::wire::kind;
 use crate::{Hosting, Rdata, RecordSet, ZoneName, serial};
 

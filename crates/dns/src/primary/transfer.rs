@@ -9,7 +9,7 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
 use crate::name::WireName;
-use crate::repository::{Change, DnsRepository as _};
+use crate::repository::{Change, ServedRepository as _};
 use crate::wire::{Malformed, Section, Writer, rcode};
 use crate::{Rdata, RecordSet};
 

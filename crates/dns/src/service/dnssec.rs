@@ -12,7 +12,7 @@ use super::{At, Dns, Expected, Result, found};
 use crate::error::DnsError;
 use crate::model::{Dnskey, Dnssec, DnssecState, DnssecSwitch, Ds, DsReport, ManagedBy, SignerView, Zone};
 use crate::notify::Notice;
-use crate::repository::{DnsRepository as _, Looked, ZoneRecord};
+use crate::repository::{LookRepository as _, Looked, ZoneRecord, ZoneRepository as _};
 use crate::serial;
 use crate::signer::Signer;
 

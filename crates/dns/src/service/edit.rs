@@ -10,7 +10,7 @@ use super::{Dns, Result};
 use crate::error::DnsError;
 use crate::model::ManagedBy;
 use crate::notify::{self, Notice};
-use crate::repository::{Content, DnsRepository as _, Edit, Step, ZoneRecord};
+use crate::repository::{Content, Edit, RrsetRepository as _, Step, StoredSet, ZoneRecord};
 use crate::{OwnerName, RecordSet, RecordType};
 
 /// Entries of the journal that are kept of a zone.
@@ -129,7 +129,7 @@ impl Dns {
 /// What is at the names of wishes, and what they make of it.
 pub(super) fn settle(
     zone: &ZoneRecord,
-    stored: impl Iterator<Item = crate::repository::StoredSet>,
+    stored: impl Iterator<Item = StoredSet>,
     wishes: Vec<Wish>,
     editor: Option<ManagedBy>,
 ) -> Plan {

@@ -6,7 +6,7 @@ use store::Connection;
 use super::edit::{MOST, Wish};
 use super::{Dns, Result};
 use crate::model::ManagedBy;
-use crate::repository::DnsRepository as _;
+use crate::repository::{RrsetRepository as _, ZoneRepository as _};
 use crate::{OwnerName, RecordSet, RecordType};
 
 /// What became of a hostname's records.

@@ -15,7 +15,7 @@ use store::{Connection, Store};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
 use crate::model::{ManagedBy, Rrset, Zone, ZoneDnssec};
-use crate::repository::{DnsRepository as _, ZoneRecord};
+use crate::repository::{ZoneRecord, ZoneRepository as _};
 use crate::{OwnerName, RecordType, ZoneName};
 
 pub use dnssec::Observation;

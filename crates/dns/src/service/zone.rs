@@ -12,7 +12,7 @@ use crate::error::DnsError;
 use crate::hosting::Hosting;
 use crate::model::{DnssecState, ManagedBy, NewZone, Rrset, RrsetPatch, Zone, ZoneDetail};
 use crate::notify::Notice;
-use crate::repository::{DnsRepository as _, StoredSet, ZoneRecord};
+use crate::repository::{RrsetRepository as _, StoredSet, ZoneRecord, ZoneRepository as _};
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName, serial};
 
 impl Dns {

@@ -11,7 +11,7 @@ use super::rrset::difference;
 use super::{At, Dns, Expected, Result, found};
 use crate::error::DnsError;
 use crate::model::{Difference, ZoneDetail};
-use crate::repository::{DnsRepository as _, StoredSet, ZoneRecord};
+use crate::repository::{RrsetRepository as _, StoredSet, ZoneRecord};
 use crate::zonefile::{self, Fault, Zonefile};
 use crate::{OwnerName, RecordType};
 

@@ -1,4 +1,4 @@
-use dns::{Change, DnsRepository as _, Expected};
+use dns::{Change, Expected, ServedRepository as _};
 
 use super::kit::{Kit, ZONE, actor};
 

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use dns::{Dns, DnsRepository as _, Expected, Hosting, NewZone, RrsetContent, ServedZone};
+use dns::{Dns, Expected, Hosting, NewZone, RrsetContent, ServedRepository as _, ServedZone};
 use kernel::OrgId;
 use kernel::audit::Actor;
 use testkit::TestStore;

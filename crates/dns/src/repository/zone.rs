@@ -1,20 +1,92 @@
-//! Rows of zones, and the verbs of the repository.
+//! Zones.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Timestamptz};
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Paging, Time, ZoneId};
 use store::{Cached, Connection, Error, Result, of};
 
-use super::{rrset, served};
+use super::column::{json, read, serial};
+use super::rdata::pack;
 use crate::model::{DnssecState, Ds, ManagedBy, SignerView};
-use crate::repository::{Change, DnsRepository, Looked, ServedZone, Step, StoredSet, ZoneRecord};
 use crate::schema::{changes, rrsets, zones};
-use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName};
+use crate::{OwnerName, Rdata, RecordType, ZoneName};
+
+/// A zone's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneRecord {
+    pub id: ZoneId,
+    pub name: ZoneName,
+    pub serial: u32,
+    /// Of the stored rrsets: the SOA is none of them.
+    pub rrset_count: u32,
+    /// The number of the journal's last entry.
+    pub last_change: i64,
+    pub dnssec: DnssecState,
+    pub ds: Vec<Ds>,
+    pub signer: Option<SignerView>,
+    pub created_at: Time,
+}
+
+impl ZoneRecord {
+    /// The serial of the next change.
+    pub(crate) fn next_serial(&self, now: Time) -> u32 {
+        crate::serial::next(now, self.serial, self.signer.as_ref().and_then(|view| view.serial))
+    }
+}
+
+/// Zones on a [`store::Connection`].
+pub trait ZoneRepository {
+    /// The zones of an organization, by name.
+    async fn zone_list(
+        &mut self,
+        org: OrgId,
+        only: Option<&[ZoneId]>,
+        paging: &Paging<String>,
+    ) -> Result<Vec<ZoneRecord>>;
+
+    /// One zone of an organization.
+    async fn zone_find(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
+
+    /// One zone of an organization, locked until the transaction ends.
+    async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
+
+    /// A zone, locked until the transaction ends.
+    async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
+
+    /// The catalog, locked until the transaction ends. Who locks it and zones locks it first.
+    async fn catalog_lock(&mut self) -> Result<ZoneRecord>;
+
+    /// Whether a zone of another organization is this one, over it or in it; meaningful under the catalog's lock alone.
+    async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
+
+    /// The organization's zones that a name lies in, the nearest one first.
+    async fn zones_over(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
+
+    /// Writes a new zone, without rrsets.
+    async fn zone_insert(&mut self, org: OrgId, zone: &ZoneRecord) -> Result<()>;
+
+    /// Deletes a zone and everything in it.
+    async fn zone_delete(&mut self, zone: ZoneId) -> Result<()>;
+
+    /// Raises a zone's serial without changing anything in it; what nameservers transfer next is the whole of it.
+    async fn zone_raise(&mut self, zone: ZoneId, serial: u32) -> Result<()>;
+
+    /// Writes how far the signing is, and when to look at the signer next.
+    async fn zone_set_dnssec(
+        &mut self,
+        zone: ZoneId,
+        state: DnssecState,
+        ds: &[Ds],
+        look_at: Option<Time>,
+    ) -> Result<()>;
+
+    /// Some zones whose apex NS rrset is not this one, with their organizations; the catalog is none of them.
+    async fn zones_apart(&mut self, nameservers: &[Rdata], most: i64) -> Result<Vec<(ZoneId, OrgId)>>;
+}
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = zones)]
-struct ZoneRow {
+pub(super) struct ZoneRow {
     id: ZoneId,
     name: String,
     serial: i64,
@@ -24,18 +96,6 @@ struct ZoneRow {
     ds: serde_json::Value,
     signer: Option<serde_json::Value>,
     created_at: Time,
-}
-
-#[derive(QueryableByName)]
-#[diesel(table_name = zones)]
-struct LookedRow {
-    id: ZoneId,
-    org_id: Option<OrgId>,
-    name: String,
-    serial: i64,
-    dnssec_state: DnssecState,
-    ds: serde_json::Value,
-    signer: Option<serde_json::Value>,
 }
 
 #[derive(Insertable)]
@@ -53,13 +113,7 @@ struct NewRow<'a> {
     created_at: Time,
 }
 
-/// `ARRAY(…)`, so that the limit is taken once.
-const LOOKS_DUE: &str = "\
-    UPDATE dns.zones SET look_at = $2 WHERE id = ANY (ARRAY( \
-        SELECT id FROM dns.zones WHERE look_at <= $1 ORDER BY look_at LIMIT $3 FOR UPDATE SKIP LOCKED)) \
-    RETURNING id, org_id, name, serial, dnssec_state, ds, signer";
-
-impl DnsRepository for Connection {
+impl ZoneRepository for Connection {
     async fn zone_list(
         &mut self,
         org: OrgId,
@@ -155,58 +209,13 @@ impl DnsRepository for Connection {
         Ok(())
     }
 
-    async fn rrset_list(&mut self, zone: ZoneId) -> Result<Vec<StoredSet>> {
-        rrset::list(self, zone).await
-    }
-
-    async fn rrset_at(&mut self, zone: ZoneId, owners: &[&str]) -> Result<Vec<StoredSet>> {
-        rrset::at(self, zone, owners).await
-    }
-
-    async fn rrset_apply(&mut self, step: Step<'_>) -> Result<()> {
-        rrset::apply(self, step).await
-    }
-
     async fn zones_apart(&mut self, nameservers: &[Rdata], most: i64) -> Result<Vec<(ZoneId, OrgId)>> {
         let apex = rrsets::name.eq(OwnerName::apex().as_str().to_owned()).and(rrsets::kind.eq(RecordType::Ns.as_str()));
         let managed = rrsets::managed_by.eq(ManagedBy::System.as_str());
-        let other = rrsets::rdata.ne(super::rdata::pack(nameservers));
+        let other = rrsets::rdata.ne(pack(nameservers));
         let found = zones::table.inner_join(rrsets::table).filter(zones::org_id.is_not_null());
         let found = found.filter(apex.and(managed).and(other)).order(zones::id).limit(most);
         Ok(found.select((zones::id, zones::org_id.assume_not_null())).load(self).await?)
-    }
-
-    async fn looks_due(&mut self, now: Time, lease: Time, most: i64) -> Result<Vec<Looked>> {
-        let take = diesel::sql_query(LOOKS_DUE);
-        let take = take.bind::<Timestamptz, _>(now).bind::<Timestamptz, _>(lease).bind::<BigInt, _>(most);
-        let rows: Vec<LookedRow> = Cached(take).load(self).await?;
-        rows.into_iter().map(|row| row.looked(lease)).collect()
-    }
-
-    async fn look_note(&mut self, looked: &Looked, view: &SignerView, look_at: Option<Time>) -> Result<()> {
-        let zone = zones::table.find(looked.id);
-        Cached(diesel::update(zone).set(zones::signer.eq(json(view)?))).execute(self).await?;
-        let leased = zone.filter(zones::look_at.eq(looked.lease));
-        Cached(diesel::update(leased).set(zones::look_at.eq(look_at))).execute(self).await?;
-        Ok(())
-    }
-
-    async fn served_find(&mut self, name: &str) -> Result<Option<ServedZone>> {
-        let one = zones::table.filter(zones::name.eq(name)).filter(zones::org_id.is_not_null());
-        read_row(one.select(ZoneRow::as_select()).first(self).await)
-    }
-
-    async fn served_catalog(&mut self) -> Result<ServedZone> {
-        let one = zones::table.filter(zones::org_id.is_null()).select(ZoneRow::as_select());
-        one.first::<ZoneRow>(self).await?.try_into()
-    }
-
-    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, most: i64) -> Result<Vec<RecordSet>> {
-        served::page(self, zone, after, most).await
-    }
-
-    async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, most: i64) -> Result<Option<Vec<Change>>> {
-        served::changes(self, zone, from_serial, most).await
     }
 }
 
@@ -216,7 +225,7 @@ fn of_org<'a>(org: OrgId, name: &'a str) -> _ {
     zones::table.filter(zones::name.eq(name)).filter(zones::org_id.eq(org))
 }
 
-fn read_row<T: TryFrom<ZoneRow, Error = Error>>(found: QueryResult<ZoneRow>) -> Result<Option<T>> {
+pub(super) fn read_row<T: TryFrom<ZoneRow, Error = Error>>(found: QueryResult<ZoneRow>) -> Result<Option<T>> {
     found.optional()?.map(T::try_from).transpose()
 }
 
@@ -228,18 +237,6 @@ fn over(name: &str) -> Vec<&str> {
 /// The labels from the root down, each followed by a dot.
 fn path(name: &ZoneName) -> String {
     name.as_str().rsplit('.').flat_map(|label| [label, "."]).collect()
-}
-
-fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<serde_json::Value> {
-    serde_json::to_value(value).map_err(Error::inconsistent)
-}
-
-fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> Result<T> {
-    serde_json::from_value(value).map_err(Error::inconsistent)
-}
-
-pub(super) fn serial(stored: i64) -> Result<u32> {
-    stored.try_into().map_err(Error::inconsistent)
 }
 
 impl TryFrom<ZoneRow> for ZoneRecord {
@@ -256,30 +253,6 @@ impl TryFrom<ZoneRow> for ZoneRecord {
             ds: read(row.ds)?,
             signer: row.signer.map(read).transpose()?,
             created_at: row.created_at,
-        })
-    }
-}
-
-impl TryFrom<ZoneRow> for ServedZone {
-    type Error = Error;
-
-    fn try_from(row: ZoneRow) -> Result<Self> {
-        let ZoneRecord { id, name, serial, rrset_count, .. } = row.try_into()?;
-        Ok(Self { id, name, serial, rrset_count })
-    }
-}
-
-impl LookedRow {
-    fn looked(self, lease: Time) -> Result<Looked> {
-        Ok(Looked {
-            id: self.id,
-            org: self.org_id.ok_or_else(|| Error::inconsistent("the catalog has no signer"))?,
-            name: ZoneName::stored(self.name),
-            serial: serial(self.serial)?,
-            dnssec: self.dnssec_state,
-            ds: read(self.ds)?,
-            before: self.signer.map(read).transpose()?,
-            lease,
         })
     }
 }

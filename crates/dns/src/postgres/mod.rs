@@ -1,6 +1,0 @@
-//! Zones on Postgres.
-
-mod rdata;
-mod rrset;
-mod served;
-mod zone;

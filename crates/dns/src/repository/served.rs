@@ -1,0 +1,139 @@
+//! What nameservers transfer.
+
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
+use kernel::ZoneId;
+use store::{Connection, Error, Result};
+
+use super::column::serial;
+use super::rdata::unpack;
+use super::rrset::{RrsetRow, StoredSet};
+use super::zone::{ZoneRecord, ZoneRow, read_row};
+use crate::schema::{changes, rrsets, zones};
+use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName};
+
+/// A zone as nameservers ask for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedZone {
+    pub id: ZoneId,
+    pub name: ZoneName,
+    pub serial: u32,
+    pub rrset_count: u32,
+}
+
+/// An entry of the journal. Entries of one change share its serials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub from_serial: u32,
+    pub to_serial: u32,
+    pub owner: OwnerName,
+    pub kind: RecordType,
+    pub old: Option<(u32, Vec<Rdata>)>,
+    pub new: Option<(u32, Vec<Rdata>)>,
+}
+
+/// Zones as nameservers see them, on a [`store::Connection`].
+pub trait ServedRepository {
+    /// A zone as nameservers ask for it; none for a name that no zone has.
+    async fn served_find(&mut self, name: &str) -> Result<Option<ServedZone>>;
+
+    /// The catalog as nameservers ask for it. Its name is a setting, and not here.
+    async fn served_catalog(&mut self) -> Result<ServedZone>;
+
+    /// Some rrsets of a zone, in the order of name and type, after one of them.
+    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, most: i64) -> Result<Vec<RecordSet>>;
+
+    /// The journal from a serial on; none when it does not reach back so far, or holds more entries than wanted.
+    async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, most: i64) -> Result<Option<Vec<Change>>>;
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = changes)]
+struct ChangeRow {
+    from_serial: i64,
+    to_serial: i64,
+    name: String,
+    kind: RecordType,
+    old_ttl: Option<i32>,
+    old_rdata: Option<Vec<u8>>,
+    new_ttl: Option<i32>,
+    new_rdata: Option<Vec<u8>>,
+}
+
+impl ServedRepository for Connection {
+    async fn served_find(&mut self, name: &str) -> Result<Option<ServedZone>> {
+        let one = zones::table.filter(zones::name.eq(name)).filter(zones::org_id.is_not_null());
+        read_row(one.select(ZoneRow::as_select()).first(self).await)
+    }
+
+    async fn served_catalog(&mut self) -> Result<ServedZone> {
+        let one = zones::table.filter(zones::org_id.is_null()).select(ZoneRow::as_select());
+        one.first::<ZoneRow>(self).await?.try_into()
+    }
+
+    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, most: i64) -> Result<Vec<RecordSet>> {
+        let all = rrsets::table.filter(rrsets::zone_id.eq(zone)).order((rrsets::name, rrsets::kind));
+        let page = all.limit(most).select(RrsetRow::as_select());
+        let rows: Vec<RrsetRow> = match after {
+            Some((name, kind)) => {
+                // The first condition is the one that an index serves.
+                let next = rrsets::name.ge(name.to_owned());
+                let next = next.and(rrsets::name.gt(name.to_owned()).or(rrsets::kind.gt(kind.to_owned())));
+                page.filter(next).load(self).await?
+            }
+            None => page.load(self).await?,
+        };
+        rows.into_iter().map(|row| StoredSet::try_from(row).map(|stored| stored.set)).collect()
+    }
+
+    async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, most: i64) -> Result<Option<Vec<Change>>> {
+        let journal = changes::table.filter(changes::zone_id.eq(zone));
+        let first = journal.filter(changes::from_serial.eq(i64::from(from_serial)));
+        let first: Option<i64> = first.select(changes::number).order(changes::number).first(self).await.optional()?;
+        let Some(first) = first else { return Ok(None) };
+        // An entry that was forgotten may have been of the same step: then the step before it would be the last one.
+        let before: Option<i64> =
+            journal.filter(changes::number.eq(first - 1)).select(changes::to_serial).first(self).await.optional()?;
+        if first > 1 && before != Some(from_serial.into()) {
+            return Ok(None);
+        }
+        let rows = journal.filter(changes::number.ge(first)).order(changes::number).limit(most + 1);
+        let rows: Vec<ChangeRow> = rows.select(ChangeRow::as_select()).load(self).await?;
+        if i64::try_from(rows.len()).is_ok_and(|rows| rows > most) {
+            return Ok(None);
+        }
+        rows.into_iter().map(Change::try_from).collect::<Result<_>>().map(Some)
+    }
+}
+
+fn content(ttl: Option<i32>, rdata: Option<Vec<u8>>) -> Result<Option<(u32, Vec<Rdata>)>> {
+    match (ttl, rdata) {
+        (Some(ttl), Some(rdata)) => Ok(Some((ttl.cast_unsigned(), unpack(&rdata)?))),
+        (None, None) => Ok(None),
+        _ => Err(Error::inconsistent("an entry of the journal has half a content")),
+    }
+}
+
+impl TryFrom<ChangeRow> for Change {
+    type Error = Error;
+
+    fn try_from(row: ChangeRow) -> Result<Self> {
+        Ok(Self {
+            from_serial: serial(row.from_serial)?,
+            to_serial: serial(row.to_serial)?,
+            owner: OwnerName::stored(row.name),
+            kind: row.kind,
+            old: content(row.old_ttl, row.old_rdata)?,
+            new: content(row.new_ttl, row.new_rdata)?,
+        })
+    }
+}
+
+impl TryFrom<ZoneRow> for ServedZone {
+    type Error = Error;
+
+    fn try_from(row: ZoneRow) -> Result<Self> {
+        let ZoneRecord { id, name, serial, rrset_count, .. } = row.try_into()?;
+        Ok(Self { id, name, serial, rrset_count })
+    }
+}
