@@ -7,7 +7,6 @@
 mod error;
 mod model;
 mod ports;
-mod postgres;
 mod repository;
 mod schema;
 mod service;
@@ -18,7 +17,5 @@ pub use model::{
     Profile, Restrict, Restriction, Session, SshKey, Subject, Title,
 };
 pub use ports::{CodeHost, CodeHostFailure, PersonalOrgs, Places};
-pub use repository::{
-    IdentityRepository, KeyRecord, KeyRepository, LoginRecord, NewSession, Only, SignIn, TokenRecord, TokenRepository,
-};
+pub use repository::*;
 pub use service::{CodeHostLogin, Identity, LoginBegun, LoginEnded};

@@ -1,13 +1,53 @@
-//! Personal access tokens on Postgres.
+//! Personal access tokens.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, Paging, ProjectId, Scope, Time, TokenId, UserId, ZoneId};
+use kernel::{OrgId, Paging, ProjectId, Scope, Time, TokenHash, TokenId, UserId, ZoneId};
 use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{AccessToken, Restriction};
-use crate::repository::{TokenRecord, TokenRepository};
 use crate::schema::{access_tokens, restrictions};
+
+/// A personal access token to write; of the token only its hash and its beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRecord {
+    pub id: TokenId,
+    pub user_id: UserId,
+    pub name: String,
+    pub token_hash: TokenHash,
+    pub prefix: String,
+    pub scopes: Vec<Scope>,
+    pub only: Option<Only>,
+    pub created_at: Time,
+    pub expires_at: Option<Time>,
+}
+
+/// What a token is limited to, by ids: names change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Only {
+    pub org: OrgId,
+    /// With neither projects nor zones, the whole organization.
+    pub projects: Option<Vec<ProjectId>>,
+    pub zones: Option<Vec<ZoneId>>,
+}
+
+/// Personal access tokens on a [`store::Connection`].
+pub trait TokenRepository {
+    /// Writes a token.
+    async fn token_insert(&mut self, token: &TokenRecord) -> Result<()>;
+
+    /// One of the user's tokens, revoked or not.
+    async fn token_find(&mut self, user: UserId, token: TokenId) -> Result<Option<AccessToken>>;
+
+    /// The user's tokens, newest first, revoked ones too.
+    async fn token_list(&mut self, user: UserId, paging: &Paging<TokenId>) -> Result<Vec<AccessToken>>;
+
+    /// Revokes a token of the user's; false when there is none that is not revoked.
+    async fn token_revoke(&mut self, user: UserId, token: TokenId, at: Time) -> Result<bool>;
+
+    /// Notes that a token is in use, unless that was noted after `stale`.
+    async fn token_touch(&mut self, token: TokenId, at: Time, stale: Time) -> Result<()>;
+}
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = access_tokens)]

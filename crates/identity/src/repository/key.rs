@@ -1,4 +1,4 @@
-//! SSH keys on Postgres.
+//! SSH keys.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -6,8 +6,31 @@ use kernel::{KeyId, Paging, Time, UserId};
 use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{KeyType, SshKey};
-use crate::repository::{KeyRecord, KeyRepository};
 use crate::schema::ssh_keys;
+
+/// An SSH key to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRecord {
+    pub id: KeyId,
+    pub user_id: UserId,
+    pub title: String,
+    pub kind: KeyType,
+    pub fingerprint: String,
+    pub line: String,
+    pub created_at: Time,
+}
+
+/// SSH keys on a [`store::Connection`].
+pub trait KeyRepository {
+    /// Writes a key; false when anybody has registered it.
+    async fn key_insert(&mut self, key: &KeyRecord) -> Result<bool>;
+
+    /// The user's keys, newest first.
+    async fn key_list(&mut self, user: UserId, paging: &Paging<KeyId>) -> Result<Vec<SshKey>>;
+
+    /// Removes a key of the user's: its fingerprint; none when there is none.
+    async fn key_delete(&mut self, user: UserId, key: KeyId) -> Result<Option<String>>;
+}
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = ssh_keys)]

@@ -1,7 +1,4 @@
-//! The repositories on Postgres.
-
-mod key;
-mod token;
+//! Users, their sessions, and sign-ins that are under way.
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
@@ -11,8 +8,76 @@ use kernel::{Paging, Provider, SessionId, Time, TokenHash, UserId};
 use store::{Cached, Connection, Result, newest_first};
 
 use crate::model::{LoginSession, Profile};
-use crate::repository::{IdentityRepository, LoginRecord, NewSession, SignIn};
 use crate::schema::{logins, sessions, users};
+
+/// Somebody whom a provider vouches for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignIn {
+    pub provider: Provider,
+    pub subject: String,
+    pub name: Option<String>,
+    pub email: Option<String>,
+    pub avatar_url: Option<String>,
+}
+
+/// A session to write; of the token only its hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSession {
+    pub id: SessionId,
+    pub user_id: UserId,
+    pub token_hash: TokenHash,
+    pub user_agent: Option<String>,
+    pub created_at: Time,
+    pub expires_at: Time,
+}
+
+/// A sign-in at the code host that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginRecord {
+    /// Of the state that the code host hands back.
+    pub state: TokenHash,
+    /// Of the cookie in the one browser that may come back with it.
+    pub browser: TokenHash,
+    pub redirect: String,
+    pub expires_at: Time,
+}
+
+/// Users, their sessions, and sign-ins that are under way, on a [`store::Connection`].
+pub trait IdentityRepository {
+    /// The user of this provider and subject: a new one under `id`, or the one there is, with whatever the provider
+    /// now says of name, address and picture. Of two at once the second waits and finds the first's.
+    async fn user_upsert(&mut self, id: UserId, sign_in: &SignIn, at: Time) -> Result<Profile>;
+
+    /// Writes a session.
+    async fn session_insert(&mut self, session: &NewSession) -> Result<()>;
+
+    /// Removes the user's sessions that have expired.
+    async fn session_delete_expired(&mut self, user: UserId, at: Time) -> Result<()>;
+
+    /// Ends a session of the user's; false when there is none.
+    async fn session_delete(&mut self, user: UserId, session: SessionId) -> Result<bool>;
+
+    /// The user's sessions that have not expired, newest first; `current` is the one that asks.
+    async fn session_list(
+        &mut self,
+        user: UserId,
+        current: SessionId,
+        at: Time,
+        paging: &Paging<SessionId>,
+    ) -> Result<Vec<LoginSession>>;
+
+    /// Notes that a session is in use, unless that was noted after `stale`.
+    async fn session_touch(&mut self, session: SessionId, at: Time, stale: Time) -> Result<()>;
+
+    /// Writes a sign-in that is under way.
+    async fn login_insert(&mut self, login: &LoginRecord) -> Result<()>;
+
+    /// Forgets sign-ins that have expired, so many at once: how many.
+    async fn login_forget(&mut self, at: Time, most: i64) -> Result<usize>;
+
+    /// Takes the sign-in of this state and browser out: where its browser goes. Nobody else gets it after that.
+    async fn login_take(&mut self, state: TokenHash, browser: TokenHash, at: Time) -> Result<Option<String>>;
+}
 
 #[diesel::declare_sql_function]
 extern "SQL" {
