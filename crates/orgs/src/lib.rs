@@ -9,7 +9,6 @@ mod mail;
 mod model;
 mod notice;
 mod ports;
-mod postgres;
 mod repository;
 mod schema;
 mod service;
@@ -22,5 +21,5 @@ pub use model::{
 };
 pub use notice::{Charge, Notice};
 pub use ports::{Letter, Post};
-pub use repository::{InviteRecord, InviteRepository, NotificationRepository, OrgRecord, OrgRepository, Person};
+pub use repository::*;
 pub use service::{Invited, Orgs, Site};

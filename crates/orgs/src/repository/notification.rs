@@ -1,4 +1,4 @@
-//! Notifications on Postgres.
+//! Notifications.
 
 use diesel::dsl::exists;
 use diesel::prelude::*;
@@ -7,8 +7,34 @@ use kernel::{NotificationId, OrgId, Paging, Role, Time};
 use store::{Cached, Connection, Result, newest_first, of};
 
 use crate::model::{Notification, NotificationKind};
-use crate::repository::NotificationRepository;
 use crate::schema::{members, notifications, people};
+
+/// Notifications on a [`store::Connection`].
+pub trait NotificationRepository {
+    /// Writes a notification.
+    async fn notification_insert(&mut self, org: OrgId, notification: &Notification) -> Result<()>;
+
+    /// Whether one of this kind about this project was raised at this time or later.
+    async fn notification_raised(
+        &mut self,
+        org: OrgId,
+        kind: NotificationKind,
+        project: Option<&str>,
+        since: Time,
+    ) -> Result<bool>;
+
+    /// The notifications, newest first.
+    async fn notification_list(&mut self, org: OrgId, paging: &Paging<NotificationId>) -> Result<Vec<Notification>>;
+
+    /// The newest notifications about a project.
+    async fn notification_recent(&mut self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>>;
+
+    /// Notes that the first mail of it went out.
+    async fn notification_sent(&mut self, notification: NotificationId, at: Time) -> Result<()>;
+
+    /// The addresses of the admins who have one.
+    async fn admin_emails(&mut self, org: OrgId) -> Result<Vec<String>>;
+}
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = notifications)]

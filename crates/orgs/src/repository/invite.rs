@@ -1,4 +1,4 @@
-//! Invitations on Postgres.
+//! Invitations.
 
 use diesel::dsl::exists;
 use diesel::prelude::*;
@@ -6,11 +6,64 @@ use diesel::query_builder::AsQuery as _;
 use diesel::sql_types::Text;
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
-use kernel::{InviteId, OrgId, Paging, Time, TokenHash, UserId};
+use kernel::{InviteId, OrgId, Paging, Role, Time, TokenHash, UserId};
 use store::{Cached, Connection, Result, newest_first};
 
-use crate::repository::{InviteRecord, InviteRepository, OrgRecord};
+use super::org::OrgRecord;
 use crate::schema::{invites, members, orgs, people};
+
+/// An invitation as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[diesel(table_name = invites)]
+pub struct InviteRecord {
+    pub id: InviteId,
+    pub org_id: OrgId,
+    pub email: String,
+    pub role: Role,
+    pub token_hash: TokenHash,
+    pub invited_by: UserId,
+    pub created_at: Time,
+    pub expires_at: Time,
+    pub sent_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    pub accepted_by: Option<UserId>,
+}
+
+/// Invitations on a [`store::Connection`]. Whatever changes one is done under [`crate::OrgRepository::org_lock`].
+pub trait InviteRepository {
+    /// Writes an invitation: a new one, or another token, role and expiry for the one of its id.
+    async fn invite_put(&mut self, invite: &InviteRecord) -> Result<()>;
+
+    /// The open invitation of an address, whatever its case.
+    async fn invite_open(&mut self, org: OrgId, email: &str) -> Result<Option<InviteRecord>>;
+
+    /// The invitation that a token opens, with its organization.
+    async fn invite_find(&mut self, token: TokenHash) -> Result<Option<(InviteRecord, OrgRecord)>>;
+
+    /// The open invitations, newest first, expired ones too.
+    async fn invite_list(&mut self, org: OrgId, paging: &Paging<InviteId>) -> Result<Vec<InviteRecord>>;
+
+    /// Open invitations that have not expired, but for `except`.
+    async fn invite_count(&mut self, org: OrgId, except: Option<InviteId>, at: Time) -> Result<i64>;
+
+    /// Accepts the invitation of this token, if it is open and has not expired.
+    async fn invite_accept(&mut self, invite: InviteId, token: TokenHash, by: UserId, at: Time) -> Result<bool>;
+
+    /// Takes an open invitation back.
+    async fn invite_revoke(&mut self, org: OrgId, invite: InviteId, at: Time) -> Result<bool>;
+
+    /// Takes back the open invitations that somebody made, or sent last: which ones.
+    async fn invite_revoke_of(&mut self, org: OrgId, by: UserId, at: Time) -> Result<Vec<InviteId>>;
+
+    /// Notes that the mail with this token went out.
+    async fn invite_sent(&mut self, invite: InviteId, token: TokenHash, at: Time) -> Result<()>;
+
+    /// Forgets invitations of the organization that ended before this time: nobody may see them any more.
+    async fn invite_forget(&mut self, org: OrgId, ended_before: Time) -> Result<()>;
+
+    /// Whether a member has this address, whatever its case.
+    async fn member_has_email(&mut self, org: OrgId, email: &str) -> Result<bool>;
+}
 
 #[diesel::declare_sql_function]
 extern "SQL" {
