@@ -4,7 +4,7 @@
 use std::error::Error;
 
 use kernel::{OrgId, Paging, Secret, World};
-use projects::ProjectRepository as _;
+use projects::{DeploymentRepository as _, ProjectRepository as _};
 use store::{Config, Store};
 
 #[tokio::main]

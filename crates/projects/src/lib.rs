@@ -9,7 +9,6 @@ mod error;
 mod hostname;
 mod model;
 mod ports;
-mod postgres;
 mod repository;
 mod schema;
 mod service;
@@ -27,9 +26,6 @@ pub use model::{
     VerifyRecord, VerifyRecordType,
 };
 pub use ports::{Linked, Live, LiveAccess, LookupFailure, Notice, Organizations, Placements, Resolver, Zones};
-pub use repository::{
-    AccessRecord, AccessRepository, Claim, DeploymentRecord, Door, HostnameRepository, NewClaim, ProjectRecord,
-    ProjectRepository, Unproved,
-};
+pub use repository::*;
 pub use service::{Org, Ports, Projects, Site};
 pub use site_url::{InvalidSiteUrl, SiteUrl};

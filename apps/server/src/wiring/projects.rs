@@ -11,7 +11,7 @@ use dns::{Dns, Link};
 use kernel::{AccessMode, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
 use orgs::{OrgRepository as _, Orgs};
 use projects::{
-    Bundles, DeploymentStatus, Linked, Live, LiveAccess, LookupFailure, Ports, ProjectRepository as _, Projects,
+    Bundles, DeploymentRepository as _, DeploymentStatus, Linked, Live, LiveAccess, LookupFailure, Ports, Projects,
 };
 use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess};
 use providers::{LookupError, Resolver};

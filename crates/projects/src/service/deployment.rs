@@ -11,7 +11,7 @@ use super::{Org, Projects, Result};
 use crate::bundles::Received;
 use crate::error::ProjectError;
 use crate::model::{Author, Deployment, DeploymentStatus, Git, Rollback};
-use crate::repository::{DeploymentRecord, ProjectRepository as _};
+use crate::repository::{DeploymentRecord, DeploymentRepository as _, ProjectRepository as _};
 
 impl Projects {
     /// The deployments of a project, newest first.

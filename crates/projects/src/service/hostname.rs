@@ -16,7 +16,7 @@ use super::{Org, Projects, Result};
 use crate::error::ProjectError;
 use crate::hostname::{HostName, normalised};
 use crate::model::{Hostname, HostnameKind, HostnameState, NewHostname, Proof};
-use crate::repository::{HostnameRepository as _, NewClaim, ProjectRepository as _, Unproved};
+use crate::repository::{ClaimRepository as _, HostnameRepository as _, NewClaim, ProjectRepository as _, Unproved};
 
 /// How long an unproved claim holds a name (contract section 5): 7 days.
 pub(super) const CLAIM_SECONDS: i64 = 7 * 24 * 3600;

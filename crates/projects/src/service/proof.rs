@@ -12,7 +12,7 @@ use super::{Projects, Result};
 use crate::error::ProjectError;
 use crate::model::{Check, HostnameState, Proof};
 use crate::ports::{Linked, LookupFailure, Notice};
-use crate::repository::{Claim, HostnameRepository as _, ProjectRepository as _, Unproved};
+use crate::repository::{Claim, ClaimRepository as _, HostnameRepository as _, ProjectRepository as _, Unproved};
 
 /// How long an active name is served without a proof: 7 days.
 const GRACE_SECONDS: i64 = 7 * 24 * 3600;

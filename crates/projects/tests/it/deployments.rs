@@ -2,7 +2,9 @@
 
 use futures_util::future::join_all;
 use kernel::{AccessMode, Digest, Failure as _, Kind, Paging, Plan, ResourceSet};
-use projects::{Deployment, DeploymentStatus, Git, Live, LiveAccess, ProjectError, ProjectRepository as _, Rollback};
+use projects::{
+    Deployment, DeploymentRepository as _, DeploymentStatus, Git, Live, LiveAccess, ProjectError, Rollback,
+};
 use serde_json::json;
 
 use crate::kit::{Kit, body, bundle, site};

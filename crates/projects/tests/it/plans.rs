@@ -1,7 +1,7 @@
 //! That a deep page costs what the first one costs, told by Postgres' own counters.
 
 use kernel::{Paging, Plan, ProjectId};
-use projects::{Org, ProjectRepository as _};
+use projects::{DeploymentRepository as _, Org, ProjectRepository as _};
 
 use crate::kit::Kit;
 

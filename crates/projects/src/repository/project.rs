@@ -1,23 +1,85 @@
-//! The repositories on Postgres.
-
-mod access;
-mod hostname;
+//! Projects.
 
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
-use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
-use kernel::{AccessMode, DeploymentId, Digest, OrgId, Paging, ProjectId, ResourceSet, Time, TokenHash, UserId};
-use store::{Cached, Connection, Error, Result, newest_first, of};
+use kernel::{AccessMode, Digest, OrgId, Paging, ProjectId, Time, TokenHash};
+use store::{Cached, Connection, Error, Result, of};
 
-use self::hostname::HostnameRow;
+use super::deployment::DeploymentRow;
+use super::hostname::HostnameRow;
 use crate::model::{
-    Access, Author, Deployment, DeploymentStatus, Git, Hostname, HostnameKind, HostnameState, Overview, Placement,
-    Project, ProjectDetail, ProjectName,
+    Access, Deployment, Hostname, HostnameKind, HostnameState, Overview, Placement, Project, ProjectDetail, ProjectName,
 };
 use crate::ports::{Live, LiveAccess};
-use crate::repository::{DeploymentRecord, ProjectRecord, ProjectRepository};
 use crate::schema::{counts, deployments, hostnames, placements, projects};
+
+/// Deployments on a project's first page.
+const RECENT: i32 = 5;
+
+/// A project to write, with the hostname that comes with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectRecord {
+    pub id: ProjectId,
+    pub org: OrgId,
+    pub name: ProjectName,
+    pub hostname: String,
+    pub created_at: Time,
+}
+
+/// Projects on a [`store::Connection`].
+pub trait ProjectRepository {
+    /// Projects of an organization that are not deleted; meaningful under the organization's lock alone.
+    async fn project_count(&mut self, org: OrgId) -> Result<i64>;
+
+    /// Writes a new project; false when the organization has one of this name.
+    async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool>;
+
+    /// The projects of an organization, by id; `slug` is the organization's.
+    async fn project_list(
+        &mut self,
+        org: OrgId,
+        slug: &str,
+        only: Option<&[ProjectId]>,
+        paging: &Paging<ProjectId>,
+    ) -> Result<Vec<Project>>;
+
+    /// The project of this name in an organization.
+    async fn project_find(&mut self, org: OrgId, name: &str) -> Result<Option<ProjectId>>;
+
+    /// One project of an organization with everything that is shown of it, in one statement.
+    async fn project_detail(&mut self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>>;
+
+    /// A project's first page, in one statement.
+    async fn project_overview(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Overview>>;
+
+    /// Gives a project another name, and its default hostname with it.
+    ///
+    /// # Errors
+    /// Violations of `projects_org_id_name_live_key` and `hostnames_pkey`, when either is in use.
+    async fn project_rename(&mut self, project: ProjectId, name: &ProjectName, hostname: &str) -> Result<()>;
+
+    /// Takes a project out of every path and frees its hostnames; the rows stay.
+    async fn project_delete(&mut self, project: ProjectId, at: Time) -> Result<()>;
+
+    /// Removes projects that were deleted before this time, with their deployments: so many at once. Tells how many.
+    async fn project_purge(&mut self, deleted_before: Time, most: i64) -> Result<usize>;
+
+    /// Hands out the next version and holds the project's row until the transaction ends; none when it is gone.
+    async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>>;
+
+    /// The live version, holding the project's row until the transaction ends; none when the project is gone.
+    async fn project_lock(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Option<i32>>>;
+
+    /// Points the project at one of its versions.
+    async fn project_set_live(&mut self, project: ProjectId, version: i32) -> Result<()>;
+
+    /// What is live of a project, for its node; none before the first deployment.
+    async fn project_live(&mut self, project: ProjectId) -> Result<Option<Live>>;
+
+    /// Writes a project's default hostname; false when the name is in use.
+    async fn hostname_insert_default(&mut self, project: &ProjectRecord) -> Result<bool>;
+}
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = projects)]
@@ -29,28 +91,6 @@ struct ProjectRow {
     created_at: Time,
 }
 
-#[derive(Queryable, Selectable, Insertable)]
-#[diesel(table_name = deployments)]
-struct DeploymentRow {
-    id: DeploymentId,
-    project_id: ProjectId,
-    version: i32,
-    digest: Digest,
-    size_bytes: i64,
-    manifest: serde_json::Value,
-    has_worker: bool,
-    asset_count: i32,
-    git_commit: Option<String>,
-    git_message: Option<String>,
-    git_branch: Option<String>,
-    git_dirty: Option<bool>,
-    created_by: UserId,
-    created_by_subject: String,
-    created_at: Time,
-    status: DeploymentStatus,
-    status_message: Option<String>,
-}
-
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = placements)]
 struct PlacementRow {
@@ -59,6 +99,7 @@ struct PlacementRow {
 }
 
 type DetailRow = (HostnameRow, ProjectRow, Option<DeploymentRow>, Option<PlacementRow>);
+type LiveRow = (String, (Digest, i64, i32), (AccessMode, Option<String>, Option<TokenHash>, i32));
 
 impl ProjectRepository for Connection {
     async fn project_count(&mut self, org: OrgId) -> Result<i64> {
@@ -240,67 +281,7 @@ impl ProjectRepository for Connection {
         let insert = diesel::insert_into(hostnames::table).values(row).on_conflict(hostnames::name).do_nothing();
         Ok(Cached(insert).execute(self).await? == 1)
     }
-
-    async fn deployment_insert(&mut self, deployment: &DeploymentRecord) -> Result<()> {
-        let row = DeploymentRow::from(deployment.clone());
-        diesel::insert_into(deployments::table).values(row).execute(self).await?;
-        Ok(())
-    }
-
-    async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>> {
-        let all =
-            deployments::table.inner_join(projects::table).select((DeploymentRow::as_select(), projects::live_version));
-        let page = newest_first!(all, deployments::project_id = project, deployments::version, paging);
-        let rows = page.load::<(DeploymentRow, Option<i32>)>(self).await?;
-        Ok(rows.into_iter().map(|(row, live)| row.show(live)).collect())
-    }
-
-    async fn deployment_observed(
-        &mut self,
-        project: ProjectId,
-        version: i32,
-        status: DeploymentStatus,
-        message: Option<&str>,
-    ) -> Result<()> {
-        let it = deployments::project_id.eq(project).and(deployments::version.eq(version));
-        let known = deployments::status.eq(status).and(deployments::status_message.is_not_distinct_from(message));
-        // What another one has taken the place of may end as it likes.
-        let ends = matches!(status, DeploymentStatus::Crashed | DeploymentStatus::Failed);
-        let late = deployments::status.eq(DeploymentStatus::Retired).and(ends.into_sql::<Bool>());
-        let news = deployments::table.filter(it).filter(diesel::dsl::not(known.or(late)));
-        let note = (deployments::status.eq(status), deployments::status_message.eq(message));
-        Cached(diesel::update(news).set(note)).execute(self).await?;
-        if status == DeploymentStatus::Serving {
-            let shown = [DeploymentStatus::Pending, DeploymentStatus::Serving, DeploymentStatus::Crashed];
-            let live = projects::table.find(project).select(projects::live_version).single_value();
-            let others = deployments::project_id
-                .eq(project)
-                .and(deployments::status.eq_any(shown))
-                .and(deployments::version.ne(version))
-                .and(live.is_distinct_from(deployments::version.nullable()));
-            let retire =
-                (deployments::status.eq(DeploymentStatus::Retired), deployments::status_message.eq(None::<String>));
-            diesel::update(deployments::table.filter(others)).set(retire).execute(self).await?;
-        }
-        Ok(())
-    }
-
-    async fn deployment_find(&mut self, project: ProjectId, version: i32) -> Result<Option<Deployment>> {
-        let found = deployments::table
-            .inner_join(projects::table)
-            .filter(deployments::project_id.eq(project).and(deployments::version.eq(version)))
-            .select((DeploymentRow::as_select(), projects::live_version))
-            .first::<(DeploymentRow, Option<i32>)>(self)
-            .await
-            .optional()?;
-        Ok(found.map(|(row, live)| row.show(live)))
-    }
 }
-
-/// Deployments on a project's first page.
-const RECENT: i32 = 5;
-
-type LiveRow = (String, (Digest, i64, i32), (AccessMode, Option<String>, Option<TokenHash>, i32));
 
 /// Puts the detail together: one row for each hostname, and everything else repeated in each.
 fn detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
@@ -324,56 +305,4 @@ fn detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
         access: Access { mode: access_mode },
         placement: placement.map(|PlacementRow { state, epoch }| Placement { state, epoch }),
     }))
-}
-
-impl DeploymentRow {
-    fn show(self, live: Option<i32>) -> Deployment {
-        Deployment {
-            id: self.id,
-            version: self.version,
-            digest: self.digest,
-            size_bytes: self.size_bytes,
-            live: live == Some(self.version),
-            status: self.status,
-            status_message: self.status_message,
-            git: Git {
-                commit: self.git_commit,
-                message: self.git_message,
-                branch: self.git_branch,
-                dirty: self.git_dirty,
-            },
-            declares: ResourceSet::which(|resource| {
-                self.manifest.get(resource.as_str()).and_then(serde_json::Value::as_bool).unwrap_or(false)
-            }),
-            has_worker: self.has_worker,
-            asset_count: self.asset_count,
-            created_by: Author { user_id: self.created_by, subject: self.created_by_subject },
-            created_at: self.created_at,
-        }
-    }
-}
-
-impl From<DeploymentRecord> for DeploymentRow {
-    fn from(record: DeploymentRecord) -> Self {
-        let Git { commit, message, branch, dirty } = record.git;
-        Self {
-            id: record.id,
-            project_id: record.project,
-            version: record.version,
-            digest: record.digest,
-            size_bytes: record.size_bytes,
-            manifest: record.manifest,
-            has_worker: record.has_worker,
-            asset_count: record.asset_count,
-            git_commit: commit,
-            git_message: message,
-            git_branch: branch,
-            git_dirty: dirty,
-            created_by: record.created_by.user_id,
-            created_by_subject: record.created_by.subject,
-            created_at: record.created_at,
-            status: DeploymentStatus::Pending,
-            status_message: None,
-        }
-    }
 }

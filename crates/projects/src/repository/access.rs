@@ -1,13 +1,63 @@
-//! Access policies on Postgres.
+//! Access policies.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{AccessMode, OrgId, ProjectId, Time, TokenHash};
+use kernel::{AccessMode, OrgId, ProjectId, Role, Time, TokenHash};
 use store::{Cached, Connection, Result};
 
 use crate::model::HostnameState;
-use crate::repository::{AccessRecord, AccessRepository, Door};
 use crate::schema::{hostnames, projects, used_codes};
+
+/// A project's policy as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessRecord {
+    pub mode: AccessMode,
+    /// Argon2id, as a PHC string.
+    pub password: Option<String>,
+    pub bypass: Option<TokenHash>,
+    pub changed_at: Time,
+}
+
+/// An active hostname's project, for the access round trip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Door {
+    pub project: ProjectId,
+    pub org: OrgId,
+    pub mode: AccessMode,
+}
+
+impl Door {
+    /// The least role that the round trip lets in: where anybody else may see the project too, every role
+    /// (contract section 5).
+    #[must_use]
+    pub fn least(&self) -> Role {
+        if self.mode == AccessMode::Org { Role::Member } else { Role::Viewer }
+    }
+}
+
+/// Access policies on a [`store::Connection`].
+pub trait AccessRepository {
+    /// A project's policy.
+    async fn access_find(&mut self, project: ProjectId) -> Result<Option<AccessRecord>>;
+
+    /// Sets mode and password.
+    async fn access_set(
+        &mut self,
+        project: ProjectId,
+        mode: AccessMode,
+        password: Option<&str>,
+        at: Time,
+    ) -> Result<()>;
+
+    /// Sets or removes the bypass key.
+    async fn access_set_bypass(&mut self, project: ProjectId, key: Option<TokenHash>, at: Time) -> Result<()>;
+
+    /// What is behind an active hostname.
+    async fn access_door(&mut self, hostname: &str) -> Result<Option<Door>>;
+
+    /// Uses up a code of the round trip; false when it was used before. Forgets codes that have expired.
+    async fn access_use_code(&mut self, code: uuid::Uuid, expires_at: Time, now: Time) -> Result<bool>;
+}
 
 type Row = (AccessMode, Option<String>, Option<TokenHash>, Option<Time>, Time);
 

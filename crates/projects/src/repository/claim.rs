@@ -1,4 +1,4 @@
-//! Hostnames on Postgres.
+//! Claims of hostnames and their proofs.
 
 use diesel::dsl::AsSelect;
 use diesel::pg::Pg;
@@ -9,21 +9,82 @@ use diesel_async::RunQueryDsl;
 use kernel::{OrgId, ProjectId, Time};
 use store::{Cached, Connection, Error, Result};
 
-use crate::model::{Check, Hostname, HostnameKind, HostnameState, Proof};
-use crate::repository::{Claim, HostnameRepository, NewClaim, Unproved};
+use crate::model::{Check, HostnameKind, HostnameState, Proof};
 use crate::schema::{former_hostnames, hostnames, projects};
 
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = hostnames)]
-pub(super) struct HostnameRow {
-    name: String,
-    kind: HostnameKind,
-    state: HostnameState,
-    verification_token: Option<String>,
-    last_error: Option<String>,
-    checks: Option<serde_json::Value>,
-    created_at: Time,
-    verified_at: Option<Time>,
+/// A claim to write.
+#[derive(Debug, Clone, Copy)]
+pub struct NewClaim<'a> {
+    pub name: &'a str,
+    pub project: ProjectId,
+    /// What a TXT record has to say.
+    pub token: &'a str,
+    pub at: Time,
+    pub lapses_at: Time,
+}
+
+/// A custom name that a project claims or has, with what its proof is held against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub name: String,
+    pub project: ProjectId,
+    pub project_name: String,
+    pub org: OrgId,
+    pub state: HostnameState,
+    pub token: String,
+    pub lapses_at: Option<Time>,
+    /// Since when it has been active without a proof.
+    pub lost_at: Option<Time>,
+    /// It was active for another organization last.
+    pub was_another_s: bool,
+}
+
+/// A look at a claim that found no proof.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unproved {
+    pub name: String,
+    /// Tells the claim from a later one of the same name.
+    pub token: String,
+    pub error: Option<String>,
+    pub checks: Vec<Check>,
+    /// When to look again.
+    pub check_at: Time,
+}
+
+impl Unproved {
+    pub(crate) fn new(claim: &Claim, error: Option<String>, checks: Vec<Check>, check_at: Time) -> Self {
+        Self { name: claim.name.clone(), token: claim.token.clone(), error, checks, check_at }
+    }
+}
+
+/// Claims of hostnames on a [`store::Connection`].
+pub trait ClaimRepository {
+    /// Writes a claim; false when the name is in use. A claim that nobody proved in time is in nobody's way.
+    async fn hostname_claim(&mut self, claim: &NewClaim<'_>) -> Result<bool>;
+
+    /// A custom hostname as a claim.
+    async fn claim_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Claim>>;
+
+    /// Claims that are due, so many at once, left alone by everybody else until the lease ends.
+    async fn claims_due(&mut self, now: Time, lease: Time, most: i64) -> Result<Vec<Claim>>;
+
+    /// Serves a pending name from now on; false when it is pending no longer.
+    async fn claim_activate(&mut self, claim: &Claim, proof: Proof, at: Time, check_at: Time) -> Result<bool>;
+
+    /// Notes that an active name still has a proof.
+    async fn claim_reproved(&mut self, claim: &Claim, proof: Proof, check_at: Time) -> Result<()>;
+
+    /// Notes what was looked up and seen, and when to look again. Without an error the one there is stays.
+    async fn claims_unproved(&mut self, unproved: &[Unproved]) -> Result<()>;
+
+    /// Notes that an active name has lost its proof; false when it had before.
+    async fn claim_lost(&mut self, unproved: &Unproved, at: Time) -> Result<bool>;
+
+    /// Makes an active name a claim again; false when it is none.
+    async fn claim_detach(&mut self, unproved: &Unproved, lapses_at: Time, check_at: Time) -> Result<bool>;
+
+    /// Ends a pending claim whose time is over; false when it was proved or ended meanwhile.
+    async fn claim_lapse(&mut self, claim: &Claim, at: Time) -> Result<bool>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -48,21 +109,7 @@ const UNPROVED: &str = "\
     WHERE h.name = u.name AND h.verification_token = u.token \
         AND (u.error IS NULL OR h.state = 'pending_dns' OR h.lost_at IS NOT NULL)";
 
-impl HostnameRepository for Connection {
-    async fn hostname_list(&mut self, project: ProjectId) -> Result<Vec<Hostname>> {
-        let query = hostnames::table
-            .filter(hostnames::project_id.eq(project))
-            .order((hostnames::kind.desc(), hostnames::name))
-            .select(HostnameRow::as_select());
-        query.load::<HostnameRow>(self).await?.into_iter().map(Hostname::try_from).collect()
-    }
-
-    async fn hostname_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Hostname>> {
-        let query = hostnames::table.find(name).filter(hostnames::project_id.eq(project));
-        let found: Option<HostnameRow> = query.select(HostnameRow::as_select()).first(self).await.optional()?;
-        found.map(Hostname::try_from).transpose()
-    }
-
+impl ClaimRepository for Connection {
     async fn hostname_claim(&mut self, claim: &NewClaim<'_>) -> Result<bool> {
         let lapsed = hostnames::state.eq(HostnameState::PendingDns).and(hostnames::lapses_at.le(claim.at));
         diesel::delete(hostnames::table.find(claim.name).filter(lapsed)).execute(self).await?;
@@ -78,18 +125,6 @@ impl HostnameRepository for Connection {
         );
         let insert = diesel::insert_into(hostnames::table).values(row).on_conflict(hostnames::name).do_nothing();
         Ok(Cached(insert).execute(self).await? == 1)
-    }
-
-    async fn hostname_note(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()> {
-        let own = hostnames::table.find(name).filter(hostnames::project_id.eq(project));
-        Cached(diesel::update(own).set(hostnames::last_error.eq(problem))).execute(self).await?;
-        Ok(())
-    }
-
-    async fn hostname_delete(&mut self, project: ProjectId, name: &str) -> Result<()> {
-        let custom = hostnames::project_id.eq(project).and(hostnames::kind.eq(HostnameKind::Custom));
-        diesel::delete(hostnames::table.find(name).filter(custom)).execute(self).await?;
-        Ok(())
     }
 
     async fn claim_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Claim>> {
@@ -234,17 +269,6 @@ fn claims() -> _ {
 
 fn json(checks: &[Check]) -> Result<serde_json::Value> {
     serde_json::to_value(checks).map_err(Error::inconsistent)
-}
-
-impl TryFrom<HostnameRow> for Hostname {
-    type Error = Error;
-
-    fn try_from(row: HostnameRow) -> Result<Self> {
-        let HostnameRow { name, kind, state, verification_token, last_error, checks, created_at, verified_at } = row;
-        let checks = checks.map(serde_json::from_value).transpose().map_err(Error::inconsistent)?.unwrap_or_default();
-        let verify = Vec::new();
-        Ok(Self { name, kind, state, verify, verification_token, last_error, checks, created_at, verified_at })
-    }
 }
 
 impl TryFrom<Found> for Claim {

@@ -1,0 +1,13 @@
+//! What projects ask of storage: each file holds a trait on [`store::Connection`] and its SQL.
+
+mod access;
+mod claim;
+mod deployment;
+mod hostname;
+mod project;
+
+pub use access::*;
+pub use claim::*;
+pub use deployment::*;
+pub use hostname::*;
+pub use project::*;
