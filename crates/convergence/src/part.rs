@@ -12,7 +12,7 @@ use store::{Connection, Store};
 use crate::core::Core;
 use crate::error::ConvergenceError;
 use crate::placing::{assign, next_revision};
-use crate::repository::{ConvergenceRepository as _, PartRecord};
+use crate::repository::{PartRecord, PartRepository as _, PlacementRepository as _};
 
 type Result<T> = std::result::Result<T, ConvergenceError>;
 

@@ -3,7 +3,7 @@
 use kernel::{NodeId, ProjectId};
 use store::{Connection, Error, Result};
 
-use crate::repository::ConvergenceRepository as _;
+use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _};
 
 /// Raises the node's revision by this much, and gives both; none when the node was revoked.
 pub(crate) async fn next_revision(tx: &mut Connection, node: NodeId, by: i64) -> Result<Option<(NodeId, i64)>> {

@@ -13,7 +13,7 @@ use super::nodes::adopt;
 use super::{Convergence, Result};
 use crate::core::Watch;
 use crate::error::ConvergenceError;
-use crate::repository::{ConvergenceRepository as _, Stored};
+use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _, Stored};
 
 /// How long a waiting poll trusts the wake-up before it looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);

@@ -15,7 +15,7 @@ use crate::error::ConvergenceError;
 use crate::part::{Part, Removal, Writer};
 use crate::ports::ReportReceiver;
 use crate::registry::{AlreadyRegistered, Registry};
-use crate::repository::ConvergenceRepository as _;
+use crate::repository::{PartRepository as _, PlacementRepository as _};
 
 pub use nodes::Nodes;
 

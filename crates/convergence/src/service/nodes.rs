@@ -12,7 +12,7 @@ use crate::core::{Core as _, Embedded};
 use crate::error::ConvergenceError;
 use crate::model::{NewNode, Node, NodeName, NodeView, Revoked};
 use crate::placing::settle;
-use crate::repository::ConvergenceRepository as _;
+use crate::repository::{NodeRepository as _, PlacementRepository as _};
 
 /// How often a revocation begins anew because a project came to the node meanwhile.
 const ATTEMPTS: usize = 5;

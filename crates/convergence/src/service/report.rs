@@ -6,7 +6,7 @@ use protocol::{Batch, Receipt};
 use super::{Convergence, Result};
 use crate::error::ConvergenceError;
 use crate::registry::malformed;
-use crate::repository::ConvergenceRepository as _;
+use crate::repository::{NodeRepository as _, PlacementRepository as _};
 
 impl Convergence {
     /// Accepts a batch once, and hands each report to the context that registered for its kind: a number that was accepted

@@ -1,6 +1,6 @@
 //! Parts of a project's desired state: each has one owner, and no context knows of the others.
 
-use convergence::{AlreadyRegistered, Convergence, ConvergenceError, ConvergenceRepository as _, Part};
+use convergence::{AlreadyRegistered, Convergence, ConvergenceError, Part, PlacementRepository as _};
 use futures_util::future::join_all;
 use kernel::ProjectId;
 use protocol::{DesiredPart, Site};

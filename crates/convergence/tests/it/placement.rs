@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convergence::{ConvergenceError, ConvergenceRepository as _};
+use convergence::{ConvergenceError, PlacementRepository as _};
 use kernel::{NodeId, ProjectId};
 use store::Outcome;
 

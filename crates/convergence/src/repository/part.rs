@@ -1,0 +1,133 @@
+//! The parts of the desired state.
+
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Timestamptz, Uuid};
+use diesel_async::RunQueryDsl;
+use kernel::{Digest, NodeId, ProjectId, Time};
+use protocol::{Change, DesiredPart as _, Site};
+use serde_json::Value;
+use store::{Cached, Connection, Result};
+
+use crate::schema::{nodes, parts};
+
+/// A part to write.
+pub struct PartRecord {
+    pub project: ProjectId,
+    pub part: &'static str,
+    /// The home node and its revision; none while the placement is pending.
+    pub home: Option<(NodeId, i64)>,
+    /// None: the part is no longer desired.
+    pub desired: Option<Value>,
+    pub at: Time,
+}
+
+/// The stored desired state of a node, or the changes to it since a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub revision: i64,
+    pub batch: i64,
+    pub parts: Vec<Change>,
+}
+
+/// The parts of the desired state on a [`store::Connection`].
+pub trait PartRepository {
+    /// Writes a part of a project whose placement is locked.
+    async fn part_upsert(&mut self, part: PartRecord) -> Result<()>;
+
+    /// The number of parts of these projects.
+    async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64>;
+
+    /// The number of parts of this project that are desired.
+    async fn part_count_desired(&mut self, project: ProjectId) -> Result<i64>;
+
+    /// Ends every desired part of a locked placement, each with one of the revisions after this one; none for a pending
+    /// placement.
+    async fn part_remove_all(&mut self, project: ProjectId, after: Option<i64>, at: Time) -> Result<()>;
+
+    /// The parts of a node's desired state that changed after `since`, in one snapshot; none when there is no such node.
+    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Stored>>;
+
+    /// Whether the node is to serve something out of this bundle.
+    async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool>;
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = parts)]
+struct PartRow {
+    project_id: ProjectId,
+    revision: i64,
+    part: String,
+    desired: Option<serde_json::Value>,
+}
+
+/// Without `$1` the parts have no node, and stay at revision 0.
+const REMOVE_PARTS: &str = "UPDATE convergence.parts p SET desired = NULL, updated_at = $2, \
+        revision = coalesce($1 + removed.number, 0) FROM ( \
+        SELECT project_id, part, row_number() OVER (ORDER BY part) AS number \
+        FROM convergence.parts WHERE project_id = $3 AND desired IS NOT NULL \
+    ) removed WHERE p.project_id = removed.project_id AND p.part = removed.part";
+
+impl PartRepository for Connection {
+    async fn part_upsert(&mut self, part: PartRecord) -> Result<()> {
+        let PartRecord { project, part, home, desired, at } = part;
+        let change = (
+            parts::node_id.eq(home.map(|(node, _)| node)),
+            parts::revision.eq(home.map_or(0, |(_, revision)| revision)),
+            parts::desired.eq(desired),
+            parts::updated_at.eq(at),
+        );
+        let upsert = diesel::insert_into(parts::table)
+            .values((parts::project_id.eq(project), parts::part.eq(part), change.clone()))
+            .on_conflict((parts::project_id, parts::part))
+            .do_update()
+            .set(change);
+        Cached(upsert).execute(self).await?;
+        Ok(())
+    }
+
+    async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64> {
+        Ok(parts::table.filter(parts::project_id.eq_any(projects)).count().get_result(self).await?)
+    }
+
+    async fn part_count_desired(&mut self, project: ProjectId) -> Result<i64> {
+        let desired = parts::project_id.eq(project).and(parts::desired.is_not_null());
+        Ok(parts::table.filter(desired).count().get_result(self).await?)
+    }
+
+    async fn part_remove_all(&mut self, project: ProjectId, after: Option<i64>, at: Time) -> Result<()> {
+        let remove = diesel::sql_query(REMOVE_PARTS)
+            .bind::<Nullable<BigInt>, _>(after)
+            .bind::<Timestamptz, _>(at)
+            .bind::<Uuid, _>(project);
+        remove.execute(self).await?;
+        Ok(())
+    }
+
+    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Stored>> {
+        let rows = nodes::table
+            .left_join(parts::table.on(parts::node_id.eq(nodes::id.nullable()).and(parts::revision.gt(since))))
+            .filter(nodes::id.eq(node))
+            .order(parts::revision)
+            .select((nodes::revision, nodes::batch, Option::<PartRow>::as_select()))
+            .load::<(i64, i64, Option<PartRow>)>(self)
+            .await?;
+        let &[(revision, batch, _), ..] = rows.as_slice() else {
+            return Ok(None);
+        };
+        let parts = rows.into_iter().filter_map(|(_, _, row)| row).map(Change::from).collect();
+        Ok(Some(Stored { revision, batch, parts }))
+    }
+
+    async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool> {
+        let named = parts::desired.retrieve_as_text("bundle").eq(bundle.to_string());
+        let query = parts::table.filter(parts::node_id.eq(node).and(parts::part.eq(Site::NAME))).filter(named);
+        Ok(diesel::select(diesel::dsl::exists(query)).get_result(self).await?)
+    }
+}
+
+impl From<PartRow> for Change {
+    fn from(row: PartRow) -> Self {
+        let PartRow { project_id, revision, part, desired } = row;
+        Self { project: project_id.to_string(), revision, part, desired }
+    }
+}
