@@ -4,11 +4,10 @@
 //! it to the project, whatever is deployed. The gateway shows both together.
 
 mod error;
-mod postgres;
 mod repository;
 mod schema;
 mod service;
 
 pub use error::ResourceError;
-pub use repository::ResourceRepository;
+pub use repository::*;
 pub use service::Resources;
