@@ -21,7 +21,7 @@ mod service;
 
 pub use core::{Core, Embedded, Watch};
 pub use error::ConvergenceError;
-pub use model::{NewNode, Node, NodeName, NodeView, PlacementState, Revoked};
+pub use model::*;
 pub use part::{Part, Removal};
 pub use ports::ReportReceiver;
 pub use registry::AlreadyRegistered;

@@ -21,10 +21,7 @@ pub mod zonefile;
 
 pub use error::{DnsError, ItemFault};
 pub use hosting::{Hosting, InvalidHosting};
-pub use model::{
-    Difference, Dnskey, Dnssec, DnssecState, DnssecSwitch, Ds, DsReport, ManagedBy, NewZone, Patched, Rrset,
-    RrsetContent, RrsetPatch, RrsetsPatch, SignerView, Zone, ZoneDetail, ZoneDnssec,
-};
+pub use model::*;
 pub use name::{InvalidName, NameFault, OwnerName, WireName, ZoneName};
 pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};

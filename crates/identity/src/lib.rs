@@ -12,10 +12,7 @@ mod schema;
 mod service;
 
 pub use error::IdentityError;
-pub use model::{
-    AccessToken, AccessTokenCreated, DevLogin, InvalidKey, KeyType, LoginSession, NewAccessToken, NewSshKey, ParsedKey,
-    Profile, Restrict, Restriction, Session, SshKey, Subject, Title,
-};
+pub use model::*;
 pub use ports::{CodeHost, CodeHostFailure, PersonalOrgs, Places};
 pub use repository::*;
 pub use service::{CodeHostLogin, Identity, LoginBegun, LoginEnded};

@@ -15,10 +15,7 @@ mod service;
 
 pub use error::OrgError;
 pub use mail::{InviteMails, NotificationMails};
-pub use model::{
-    AuditEvent, AuditFilter, Invite, InviteCreated, InviteState, InviteView, Joined, Member, NewInvite, NewMember,
-    NewOrg, Notification, NotificationKind, OpenState, Org, OrgChange, OrgMembership, OrgName, RoleChange, Slug,
-};
+pub use model::*;
 pub use notice::{Charge, Notice};
 pub use ports::{Letter, Post};
 pub use repository::*;

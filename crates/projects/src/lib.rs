@@ -19,12 +19,7 @@ pub use bundles::{Bundles, Received, S3};
 pub use error::ProjectError;
 pub use hostname::{HostName, InvalidHostName};
 pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};
-pub use model::{
-    Access, AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Author, Authorize, Check, Deployment,
-    DeploymentStatus, Generation, GenerationKind, Git, Hostname, HostnameKind, HostnameState, NewHostname, NewProject,
-    Overview, Placement, Project, ProjectChange, ProjectDeletion, ProjectDetail, ProjectName, Proof, Rollback,
-    VerifyRecord, VerifyRecordType,
-};
+pub use model::*;
 pub use ports::{Linked, Live, LiveAccess, LookupFailure, Notice, Organizations, Placements, Resolver, Zones};
 pub use repository::*;
 pub use service::{Org, Ports, Projects, Site};

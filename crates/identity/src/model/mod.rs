@@ -3,8 +3,8 @@
 mod key;
 mod token;
 
-pub use key::{InvalidKey, KeyType, NewSshKey, ParsedKey, SshKey};
-pub use token::{AccessToken, AccessTokenCreated, NewAccessToken, Restrict, Restriction, Title};
+pub use key::*;
+pub use token::*;
 
 use kernel::{Email, Provider, SessionId, Time, Token, UserId};
 use serde::{Deserialize, Serialize};

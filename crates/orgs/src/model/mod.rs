@@ -3,8 +3,8 @@
 mod invite;
 mod notification;
 
-pub use invite::{Invite, InviteCreated, InviteState, InviteView, Joined, NewInvite, OpenState};
-pub use notification::{Notification, NotificationKind};
+pub use invite::*;
+pub use notification::*;
 
 use kernel::{AuditId, OrgId, Plan, Provider, Role, Time, UserId};
 use serde::{Deserialize, Serialize};

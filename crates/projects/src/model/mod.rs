@@ -4,9 +4,9 @@ mod access;
 mod hostname;
 mod overview;
 
-pub use access::{Access, AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Authorize};
-pub use hostname::{Check, Hostname, HostnameKind, HostnameState, NewHostname, Proof, VerifyRecord, VerifyRecordType};
-pub use overview::{Generation, GenerationKind, Overview};
+pub use access::*;
+pub use hostname::*;
+pub use overview::*;
 
 use kernel::{DeploymentId, Digest, ProjectId, ResourceSet, Time, UserId};
 use serde::{Deserialize, Serialize};
