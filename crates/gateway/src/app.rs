@@ -8,16 +8,10 @@ use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, RETRY_AFTER};
 use actix_web::middleware::from_fn;
-use actix_web::web::{Data, ServiceConfig};
+use actix_web::web::Data;
 use actix_web::{App, Error};
-use convergence::Convergence;
-use dns::Dns;
-use identity::Identity;
 use kernel::World;
-use orgs::Orgs;
-use projects::Projects;
 use prometheus::Registry;
-use resources::Resources;
 use store::Store;
 use tokio::sync::Semaphore;
 
@@ -25,6 +19,7 @@ use crate::config::Config;
 use crate::http::{Collisions, Fixed, Lanes, Room, Router, UploadPlaces, guard, observe};
 use crate::limits::Limiters;
 use crate::openapi::Reference;
+use crate::v1::Contexts;
 use crate::{internal, pdns, v1};
 
 /// An application that is ready to be served.
@@ -36,26 +31,6 @@ pub trait Served:
 impl<T> Served for T where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<BoxBody>, Error = Error, InitError = ()>
 {
-}
-
-/// The services that routes call.
-#[derive(Clone)]
-pub struct Contexts {
-    pub identity: Identity,
-    pub orgs: Orgs,
-    pub projects: Projects,
-    pub convergence: Convergence,
-    pub dns: Dns,
-    pub resources: Resources,
-}
-
-impl Contexts {
-    /// Gives each to the handlers that ask for it.
-    fn give_to(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns, resources } = self.clone();
-        app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
-        app.app_data(Data::new(convergence)).app_data(Data::new(dns)).app_data(Data::new(resources));
-    }
 }
 
 /// What the routes are composed of. Made once for a process; every part is cheap to clone.

@@ -21,7 +21,7 @@ mod require;
 mod shape;
 pub mod v1;
 
-pub use app::{Contexts, Services, internal_app, public_app};
+pub use app::{Services, internal_app, public_app};
 pub use config::{Config, RateLimits, SignIns, Site};
 pub use docs::{errors_markdown, routes_markdown};
 pub use example::compose as compose_example;
@@ -32,3 +32,4 @@ pub use pdns::routes as pdns_routes;
 pub use problem::{ErrorFormat, Problem};
 pub use request_id::RequestId;
 pub use shape::{Fault, check};
+pub use v1::Contexts;

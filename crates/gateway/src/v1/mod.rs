@@ -1,4 +1,4 @@
-//! `/v1`: one folder per context, one file per area, one function per route.
+//! `/v1` and the services behind it: one folder per context, one file per area, one function per route.
 
 mod dns;
 mod identity;
@@ -6,10 +6,38 @@ mod orgs;
 mod projects;
 mod service;
 
+use ::convergence::Convergence;
+use ::dns::Dns;
+use ::identity::Identity;
+use ::orgs::Orgs;
+use ::projects::Projects;
+use ::resources::Resources;
+use actix_web::web::{Data, ServiceConfig};
+
 pub(crate) use self::dns::ZoneParameter;
 use crate::config::SignIns;
 use crate::http::Routes;
 use crate::problem::{BareStatus, OauthErrors};
+
+/// The services that routes call.
+#[derive(Clone)]
+pub struct Contexts {
+    pub identity: Identity,
+    pub orgs: Orgs,
+    pub projects: Projects,
+    pub convergence: Convergence,
+    pub dns: Dns,
+    pub resources: Resources,
+}
+
+impl Contexts {
+    /// Gives each to the handlers that ask for it.
+    pub(crate) fn give_to(&self, app: &mut ServiceConfig) {
+        let Self { identity, orgs, projects, convergence, dns, resources } = self.clone();
+        app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
+        app.app_data(Data::new(convergence)).app_data(Data::new(dns)).app_data(Data::new(resources));
+    }
+}
 
 /// The routes of the public listener, with those of the enabled ways to sign in.
 #[must_use]
