@@ -10,7 +10,7 @@ use kernel::{Code, OrgId, SessionId, TokenId};
 
 use super::caller::policies_of_callers;
 use super::find::find;
-use super::resolve::{Found, TokenRestriction};
+use super::resolve::TokenRestriction;
 use super::scope::Needs;
 use super::statement::Target;
 use crate::http::{Describe, Extract, Operation, Place};
@@ -100,10 +100,11 @@ impl Describe for Session {
 
 impl Extract for Session {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        match find(request, payload, Target::Account).await? {
-            (actor, Found { credential: Credential::Session(session), user, .. }) => Ok(Self { actor, user, session }),
-            _ => {
-                let message = "only a login session serves here; sign in, and send its token instead";
+        let (actor, found) = find(request, payload, Target::Account).await?;
+        match found.credential {
+            Credential::Session(session) => Ok(Self { actor, user: found.user, session }),
+            Credential::Token(_) | Credential::None | Credential::Operator | Credential::Service => {
+                let message = "this route requires a login session; sign in and send the session's token";
                 Err(Problem::new(&protocol::SESSION_REQUIRED, message))
             }
         }
@@ -120,9 +121,12 @@ impl Describe for ThisToken {
 
 impl Extract for ThisToken {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        match find(request, payload, Target::Account).await? {
-            (actor, Found { credential: Credential::Token(token), user, .. }) => Ok(Self { actor, user, token }),
-            _ => Err(Problem::new(&Code::NOT_FOUND, "the request was not made with a personal access token")),
+        let (actor, found) = find(request, payload, Target::Account).await?;
+        match found.credential {
+            Credential::Token(token) => Ok(Self { actor, user: found.user, token }),
+            Credential::Session(_) | Credential::None | Credential::Operator | Credential::Service => {
+                Err(Problem::new(&Code::NOT_FOUND, "the request was not made with a personal access token"))
+            }
         }
     }
 }

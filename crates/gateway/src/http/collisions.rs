@@ -52,19 +52,33 @@ pub(super) fn check(all: &[&Routes]) -> Result<(), Collisions> {
     let mut found = Vec::new();
     let operations = || all.iter().flat_map(|routes| routes.operations());
     areas(all, &mut found);
-    let (mut ids, mut routes) = (Registered::new(), Registered::new());
+    let (mut ids, mut routes, mut spellings) = (Registered::new(), Registered::new(), Registered::new());
     for (number, operation) in operations().enumerate() {
         let place = name(operation);
         if let Some(other) = ids.conflict(operation.id.as_str(), number, &place) {
             found.push(format!("{other} and {place} share the id {}", operation.id));
         }
-        if let Some(other) = routes.conflict((operation.path, operation.method.as_str()), number, &operation.id) {
+        let shape = shape(operation.path);
+        if let Some(other) = routes.conflict((shape.clone(), operation.method.as_str()), number, &operation.id) {
             found.push(format!("{other} and {} share the route {place}", operation.id));
+        }
+        if let Some(other) = spellings.conflict(shape, operation.path, operation.path) {
+            found.push(format!("{other} and {} differ only in the names of their parameters", operation.path));
+        }
+        found.extend(operation.undescribed.iter().map(|name| format!("{place} does not describe {{{name}}}")));
+        if operation.surplus_parameters > 0 {
+            found.push(format!("{place} describes more parameters than its path has"));
         }
     }
     schemas(operations(), &mut found);
     parameters(operations(), &mut found);
     if found.is_empty() { Ok(()) } else { Err(Collisions(found)) }
+}
+
+/// The path without the names of its parameters: paths of one shape are one node of the route trie.
+fn shape(path: &str) -> String {
+    let segment = |segment: &'_ str| if segment.starts_with('{') { "{}".to_owned() } else { segment.to_owned() };
+    path.split('/').map(segment).collect::<Vec<_>>().join("/")
 }
 
 fn name(operation: &Operation) -> String {

@@ -71,7 +71,10 @@ pub struct Operation {
     /// Whether it is answered the same for as long as the process lives.
     pub(crate) fixed: bool,
     pub(crate) links: Vec<Link>,
-    unclaimed: Vec<&'static str>,
+    /// Parameters of the path that no argument of the handler describes.
+    pub(crate) undescribed: Vec<&'static str>,
+    /// Arguments of the handler that describe a path parameter that the path does not have.
+    pub(crate) surplus_parameters: usize,
 }
 
 /// What may be done next with what was answered: an operation, the parameter of its path that the answer gives, and where
@@ -107,7 +110,8 @@ impl Operation {
             long: false,
             fixed: false,
             links: Vec::new(),
-            unclaimed: parameters(path).collect(),
+            undescribed: parameters(path).collect(),
+            surplus_parameters: 0,
         }
     }
 
@@ -183,10 +187,11 @@ impl Operation {
 
     /// Describes the next parameter of the path that no argument has claimed, in the order of the handler's arguments.
     pub(crate) fn claim_parameter<P: PathParameter>(&mut self) {
-        if self.unclaimed.is_empty() {
+        if self.undescribed.is_empty() {
+            self.surplus_parameters += 1;
             return;
         }
-        let name = self.unclaimed.remove(0);
+        let name = self.undescribed.remove(0);
         self.parameters.push(parameter::in_path::<P>(name));
         // What the guard says of a path that is misspelt, and what nothing is called.
         self.codes(&[&Code::BAD_REQUEST, &Code::NOT_FOUND]);

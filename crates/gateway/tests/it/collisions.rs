@@ -129,6 +129,31 @@ fn a_path_parameter_of_two_meanings_does_not_start() {
 }
 
 #[test]
+fn two_spellings_of_one_path_do_not_start() {
+    let found = collisions(|area| {
+        area.get("rrset", "/things/{rrset}", of_rrset);
+        area.delete("secret", "/things/{secret}", of_secret);
+    });
+    assert_eq!(found, ["/things/{rrset} and /things/{secret} differ only in the names of their parameters"]);
+}
+
+#[test]
+fn a_path_parameter_that_no_argument_describes_does_not_start() {
+    let found = collisions(|area| {
+        area.get("rrset", "/rrsets/{rrset}/{version}", of_rrset);
+    });
+    assert_eq!(found, ["GET /rrsets/{rrset}/{version} does not describe {version}"]);
+}
+
+#[test]
+fn an_argument_for_a_path_parameter_that_is_missing_does_not_start() {
+    let found = collisions(|area| {
+        area.get("rrset", "/rrsets", of_rrset);
+    });
+    assert_eq!(found, ["GET /rrsets describes more parameters than its path has"]);
+}
+
+#[test]
 fn an_area_of_two_descriptions_does_not_start() {
     let mut routes = Routes::default();
     routes.area("test", "One thing.");

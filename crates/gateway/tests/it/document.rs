@@ -15,16 +15,20 @@ fn operations(document: &Value) -> BTreeMap<&str, (&str, &Value)> {
         .collect()
 }
 
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
 #[test]
 fn every_parameter_and_every_area_is_told_of() {
     let document = gateway::document(&routes(SignIns { dev: true, code_host: true }));
     for (id, (_, operation)) in operations(&document) {
         for parameter in operation["parameters"].as_array().unwrap() {
-            assert_ne!(parameter["description"], "", "{id}: {}: its type says what it is", parameter["name"]);
+            assert!(is_text(&parameter["description"]), "{id}: {} has no description", parameter["name"]);
         }
     }
     for tag in document["tags"].as_array().unwrap() {
-        assert_ne!(tag["description"], "", "{}: its registration says what it is about", tag["name"]);
+        assert!(is_text(&tag["description"]), "{} has no description", tag["name"]);
     }
 }
 

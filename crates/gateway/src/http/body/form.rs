@@ -1,5 +1,7 @@
 //! A form (`application/x-www-form-urlencoded`), as OAuth 2.0 uses it (RFC 6749, appendix B).
 
+use std::collections::HashSet;
+
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use kernel::Code;
@@ -44,21 +46,20 @@ impl<T: DeserializeOwned + Validate + ToSchema, const LIMIT: usize> Extract for 
 fn parse(bytes: &[u8], is_known: impl Fn(&str) -> bool) -> Result<Map<String, Value>, Problem> {
     let malformed = || Problem::bad_request("the form is not UTF-8 text in valid percent encoding");
     let text = std::str::from_utf8(bytes).map_err(|_| malformed())?;
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     let mut parameters = Map::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name).ok_or_else(malformed)?, decoded(value).ok_or_else(malformed)?);
-        if seen.contains(&name) {
+        if !seen.insert(name.clone()) {
             return Err(Problem::faults(&[fault(name, "is there more than once".to_owned())]));
         }
         if value.contains('\0') {
             return Err(Problem::faults(&[fault(name, "contains U+0000".to_owned())]));
         }
         if !value.is_empty() && is_known(&name) {
-            parameters.insert(name.clone(), Value::String(value));
+            parameters.insert(name, Value::String(value));
         }
-        seen.push(name);
     }
     Ok(parameters)
 }
