@@ -1,4 +1,4 @@
-# Nothing but short names: each recipe is a command of `cargo xtask`.
+# Short names: each recipe runs the `cargo xtask` command of the same name.
 
 dev *args:
     cargo xtask dev {{ args }}

@@ -1,5 +1,5 @@
--- Takes from svc what it never uses: changing the audit log, which a trigger refuses as well, and the books of the
--- migrations. The owner or a superuser runs this once, after the first `xtask migrate up`:
+-- Revokes privileges that svc never uses: changes of the audit log, which a trigger also rejects, and of the migration
+-- history. Run it once, as the owner or a superuser, after the first `xtask migrate up`:
 --
 --   psql -X -v ON_ERROR_STOP=1 -d svc -f deploy/postgres/grants.sql
 REVOKE UPDATE, DELETE ON store.audit FROM svc;

@@ -1,16 +1,16 @@
--- The roles and the database. A superuser runs this once, on an empty server:
+-- Creates the roles and the database. Run it once, as a superuser, on an empty server:
 --
 --   psql -X -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql
 --
--- Neither role has a password afterwards: set them with \password, or run passwords.sql as compose.yaml does.
+-- The roles have no password afterwards: set them with \password, or run passwords.sql as compose.yaml does.
 
--- Owns the schema and migrates it. Only `xtask migrate` logs in as this one.
+-- Owns and migrates the schema. Only `xtask migrate` uses this role.
 CREATE ROLE svc_owner LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
--- Reads and writes rows. `svc-server` and `xtask node` log in as this one. The limit is three servers of
--- SVC_DATABASE_CONNECTIONS 16 and two that listen, each, and a few for `xtask`.
+-- Reads and writes rows. `svc-server`, `xtask node` and `xtask outbox` use this role. The limit allows three servers
+-- with 18 connections each (SVC_DATABASE_CONNECTIONS and two for LISTEN), and two for `xtask`.
 CREATE ROLE svc LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE CONNECTION LIMIT 56;
 
--- The service tells a passing failure from a fault by the start of Postgres' English message.
+-- The service recognizes transient errors by the beginning of Postgres' English messages.
 ALTER ROLE svc_owner SET lc_messages = 'C';
 ALTER ROLE svc SET lc_messages = 'C';
 
@@ -19,7 +19,7 @@ REVOKE ALL ON DATABASE svc FROM PUBLIC;
 GRANT CONNECT ON DATABASE svc TO svc;
 
 \connect svc
--- What svc_owner makes from here on, svc may use and not change.
+-- svc can use the objects that svc_owner creates from now on, but not alter them.
 ALTER DEFAULT PRIVILEGES FOR ROLE svc_owner GRANT USAGE ON SCHEMAS TO svc;
 ALTER DEFAULT PRIVILEGES FOR ROLE svc_owner GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO svc;
 ALTER DEFAULT PRIVILEGES FOR ROLE svc_owner GRANT USAGE ON SEQUENCES TO svc;

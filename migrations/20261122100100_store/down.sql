@@ -1,6 +1,6 @@
 DROP TABLE store.idempotency;
-DROP TABLE store.rates;
+DROP TABLE store.rate_limits;
 DROP TABLE store.outbox;
 DROP TABLE store.audit;
-DROP FUNCTION store.refuse_change();
+DROP FUNCTION store.reject_change();
 DROP SCHEMA store;

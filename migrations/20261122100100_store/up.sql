@@ -1,4 +1,4 @@
--- What every context writes in its own transactions: the audit log, the outbox, and the state of requests.
+-- Tables that every context writes in its own transactions: the audit log, the outbox, and request state.
 CREATE SCHEMA store;
 
 CREATE TABLE store.audit (
@@ -12,22 +12,22 @@ CREATE TABLE store.audit (
     request_id text NOT NULL,
     created_at timestamptz NOT NULL
 );
--- Keyset pages of one organization's log, newest first; by event and by actor as well.
+-- Keyset pagination of an organization's log, newest first, optionally filtered by event or actor.
 CREATE INDEX audit_org_id_idx ON store.audit (org_id, id);
 CREATE INDEX audit_org_id_event_idx ON store.audit (org_id, event, id);
 CREATE INDEX audit_org_id_actor_id_idx ON store.audit (org_id, actor_id, id);
 
 -- Append-only for every role, including the owner of the table.
-CREATE FUNCTION store.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION store.reject_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% of % is refused: the table is append-only', TG_OP, TG_TABLE_NAME
         USING ERRCODE = 'insufficient_privilege';
 END
 $$;
 CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON store.audit
-    FOR EACH STATEMENT EXECUTE FUNCTION store.refuse_change();
+    FOR EACH STATEMENT EXECUTE FUNCTION store.reject_change();
 
--- Effects outside Postgres: written in the commit that causes them, delivered after it, then removed.
+-- Outbox messages: written in the commit that causes them, delivered after it, then deleted.
 CREATE TABLE store.outbox (
     id uuid CONSTRAINT outbox_pkey PRIMARY KEY,
     topic text NOT NULL,
@@ -35,43 +35,44 @@ CREATE TABLE store.outbox (
     payload bytea NOT NULL,
     key_id text NOT NULL,
     attempts integer NOT NULL CONSTRAINT outbox_attempts_check CHECK (attempts >= 0),
-    due_at timestamptz NOT NULL,
-    give_up_at timestamptz NOT NULL,
+    next_attempt_at timestamptz NOT NULL,
+    retry_until timestamptz NOT NULL,
     last_error text,
-    dead_at timestamptz,
+    dead_lettered_at timestamptz,
     created_at timestamptz NOT NULL
 );
--- The due messages of a topic, longest due first.
-CREATE INDEX outbox_topic_due_at_idx ON store.outbox (topic, due_at, id) WHERE dead_at IS NULL;
--- Withdrawing by key.
+-- The due messages of a topic, oldest first.
+CREATE INDEX outbox_topic_next_attempt_at_idx ON store.outbox (topic, next_attempt_at, id) WHERE dead_lettered_at IS NULL;
+-- For the withdrawal of messages by key.
 CREATE INDEX outbox_topic_key_idx ON store.outbox (topic, key);
 
--- The used part of each caller's rate, shared by the processes of one deployment. Losing it harms no caller, so it is
--- not logged.
-CREATE UNLOGGED TABLE store.rates (
-    key text CONSTRAINT rates_pkey PRIMARY KEY,
-    -- When the caller has the whole rate again, in microseconds since 1970.
-    full_at bigint NOT NULL,
-    -- The permits granted by the last request for them.
+-- Rate limiter state per caller, shared by the processes of one installation. Its loss harms no caller, so the table is
+-- unlogged.
+CREATE UNLOGGED TABLE store.rate_limits (
+    key text CONSTRAINT rate_limits_pkey PRIMARY KEY,
+    -- When the caller's full quota is available again, in microseconds since 1970.
+    reset_at bigint NOT NULL,
+    -- The permits granted by the last reservation.
     granted bigint NOT NULL
 );
-CREATE INDEX rates_full_at_idx ON store.rates (full_at);
+CREATE INDEX rate_limits_reset_at_idx ON store.rate_limits (reset_at);
 
--- Requests with an Idempotency-Key, and their stored responses.
+-- Requests with an Idempotency-Key header, and their stored responses.
 CREATE TABLE store.idempotency (
     id uuid CONSTRAINT idempotency_pkey PRIMARY KEY,
-    -- The credential, a digest of method and address, and the key that the client chose.
+    -- The credential, a digest of method and path, and the client's key.
     caller text NOT NULL,
     route text NOT NULL,
     key text NOT NULL,
-    -- SHA-256 of the body; null until it is known.
+    -- SHA-256 of the request body; null until the body has been read.
     body bytea,
-    -- Raised when another request takes over from an abandoned one: the older one can commit nothing any more.
+    -- The fencing number: a retry that takes over an expired lease increases it, so that the older attempt cannot
+    -- commit.
     attempt integer NOT NULL,
-    lease_until timestamptz NOT NULL,
-    -- Set by the transaction of the request itself.
+    lease_expires_at timestamptz NOT NULL,
+    -- Set in the request's own transaction.
     committed boolean NOT NULL,
-    -- The response, sealed: it may contain a secret.
+    -- The response, sealed because it may contain a secret.
     answer bytea,
     key_id text,
     expires_at timestamptz NOT NULL,

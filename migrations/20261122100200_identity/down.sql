@@ -1,4 +1,4 @@
-DROP TABLE identity.logins;
+DROP TABLE identity.pending_logins;
 DROP TABLE identity.ssh_keys;
 DROP TABLE identity.access_tokens;
 DROP TABLE identity.sessions;

@@ -1,5 +1,5 @@
-DROP VIEW orgs.audit;
-DROP VIEW orgs.people;
+DROP VIEW orgs.audit_events;
+DROP VIEW orgs.user_profiles;
 DROP TABLE orgs.notifications;
 DROP TABLE orgs.invites;
 DROP TABLE orgs.members;

@@ -22,7 +22,7 @@ CREATE INDEX members_user_id_idx ON orgs.members (user_id, org_id);
 CREATE TABLE orgs.invites (
     id uuid CONSTRAINT invites_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT invites_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
-    -- As it was typed; compared without regard to case.
+    -- As entered; compared case-insensitively.
     email text NOT NULL,
     role text NOT NULL CONSTRAINT invites_role_check CHECK (role IN ('viewer', 'member', 'admin')),
     -- SHA-256 of the token; a resend replaces it.
@@ -31,12 +31,12 @@ CREATE TABLE orgs.invites (
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
     sent_at timestamptz,
-    -- When it was accepted or revoked, and which user accepted it.
+    -- When it was accepted or revoked, and the user who accepted it.
     ended_at timestamptz,
     accepted_by uuid,
     CONSTRAINT invites_accepted_by_check CHECK (accepted_by IS NULL OR ended_at IS NOT NULL)
 );
--- One open invitation for an organization and an address.
+-- At most one pending invitation per organization and address.
 CREATE UNIQUE INDEX invites_org_id_email_key ON orgs.invites (org_id, lower(email)) WHERE ended_at IS NULL;
 CREATE INDEX invites_org_id_idx ON orgs.invites (org_id, id) WHERE ended_at IS NULL;
 CREATE INDEX invites_org_id_ended_at_idx ON orgs.invites (org_id, ended_at);
@@ -54,19 +54,20 @@ CREATE TABLE orgs.notifications (
     title text NOT NULL,
     message text NOT NULL,
     created_at timestamptz NOT NULL,
-    -- When its first mail was sent.
+    -- When the first mail was sent.
     sent_at timestamptz
 );
 CREATE INDEX notifications_org_id_idx ON orgs.notifications (org_id, id);
 CREATE INDEX notifications_org_id_kind_idx ON orgs.notifications (org_id, kind, id);
--- The newest about one project.
+-- The newest notifications about a project.
 CREATE INDEX notifications_org_id_project_idx ON orgs.notifications (org_id, project, id) WHERE project IS NOT NULL;
 
--- All that this context reads of identity: members are shown, and addresses receive invitations and notifications.
-CREATE VIEW orgs.people AS
+-- The only columns of identity that this context reads: profiles of members, and addresses for invitations and
+-- notifications.
+CREATE VIEW orgs.user_profiles AS
     SELECT id, provider, subject, name, avatar_url, email FROM identity.users;
 
--- All that organizations read of the audit log, with the subjects of its users.
-CREATE VIEW orgs.audit AS
+-- The only columns of the audit log that this context reads, with the subjects of its users.
+CREATE VIEW orgs.audit_events AS
     SELECT a.id, a.event, a.org_id, a.actor_id, u.subject AS actor_subject, a.credential, a.target, a.data, a.request_id, a.created_at
     FROM store.audit a LEFT JOIN identity.users u ON u.id = a.actor_id;

@@ -1,4 +1,4 @@
--- Nodes, and the desired state of each.
+-- Nodes and their desired state.
 CREATE SCHEMA convergence;
 
 CREATE TABLE convergence.nodes (
@@ -6,36 +6,38 @@ CREATE TABLE convergence.nodes (
     name text NOT NULL CONSTRAINT nodes_name_key UNIQUE,
     -- SHA-256 of the node's credential.
     token_hash bytea NOT NULL CONSTRAINT nodes_token_hash_key UNIQUE,
-    -- Raised by each transaction that changes the node's desired state. A node without any state is at 0.
+    -- Increased by each transaction that changes the node's desired state. A node without any state is at 0.
     revision bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL,
-    -- When the node last asked for its desired state, to the minute.
-    seen_at timestamptz,
-    -- The number of the last batch of reports that was accepted.
+    -- When the node last polled its desired state, accurate to minutes.
+    last_seen_at timestamptz,
+    -- The number of the last accepted report.
     batch bigint NOT NULL DEFAULT 0,
-    -- The rows of convergence.placements with this node: triggers keep it, since counting costs more with each row.
+    -- The number of placements on this node. Triggers maintain it, because count(*) gets slower with each row.
     placements bigint NOT NULL DEFAULT 0 CONSTRAINT nodes_placements_check CHECK (placements >= 0)
 );
 
 CREATE TABLE convergence.placements (
     project_id uuid CONSTRAINT placements_pkey PRIMARY KEY,
-    -- The home node; null while no node can take the project.
+    -- The home node; null while no node is available.
     node_id uuid CONSTRAINT placements_node_id_fkey REFERENCES convergence.nodes (id),
     state text NOT NULL CONSTRAINT placements_state_check CHECK (state IN ('pending', 'active', 'suspended')),
     epoch bigint NOT NULL,
-    created_at timestamptz NOT NULL
+    created_at timestamptz NOT NULL,
+    -- When the project was deleted. From then on no part is written.
+    ended_at timestamptz
 );
 CREATE INDEX placements_node_id_idx ON convergence.placements (node_id);
 
--- The desired state of each project, by part. The context that owns a part is the only one that writes it, under the lock
--- of the placement's row.
+-- The desired state of each project, by part. Only the context that owns a part writes it, under the row lock of the
+-- placement.
 CREATE TABLE convergence.parts (
     project_id uuid NOT NULL
         CONSTRAINT parts_project_id_fkey REFERENCES convergence.placements (project_id) ON DELETE CASCADE,
     part text NOT NULL,
-    -- The placement's home node, so that one index holds the changes of a node in their order.
+    -- A copy of the placement's home node, so that one index orders the changes of a node.
     node_id uuid,
-    -- The home node's revision at which the part last changed; 0 while there is no node.
+    -- The home node's revision at the last change of the part; 0 without a node.
     revision bigint NOT NULL,
     -- Null once the part is no longer desired.
     desired jsonb,
@@ -63,9 +65,9 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER placements_added AFTER INSERT ON convergence.placements
+CREATE TRIGGER placements_after_insert AFTER INSERT ON convergence.placements
     REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION convergence.count_placements();
-CREATE TRIGGER placements_moved AFTER UPDATE ON convergence.placements
+CREATE TRIGGER placements_after_update AFTER UPDATE ON convergence.placements
     REFERENCING NEW TABLE AS added OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION convergence.count_placements();
-CREATE TRIGGER placements_removed AFTER DELETE ON convergence.placements
+CREATE TRIGGER placements_after_delete AFTER DELETE ON convergence.placements
     REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION convergence.count_placements();

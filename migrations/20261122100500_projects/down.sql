@@ -1,12 +1,12 @@
 DROP VIEW projects.placements;
-DROP TABLE projects.counts;
-DROP TABLE projects.used_codes;
+DROP TABLE projects.project_counts;
+DROP TABLE projects.used_access_codes;
 DROP TABLE projects.former_hostnames;
 DROP TABLE projects.hostnames;
 ALTER TABLE projects.projects DROP CONSTRAINT projects_live_version_fkey;
 DROP TABLE projects.deployments;
 DROP TABLE projects.projects;
-DROP FUNCTION projects.count_removed();
-DROP FUNCTION projects.count_deleted();
-DROP FUNCTION projects.count_added();
+DROP FUNCTION projects.count_purged_projects();
+DROP FUNCTION projects.count_soft_deleted_projects();
+DROP FUNCTION projects.count_inserted_projects();
 DROP SCHEMA projects;

@@ -6,24 +6,24 @@ CREATE TABLE projects.projects (
     org_id uuid NOT NULL CONSTRAINT projects_org_id_fkey REFERENCES orgs.orgs (id),
     name text NOT NULL,
     access_mode text NOT NULL CONSTRAINT projects_access_mode_check CHECK (access_mode IN ('public', 'org', 'password')),
-    -- The version of the newest deployment: deployments are numbered without gaps.
+    -- The version of the newest deployment. Versions have no gaps.
     last_version integer NOT NULL,
-    -- The deployment that is served; null before the first.
+    -- The version that is served; null before the first deployment.
     live_version integer,
     created_at timestamptz NOT NULL,
-    -- Hidden from every path immediately; the rows are purged after thirty days.
+    -- Soft delete: hidden immediately, purged after 30 days.
     deleted_at timestamptz,
     -- Argon2id, as a PHC string.
-    access_password text,
+    access_password_hash text,
     access_changed_at timestamptz,
-    -- Raised by every change of the policy: older access cookies are no longer accepted.
+    -- Increased by every change of the access policy, which invalidates older access cookies.
     access_version integer NOT NULL DEFAULT 0,
     -- SHA-256 of the bypass key.
-    bypass_hash bytea,
+    bypass_key_hash bytea,
     bypass_created_at timestamptz,
     CONSTRAINT projects_live_version_check CHECK (live_version <= last_version)
 );
--- The name of a deleted project is free.
+-- The name of a deleted project can be reused.
 CREATE UNIQUE INDEX projects_org_id_name_live_key ON projects.projects (org_id, name) WHERE deleted_at IS NULL;
 CREATE INDEX projects_org_id_idx ON projects.projects (org_id, id);
 CREATE INDEX projects_deleted_at_idx ON projects.projects (deleted_at) WHERE deleted_at IS NOT NULL;
@@ -32,7 +32,7 @@ CREATE TABLE projects.deployments (
     id uuid CONSTRAINT deployments_pkey PRIMARY KEY,
     project_id uuid NOT NULL CONSTRAINT deployments_project_id_fkey REFERENCES projects.projects (id),
     version integer NOT NULL,
-    -- SHA-256 of the upload: the bundle's name in the store.
+    -- SHA-256 of the upload, which is the name of the bundle in the bundle store.
     digest bytea NOT NULL CONSTRAINT deployments_digest_check CHECK (octet_length(digest) = 32),
     size_bytes bigint NOT NULL,
     manifest jsonb NOT NULL,
@@ -45,7 +45,7 @@ CREATE TABLE projects.deployments (
     created_by uuid NOT NULL,
     created_by_subject text NOT NULL,
     created_at timestamptz NOT NULL,
-    -- The last report about it.
+    -- From the last report.
     status text NOT NULL DEFAULT 'pending'
         CONSTRAINT deployments_status_check CHECK (status IN ('pending', 'serving', 'crashed', 'failed', 'retired')),
     status_message text,
@@ -54,7 +54,7 @@ CREATE TABLE projects.deployments (
 CREATE INDEX deployments_digest_idx ON projects.deployments (digest);
 CREATE INDEX deployments_current_idx ON projects.deployments (project_id) WHERE status IN ('pending', 'serving', 'crashed');
 
--- The live pointer names a deployment of its own project.
+-- live_version must be a deployment of the same project.
 ALTER TABLE projects.projects ADD CONSTRAINT projects_live_version_fkey
     FOREIGN KEY (id, live_version) REFERENCES projects.deployments (project_id, version);
 CREATE INDEX projects_live_version_idx ON projects.projects (id, live_version);
@@ -68,74 +68,74 @@ CREATE TABLE projects.hostnames (
     last_error text,
     created_at timestamptz NOT NULL,
     verified_at timestamptz,
-    -- The proof that made it active.
+    -- The proof that activated it.
     proof text CONSTRAINT hostnames_proof_check CHECK (proof IN ('zone', 'txt', 'cname')),
-    -- The results of the last check.
+    -- The results of the last ownership check.
     checks jsonb,
-    -- When to check again.
-    check_at timestamptz,
-    -- Since when an active name has failed its check.
-    lost_at timestamptz,
-    -- When a claim that is not proved by then ends.
-    lapses_at timestamptz
+    -- When the next ownership check is due.
+    next_check_at timestamptz,
+    -- Since when an active hostname has failed its ownership check.
+    unverified_since timestamptz,
+    -- When an unverified claim expires.
+    claim_expires_at timestamptz
 );
 CREATE INDEX hostnames_project_id_idx ON projects.hostnames (project_id, name);
 CREATE UNIQUE INDEX hostnames_default_key ON projects.hostnames (project_id) WHERE kind = 'default';
-CREATE INDEX hostnames_check_at_idx ON projects.hostnames (check_at) WHERE kind = 'custom';
+CREATE INDEX hostnames_next_check_at_idx ON projects.hostnames (next_check_at) WHERE kind = 'custom';
 
--- The organization for which a custom name was last active: another one needs a stronger proof.
+-- The organization that last held an active custom hostname. Another organization needs a stronger proof.
 CREATE TABLE projects.former_hostnames (
     name text CONSTRAINT former_hostnames_pkey PRIMARY KEY,
     org_id uuid NOT NULL,
     active_at timestamptz NOT NULL
 );
 
--- The used codes of the access round trip.
-CREATE TABLE projects.used_codes (
-    id uuid CONSTRAINT used_codes_pkey PRIMARY KEY,
+-- Used one-time codes of access sign-ins.
+CREATE TABLE projects.used_access_codes (
+    id uuid CONSTRAINT used_access_codes_pkey PRIMARY KEY,
     expires_at timestamptz NOT NULL
 );
-CREATE INDEX used_codes_expires_at_idx ON projects.used_codes (expires_at);
+CREATE INDEX used_access_codes_expires_at_idx ON projects.used_access_codes (expires_at);
 
--- The number of an organization's projects: triggers keep it, since counting costs more with each row.
-CREATE TABLE projects.counts (
-    org_id uuid CONSTRAINT counts_pkey PRIMARY KEY CONSTRAINT counts_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
-    -- Those that are not deleted.
-    projects bigint NOT NULL CONSTRAINT counts_projects_check CHECK (projects >= 0)
+-- The number of projects per organization. Triggers maintain it, because count(*) gets slower with each row.
+CREATE TABLE projects.project_counts (
+    org_id uuid CONSTRAINT project_counts_pkey PRIMARY KEY CONSTRAINT project_counts_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
+    -- Without deleted projects.
+    projects bigint NOT NULL CONSTRAINT project_counts_projects_check CHECK (projects >= 0)
 );
 
-CREATE FUNCTION projects.count_added() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION projects.count_inserted_projects() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO projects.counts AS c (org_id, projects)
+    INSERT INTO projects.project_counts AS c (org_id, projects)
         SELECT org_id, count(*) FROM added WHERE deleted_at IS NULL GROUP BY org_id ORDER BY org_id
         ON CONFLICT (org_id) DO UPDATE SET projects = c.projects + EXCLUDED.projects;
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER projects_added AFTER INSERT ON projects.projects
-    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION projects.count_added();
+CREATE TRIGGER projects_after_insert AFTER INSERT ON projects.projects
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION projects.count_inserted_projects();
 
-CREATE FUNCTION projects.count_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION projects.count_soft_deleted_projects() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE projects.counts SET projects = projects + CASE WHEN NEW.deleted_at IS NULL THEN 1 ELSE -1 END
+    UPDATE projects.project_counts SET projects = projects + CASE WHEN NEW.deleted_at IS NULL THEN 1 ELSE -1 END
         WHERE org_id = NEW.org_id;
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER projects_deleted AFTER UPDATE OF deleted_at ON projects.projects
-    FOR EACH ROW WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION projects.count_deleted();
+CREATE TRIGGER projects_after_soft_delete AFTER UPDATE OF deleted_at ON projects.projects
+    FOR EACH ROW WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION projects.count_soft_deleted_projects();
 
-CREATE FUNCTION projects.count_removed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION projects.count_purged_projects() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE projects.counts c SET projects = c.projects - gone.projects
+    UPDATE projects.project_counts c SET projects = c.projects - gone.projects
         FROM (SELECT org_id, count(*) AS projects FROM removed WHERE deleted_at IS NULL GROUP BY org_id) gone
         WHERE c.org_id = gone.org_id;
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER projects_removed AFTER DELETE ON projects.projects
-    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION projects.count_removed();
+CREATE TRIGGER projects_after_delete AFTER DELETE ON projects.projects
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION projects.count_purged_projects();
 
--- All that this context reads of convergence.
+-- The only columns of convergence that this context reads.
 CREATE VIEW projects.placements AS
     SELECT project_id, state, epoch FROM convergence.placements;

@@ -1,1 +1,1 @@
-DROP VIEW identity.restrictions;
+DROP VIEW identity.token_restrictions;

@@ -1,30 +1,30 @@
-//! `ci`: every check, in the order in which each leaves the most for the next to reuse.
+//! `ci`: all checks, ordered so that each step reuses the build results of the previous ones.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use xtask::process::Signals;
-use xtask::workspace::{cargo, seconds};
+use xtask::workspace::{cargo, format_seconds};
 
 pub async fn run() -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let mut took: Vec<(&str, Duration)> = Vec::new();
+    let mut durations: Vec<(&str, Duration)> = Vec::new();
     let mut failed = None;
     for (name, command) in steps()? {
         println!("── {name}");
         let start = Instant::now();
         let status = signals.run(command).await?;
-        took.push((name, start.elapsed()));
+        durations.push((name, start.elapsed()));
         if !status.success() {
             failed = Some(name);
             break;
         }
     }
     println!();
-    for (name, duration) in &took {
+    for (name, duration) in &durations {
         let outcome = if failed == Some(name) { "FAILED" } else { "ok" };
-        println!("  {name:<12} {outcome:<6} {:>8}", seconds(*duration));
+        println!("  {name:<12} {outcome:<6} {:>8}", format_seconds(*duration));
     }
     if !has_deny() {
         println!("  deny         NOT RUN: cargo-deny is not installed (`cargo install --locked cargo-deny`)");
@@ -32,7 +32,7 @@ pub async fn run() -> Result<ExitCode> {
     Ok(if failed.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What needs no build first, then what type-checks, then what builds.
+/// The steps: first those without a build, then type checks, then builds.
 fn steps() -> Result<Vec<(&'static str, Command)>> {
     let xtask = |name: &str| cargo(&["xtask", name]);
     let mut doc = cargo(&["doc", "--workspace", "--no-deps"])?;

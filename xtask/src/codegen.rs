@@ -1,8 +1,8 @@
-//! Files that are derived, so that nobody edits what would drift: the schemas as diesel sees them, the reference as the
-//! programs know it, and the client as the reference describes it.
+//! `codegen`: generates the diesel schemas from the migrations, the reference from the programs, and the Rust client
+//! from the reference.
 //!
-//! The schemas come first and are written before anything is built: the programs compile against them. The client comes
-//! last, and what writes the reference is built without it: a client that no longer compiles is written anew.
+//! The schemas come first, because the programs compile against them. The client comes last. The programs that print
+//! the reference do not depend on it, so that a client that does not compile can be regenerated.
 
 mod catalog;
 mod client;
@@ -23,7 +23,7 @@ use file::File;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write nothing; fail when a file differs from what would be written
+    /// Write nothing; fail if a generated file is out of date
     #[arg(long)]
     check: bool,
 }
@@ -31,14 +31,14 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let root = workspace::root()?;
-    let mut differing = settle(&root, schemas(&root).await?, args.check)?;
-    // Where it is checked, the tests were just built or will be; while writing, they may not compile yet.
-    let mut build = workspace::cargo(if args.check { workspace::BUILD_TESTED } else { workspace::BUILD_SERVICES })?;
+    let mut differing = write_or_compare(&root, schema_files(&root).await?, args.check)?;
+    // A check shares this build with the tests. While files are written, the tests may not compile yet.
+    let mut build = workspace::cargo(if args.check { workspace::BUILD_WITH_TESTS } else { workspace::BUILD_SERVICES })?;
     build.arg("--quiet");
-    ensure!(signals.run(build).await?.success(), "the programs do not build");
-    differing.extend(settle(&root, described(&workspace::binaries(false)?)?, args.check)?);
+    ensure!(signals.run(build).await?.success(), "failed to build the programs");
+    differing.extend(write_or_compare(&root, reference_files(&workspace::program_folder(false)?)?, args.check)?);
     if args.check && !differing.is_empty() {
-        bail!("not as `cargo xtask codegen` would write them: {}", differing.join(", "));
+        bail!("out of date, run `cargo xtask codegen`: {}", differing.join(", "));
     }
     for path in differing {
         println!("{path}");
@@ -46,20 +46,21 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn schemas(root: &Path) -> Result<Vec<File>> {
+async fn schema_files(root: &Path) -> Result<Vec<File>> {
     let cluster = Cluster::test()?;
     let mut conn = migrations::connect(Secret::new(cluster.url("postgres"))).await?;
     Migrator::default().up(&mut conn).await?;
     schema::files(&mut conn, root).await
 }
 
-/// The reference, and the client that follows from it.
-fn described(programs: &Path) -> Result<Vec<File>> {
+/// Generates the reference, and the client from it.
+fn reference_files(programs: &Path) -> Result<Vec<File>> {
     let server = programs.join("svc-server");
     let [node, sandbox] = ["svc-node", "svc-sandbox"].map(|program| output(&programs.join(program), &["--settings"]));
     let settings = [output(&server, &["--print", "settings"])?, node?, sandbox?].join("\n");
-    let settings =
-        format!("# Settings\n\nWritten by `cargo xtask codegen` from the programs' own tables.\n\n{settings}");
+    let settings = format!(
+        "# Settings\n\nWritten by `cargo xtask codegen` from the settings tables of the programs.\n\n{settings}"
+    );
     let document = output(&server, &["--print", "openapi"])?;
     let mut files = client::files(&document)?;
     files.extend([
@@ -74,13 +75,14 @@ fn described(programs: &Path) -> Result<Vec<File>> {
 
 fn output(program: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().with_context(|| format!("{}", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} {}: {}", program.display(), arguments.join(" "), said.trim_end());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} {}: {}", program.display(), arguments.join(" "), stderr.trim_end());
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Writes the files that differ and removes stale ones, or with `check` only compares. Returns the differing paths.
-fn settle(root: &Path, files: Vec<File>, check: bool) -> Result<Vec<String>> {
+/// Writes the files that differ and removes stale ones, or only compares if `check` is set. Returns the differing
+/// paths.
+fn write_or_compare(root: &Path, files: Vec<File>, check: bool) -> Result<Vec<String>> {
     let mut differing = stale(root, &files)?;
     if !check {
         for path in &differing {
@@ -101,7 +103,7 @@ fn settle(root: &Path, files: Vec<File>, check: bool) -> Result<Vec<String>> {
     Ok(differing)
 }
 
-/// Files in a generated folder that are no longer generated, such as that of a removed area.
+/// Returns files in a generated folder that are no longer generated, such as the file of a removed area.
 fn stale(root: &Path, files: &[File]) -> Result<Vec<String>> {
     let within = format!("{}/", client::FOLDER);
     if !files.iter().any(|(path, _)| path.starts_with(&within)) || !root.join(client::FOLDER).exists() {
@@ -127,7 +129,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let file = |name: &str| (format!("{}/{name}", client::FOLDER), format!("//! {name}\n"));
         let generate =
-            |names: &[&str], check| settle(root.path(), names.iter().map(|name| file(name)).collect(), check);
+            |names: &[&str], check| write_or_compare(root.path(), names.iter().map(|name| file(name)).collect(), check);
         assert_eq!(generate(&["dns.rs", "mail.rs"], false).unwrap(), [file("dns.rs").0, file("mail.rs").0]);
         assert_eq!(generate(&["dns.rs", "mail.rs"], true).unwrap(), [""; 0]);
 
@@ -136,7 +138,7 @@ mod tests {
         assert_eq!(generate(&["dns.rs"], true).unwrap(), [""; 0]);
         assert!(!root.path().join(file("mail.rs").0).exists());
 
-        // Files of other folders say nothing about this one.
-        assert_eq!(settle(root.path(), vec![], true).unwrap(), [""; 0]);
+        // Without generated files for the folder, no file in it is stale.
+        assert_eq!(write_or_compare(root.path(), vec![], true).unwrap(), [""; 0]);
     }
 }

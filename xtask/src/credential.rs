@@ -8,13 +8,12 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use convergence::{ConvergenceError, Nodes};
 use kernel::audit::Actor;
-use kernel::{Secret, Token, TokenKind, World};
+use kernel::{ClockRng, Secret, Token, TokenKind};
 use store::{Config, Store};
 
-/// Sees to it that the file holds the credential of a node. The database and the file may each have been replaced
-/// without the other.
+/// Ensures that the file contains a valid node credential. Renews it if the file or the database was replaced.
 pub async fn ensure_node(database_url: Secret, token_file: &Path) -> Result<()> {
-    let store = Store::new(&Config::new(database_url, "xtask"), World::system())?;
+    let store = Store::new(&Config::new(database_url, "xtask"), ClockRng::system())?;
     let nodes = Nodes::new(store);
     if let Some(token) = fs::read_to_string(token_file).ok().and_then(|it| Token::parse(TokenKind::Node, it.trim())) {
         match nodes.authenticate(&token).await {
@@ -23,12 +22,12 @@ pub async fn ensure_node(database_url: Secret, token_file: &Path) -> Result<()> 
             Err(error) => return Err(error.into()),
         }
     }
-    let name = "dev".parse().context("a node's name")?;
+    let name = "dev".parse().context("invalid node name")?;
     let renewed = nodes.renew(&Actor::operator("xtask dev"), name).await?;
     write_secret(token_file, renewed.token.reveal())
 }
 
-/// Writes a file that only its owner can read. Under another name first: one that has its name is complete.
+/// Writes a file that only its owner can read. Writes to a temporary name first, so that the file is always complete.
 pub fn write_secret(path: &Path, secret: &str) -> Result<()> {
     let unfinished = path.with_extension("new");
     let write = || {

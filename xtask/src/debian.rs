@@ -1,5 +1,5 @@
-//! Debian's packages without installing them: unpacked below `.svc`, with whatever of their dependencies this system
-//! lacks. Nothing of the system changes, no service starts, and no root is needed.
+//! Debian packages, unpacked below `.svc` with the dependencies that are not installed. Nothing is installed, no
+//! service starts, and no root access is needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use anyhow::{Context as _, Result};
 
 use crate::obtain::{self, run};
 
-/// A folder that holds what packages would have put under `/`.
+/// A folder with the unpacked files of packages.
 pub struct Unpacked {
     root: PathBuf,
 }
 
 impl Unpacked {
-    /// Obtains these packages, once, as `name`.
+    /// Downloads and unpacks these packages once, as `name`.
     pub fn obtain(name: &'static str, packages: &[&str]) -> Result<Self> {
         let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
         let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("unknown");
@@ -29,30 +29,30 @@ impl Unpacked {
         Ok(Self { root })
     }
 
-    /// A file of the packages, by its path below `/`.
+    /// Returns a file of the packages by its path below `/`.
     pub fn file(&self, path: &str) -> Result<PathBuf> {
         let found = Some(self.root.join(path)).filter(|file| file.exists());
-        found.with_context(|| format!("none of the packages holds /{path}"))
+        found.with_context(|| format!("none of the packages contains /{path}"))
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn into_root(self) -> PathBuf {
         self.root
     }
 
-    /// For `LD_LIBRARY_PATH`.
+    /// Returns the library folder, for `LD_LIBRARY_PATH`.
     pub fn libraries(&self) -> PathBuf {
         self.root.join(library_folder())
     }
 }
 
-/// Where packages of this machine's architecture keep libraries, below `/`.
+/// The library folder of this machine's architecture, relative to `/`.
 pub fn library_folder() -> String {
     format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH)
 }
 
-/// The packages, installed or not, and what of their dependencies the machine does not have. apt locks nothing: the
-/// folder is ours, and so no root is needed.
+/// Downloads the packages, even if they are installed, and their missing dependencies. Disables apt's locks, which need
+/// root, because the target folder is private.
 fn download(archives: &Path, packages: &[&str]) -> Result<()> {
     let download = || {
         let mut apt = Command::new("apt-get");
@@ -60,7 +60,7 @@ fn download(archives: &Path, packages: &[&str]) -> Result<()> {
         apt.args(["-o", "Debug::NoLocking=true", "-o"]).arg(format!("Dir::Cache::archives={}", archives.display()));
         run(apt.args(packages))
     };
-    // Where lists of packages are missing or old, they are fetched: which only root may.
+    // Update missing or outdated package lists, which needs root.
     download().or_else(|error| {
         run(Command::new("apt-get").args(["update", "-qq"])).with_context(|| format!("{error:#}"))?;
         download()

@@ -1,10 +1,10 @@
-//! `dev`: the whole product on one machine.
+//! `dev`: runs the whole product on one machine.
 //!
-//! Nothing is left running when it ends, however it ends: the programs end with it even when it is killed,
-//! and a Postgres that was left alone is taken over by the next start.
+//! All programs end with `dev`, even if it is killed. A Postgres cluster that a killed `dev` left running is adopted by
+//! the next start.
 
+mod dev_settings;
 mod knot;
-mod own;
 
 use std::fs;
 use std::path::Path;
@@ -17,23 +17,23 @@ use store::migrations::{self, Migrator};
 use xtask::postgres::Cluster;
 use xtask::process::Signals;
 use xtask::services::Services;
-use xtask::workspace::{self, step};
+use xtask::workspace::{self, print_step};
 use xtask::{credential, probe};
 
-use crate::setting::given;
+use crate::setting::read_setting;
 use crate::workerd;
+use dev_settings::{DevSettings, Program};
 use knot::Knot;
-use own::{Own, Program};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Start with an empty database and without anything that was uploaded
+    /// Start with an empty database and no uploads
     #[arg(long)]
     reset: bool,
-    /// Build with optimisations
+    /// Build with optimizations
     #[arg(long)]
     release: bool,
-    /// Start Knot DNS beside it, which serves and signs the zones
+    /// Also start Knot DNS, which serves and signs the zones
     #[arg(long)]
     dns: bool,
 }
@@ -49,71 +49,71 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         fs::create_dir(&folder)?;
     }
     let mut services = Services::new(Signals::listen()?);
-    let ended = bring_up(&mut services, &folder, &args).await;
+    let result = run_services(&mut services, &folder, &args).await;
     services.stop().await;
-    ended.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Starts one thing after the other and waits until something ends it.
-async fn bring_up(services: &mut Services, folder: &Path, args: &Args) -> Result<()> {
+/// Starts all services in order, then waits for a signal or a failure.
+async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Result<()> {
     let release = args.release;
-    let mut own = Own::read(folder)?;
-    let knot = if args.dns { Some(Knot::prepare(&mut own, folder)?) } else { None };
-    own.check_ports().await?;
-    let database_url = database(services, &mut own)?;
+    let mut settings = DevSettings::read(folder)?;
+    let knot = if args.dns { Some(Knot::prepare(&mut settings, folder)?) } else { None };
+    settings.check_ports().await?;
+    let database_url = database(services, &mut settings)?;
     build(services, release).await?;
     migrate(database_url.clone()).await?;
-    if own.node_token.is_none() {
+    if settings.node_token.is_none() {
         let token = folder.join("node.token");
         credential::ensure_node(database_url, &token).await?;
-        own.set("SVC_NODE_TOKEN_FILE", token.display());
+        settings.set("SVC_NODE_TOKEN_FILE", token.display());
     }
-    if given::<String>("SVC_NODE_WORKERD")?.is_none()
+    if read_setting::<String>("SVC_NODE_WORKERD")?.is_none()
         && let Some(workerd) = workerd::find()
     {
-        own.set("SVC_NODE_WORKERD", workerd.display());
+        settings.set("SVC_NODE_WORKERD", workerd.display());
     }
-    let programs = workspace::binaries(release)?;
+    let programs = workspace::program_folder(release)?;
 
     let start = Instant::now();
-    services.start("sandbox", &programs.join("svc-sandbox"), folder, |it| own.hand_to(Program::Sandbox, it))?;
-    services.during(probe::until_ok(own.sandbox.http, "/")).await?;
-    step("Sandbox", "ready", start);
+    services.start("sandbox", &programs.join("svc-sandbox"), folder, |it| settings.apply_to(Program::Sandbox, it))?;
+    services.supervise(probe::wait_until_ok(settings.sandbox.http, "/")).await?;
+    print_step("Sandbox", "ready", start);
 
     let start = Instant::now();
-    services.start("server", &programs.join("svc-server"), folder, |it| own.hand_to(Program::Server, it))?;
-    services.during(probe::until_ok(own.api, "/readyz")).await?;
-    step("Server", "ready", start);
+    services.start("server", &programs.join("svc-server"), folder, |it| settings.apply_to(Program::Server, it))?;
+    services.supervise(probe::wait_until_ok(settings.api, "/readyz")).await?;
+    print_step("Server", "ready", start);
 
     if let Some(knot) = &knot {
         knot.start(services, folder)?;
     }
     let start = Instant::now();
-    services.start("node", &programs.join("svc-node"), folder, |it| own.hand_to(Program::Node, it))?;
-    services.during(probe::until_ok(own.edge, "/__svc/node/health")).await?;
-    step("Node", "ready", start);
+    services.start("node", &programs.join("svc-node"), folder, |it| settings.apply_to(Program::Node, it))?;
+    services.supervise(probe::wait_until_ok(settings.edge, "/__svc/node/health")).await?;
+    print_step("Node", "ready", start);
 
     let svc = programs.join("svc");
-    let zones = knot.map(|_| Knot::told()).unwrap_or_default();
+    let zones = knot.map(|_| Knot::usage()).unwrap_or_default();
     println!(
-        "\n{zones}{own} Next, in another terminal (or with --dev ada, without a browser):\n\n    {} login --api {}\n",
+        "\n{zones}{settings} Next, in another terminal (--dev ada signs in without a browser):\n\n    {} login --api {}\n",
         svc.display(),
-        own.base()
+        settings.api_url()
     );
-    services.during(std::future::pending()).await
+    services.supervise(std::future::pending()).await
 }
 
-/// The address of the database: the one that is given, or that of a Postgres of this checkout's own.
-fn database(services: &mut Services, own: &mut Own) -> Result<Secret> {
-    if let Some(given) = &own.database_url {
-        return Ok(Secret::new(given.reveal().to_owned()));
+/// Returns the configured database URL, or starts the checkout's own Postgres cluster and returns its URL.
+fn database(services: &mut Services, settings: &mut DevSettings) -> Result<Secret> {
+    if let Some(url) = &settings.database_url {
+        return Ok(Secret::new(url.reveal().to_owned()));
     }
     let start = Instant::now();
     let cluster = Cluster::dev()?;
-    step("Postgres", if cluster.is_adopted() { "found running" } else { "ready" }, start);
+    print_step("Postgres", if cluster.is_adopted() { "already running" } else { "ready" }, start);
     let url = cluster.url("postgres");
     services.postgres = Some(cluster);
-    own.set("SVC_DATABASE_URL", &url);
+    settings.set("SVC_DATABASE_URL", &url);
     Ok(Secret::new(url))
 }
 
@@ -123,14 +123,14 @@ async fn build(services: &mut Services, release: bool) -> Result<()> {
     if release {
         cargo.arg("--release");
     }
-    ensure!(services.signals.run(cargo).await?.success(), "the programs do not build");
-    step("Programs", "built", start);
+    ensure!(services.signals.run(cargo).await?.success(), "failed to build the programs");
+    print_step("Programs", "built", start);
     Ok(())
 }
 
 async fn migrate(url: Secret) -> Result<()> {
     let start = Instant::now();
     let applied = Migrator::default().up(&mut migrations::connect(url).await?).await?;
-    step("Schema", format_args!("current, {} migrations applied", applied.len()), start);
+    print_step("Schema", format_args!("up to date, {} migrations applied", applied.len()), start);
     Ok(())
 }

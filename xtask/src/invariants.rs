@@ -1,4 +1,4 @@
-//! What holds for the whole workspace and no compiler checks (`docs/architecture.md`).
+//! `invariants`: checks the workspace rules of `docs/architecture.md` that the compiler cannot check.
 
 mod graph;
 mod modules;
@@ -12,18 +12,18 @@ use xtask::workspace;
 
 use graph::Graph;
 
-/// Programs and the one crate that speaks HTTP.
-const MAY_SERVE_HTTP: &[&str] = &["bare", "gateway", "server", "node"];
+/// The crates that may depend on an HTTP server.
+const HTTP_CRATES: &[&str] = &["bare", "gateway", "server", "node"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
-/// Crates that no command for operators needs.
+/// Crates that no operator command needs.
 const NOT_FOR_OPERATORS: &[&str] =
     &["bundle", "chaos", "gateway", "lab", "node", "projects", "providers", "sandbox", "server"];
-/// C libraries for what Rust ones do here.
-const BANNED: &[&str] = &["pq-sys", "openssl-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
+/// C libraries that have a Rust replacement in this workspace.
+const BANNED_LIBRARIES: &[&str] = &["pq-sys", "openssl-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print which files of each crate use each other in a cycle; of one crate, every use in its cycles
+    /// Print the import cycles between the files of each crate; for one crate, print each use in its cycles
     #[arg(long, value_name = "CRATE")]
     graph: Option<Option<String>>,
 }
@@ -36,72 +36,72 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let graph = Graph::read(&metadata)?;
-    let mut broken = dependencies(&graph);
-    broken.extend(modules::check(&root, &metadata)?);
-    broken.extend(sources::check(&root, &graph)?);
-    broken.extend(readmes::check(&root, &graph));
-    for line in &broken {
+    let mut violations = check_dependencies(&graph);
+    violations.extend(modules::check(&root, &metadata)?);
+    violations.extend(sources::check(&root, &graph)?);
+    violations.extend(readmes::check(&root, &graph));
+    for line in &violations {
         eprintln!("{line}");
     }
-    ensure!(broken.is_empty(), "invariants broken: {}", broken.len());
+    ensure!(violations.is_empty(), "{} invariant violations", violations.len());
     Ok(ExitCode::SUCCESS)
 }
 
-fn dependencies(graph: &Graph) -> Vec<String> {
-    let mut broken = Vec::new();
+fn check_dependencies(graph: &Graph) -> Vec<String> {
+    let mut violations = Vec::new();
     let members: Vec<&str> = graph.members().collect();
     let contexts: Vec<&str> = graph.contexts().collect();
     let mut forbid = |from: &str, to: &str, rule: &str| {
-        broken.extend(graph.path(from, to).map(|path| format!("{}: {rule}", path.join(" → "))));
+        violations.extend(graph.shortest_path(from, to).map(|path| format!("{}: {rule}", path.join(" → "))));
     };
     for &member in &members {
         for &other in members.iter().filter(|other| **other != member) {
             match member {
                 "kernel" | "protocol" if other != "sha256" => {
-                    forbid(member, other, "kernel and protocol depend on no other crate of the workspace than sha256");
+                    forbid(member, other, "the only workspace dependency of kernel and protocol is sha256");
                 }
-                "sha256" => forbid(member, other, "sha256 depends on no other crate of the workspace"),
+                "sha256" => forbid(member, other, "sha256 has no workspace dependencies"),
                 "store" if !["kernel", "sha256"].contains(&other) => {
-                    forbid(member, other, "store depends on kernel alone")
+                    forbid(member, other, "the only workspace dependency of store is kernel")
                 }
                 "providers" if !["kernel", "sha256"].contains(&other) => {
-                    forbid(member, other, "providers depends on kernel alone")
+                    forbid(member, other, "the only workspace dependency of providers is kernel")
                 }
                 "sandbox" if other != "settings" => {
-                    forbid(member, other, "the sandbox plays other people's systems: it knows none of our code");
+                    forbid(member, other, "the sandbox simulates external systems and shares no code with the product");
                 }
-                "client" => forbid(member, other, "client knows the API by its document alone"),
+                "client" => forbid(member, other, "client depends only on the OpenAPI document"),
                 "node" if !["bundle", "protocol", "settings", "sha256"].contains(&other) => {
-                    forbid(member, other, "a node knows the control plane by the protocol alone");
+                    forbid(member, other, "a node depends on the control plane only through the protocol");
                 }
                 "cli" if !["client", "bundle"].contains(&other) => {
-                    forbid(member, other, "cli is a client: what it knows of the platform is the API and its bundles");
+                    forbid(member, other, "cli depends on the platform only through the API client and bundles");
                 }
                 "xtask" if NOT_FOR_OPERATORS.contains(&other) => {
-                    forbid(member, other, "the operator's program stays small: this is for tests and the lab");
+                    forbid(member, other, "the operator program stays small: this crate is for tests and the lab");
                 }
                 context if contexts.contains(&context) => {
                     if contexts.contains(&other) {
-                        forbid(context, other, "no context depends on another; what it needs is a port of its own");
+                        forbid(context, other, "contexts do not depend on each other, but declare ports");
                     } else if ["providers", "gateway"].contains(&other) {
-                        forbid(context, other, "no context depends on the outside world's adapters or on HTTP");
+                        forbid(context, other, "contexts do not depend on provider adapters or on HTTP");
                     } else if other == "protocol" && context != "convergence" {
                         forbid(
                             context,
                             other,
-                            "a context writes its part through a port; the wiring knows the wire type",
+                            "contexts write desired state through a port; only the wiring uses the wire types",
                         );
                     }
                 }
                 _ => {}
             }
         }
-        if !MAY_SERVE_HTTP.contains(&member) {
+        if !HTTP_CRATES.contains(&member) {
             for server in HTTP_SERVERS {
-                forbid(member, server, "only gateway and the programs know an HTTP server");
+                forbid(member, server, "only gateway and the programs depend on an HTTP server");
             }
         }
-        for library in BANNED {
+        for library in BANNED_LIBRARIES {
             forbid(member, library, "this library is banned; see deny.toml");
         }
         if !["chaos", "lab", "sandbox", "testkit"].contains(&member) {
@@ -110,13 +110,13 @@ fn dependencies(graph: &Graph) -> Vec<String> {
             }
         }
         if !["client", "cli"].contains(&member) {
-            forbid(member, "client", "what the client is written from is built without it");
+            forbid(member, "client", "only cli depends on the generated client");
         }
     }
     for context in contexts {
         if graph.depends_directly(context, "hyper") {
-            broken.push(format!("{context} → hyper: a context knows no HTTP server"));
+            violations.push(format!("{context} → hyper: contexts do not depend on an HTTP server"));
         }
     }
-    broken
+    violations
 }

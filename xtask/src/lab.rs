@@ -1,5 +1,5 @@
-//! `bench` and `chaos`: cargo builds `apps/lab` and runs it with the same arguments. xtask itself depends on nothing that
-//! only the lab needs.
+//! `bench` and `chaos`: build `apps/lab` and run it with the same arguments, so that xtask does not need the lab's
+//! dependencies.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -11,12 +11,12 @@ use xtask::workspace;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
-    /// Passed on to the lab: `--help` lists them
+    /// Arguments of the lab: `--help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-/// A command of the lab, in a debug or a release build.
+/// Runs a command of the lab, in a debug or a release build.
 pub async fn run(command: &str, release: bool, args: Args) -> Result<ExitCode> {
     let mut cargo = workspace::cargo(&["run", "--quiet", "--package", "lab"])?;
     if release {

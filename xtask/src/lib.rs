@@ -1,5 +1,5 @@
-//! What the commands of xtask share with `apps/lab`: Postgres and other programs on this machine, and how none of them is
-//! left running.
+//! The library that xtask shares with `apps/lab`: starts Postgres and other programs on this machine, and ensures that
+//! none of them is left running.
 
 pub mod credential;
 pub mod debian;

@@ -1,15 +1,15 @@
-//! The developer's and the operator's tool: `cargo xtask --help`. One module per command.
+//! The tool for developers and operators: see `cargo xtask --help`. Each command has a module.
 
 mod ci;
 mod codegen;
 mod dev;
 mod dns_tools;
 mod invariants;
-mod judges;
 mod lab;
 mod migrate;
 mod nameservers;
 mod node;
+mod openapi_validators;
 mod outbox;
 mod setting;
 mod test;
@@ -30,41 +30,40 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run everything on this machine: Postgres, the control API and a node
+    /// Run Postgres, the control API, a node and the sandbox on this machine
     Dev(dev::Args),
-    /// Run the tests with a Postgres of their own
+    /// Run the tests with a temporary Postgres cluster
     Test(test::Args),
-    /// Measure what the product promises, beside something that is known
+    /// Measure performance against a baseline
     Bench(lab::Args),
-    /// Break it on purpose, and measure what it promises to survive
+    /// Inject faults and measure the reliability targets
     Chaos(lab::Args),
-    /// Run every check that a change has to pass
+    /// Run all checks that a change must pass
     Ci,
-    /// Move a database along the migrations
+    /// Apply, revert or list database migrations
     Migrate(migrate::Args),
-    /// Add nodes and renew their credentials
+    /// Manage nodes and their credentials
     Node(node::Args),
-    /// List what is to be delivered outside, and have what was given up tried again
+    /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
-    /// Write the files that are derived from the migrations and from the programs
+    /// Write the files that are generated from the migrations and the programs
     Codegen(codegen::Args),
-    /// Check what holds for the whole workspace and no compiler checks
+    /// Check the workspace rules that the compiler cannot check
     Invariants(invariants::Args),
-    /// Become a command that ends when xtask does
+    /// Run a command that ends when xtask ends
     #[command(hide = true)]
     ExecChild(ExecChild),
 }
 
 fn main() -> ExitCode {
     process::exit_code(match Cli::parse().command {
-        // Before there is a runtime: a process that becomes another program should have one thread.
+        // Runs before the async runtime starts: a process that calls exec must have a single thread.
         Command::ExecChild(command) => command.run(),
         command => run(command),
     })
 }
 
-/// On this thread, which lives as long as xtask does: a child that must end with its parent ends with the thread that
-/// started it.
+/// Runs on the main thread, which lives as long as xtask: the kernel ends a child with the thread that started it.
 #[tokio::main]
 async fn run(command: Command) -> Result<ExitCode> {
     match command {

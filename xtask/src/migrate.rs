@@ -1,4 +1,4 @@
-//! `migrate`: for operators too, so it needs neither cargo nor a checkout, only the address of the database.
+//! `migrate`: also for operators, so it needs only a database URL, neither cargo nor a checkout.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::setting::Database;
 pub struct Args {
     #[command(subcommand)]
     command: Command,
-    /// Print the SQL that would be run, and change nothing
+    /// Print the SQL without running it
     #[arg(long, global = true)]
     dry_run: bool,
     #[command(flatten)]
     database: Database,
-    /// How long a statement waits for a table that others use before its migration gives up
+    /// How long a statement waits for a table lock before the migration fails
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 5)]
     lock_timeout: u64,
 }
 
 #[derive(Subcommand, Clone, Copy)]
 enum Command {
-    /// Apply what is pending
+    /// Apply all pending migrations
     Up,
-    /// Revert the newest
+    /// Revert the newest migrations
     Down {
-        /// How many
+        /// The number of migrations to revert
         #[arg(default_value_t = 1)]
         count: usize,
     },
-    /// List every migration and whether it is applied
+    /// List all migrations with their state
     Status,
-    /// Fail when the database is not exactly where this program expects it
+    /// Fail unless exactly the migrations of this program are applied
     Check,
 }
 
@@ -61,14 +61,14 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 fn report(
     done: &str,
-    moved: Vec<&Migration>,
+    migrations: Vec<&Migration>,
     dry_run: bool,
     file: impl Fn(&Migration) -> (&'static str, &'static str),
 ) {
-    if moved.is_empty() {
+    if migrations.is_empty() {
         println!("nothing to do");
     }
-    for migration in moved {
+    for migration in migrations {
         let (name, sql) = file(migration);
         if dry_run {
             println!("-- migrations/{}/{name}\n{sql}", migration.name);

@@ -1,5 +1,4 @@
-//! Knot DNS, BIND and NSD, as tests and `dev` run them: Debian's packages, unpacked into the checkout and not installed,
-//! so that nothing of the machine is changed and no service of theirs is started.
+//! Knot DNS, BIND and NSD for tests and `dev`, from unpacked Debian packages.
 
 use std::path::PathBuf;
 
@@ -8,12 +7,11 @@ use xtask::debian::Unpacked;
 const PACKAGES: [&str; 7] =
     ["knot", "knot-dnsutils", "knot-dnssecutils", "bind9", "bind9-dnsutils", "bind9-utils", "nsd"];
 
-/// The folder under which `usr/sbin/knotd` and the others are, wherever they can be had. Else says, once, what that
-/// means.
+/// Returns the root folder of the unpacked packages. Prints the consequence if they are unavailable.
 pub fn find() -> Option<PathBuf> {
     let found = Unpacked::obtain("nameservers", &PACKAGES).map(Unpacked::into_root);
     if let Err(error) = &found {
-        println!("  dns       no nameservers to be had ({error:#}): what needs them is left out");
+        println!("  dns       nameservers not available ({error:#}): tests that need them are skipped");
     }
     found.ok()
 }

@@ -1,4 +1,4 @@
-//! `node`: the nodes that the control plane knows; for operators, like `migrate`.
+//! `node`: manages the nodes of the control plane. Like `migrate`, it is also for operators.
 
 use std::process::ExitCode;
 
@@ -19,13 +19,13 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Add a node and print its credential: the one time that it is shown
+    /// Add a node and print its credential, which is shown only once
     Add { name: NodeName },
-    /// List the nodes: name, id, projects at home there, when it was last seen
+    /// List the nodes: name, id, number of placed projects, time of the last contact
     List,
-    /// Give a node a new credential and print it; the old one ends at once
+    /// Give a node a new credential and print it; the old one is revoked immediately
     Renew { name: NodeName },
-    /// End a node: its credential opens nothing any more, and its projects go to the others
+    /// Revoke a node's credential and move its projects to other nodes
     Revoke { name: NodeName },
 }
 
@@ -40,13 +40,13 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         }
         Command::List => {
             for view in nodes.list().await? {
-                let seen = view.seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
-                println!("{}  {}  {} projects  seen {seen}", view.node.name, view.node.id, view.placements);
+                let last_seen = view.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+                println!("{}  {}  {} projects  last seen {last_seen}", view.node.name, view.node.id, view.placements);
             }
         }
         Command::Revoke { name } => {
             let revoked = nodes.revoke(&Actor::operator("xtask node revoke"), &name).await?;
-            println!("{} projects went to other nodes, {} wait for one", revoked.moved, revoked.waiting);
+            println!("{} projects moved to other nodes, {} are pending", revoked.moved, revoked.pending);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! Packages from npm.
+//! Installs packages from npm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::obtain;
 
-/// Installs what `package.json` names into the folder; where there is a lock file, what that says and nothing else.
+/// Installs the dependencies of `package.json` into the folder. With a lock file, installs exactly its versions.
 pub fn install(folder: &Path, package: &Value, lock: Option<&Value>) -> Result<()> {
     fs::write(folder.join("package.json"), package.to_string())?;
     if let Some(lock) = lock {
@@ -18,20 +18,20 @@ pub fn install(folder: &Path, package: &Value, lock: Option<&Value>) -> Result<(
     let mut npm = Command::new("npm");
     npm.current_dir(folder).arg(if lock.is_some() { "ci" } else { "install" });
     npm.args(["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]);
-    // Where there is no network, that is known soon, and asked again at the next start.
+    // Fail fast without a network: the next start tries again.
     npm.args(["--fetch-retries", "0", "--fetch-timeout", "60000"]);
     obtain::run(&mut npm)
 }
 
-/// Installs one package without dependencies. The digest is ours and not the registry's: npm installs a package with this
-/// digest, or nothing. Gives the package's folder.
+/// Installs one package without dependencies and returns its folder. npm rejects a package with another digest than
+/// `integrity`.
 pub fn install_one(folder: &Path, package: &str, version: &str, integrity: &str) -> Result<PathBuf> {
-    let wanted = json!({ "dependencies": { package: version } });
+    let package_json = json!({ "dependencies": { package: version } });
     let name = format!("node_modules/{package}");
     let lock = json!({
         "lockfileVersion": 3,
-        "packages": { "": wanted, &name: { "version": version, "integrity": integrity } },
+        "packages": { "": package_json, &name: { "version": version, "integrity": integrity } },
     });
-    install(folder, &wanted, Some(&lock))?;
+    install(folder, &package_json, Some(&lock))?;
     Ok(folder.join(name))
 }

@@ -1,11 +1,12 @@
-//! `outbox`: messages on their way out, and those that were given up; for operators, like `migrate`. Payloads stay sealed.
+//! `outbox`: lists queued messages and dead letters, without their sealed payloads. Like `migrate`, it is also for
+//! operators.
 
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
 use kernel::audit::Actor;
-use store::outbox::{Filter, Letter, Retry};
+use store::outbox::{Filter, QueuedMessage, Retry};
 use uuid::Uuid;
 
 use crate::setting::Database;
@@ -20,25 +21,25 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List what is queued, oldest first
+    /// List queued messages, oldest first
     List {
-        /// Only what was given up
+        /// Only dead letters
         #[arg(long)]
         dead: bool,
         /// Only this topic
         #[arg(long)]
         topic: Option<String>,
     },
-    /// Have what was given up tried again
+    /// Retry dead letters
     Retry {
-        /// This message
+        /// The id of a message
         #[arg(required_unless_present = "dead")]
         id: Option<Uuid>,
-        /// All that were given up
+        /// Retry all dead letters
         #[arg(long, conflicts_with = "id")]
         dead: bool,
     },
-    /// Remove a message: it is not delivered any more
+    /// Delete a message without delivering it
     Drop { id: Uuid },
 }
 
@@ -49,20 +50,23 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Command::Retry { id, dead: _ } => {
             let which = id.map_or(Retry::All, Retry::One);
             let retried = store.outbox_retry(&Actor::operator("xtask outbox retry"), which).await?;
-            ensure!(retried > 0 || id.is_none(), "not there, or not given up: what waits is tried again by itself");
-            println!("{retried} will be tried again");
+            ensure!(
+                retried > 0 || id.is_none(),
+                "no dead letter with this id; pending messages are retried automatically"
+            );
+            println!("{retried} messages will be retried");
         }
         Command::Drop { id } => {
             let dropped = store.outbox_drop(&Actor::operator("xtask outbox drop"), id).await?;
-            ensure!(dropped, "there is no such message: delivered meanwhile, or withdrawn");
+            ensure!(dropped, "no message with this id: it was delivered or withdrawn");
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(letters: &[Letter]) {
+fn print(messages: &[QueuedMessage]) {
     let head = ["id", "topic", "key", "attempts", "created", "next attempt", "last error"].map(str::to_owned);
-    let rows: Vec<[String; 7]> = std::iter::once(head).chain(letters.iter().map(row)).collect();
+    let rows: Vec<[String; 7]> = std::iter::once(head).chain(messages.iter().map(row)).collect();
     let widths: [usize; 7] = std::array::from_fn(|column| {
         rows.iter().filter_map(|row| row.get(column)).map(|it| it.chars().count()).max().unwrap_or(0)
     });
@@ -70,20 +74,20 @@ fn print(letters: &[Letter]) {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
-    if letters.len() as i64 == Filter::LIMIT {
+    if messages.len() as i64 == Filter::MAX_MESSAGES {
         println!("… there may be more");
     }
 }
 
-fn row(letter: &Letter) -> [String; 7] {
-    let next = letter.dead_at.map_or_else(|| letter.due_at.to_string(), |_| "dead".to_owned());
+fn row(message: &QueuedMessage) -> [String; 7] {
+    let next = message.dead_lettered_at.map_or_else(|| message.next_attempt_at.to_string(), |_| "dead".to_owned());
     [
-        letter.id.to_string(),
-        letter.topic.clone(),
-        letter.key.clone(),
-        letter.attempts.to_string(),
-        letter.created_at.to_string(),
+        message.id.to_string(),
+        message.topic.clone(),
+        message.key.clone(),
+        message.attempts.to_string(),
+        message.created_at.to_string(),
         next,
-        letter.last_error.clone().unwrap_or_default(),
+        message.last_error.clone().unwrap_or_default(),
     ]
 }

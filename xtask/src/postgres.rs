@@ -1,12 +1,12 @@
-//! A Postgres of this checkout's own, reachable through a unix socket only.
+//! Private Postgres clusters of this checkout, reachable only through a unix socket.
 //!
-//! Three kinds. The cluster for development is kept, survives a crash of anything, and one that an xtask left behind when
-//! it was killed is adopted by the next. The cluster for tests starts empty in memory, is thrown away, and there may be
-//! several at a time. The cluster for benches is thrown away too, but on disk, where a commit costs what it costs.
+//! There are three kinds. The development cluster is durable; if xtask is killed, the next xtask adopts the running
+//! cluster. A test cluster starts empty in memory and is deleted afterwards; several can run concurrently. A benchmark
+//! cluster is also deleted, but is on disk and durable, so that commits have realistic costs.
 
 mod binaries;
+mod location;
 mod packages;
-mod place;
 mod server;
 
 use std::fs::{self, File};
@@ -20,11 +20,11 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
 use crate::workspace;
-use place::Account;
+use location::Account;
 use server::Server;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ClusterKind {
     Dev,
     Test,
     Bench,
@@ -33,44 +33,43 @@ enum Kind {
 /// How a cluster is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Transactions are rolled back, and what is in memory is written.
+    /// Rolls back transactions and writes a checkpoint.
     Fast,
-    /// As if the power failed: the next start recovers.
+    /// Aborts without a checkpoint: the next start performs crash recovery.
     Immediate,
 }
 
-/// A running cluster; stopped when dropped.
+/// A running cluster. It is stopped on drop.
 pub struct Cluster {
-    kind: Kind,
+    kind: ClusterKind,
     bin: PathBuf,
     account: Option<Account>,
-    /// Holds `data`, `log` and `lock`.
+    /// The folder with `data`, `log` and `lock`.
     home: PathBuf,
     sockets: PathBuf,
     server: Option<Server>,
-    /// Tells a test cluster in use from one that a killed run left behind.
+    /// Distinguishes a test cluster in use from one that a killed run left behind.
     _lock: Option<File>,
 }
 
-/// How long a cluster may take to become ready, crash recovery included.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait until a cluster is ready, including crash recovery.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Cluster {
-    /// Starts the cluster for development, or takes over the one that is running. The caller sees to it that there is
-    /// one caller at a time.
+    /// Starts the development cluster, or adopts it if it is running. Callers must not run concurrently.
     pub fn dev() -> Result<Self> {
         let account = Account::find()?;
-        let home = place::state("dev", account)?.join("pg");
-        place::private_folder(&home, account)?;
-        Self::start(Kind::Dev, binaries::find(account)?, account, home, None)
+        let home = location::state_folder("dev", account)?.join("pg");
+        location::private_folder(&home, account)?;
+        Self::start(ClusterKind::Dev, binaries::find(account)?, account, home, None)
     }
 
-    /// The address of a database of the development cluster, which another process runs.
+    /// Returns the URL of a database in the development cluster, which another process runs.
     pub fn dev_url(database: &str) -> Result<String> {
         let checkout = workspace::root()?;
         let account = Account::find()?;
         let sockets = if checkout.join(".svc/dev").is_dir() {
-            running(&place::state("dev", account)?.join("pg"), account)?
+            find_running(&location::state_folder("dev", account)?.join("pg"), account)?
         } else {
             None
         };
@@ -80,64 +79,64 @@ impl Cluster {
                 "no development database is running for {checkout}: start `cargo xtask dev`, without SVC_DATABASE_URL"
             )
         })?;
-        Ok(address(&sockets, database))
+        Ok(database_url(&sockets, database))
     }
 
-    /// Starts an empty cluster for tests, in memory where there is room.
+    /// Starts an empty test cluster, in memory if there is enough space.
     pub fn test() -> Result<Self> {
-        Self::thrown_away(Kind::Test, binaries::find)
+        Self::start_temporary(ClusterKind::Test, binaries::find)
     }
 
-    /// Starts an empty cluster on disk that loses nothing it acknowledged, as Postgres comes.
+    /// Starts an empty durable cluster on disk, with Postgres' default settings.
     pub fn bench() -> Result<Self> {
-        Self::thrown_away(Kind::Bench, binaries::find)
+        Self::start_temporary(ClusterKind::Bench, binaries::find)
     }
 
-    fn thrown_away(kind: Kind, find: impl FnOnce(Option<Account>) -> Result<PathBuf>) -> Result<Self> {
+    fn start_temporary(kind: ClusterKind, find: impl FnOnce(Option<Account>) -> Result<PathBuf>) -> Result<Self> {
         let account = Account::find()?;
         let bin = find(account)?;
-        let state = place::state("test", account)?;
-        // Two that start at once would sweep each other before either has its lock.
-        let turn = File::create(state.join("lock"))?;
-        turn.lock()?;
+        let state = location::state_folder("test", account)?;
+        // Without this lock, a concurrent start could remove the new cluster before it is locked.
+        let start_lock = File::create(state.join("lock"))?;
+        start_lock.lock()?;
         let prefix = format!("svc-test-{}-", workspace::fingerprint(&workspace::root()?));
         let memory = Path::new("/dev/shm");
         for parent in [memory, &state] {
-            sweep(parent, &prefix, account)?;
+            remove_leftovers(parent, &prefix, account)?;
         }
-        let parent = if kind == Kind::Test && has_room(memory) { memory } else { &state };
+        let parent = if kind == ClusterKind::Test && has_space(memory) { memory } else { &state };
         let home = parent.join(format!("{prefix}{}", std::process::id()));
-        place::private_folder(&home, account)?;
+        location::private_folder(&home, account)?;
         let lock = workspace::try_lock(&home.join("lock"))?;
         ensure!(lock.is_some(), "{} belongs to another process", home.display());
         Self::start(kind, bin, account, home, lock)
     }
 
-    /// Ends the cluster for development and removes it with all it holds.
+    /// Stops the development cluster and deletes its data.
     pub fn remove_dev() -> Result<()> {
         let account = Account::find()?;
-        let home = place::state("dev", account)?.join("pg");
+        let home = location::state_folder("dev", account)?.join("pg");
         if home.exists() {
-            end_leftover(&home, account)?;
+            stop_leftover(&home, account)?;
             fs::remove_dir_all(&home)?;
         }
         Ok(())
     }
 
-    /// Starts an empty cluster of this kind below a folder, where its files end with the file system that it lies on.
+    /// Starts an empty benchmark cluster below a folder.
     pub fn bench_in(folder: &Path) -> Result<Self> {
         let account = Account::find()?;
         let home = folder.join("postgres");
-        place::private_folder(&home, account)?;
-        Self::start(Kind::Bench, binaries::find(account)?, account, home, None)
+        location::private_folder(&home, account)?;
+        Self::start(ClusterKind::Bench, binaries::find(account)?, account, home, None)
     }
 
-    /// Makes a folder that it may write to.
+    /// Creates a folder that the cluster can write to.
     pub fn private_folder(&self, path: &Path) -> Result<()> {
-        place::private_folder(path, self.account)
+        location::private_folder(path, self.account)
     }
 
-    /// Stops it as `pg_ctl stop` does: in order, or at once.
+    /// Stops the cluster, like `pg_ctl stop`.
     pub fn stop(&mut self, mode: Stop) {
         let signal = match mode {
             Stop::Fast => Signal::INT,
@@ -149,55 +148,61 @@ impl Cluster {
         self.server = None;
     }
 
-    /// Starts it again once it has ended.
-    pub fn start_again(&mut self) -> Result<()> {
+    /// Starts the cluster again after it has stopped.
+    pub fn restart(&mut self) -> Result<()> {
         self.server = None;
-        self.come_up()
+        self.start_server()
     }
 
-    /// Whether it ran before this process began.
+    /// Whether the cluster was started by another process.
     pub fn is_adopted(&self) -> bool {
         self.server.as_ref().is_some_and(Server::is_adopted)
     }
 
-    /// Whether it still runs.
+    /// Whether the cluster is running.
     pub fn is_running(&mut self) -> bool {
         self.server.as_mut().is_some_and(Server::is_running)
     }
 
-    /// Where it writes what happens.
+    /// The path of the log file.
     pub fn log(&self) -> PathBuf {
         self.home.join("log")
     }
 
-    /// The programs it runs from.
+    /// The folder with the Postgres programs.
     pub fn bin(&self) -> &Path {
         &self.bin
     }
 
-    /// The folder of its socket, for programs that take no address.
+    /// The folder of the socket, for programs that do not accept a URL.
     pub fn sockets(&self) -> &Path {
         &self.sockets
     }
 
-    /// The address of one of its databases.
+    /// The URL of a database in the cluster.
     pub fn url(&self, database: &str) -> String {
-        address(&self.sockets, database)
+        database_url(&self.sockets, database)
     }
 
-    fn start(kind: Kind, bin: PathBuf, account: Option<Account>, home: PathBuf, lock: Option<File>) -> Result<Self> {
-        let sockets = place::socket_folder(&home, account)?;
+    fn start(
+        kind: ClusterKind,
+        bin: PathBuf,
+        account: Option<Account>,
+        home: PathBuf,
+        lock: Option<File>,
+    ) -> Result<Self> {
+        let sockets = location::socket_folder(&home, account)?;
         let mut cluster = Self { kind, bin, account, home, sockets, server: None, _lock: lock };
         cluster.initialise()?;
-        cluster.come_up()?;
+        cluster.start_server()?;
         Ok(cluster)
     }
 
-    fn come_up(&mut self) -> Result<()> {
+    fn start_server(&mut self) -> Result<()> {
         let start = Instant::now();
         while self.server.is_none() {
-            ensure!(start.elapsed() < PATIENCE, "Postgres was not ready in time:\n{}", self.log_end());
-            self.server = self.attempt(start)?;
+            ensure!(start.elapsed() < STARTUP_TIMEOUT, "Postgres was not ready in time:\n{}", self.log_tail());
+            self.server = self.try_start(start)?;
         }
         Ok(())
     }
@@ -206,16 +211,17 @@ impl Cluster {
         self.home.join("data")
     }
 
-    /// Made under another name first: an initdb that is killed leaves no half cluster behind.
+    /// Creates the data folder under a temporary name, so that a killed initdb leaves no incomplete cluster behind.
     fn initialise(&self) -> Result<()> {
         let data = self.data();
         if data.exists() {
-            let made = fs::read_to_string(data.join("PG_VERSION"))?.trim().to_owned();
-            let found = binaries::major(&self.bin)?;
+            let data_version = fs::read_to_string(data.join("PG_VERSION"))?.trim().to_owned();
+            let version = binaries::major(&self.bin)?;
             let (data, bin) = (data.display(), self.bin.display());
             ensure!(
-                made == found,
-                "{data} was made by Postgres {made}, and {bin} is {found}: set PG_BIN to a {made}, or start over with --reset"
+                data_version == version,
+                "{data} belongs to Postgres {data_version}, but {bin} is version {version}: set PG_BIN to version \
+                 {data_version}, or delete the data with --reset"
             );
             return Ok(());
         }
@@ -223,10 +229,10 @@ impl Cluster {
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished)?;
         }
-        let mut initdb = place::command(&self.bin.join("initdb"), self.account);
+        let mut initdb = location::command(&self.bin.join("initdb"), self.account);
         initdb.arg("-D").arg(&unfinished);
         initdb.args(["-U", "svc", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]);
-        if self.kind == Kind::Test {
+        if self.kind == ClusterKind::Test {
             initdb.arg("--no-sync");
         }
         let output = initdb.output().with_context(|| format!("{}", self.bin.display()))?;
@@ -235,8 +241,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// One try at having a server. `None`: worth another.
-    fn attempt(&self, start: Instant) -> Result<Option<Server>> {
+    /// Adopts a running server or starts one. Returns `None` if another attempt may succeed.
+    fn try_start(&self, start: Instant) -> Result<Option<Server>> {
         let find = || Server::find(&self.data(), &self.sockets);
         if let Some(running) = find() {
             return Ok(Some(running));
@@ -246,14 +252,14 @@ impl Cluster {
             if find().is_some_and(|ready| ready.is_same(&server)) {
                 return Ok(Some(server));
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > STARTUP_TIMEOUT {
                 server.stop(Signal::QUIT);
                 return Ok(None);
             }
             sleep(Duration::from_millis(10));
         }
-        // What a killed server leaves behind goes away once its last process is gone.
-        let log = self.log_end();
+        // Leftovers of a killed server disappear with its last process.
+        let log = self.log_tail();
         let leftovers = log.contains("postmaster.pid") || log.contains("shared memory");
         ensure!(leftovers, "Postgres did not start:\n{log}");
         sleep(Duration::from_millis(200));
@@ -262,25 +268,25 @@ impl Cluster {
 
     fn spawn(&self) -> Result<Child> {
         let log = File::create(self.log())?;
-        let mut postgres = place::command(&self.bin.join("postgres"), self.account);
+        let mut postgres = location::command(&self.bin.join("postgres"), self.account);
         postgres.arg("-D").arg(self.data()).arg("-k").arg(&self.sockets);
-        postgres.args(["-p", place::PORT, "--listen_addresses=", "--unix_socket_permissions=0700"]);
-        if self.kind == Kind::Test {
+        postgres.args(["-p", location::PORT, "--listen_addresses=", "--unix_socket_permissions=0700"]);
+        if self.kind == ClusterKind::Test {
             postgres.args(["--fsync=off", "--full_page_writes=off", "--synchronous_commit=off"]);
         }
-        if self.kind != Kind::Dev {
+        if self.kind != ClusterKind::Dev {
             postgres.arg("--max_connections=400");
         }
-        if self.kind == Kind::Bench {
-            // As a machine is set up that is Postgres's.
+        if self.kind == ClusterKind::Bench {
+            // A typical setting of a dedicated Postgres server.
             postgres.arg("--shared_buffers=2GB");
         }
-        // A group of its own, so that Ctrl-C reaches xtask alone and Postgres is stopped last.
+        // A separate process group, so that Ctrl-C reaches only xtask and Postgres is stopped last.
         postgres.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         postgres.spawn().with_context(|| format!("{}", self.bin.display()))
     }
 
-    fn log_end(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(8)..).unwrap_or_default().join("\n")
@@ -289,19 +295,19 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Nothing of a cluster that is thrown away is worth a checkpoint.
-        let signal = if self.kind == Kind::Dev { Signal::INT } else { Signal::QUIT };
+        // The data of temporary clusters is deleted, so they need no checkpoint.
+        let signal = if self.kind == ClusterKind::Dev { Signal::INT } else { Signal::QUIT };
         if let Some(server) = &mut self.server {
             server.stop(signal);
         }
-        if self.kind != Kind::Dev {
+        if self.kind != ClusterKind::Dev {
             let _ = fs::remove_dir_all(&self.home);
         }
     }
 }
 
-/// The address of a database of the cluster whose socket is in this folder.
-fn address(sockets: &Path, database: &str) -> String {
+/// Returns the URL of a database in the cluster with this socket folder.
+fn database_url(sockets: &Path, database: &str) -> String {
     let encode = |byte: &u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(*byte).to_string(),
         _ => format!("%{byte:02X}"),
@@ -310,18 +316,18 @@ fn address(sockets: &Path, database: &str) -> String {
     format!("postgres://svc@{host}/{database}")
 }
 
-/// The folder of the socket of the cluster in `home`, if its server is ready.
-fn running(home: &Path, account: Option<Account>) -> Result<Option<PathBuf>> {
+/// Returns the socket folder of the cluster in `home`, if its server is ready.
+fn find_running(home: &Path, account: Option<Account>) -> Result<Option<PathBuf>> {
     let data = home.join("data");
     if !data.is_dir() {
         return Ok(None);
     }
-    let sockets = place::socket_folder(home, account)?;
+    let sockets = location::socket_folder(home, account)?;
     Ok(Server::find(&data, &sockets).map(|_| sockets))
 }
 
-/// Removes the test clusters of runs that were killed.
-fn sweep(parent: &Path, prefix: &str, account: Option<Account>) -> Result<()> {
+/// Stops and deletes the test clusters of killed runs.
+fn remove_leftovers(parent: &Path, prefix: &str, account: Option<Account>) -> Result<()> {
     let Ok(entries) = fs::read_dir(parent) else {
         return Ok(());
     };
@@ -330,21 +336,21 @@ fn sweep(parent: &Path, prefix: &str, account: Option<Account>) -> Result<()> {
         let Some(_lock) = workspace::try_lock(&home.join("lock"))? else {
             continue;
         };
-        end_leftover(&home, account)?;
+        stop_leftover(&home, account)?;
         fs::remove_dir_all(&home)?;
     }
     Ok(())
 }
 
-/// Ends a server whose data nobody wants any more.
-fn end_leftover(home: &Path, account: Option<Account>) -> Result<()> {
-    if let Some(mut server) = Server::find(&home.join("data"), &place::socket_folder(home, account)?) {
+/// Stops a server whose data is about to be deleted.
+fn stop_leftover(home: &Path, account: Option<Account>) -> Result<()> {
+    if let Some(mut server) = Server::find(&home.join("data"), &location::socket_folder(home, account)?) {
         server.stop(Signal::QUIT);
     }
     Ok(())
 }
 
-fn has_room(memory: &Path) -> bool {
+fn has_space(memory: &Path) -> bool {
     const ENOUGH: u64 = 2 << 30;
     rustix::fs::statvfs(memory).is_ok_and(|it| it.f_bavail.saturating_mul(it.f_frsize) >= ENOUGH)
 }
@@ -359,9 +365,9 @@ mod tests {
 
     use super::*;
 
-    /// Starts a server as `test` and `dev` do and migrates a database in it. Gives the folder of its programs.
+    /// Starts a temporary cluster, migrates a database in it and returns the folder of its programs.
     async fn start(find: impl FnOnce(Option<Account>) -> Result<PathBuf>) -> PathBuf {
-        let cluster = Cluster::thrown_away(Kind::Test, find).unwrap();
+        let cluster = Cluster::start_temporary(ClusterKind::Test, find).unwrap();
         let mut connection = migrations::connect(Secret::new(cluster.url("postgres"))).await.unwrap();
         Migrator::default().up(&mut connection).await.unwrap();
         Migrator::default().check(&mut connection).await.unwrap();
@@ -369,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_an_installed_postgres_one_is_obtained_and_starts() {
+    async fn downloaded_postgres_starts_and_migrates() {
         let tools =
             [(Registry::Npm, "npm", &["--version"][..]), (Registry::PyPi, "python3", &["-m", "pip", "--version"])];
         let mut expected = None;

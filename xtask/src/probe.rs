@@ -1,4 +1,4 @@
-//! Whether a program answers. One request of HTTP/1.1 needs no client library.
+//! Readiness probes over HTTP/1.1, without an HTTP client library.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// Waits until a `GET` is answered with 200.
-pub async fn until_ok(address: SocketAddr, path: &str) -> Result<()> {
-    const ONE: Duration = Duration::from_secs(2);
-    const ALL: Duration = Duration::from_secs(60);
+/// Waits until a `GET` request returns 200.
+pub async fn wait_until_ok(address: SocketAddr, path: &str) -> Result<()> {
+    const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+    const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
     let start = Instant::now();
-    while !matches!(timeout(ONE, is_ok(address, path)).await, Ok(Ok(true))) {
-        ensure!(start.elapsed() < ALL, "GET {path} at {address} is not answered with 200");
+    while !matches!(timeout(REQUEST_TIMEOUT, is_ok(address, path)).await, Ok(Ok(true))) {
+        ensure!(start.elapsed() < TOTAL_TIMEOUT, "GET {path} at {address} did not return 200 in time");
         sleep(Duration::from_millis(20)).await;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Other programs, and how none of them is left behind.
+//! Child processes that never outlive xtask, and signal handling.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -10,22 +10,22 @@ use rustix::process::{Pid, Signal, getppid, kill_process_group};
 use tokio::process::Child;
 use tokio::signal::unix::{self, SignalKind};
 
-/// Somebody asked xtask to stop, by the signal of this number.
+/// The signal with this number requested a stop.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped")]
-pub struct Stopped(u8);
+pub struct Interrupted(u8);
 
-impl Stopped {
-    /// As shells have it.
+impl Interrupted {
+    /// The exit code that shells use for a signal.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(128 + self.0)
     }
 }
 
-/// The exit code of a program's outcome. An error is printed, unless it is that the program was asked to stop.
+/// Converts the result of a command to an exit code. Prints an error, except after a signal.
 pub fn exit_code(outcome: Result<ExitCode>) -> ExitCode {
     outcome.unwrap_or_else(|error| {
-        if let Some(stopped) = error.downcast_ref::<Stopped>() {
+        if let Some(stopped) = error.downcast_ref::<Interrupted>() {
             return stopped.exit_code();
         }
         eprintln!("error: {error:#}");
@@ -33,7 +33,7 @@ pub fn exit_code(outcome: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// Ctrl-C and SIGTERM. From its making on, they no longer end the process by themselves.
+/// Handles Ctrl-C and SIGTERM, which no longer end the process after this is created.
 pub struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
@@ -45,19 +45,19 @@ impl Signals {
         Ok(Self { interrupt: interrupt?, terminate: terminate? })
     }
 
-    pub async fn next(&mut self) -> Stopped {
+    pub async fn next(&mut self) -> Interrupted {
         tokio::select! {
-            _ = self.interrupt.recv() => Stopped(2),
-            _ = self.terminate.recv() => Stopped(15),
+            _ = self.interrupt.recv() => Interrupted(2),
+            _ = self.terminate.recv() => Interrupted(15),
         }
     }
 
-    /// Runs a program to its end. When a signal comes first, it goes on to the program and all it has started, which
-    /// are a group of their own so that none of them gets it twice.
+    /// Runs a program and waits for it. A signal is forwarded to the program's process group, which is separate, so
+    /// that no process receives it twice.
     pub async fn run(&mut self, mut command: Command) -> Result<ExitStatus> {
         command.process_group(0);
-        let described = format!("{command:?}");
-        let mut child = tokio::process::Command::from(command).spawn().context(described)?;
+        let description = format!("{command:?}");
+        let mut child = tokio::process::Command::from(command).spawn().context(description)?;
         let group = pid(&child);
         tokio::select! {
             status = child.wait() => Ok(status?),
@@ -72,8 +72,9 @@ impl Signals {
     }
 }
 
-/// `exec-child`: how a child is made to end even when xtask is killed. The kernel sends the signal when the thread that
-/// started the child ends; setting that up between fork and exec would need unsafe code.
+/// `exec-child`: runs a program that ends even if xtask is killed. The kernel signals a child when the thread that
+/// started it ends. To request that between fork and exec would need unsafe code, so this command requests it and then
+/// calls exec.
 #[derive(clap::Args)]
 pub struct ExecChild {
     #[arg(long)]
@@ -83,7 +84,7 @@ pub struct ExecChild {
 }
 
 impl ExecChild {
-    /// The program, as a child of this thread that ends with it.
+    /// Builds a command that runs the program as a child that ends with this thread.
     pub fn wrap(program: &Path) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["exec-child", "--parent", &std::process::id().to_string(), "--"]).arg(program);
@@ -93,13 +94,13 @@ impl ExecChild {
     pub fn run(self) -> Result<ExitCode> {
         #[cfg(target_os = "linux")]
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-        ensure!(getppid() == Pid::from_raw(self.parent), "xtask ended before its child began");
+        ensure!(getppid() == Pid::from_raw(self.parent), "xtask ended before its child started");
         let (program, arguments) = self.command.split_first().context("no command")?;
         Err(Command::new(program).args(arguments).exec()).with_context(|| format!("{}", program.display()))
     }
 }
 
-/// The child's process, unless it has been waited for.
+/// Returns the child's process id, unless the child has been waited for.
 pub fn pid(child: &Child) -> Option<Pid> {
     Pid::from_raw(child.id()?.cast_signed())
 }

@@ -1,4 +1,4 @@
-//! Programs from PyPI.
+//! Installs programs from PyPI.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 
 use crate::obtain;
 
-/// The folder of the programs, in their own environment, of these requirements, one on a line as pip reads them.
+/// Installs these requirements, one per line in pip's format, into a virtual environment and returns its program
+/// folder.
 pub fn programs(name: &str, requirements: &str) -> Result<PathBuf> {
     let folder = obtain::folder(name, requirements, |folder| {
         obtain::run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
@@ -19,16 +20,16 @@ pub fn programs(name: &str, requirements: &str) -> Result<PathBuf> {
     Ok(folder.join("bin"))
 }
 
-/// A program among them.
+/// Installs the requirements and returns one of their programs.
 pub fn program(name: &str, requirements: &str, program: &str) -> Result<PathBuf> {
     let found = programs(name, requirements)?.join(program);
-    ensure!(found.is_file(), "the packages hold no program {program}");
+    ensure!(found.is_file(), "the packages contain no program {program}");
     Ok(found)
 }
 
-/// Unpacks a wheel without its dependencies into the folder. The requirement names the hashes that it may have.
+/// Unpacks a wheel without its dependencies into the folder. The requirement lists the accepted hashes.
 pub fn unpack(folder: &Path, requirement: &str) -> Result<()> {
-    // pip reads hashes from a file only.
+    // pip accepts hashes only in a requirements file.
     let file = folder.join("requirements.txt");
     fs::write(&file, requirement)?;
     let mut pip = Command::new("python3");

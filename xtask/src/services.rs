@@ -1,4 +1,4 @@
-//! What `dev` and the lab keep running: Postgres, the server, the node.
+//! Starts and stops the services of `dev` and the lab: Postgres, the server, the node and others.
 
 mod log;
 
@@ -17,15 +17,15 @@ use tokio::time::{interval, sleep, timeout};
 use crate::postgres::Cluster;
 use crate::process::{ExecChild, Signals, pid};
 
-/// How often what runs is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+/// The interval at which the services are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Everything that runs, and the signals that end it.
+/// The running services, and the signals that stop them.
 pub struct Services {
     pub signals: Signals,
-    /// Unless somebody else looks after the database.
+    /// The Postgres cluster, unless the database is external.
     pub postgres: Option<Cluster>,
-    /// In the order of their start.
+    /// The programs in the order of their start.
     programs: Vec<Program>,
 }
 
@@ -41,38 +41,38 @@ impl Services {
         Self { signals, postgres: None, programs: Vec::new() }
     }
 
-    /// Starts a program with its output in a file, from where it is shown: a pipe would break, and the program with it,
-    /// when xtask is killed. Gives its process.
+    /// Starts a program and returns its process id. Its output goes to a file, which is followed and printed: a pipe
+    /// would break if xtask is killed.
     pub fn start(
         &mut self,
         name: &'static str,
         program: &Path,
         folder: &Path,
-        give: impl FnOnce(&mut Command),
+        configure: impl FnOnce(&mut Command),
     ) -> Result<u32> {
         let file = folder.join(format!("{name}.log"));
         let output = File::create(&file).with_context(|| format!("{}", file.display()))?;
         let follower = tokio::spawn(log::follow(name, File::open(&file)?));
         let mut command = ExecChild::wrap(program)?;
-        give(&mut command);
-        // A group of its own, so that Ctrl-C reaches xtask alone and things stop in their order.
+        configure(&mut command);
+        // A separate process group, so that Ctrl-C reaches only xtask and the services stop in order.
         command.process_group(0).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = tokio::process::Command::from(command).spawn()?;
-        let id = child.id().with_context(|| format!("the {name} ended at once"))?;
+        let id = child.id().with_context(|| format!("the {name} exited immediately"))?;
         self.programs.push(Program { name, child, log: file, follower });
         Ok(id)
     }
 
-    /// Waits for `work`, a signal, or the end of something that is to run, whichever comes first.
-    pub async fn during<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    /// Runs `work`, unless a signal arrives or a service exits first.
+    pub async fn supervise<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             stopped = self.signals.next() => Err(stopped.into()),
-            error = ended(&mut self.postgres, &mut self.programs) => Err(error),
+            error = wait_for_exit(&mut self.postgres, &mut self.programs) => Err(error),
             done = work => done,
         }
     }
 
-    /// Stops everything, in the opposite order of its start.
+    /// Stops all services in the reverse order of their start.
     pub async fn stop(mut self) {
         for program in self.programs.into_iter().rev() {
             program.stop(&mut self.signals).await;
@@ -81,42 +81,38 @@ impl Services {
     }
 }
 
-/// Waits until something has ended by itself.
-async fn ended(postgres: &mut Option<Cluster>, programs: &mut [Program]) -> Error {
-    let mut glance = interval(GLANCE);
+/// Waits until a service exits unexpectedly.
+async fn wait_for_exit(postgres: &mut Option<Cluster>, programs: &mut [Program]) -> Error {
+    let mut interval = interval(POLL_INTERVAL);
     loop {
-        glance.tick().await;
+        interval.tick().await;
         if let Some(cluster) = postgres
             && !cluster.is_running()
         {
-            return anyhow!("Postgres ended by itself; its log is {}", cluster.log().display());
+            return anyhow!("Postgres exited unexpectedly; see {}", cluster.log().display());
         }
         for program in programs.iter_mut() {
             if let Ok(Some(status)) = program.child.try_wait() {
-                return anyhow!(
-                    "the {} ended by itself ({status}); its log is {}",
-                    program.name,
-                    program.log.display()
-                );
+                return anyhow!("the {} exited unexpectedly ({status}); see {}", program.name, program.log.display());
             }
         }
     }
 }
 
 impl Program {
-    /// Asks it to end and gives it the time in which it promises to; a signal meanwhile means now.
+    /// Sends SIGTERM and waits for a graceful shutdown. Kills the program after the timeout or another signal.
     async fn stop(mut self, signals: &mut Signals) {
-        const PROMISED: Duration = Duration::from_secs(30);
+        const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
         if let Some(pid) = pid(&self.child) {
             let _ = kill_process(pid, Signal::TERM);
         }
         tokio::select! {
-            _ = timeout(PROMISED, self.child.wait()) => {}
+            _ = timeout(SHUTDOWN_TIMEOUT, self.child.wait()) => {}
             _ = signals.next() => {}
         }
         let _ = self.child.kill().await;
-        // Its last words are in the file by now.
-        sleep(GLANCE * 2).await;
+        // Leave time to print the last lines of the log.
+        sleep(POLL_INTERVAL * 2).await;
         self.follower.abort();
     }
 }

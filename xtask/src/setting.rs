@@ -1,23 +1,23 @@
-//! A setting of the product, as it is given to xtask.
+//! Reads settings of the product for xtask commands.
 
 use anyhow::{Context as _, Result, ensure};
-use kernel::{Secret, World};
+use kernel::{ClockRng, Secret};
 use settings::{Claim, Error, Setting, Settings, Value};
 use store::{Config, Store};
 use xtask::postgres::Cluster;
 
-/// What the environment, or the file under it, gives; for a secret also by its `_FILE`.
-pub fn given<T: Value>(name: &'static str) -> std::result::Result<Option<T>, Error> {
-    // Nothing is refused here: the programs know which names they answer for.
+/// Reads a setting from the environment or the `SVC_CONFIG` file, and a secret also from its `_FILE` setting.
+pub fn read_setting<T: Value>(name: &'static str) -> std::result::Result<Option<T>, Error> {
+    // Unknown names are accepted here: the programs reject them.
     const CLAIM: Claim = Claim { prefixes: &[], except: &[] };
     let setting = Setting::<Option<T>>::optional(name);
     Settings::from_env(&[setting.row()], &CLAIM)?.opt(&setting)
 }
 
-/// The database that an operator's command is about.
+/// The database of an operator command.
 #[derive(clap::Args)]
 pub struct Database {
-    /// The database [default: SVC_DATABASE_URL, or what the file SVC_DATABASE_URL_FILE holds]
+    /// The database URL [default: SVC_DATABASE_URL, or the content of the file SVC_DATABASE_URL_FILE]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "dev")]
     database_url: Option<String>,
     /// The database of `cargo xtask dev`, which must be running in this checkout
@@ -35,13 +35,13 @@ impl Database {
         if let Some(url) = self.database_url {
             return Ok(Secret::new(url));
         }
-        let url = given::<settings::Secret>("SVC_DATABASE_URL")?;
-        let url = url.context("which database? Pass --database-url or --dev, or set SVC_DATABASE_URL")?;
+        let url = read_setting::<settings::Secret>("SVC_DATABASE_URL")?;
+        let url = url.context("no database: pass --database-url or --dev, or set SVC_DATABASE_URL")?;
         Ok(Secret::new(url.reveal().to_owned()))
     }
 
     pub fn store(self) -> Result<Store> {
-        Ok(Store::new(&Config::new(self.url()?, "xtask"), World::system())?)
+        Ok(Store::new(&Config::new(self.url()?, "xtask"), ClockRng::system())?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `test`: cargo's own test runner, and around it an empty Postgres and the programs that tests may start.
+//! `test`: runs `cargo test` with an empty Postgres cluster and the programs that tests start.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -6,36 +6,36 @@ use std::process::ExitCode;
 use anyhow::Result;
 use xtask::postgres::Cluster;
 use xtask::process::Signals;
-use xtask::workspace::{BUILD_PROGRAMS, BUILD_TESTED, cargo};
+use xtask::workspace::{BUILD_PROGRAMS, BUILD_WITH_TESTS, cargo};
 
-use crate::{dns_tools, judges, nameservers, workerd};
+use crate::{dns_tools, nameservers, openapi_validators, workerd};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Passed on to `cargo test`: a filter, `-p <crate>`, `-- --nocapture`, …
+    /// Arguments of `cargo test`: a filter, `-p <crate>`, `-- --nocapture`, …
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
 pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
-    // clap takes a `--` that comes first for its own.
+    // clap consumes a leading `--`.
     if std::env::args_os().nth(2).is_some_and(|first| first == "--") {
         arguments.insert(0, "--".into());
     }
     let mut signals = Signals::listen()?;
     let all = !arguments.iter().any(|it| it == "--package" || it.to_string_lossy().starts_with("-p"));
-    // Tests that start the programs are in the programs' crates.
+    // Only tests in the programs' crates start the programs.
     let starts_programs = all || arguments.iter().any(|it| it == "server" || it == "node" || it == "cli");
     if starts_programs {
-        let build = cargo(if all { BUILD_TESTED } else { BUILD_PROGRAMS })?;
+        let build = cargo(if all { BUILD_WITH_TESTS } else { BUILD_PROGRAMS })?;
         if !signals.run(build).await?.success() {
             return Ok(ExitCode::FAILURE);
         }
     }
     let workerd = if starts_programs { workerd::find() } else { None };
-    let of = |package: &str| all || arguments.iter().any(|it| it == package);
-    let tools = if of("server") { [dns_tools::find(), judges::find()].concat() } else { Vec::new() };
-    let nameservers = if of("server") || of("dns") { nameservers::find() } else { None };
+    let includes = |package: &str| all || arguments.iter().any(|it| it == package);
+    let tools = if includes("server") { [dns_tools::find(), openapi_validators::find()].concat() } else { Vec::new() };
+    let nameservers = if includes("server") || includes("dns") { nameservers::find() } else { None };
     let cluster = Cluster::test()?;
     let mut tests = cargo(if all { &["test", "--workspace"] } else { &["test"] })?;
     tests.args(&arguments);

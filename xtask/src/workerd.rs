@@ -1,4 +1,4 @@
-//! `workerd`, which runs worker code: the one that is named, or npm's package of it, obtained once.
+//! `workerd`, which runs worker code, from a pinned npm package.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use xtask::{npm, obtain};
 
 const VERSION: &str = "1.20261117.1";
-/// npm installs what has these digests, or nothing.
+/// The packages by architecture, with the digests that npm verifies.
 const PACKAGES: [(&str, &str, &str); 2] = [
     (
         "x86_64",
@@ -20,25 +20,25 @@ const PACKAGES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The program, wherever one can be had. Else says, once, what that means.
+/// Returns the program. Prints the consequence if it is unavailable.
 pub fn find() -> Option<PathBuf> {
     let found = obtain();
     if let Err(error) = &found {
         println!(
-            "  workerd   not to be had ({error:#}): worker code answers 503. Install npm, or set SVC_NODE_WORKERD"
+            "  workerd   not available ({error:#}): worker code returns 503. Install npm, or set SVC_NODE_WORKERD"
         );
     }
     found.ok()
 }
 
 fn obtain() -> Result<PathBuf> {
-    ensure!(cfg!(target_os = "linux"), "it is run on Linux alone");
+    ensure!(cfg!(target_os = "linux"), "it is supported only on Linux");
     let package = PACKAGES.into_iter().find(|(machine, ..)| *machine == std::env::consts::ARCH);
     let (_, package, integrity) = package.context("no package for this machine")?;
     let folder = obtain::folder("workerd", &format!("{package}@{VERSION}"), |folder| {
         npm::install_one(folder, package, VERSION, integrity).map(drop)
     })?;
     let program = folder.join("node_modules").join(package).join("bin/workerd");
-    ensure!(program.is_file(), "npm's package holds no program");
+    ensure!(program.is_file(), "the npm package contains no program");
     Ok(program)
 }

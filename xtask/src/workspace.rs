@@ -1,4 +1,4 @@
-//! Where things are, how cargo is called, and how progress is told.
+//! Paths of the workspace, cargo commands, and progress output.
 
 use std::fmt::Display;
 use std::fs::{File, TryLockError};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-/// The checkout's folder. Looked for at run time, so that a built binary may be moved.
+/// Returns the root folder of the checkout. It is located at run time, so that a built binary can be moved.
 pub fn root() -> Result<PathBuf> {
     let cwd = std::env::current_dir()?;
     let root = cwd.ancestors().find(|folder| folder.join("xtask/Cargo.toml").is_file());
-    Ok(root.context("run this inside a checkout: there is no xtask/Cargo.toml here or above")?.to_owned())
+    Ok(root.context("not in a checkout: no xtask/Cargo.toml in this folder or its parents")?.to_owned())
 }
 
-/// A name for a path: the same in every run, and short enough for a socket (FNV-1a).
+/// Returns a stable name for a path that is short enough for a socket path (FNV-1a hash).
 pub fn fingerprint(path: &Path) -> String {
     let hash = path
         .as_os_str()
@@ -25,18 +25,18 @@ pub fn fingerprint(path: &Path) -> String {
     format!("{hash:016x}")
 }
 
-/// Builds the programs as they are shipped.
+/// Builds the shipped programs.
 pub const BUILD_PROGRAMS: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "cli"];
 /// Builds the programs that `dev` runs.
 pub const BUILD_DEV: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "cli", "-p", "sandbox"];
-/// Builds the programs that describe their settings or routes, and that do not need the generated client.
+/// Builds the programs that print their settings or routes and do not need the generated client.
 pub const BUILD_SERVICES: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "sandbox"];
-/// Builds the programs and all tests in one go. What only tests depend on changes the features of what everybody
-/// depends on: asked for one after the other, cargo builds most crates twice.
-pub const BUILD_TESTED: &[&str] = &["build", "--workspace", "--bins", "--tests", "--examples"];
+/// Builds the programs and all tests in one command. Test dependencies change the features of shared dependencies, so
+/// that separate commands would build most crates twice.
+pub const BUILD_WITH_TESTS: &[&str] = &["build", "--workspace", "--bins", "--tests", "--examples"];
 
-/// Cargo, in the checkout. `cargo run` describes xtask in the environment; passed on, that would make build scripts
-/// that look there (ring's does) run again each time.
+/// Builds a cargo command in the checkout. Removes the variables in which `cargo run` describes xtask, because build
+/// scripts that read them, such as ring's, would run again each time.
 pub fn cargo(arguments: &[&str]) -> Result<Command> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root()?).args(arguments);
@@ -49,21 +49,21 @@ pub fn cargo(arguments: &[&str]) -> Result<Command> {
     Ok(cargo)
 }
 
-/// What `cargo metadata` says.
+/// Runs `cargo metadata`.
 pub fn metadata(arguments: &[&str]) -> Result<serde_json::Value> {
     let output = cargo(&["metadata", "--format-version", "1", "--locked"])?.args(arguments).output()?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim_end());
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The folder of the programs that cargo builds.
-pub fn binaries(release: bool) -> Result<PathBuf> {
+/// Returns the folder of the programs that cargo builds.
+pub fn program_folder(release: bool) -> Result<PathBuf> {
     let metadata = metadata(&["--no-deps"])?;
     let target = metadata.get("target_directory").and_then(|it| it.as_str()).context("cargo has no target folder")?;
     Ok(Path::new(target).join(if release { "release" } else { "debug" }))
 }
 
-/// The lock of this name, held as long as the file stays open; `None` when another process holds it.
+/// Locks a file until it is closed. Returns `None` if another process holds the lock.
 pub fn try_lock(path: &Path) -> Result<Option<File>> {
     let file = File::create(path).with_context(|| format!("{}", path.display()))?;
     match file.try_lock() {
@@ -73,12 +73,12 @@ pub fn try_lock(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Tells what has been done and how long it took.
-pub fn step(name: &str, outcome: impl Display, since: Instant) {
-    println!("  {name:<9} {outcome} in {}", seconds(since.elapsed()));
+/// Prints a completed step and its duration.
+pub fn print_step(name: &str, outcome: impl Display, since: Instant) {
+    println!("  {name:<9} {outcome} in {}", format_seconds(since.elapsed()));
 }
 
-/// A duration as a person reads it.
-pub fn seconds(duration: Duration) -> String {
+/// Formats a duration in seconds.
+pub fn format_seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }

@@ -1,10 +1,11 @@
-//! The user's browser. It takes an address from its command line, which every user of the machine may be able to read; a
-//! file that leads there would not be readable to a browser that is confined.
+//! Starts the user's browser. The URL is passed as an argument, which other users of the machine may be able to read. A
+//! redirect file is not an alternative, because a sandboxed browser could not read it.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
-/// Opens an address, in what `BROWSER` names or the system's own. Answers whether that began.
+/// Opens a URL in the program that `BROWSER` names, by default the system's browser. Returns whether the program
+/// started.
 pub fn open(url: &str) -> bool {
     let system = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let program = std::env::var_os("BROWSER").filter(|name| !name.is_empty()).unwrap_or_else(|| OsString::from(system));

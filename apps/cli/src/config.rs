@@ -1,4 +1,4 @@
-//! Who is signed in where: `$XDG_CONFIG_HOME/svc/credentials.json`, which only its owner can read.
+//! The stored credentials: `$XDG_CONFIG_HOME/svc/credentials.json`, readable only by its owner.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,31 +6,31 @@ use std::path::PathBuf;
 use client::Secret;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::file;
 
 #[derive(Default, Serialize, Deserialize)]
 pub struct Config {
-    /// The API that was signed in at last.
+    /// The API of the last sign-in.
     pub current: Option<String>,
-    /// By the API's address.
+    /// Credentials, keyed by the base URL of the API.
     pub credentials: BTreeMap<String, Secret>,
 }
 
 impl Config {
-    pub fn read() -> Result<Self, Failure> {
+    pub fn read() -> Result<Self, CliError> {
         Ok(file::read(&path()?)?.unwrap_or_default())
     }
 
-    pub fn write(&self) -> Result<(), Failure> {
+    pub fn write(&self) -> Result<(), CliError> {
         file::write(&path()?, self, 0o600)
     }
 }
 
-/// By the XDG base directory specification: a path that is not absolute counts as none.
-fn path() -> Result<PathBuf, Failure> {
-    let given = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = given("XDG_CONFIG_HOME").or_else(|| Some(given("HOME")?.join(".config")));
-    let folder = folder.ok_or_else(|| Failure::Usage("neither XDG_CONFIG_HOME nor HOME names a folder".to_owned()))?;
+/// The path of the file. Relative paths are ignored (XDG base directory specification).
+fn path() -> Result<PathBuf, CliError> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")));
+    let folder = folder.ok_or_else(|| CliError::Usage("set HOME or XDG_CONFIG_HOME to an absolute path".to_owned()))?;
     Ok(folder.join("svc/credentials.json"))
 }

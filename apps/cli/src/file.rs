@@ -1,4 +1,4 @@
-//! Files that are whole or not there.
+//! JSON files with atomic writes.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
@@ -8,26 +8,26 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// The JSON in a file; `None` when there is no file.
-pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
+/// Reads a JSON file. Returns `None` if the file does not exist.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CliError> {
     match fs::read(path) {
         Ok(text) => serde_json::from_slice(&text)
             .map(Some)
-            .map_err(|error| Failure::Other(format!("{}: {error}", path.display()))),
+            .map_err(|error| CliError::Other(format!("{}: {error}", path.display()))),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(Failure::file(path)(error)),
+        Err(error) => Err(CliError::file(path)(error)),
     }
 }
 
-/// Writes JSON under another name and moves it to its place, so that nobody ever reads half of it.
-pub fn write(path: &Path, content: &impl Serialize, mode: u32) -> Result<(), Failure> {
+/// Writes JSON to a temporary file and renames it, so that readers never see a partial file.
+pub fn write(path: &Path, content: &impl Serialize, mode: u32) -> Result<(), CliError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {
         let folder_mode = if mode == 0o600 { 0o700 } else { 0o777 };
         fs::DirBuilder::new().recursive(true).mode(folder_mode).create(folder)?;
-        // Only its owner may read it, from the first byte on.
+        // A temporary file is readable only by its owner.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         serde_json::to_writer_pretty(&mut file, content)?;
         file.write_all(b"\n")?;
@@ -35,5 +35,5 @@ pub fn write(path: &Path, content: &impl Serialize, mode: u32) -> Result<(), Fai
         file.as_file().sync_all()?;
         file.persist(path).map(drop).map_err(|error| error.error)
     };
-    write().map_err(Failure::file(path))
+    write().map_err(CliError::file(path))
 }

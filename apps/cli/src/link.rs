@@ -1,41 +1,41 @@
-//! Which project a folder belongs to: `.svc/project.json`, in the folder or above it. It holds no secret.
+//! The link from a folder to a project: `.svc/project.json` in the folder or above it. It contains no secret.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::file;
 
-const PLACE: &str = ".svc/project.json";
+const LINK_PATH: &str = ".svc/project.json";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Link {
-    /// Address of the API.
+    /// Base URL of the API.
     pub api: String,
     pub org: String,
     pub project: String,
 }
 
 impl Link {
-    /// The nearest one, seen from a folder. In somebody's home it is not looked for above that: what lies there, others
-    /// may have put.
-    pub fn find(folder: &Path) -> Result<Option<Self>, Failure> {
-        let folder = std::path::absolute(folder).map_err(Failure::file(folder))?;
+    /// Finds the nearest link, in the folder or above it. The search stops at the user's home, because other users may
+    /// write above it.
+    pub fn find(folder: &Path) -> Result<Option<Self>, CliError> {
+        let folder = std::path::absolute(folder).map_err(CliError::file(folder))?;
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        for above in folder.ancestors() {
-            if let Some(link) = file::read(&above.join(PLACE))? {
+        for ancestor in folder.ancestors() {
+            if let Some(link) = file::read(&ancestor.join(LINK_PATH))? {
                 return Ok(Some(link));
             }
-            if home.as_deref() == Some(above) {
+            if home.as_deref() == Some(ancestor) {
                 break;
             }
         }
         Ok(None)
     }
 
-    pub fn write(&self, folder: &Path) -> Result<PathBuf, Failure> {
-        let path = folder.join(PLACE);
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, CliError> {
+        let path = folder.join(LINK_PATH);
         file::write(&path, self, 0o644)?;
         Ok(path)
     }

@@ -1,9 +1,9 @@
-//! The last step of a sign-in in the browser: a page on this machine that hands the session over (RFC 8252 section 7.3).
+//! The last step of a browser sign-in: a loopback page that passes the session to `svc` (RFC 8252 section 7.3).
 //!
-//! The API puts the session in the fragment, which browsers keep to themselves; so a script of the page sends it on.
-//! The page's path holds 128 bits that only whoever was given the address knows. Without them no other page and no other
-//! program can hand in a session of its own, and have somebody work in its author's account. Other users of the machine
-//! are given it where they can read a browser's command line: `--no-browser` has it pasted instead.
+//! The API returns the session in the URL fragment, which browsers do not send, so a script on the page posts it. The
+//! path of the page contains 128 random bits. Other pages and programs do not know them, so they cannot inject their
+//! own session and make the user work in an attacker's account. Other users of the machine may read the path from the
+//! command line of the browser; with `--no-browser`, the user pastes the URL instead.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,100 +23,100 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
 const PAGE: &str = include_str!("loopback.html");
-const MOST_BYTES: usize = 16 * 1024;
-/// How long the browser has to take the last answer.
-const FAREWELL: Duration = Duration::from_millis(500);
+const MAX_BODY_BYTES: usize = 16 * 1024;
+/// The time that the browser has to receive the last response.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a sign-in came to: the parameters of the fragment.
-pub type Told = BTreeMap<String, String>;
+/// The result of a sign-in: the parameters of the URL fragment.
+pub type CallbackParams = BTreeMap<String, String>;
 
 pub struct Loopback {
     listener: TcpListener,
-    place: Arc<Place>,
+    address: Arc<CallbackAddress>,
 }
 
-struct Place {
+struct CallbackAddress {
     /// `127.0.0.1:port`.
     host: String,
-    /// With its slash.
+    /// The path with its leading slash.
     path: String,
 }
 
 impl Loopback {
-    pub async fn listen() -> Result<Self, Failure> {
+    pub async fn listen() -> Result<Self, CliError> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
         let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|error| Failure::Other(format!("no randomness: {error}")))?;
+        getrandom::fill(&mut bytes).map_err(|error| CliError::Other(format!("failed to get random bytes: {error}")))?;
         let path = format!("/{}", URL_SAFE_NO_PAD.encode(bytes));
-        let place = Place { host: listener.local_addr()?.to_string(), path };
-        Ok(Self { listener, place: Arc::new(place) })
+        let address = CallbackAddress { host: listener.local_addr()?.to_string(), path };
+        Ok(Self { listener, address: Arc::new(address) })
     }
 
-    /// Where the browser is to be sent at the end.
+    /// The redirect URL of the sign-in.
     pub fn url(&self) -> String {
-        format!("http://{}{}", self.place.host, self.place.path)
+        format!("http://{}{}", self.address.host, self.address.path)
     }
 
-    /// Waits for the browser.
-    pub async fn told(self) -> Result<Told, Failure> {
-        let (tell, mut told) = mpsc::channel(1);
+    /// Serves the page until the browser posts the result of the sign-in.
+    pub async fn callback(self) -> Result<CallbackParams, CliError> {
+        let (sender, mut receiver) = mpsc::channel(1);
         let mut connections = JoinSet::new();
-        let said = loop {
+        let params = loop {
             let stream = tokio::select! {
-                said = told.recv() => break said,
+                params = receiver.recv() => break params,
                 accepted = self.listener.accept() => accepted?.0,
             };
-            let (place, tell) = (Arc::clone(&self.place), tell.clone());
-            let service = service_fn(move |request| answer(Arc::clone(&place), tell.clone(), request));
+            let (address, sender) = (Arc::clone(&self.address), sender.clone());
+            let service = service_fn(move |request| respond(Arc::clone(&address), sender.clone(), request));
             let mut http = hyper::server::conn::http1::Builder::new();
             connections.spawn(http.keep_alive(false).serve_connection(TokioIo::new(stream), service));
         };
-        // Connections that a browser opened and did not use stay behind.
-        let _ = tokio::time::timeout(FAREWELL, async { while connections.join_next().await.is_some() {} }).await;
-        said.ok_or_else(|| Failure::Other("the browser's answer was lost".to_owned()))
+        // The timeout covers connections that the browser opened but did not use.
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
+        params.ok_or_else(|| CliError::Other("the browser did not return a result".to_owned()))
     }
 }
 
-async fn answer(
-    place: Arc<Place>,
-    tell: mpsc::Sender<Told>,
+async fn respond(
+    address: Arc<CallbackAddress>,
+    sender: mpsc::Sender<CallbackParams>,
     request: Request<Incoming>,
 ) -> Result<Response<String>, Infallible> {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-    // A name that somebody else's server gives for this machine is not this page's.
-    let ours = request.uri().path() == place.path && header(HOST) == Some(place.host.as_str());
-    let same_origin = header(ORIGIN) == Some(format!("http://{}", place.host).as_str());
+    // Checking the Host header prevents DNS rebinding.
+    let is_our_page = request.uri().path() == address.path && header(HOST) == Some(address.host.as_str());
+    let is_same_origin = header(ORIGIN) == Some(format!("http://{}", address.host).as_str());
     Ok(match *request.method() {
-        Method::GET if ours => page(StatusCode::OK, PAGE),
-        Method::POST if ours && same_origin => {
-            let Ok(body) = Limited::new(request.into_body(), MOST_BYTES).collect().await else {
-                return Ok(page(StatusCode::BAD_REQUEST, "This is no sign-in."));
+        Method::GET if is_our_page => response(StatusCode::OK, PAGE),
+        Method::POST if is_our_page && is_same_origin => {
+            let Ok(body) = Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await else {
+                return Ok(response(StatusCode::BAD_REQUEST, "The request is too large."));
             };
-            let said: Told = url::form_urlencoded::parse(&body.to_bytes()).into_owned().collect();
-            let words = match said.get("message") {
+            let params: CallbackParams = url::form_urlencoded::parse(&body.to_bytes()).into_owned().collect();
+            let message = match params.get("message") {
                 Some(message) => message.clone(),
                 None => "You are signed in. Go back to the terminal.".to_owned(),
             };
-            if said.contains_key("token") || said.contains_key("error") {
-                // The first one counts.
-                let _ = tell.try_send(said);
-                page(StatusCode::OK, &words)
+            if params.contains_key("token") || params.contains_key("error") {
+                // Only the first result counts.
+                let _ = sender.try_send(params);
+                response(StatusCode::OK, &message)
             } else {
-                page(StatusCode::BAD_REQUEST, "This is no sign-in. Begin again with svc login.")
+                response(StatusCode::BAD_REQUEST, "The sign-in is incomplete. Run svc login again.")
             }
         }
-        _ => page(StatusCode::NOT_FOUND, "There is nothing here."),
+        _ => response(StatusCode::NOT_FOUND, "Page not found."),
     })
 }
 
-fn page(status: StatusCode, text: &str) -> Response<String> {
+fn response(status: StatusCode, text: &str) -> Response<String> {
     let html = text == PAGE;
     let mut response = Response::new(text.to_owned());
     *response.status_mut() = status;
-    let policy = "default-src 'none'; script-src 'sha256-WxLw2frwIRMoqpmisucyNRA9l7w9Tqq/5XfjWQgPuLw='; connect-src 'self'; frame-ancestors 'none'";
+    let policy = "default-src 'none'; script-src 'sha256-SWeeEuYv3I7xofauesc2xvLlFWB+KgQyt28eZGxZnmo='; connect-src 'self'; frame-ancestors 'none'";
     for (name, value) in [
         (CONTENT_TYPE, if html { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" }),
         (CACHE_CONTROL, "no-store"),
@@ -136,10 +136,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_lets_the_page_s_own_script_run() {
+    fn content_security_policy_allows_the_script_of_the_page() {
         let script = PAGE.split("<script>").nth(1).unwrap().split("</script>").next().unwrap();
         let hash = STANDARD.encode(digest(&SHA256, script.as_bytes()));
-        let policy = page(StatusCode::OK, PAGE).headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
+        let policy = response(StatusCode::OK, PAGE).headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
         assert!(policy.contains(&format!("'sha256-{hash}'")), "{policy} does not name {hash}");
     }
 }

@@ -1,12 +1,12 @@
-//! `svc`: the platform from a terminal. What it does is documented in `docs/cli.md`.
+//! `svc`, the command-line client, documented in `docs/cli.md`.
 //!
-//! Data goes to stdout and words to stderr, so that either may be piped on.
+//! Data goes to stdout, messages go to stderr.
 
 mod args;
 mod browser;
 mod commands;
 mod config;
-mod failure;
+mod error;
 mod file;
 mod git;
 mod link;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::Args;
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output::Output;
 
 fn main() -> ExitCode {
@@ -32,14 +32,14 @@ fn main() -> ExitCode {
     let out = Output::new(args.json);
     match run(args, &out) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            out.failed(&failure);
-            failure.exit_code()
+        Err(error) => {
+            out.error(&error);
+            error.exit_code()
         }
     }
 }
 
-fn run(args: Args, out: &Output) -> Result<(), Failure> {
+fn run(args: Args, out: &Output) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(commands::run(args, out))
 }

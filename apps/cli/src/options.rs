@@ -1,30 +1,30 @@
-//! Options that several commands have.
+//! Arguments that several commands share.
 
 use std::path::PathBuf;
 
 use client::Paging;
 
-/// Which part of a list
+/// A page of a listing
 #[derive(clap::Args)]
-pub struct Part {
-    /// The most items to list
+pub struct PageArgs {
+    /// Maximum number of items
     #[arg(long, value_name = "N")]
     limit: Option<i64>,
-    /// The cursor at which the previous part ended
+    /// Cursor from the previous page
     #[arg(long)]
     cursor: Option<String>,
 }
 
-impl Part {
+impl PageArgs {
     pub fn paging(&self) -> Paging {
         Paging { limit: self.limit, cursor: self.cursor.clone() }
     }
 }
 
-/// A folder to work on
+/// The project folder
 #[derive(clap::Args)]
-pub struct Folder {
-    /// The folder that holds svc.json
+pub struct FolderArgs {
+    /// Folder that contains svc.json
     #[arg(default_value = ".", value_name = "DIR")]
     pub dir: PathBuf,
 }

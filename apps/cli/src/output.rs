@@ -1,23 +1,23 @@
-//! What is printed: data to stdout, words to stderr.
+//! Terminal output: data to stdout, messages to stderr.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, IsTerminal as _, Write as _};
 
-use client::{Answer, Page};
+use client::{Page, Response};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
 pub struct Output {
     json: bool,
     colour: bool,
-    /// Whether there was a document: one command prints one.
+    /// Whether a JSON document was printed. Each command prints at most one.
     printed: Cell<bool>,
 }
 
 impl Output {
-    /// Colours are for terminals (<https://no-color.org>, <https://bixense.com/clicolors>).
+    /// Enables colours on a terminal (<https://no-color.org>, <https://bixense.com/clicolors>).
     pub fn new(json: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -28,39 +28,39 @@ impl Output {
         }
     }
 
-    /// Prints an answer: as it came, or as people read it.
-    pub fn answer<T>(&self, answer: &Answer<T>, show: impl FnOnce(&T) -> String) -> Result<(), Failure> {
-        if self.json { self.document(&answer.json) } else { self.data(&clean(&show(&answer.value))) }
+    /// Prints a response, as JSON or in the human-readable form of `show`.
+    pub fn response<T>(&self, response: &Response<T>, show: impl FnOnce(&T) -> String) -> Result<(), CliError> {
+        if self.json { self.document(&response.json) } else { self.data(&clean(&show(&response.value))) }
     }
 
-    /// Prints a part of a list, a row for each item, and tells where the list goes on.
-    pub fn list<T, const N: usize>(
+    /// Prints a page of a listing, one row per item, and the cursor of the next page.
+    pub fn page<T, const N: usize>(
         &self,
-        page: &Answer<Page<T>>,
+        page: &Response<Page<T>>,
         head: [&str; N],
         row: impl Fn(&T) -> [String; N],
-    ) -> Result<(), Failure> {
-        self.answer(page, |page| table(head, page.items.iter().map(row)))?;
+    ) -> Result<(), CliError> {
+        self.response(page, |page| table(head, page.items.iter().map(row)))?;
         if let Some(cursor) = page.next_cursor.as_ref().filter(|_| !self.json) {
-            self.say(format!("there are more: --cursor {cursor}"));
+            self.info(format!("more results: --cursor {cursor}"));
         }
         Ok(())
     }
 
-    /// Prints the answer to what leaves nothing to show, and tells that it is done.
-    pub fn gone(&self, answer: &Answer<()>, words: impl AsRef<str>) -> Result<(), Failure> {
-        self.answer(answer, |()| String::new())?;
-        self.done(words);
+    /// Prints a response without a body, and a success message.
+    pub fn empty_response(&self, response: &Response<()>, message: impl AsRef<str>) -> Result<(), CliError> {
+        self.response(response, |()| String::new())?;
+        self.success(message);
         Ok(())
     }
 
-    /// Prints what no answer says, for programs. People are told in words.
-    pub fn for_programs(&self, json: &Value) -> Result<(), Failure> {
+    /// Prints a JSON document with `--json`, otherwise nothing.
+    pub fn json_only(&self, json: &Value) -> Result<(), CliError> {
         if self.json { self.document(json) } else { Ok(()) }
     }
 
-    /// Prints the data that people asked for, as it is.
-    pub fn data(&self, text: &str) -> Result<(), Failure> {
+    /// Prints text to stdout.
+    pub fn data(&self, text: &str) -> Result<(), CliError> {
         let mut stdout = io::stdout().lock();
         if !text.is_empty() {
             writeln!(stdout, "{}", text.trim_end_matches('\n'))?;
@@ -68,44 +68,44 @@ impl Output {
         Ok(stdout.flush()?)
     }
 
-    fn document(&self, json: &Value) -> Result<(), Failure> {
+    fn document(&self, json: &Value) -> Result<(), CliError> {
         self.printed.set(true);
         self.data(&format!("{json:#}"))
     }
 
-    /// Tells something. That nobody reads it is no failure.
-    pub fn say(&self, words: impl AsRef<str>) {
-        let _ = writeln!(io::stderr().lock(), "{}", clean(words.as_ref()));
+    /// Prints a message. Write errors are ignored.
+    pub fn info(&self, message: impl AsRef<str>) {
+        let _ = writeln!(io::stderr().lock(), "{}", clean(message.as_ref()));
     }
 
-    /// Tells something under a heading.
-    fn say_as(&self, colour: &str, heading: &str, words: &str) {
-        let _ = writeln!(io::stderr().lock(), "{} {}", self.paint(colour, heading), clean(words));
+    /// Prints a message with a coloured label.
+    fn labelled(&self, colour: &str, label: &str, message: &str) {
+        let _ = writeln!(io::stderr().lock(), "{} {}", self.paint(colour, label), clean(message));
     }
 
-    /// Tells that something is done.
-    pub fn done(&self, words: impl AsRef<str>) {
-        self.say_as("32", "✓", words.as_ref());
+    /// Prints a success message.
+    pub fn success(&self, message: impl AsRef<str>) {
+        self.labelled("32", "✓", message.as_ref());
     }
 
-    /// Tells of what is not as it should be, and stops nothing.
-    pub fn warn(&self, words: impl AsRef<str>) {
-        self.say_as("33", "warning:", words.as_ref());
+    /// Prints a warning.
+    pub fn warn(&self, message: impl AsRef<str>) {
+        self.labelled("33", "warning:", message.as_ref());
     }
 
-    pub fn failed(&self, failure: &Failure) {
-        if matches!(failure, Failure::Closed) {
+    pub fn error(&self, error: &CliError) {
+        if matches!(error, CliError::Closed) {
             return;
         }
-        if let Some(json) = failure.json().filter(|_| self.json && !self.printed.get()) {
+        if let Some(json) = error.json().filter(|_| self.json && !self.printed.get()) {
             let _ = self.document(json);
         }
-        self.say_as("31", "error:", &failure.to_string());
-        for line in failure.details() {
-            self.say(format!("  {line}"));
+        self.labelled("31", "error:", &error.to_string());
+        for line in error.details() {
+            self.info(format!("  {line}"));
         }
-        if let Some(hint) = failure.hint() {
-            self.say_as("36", "next:", &hint);
+        if let Some(hint) = error.hint() {
+            self.labelled("36", "next:", &hint);
         }
     }
 
@@ -114,13 +114,13 @@ impl Output {
     }
 }
 
-/// For people: what strangers wrote moves no cursor and changes no colour.
+/// Replaces control characters, so that untrusted text cannot control the terminal.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    let moves = |c: char| c.is_control() && c != '\n';
-    if text.contains(moves) { text.replace(moves, "\u{fffd}").into() } else { text.into() }
+    let is_unsafe = |c: char| c.is_control() && c != '\n';
+    if text.contains(is_unsafe) { text.replace(is_unsafe, "\u{fffd}").into() } else { text.into() }
 }
 
-/// Rows in columns, each in one line whatever is in it.
+/// Formats rows as aligned columns. Control characters are replaced, so that each row stays on one line.
 pub fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let flat = |cell: String| cell.replace(char::is_control, "\u{fffd}");
     let rows: Vec<[String; N]> =
@@ -138,7 +138,7 @@ pub fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [St
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A value that may not be there.
+/// Returns the value, or a dash if it is `None`.
 pub fn or_dash(value: Option<&str>) -> String {
     value.unwrap_or("–").to_owned()
 }

@@ -1,4 +1,4 @@
-//! An upload that shows how far it is, where a terminal shows it.
+//! An upload with a progress bar on a terminal.
 
 use std::fs::File;
 use std::io;
@@ -12,20 +12,20 @@ use reqwest::Body;
 
 const CHUNK: usize = 64 * 1024;
 
-/// The file as an upload, and the bar that goes with it. A further attempt begins both anew.
+/// Returns the file as an upload, and its progress bar. A retry restarts both.
 pub fn upload(file: File, bytes: u64) -> (Upload, ProgressBar) {
     let bar = ProgressBar::new(bytes);
     let style = ProgressStyle::with_template("uploading [{bar:30}] {bytes} of {total_bytes}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let (file, shown) = (Arc::new(file), bar.clone());
+    let (file, progress) = (Arc::new(file), bar.clone());
     let upload = Upload::new(bytes, move || {
-        shown.set_position(0);
-        Ok(Body::wrap_stream(stream::iter(Chunks { file: Arc::clone(&file), position: 0, bar: shown.clone() })))
+        progress.set_position(0);
+        Ok(Body::wrap_stream(stream::iter(Chunks { file: Arc::clone(&file), position: 0, bar: progress.clone() })))
     });
     (upload, bar)
 }
 
-/// By position: an attempt that has not quite ended moves nothing for the next one.
+/// Reads the file by position, so that an aborted attempt does not move the offset of the next.
 struct Chunks {
     file: Arc<File>,
     position: u64,

@@ -1,28 +1,28 @@
-//! Questions, on a terminal, and secrets, which come from there or through a pipe and are never arguments: those are
-//! everybody's to see.
+//! Prompts for confirmations and secrets. Secrets come from the terminal or stdin, never from arguments, which other
+//! users can read.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use client::Secret;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output::clean;
 
-/// A secret, typed unseen or the first line of stdin.
-pub fn secret(what: &str) -> Result<Secret, Failure> {
+/// Reads a secret without echo from the terminal, or from the first line of stdin.
+pub fn secret(name: &str) -> Result<Secret, CliError> {
     let text = if io::stdin().is_terminal() {
-        rpassword::prompt_password(format!("{what}: "))?
+        rpassword::prompt_password(format!("{name}: "))?
     } else {
         let mut line = String::new();
         io::stdin().read_line(&mut line)?;
         line
     };
     let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() { Err(Failure::Usage(format!("no {what} was given"))) } else { Ok(Secret::new(text)) }
+    if text.is_empty() { Err(CliError::Usage(format!("no {name} was given"))) } else { Ok(Secret::new(text)) }
 }
 
-/// Whether whoever sits there says yes; nobody does where nobody sits.
-pub fn confirmed(question: &str) -> Result<bool, Failure> {
+/// Asks the user to confirm. Returns false if stdin is not a terminal.
+pub fn confirm(question: &str) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
         return Ok(false);
     }

@@ -1,19 +1,17 @@
-//! Turning on what a manifest declares (specification, general convention 4).
+//! Enables the resources that a manifest declares (specification, general convention 4).
 //!
-//! Whether an API can turn a resource on, its own document tells: a newer API may do what an older one could not, and
-//! the other way round.
+//! The OpenAPI document of the API states which resources it supports, so that `svc` works with older and newer APIs.
 
 use bundle::Manifest;
 use client::types::Resources;
 use client::{Client, Error, Method};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output::Output;
 
-/// What a manifest wants and the project does not have, in the order in which it is to be turned on: sign-in of users
-/// needs the database.
-fn wanted(manifest: &Manifest, has: Option<&Resources>) -> Vec<&'static str> {
+/// The declared resources that the project lacks, in the order to enable them: `auth` requires the database.
+fn missing(manifest: &Manifest, has: Option<&Resources>) -> Vec<&'static str> {
     let Manifest { auth, database, email, ai, storage, .. } = manifest;
     let all = [
         ("database", *database || *auth, has.is_some_and(|has| has.database)),
@@ -22,56 +20,55 @@ fn wanted(manifest: &Manifest, has: Option<&Resources>) -> Vec<&'static str> {
         ("ai", *ai, has.is_some_and(|has| has.ai)),
         ("storage", *storage, has.is_some_and(|has| has.storage)),
     ];
-    all.into_iter().filter(|(_, wanted, has)| *wanted && !has).map(|(name, ..)| name).collect()
+    all.into_iter().filter(|(_, declared, has)| *declared && !has).map(|(name, ..)| name).collect()
 }
 
-/// Whether the API that this document describes turns the resource on.
-fn offers(document: &Value, resource: &str) -> bool {
+/// Whether the OpenAPI document has an operation that enables the resource.
+fn supports(document: &Value, resource: &str) -> bool {
     let path = format!("/v1/orgs/{{orgSlug}}/projects/{{projectName}}/{resource}");
     document.get("paths").and_then(|paths| paths.get(path)?.get("post")).is_some()
 }
 
-/// Turns on what the manifest declares, and tells what this API cannot turn on, or not for whoever deploys.
+/// Enables the missing resources. Warns about each resource that the API does not support or the token may not enable.
 pub async fn enable(
     client: &Client,
     (org, project): (&str, &str),
     manifest: &Manifest,
     out: &Output,
-) -> Result<(), Failure> {
-    if wanted(manifest, None).is_empty() {
+) -> Result<(), CliError> {
+    if missing(manifest, None).is_empty() {
         return Ok(());
     }
-    // A token that may deploy need not be one that may read or change.
+    // The token may deploy but not read the project.
     let has = match client.projects_get(org, project).send().await {
-        Err(error) if is_narrow(&error) => None,
+        Err(error) if is_insufficient_scope(&error) => None,
         answer => Some(answer?.value.resources),
     };
-    let wanted = wanted(manifest, has.as_ref());
-    if wanted.is_empty() {
+    let missing = missing(manifest, has.as_ref());
+    if missing.is_empty() {
         return Ok(());
     }
     let document = client.call::<Value>(Method::GET, &["v1", "openapi.json"]).send().await?.value;
-    for resource in wanted {
-        if !offers(&document, resource) {
-            out.warn(format!("svc.json declares {resource}, and this API cannot turn that on yet"));
+    for resource in missing {
+        if !supports(&document, resource) {
+            out.warn(format!("svc.json declares {resource}, which this API does not support yet"));
             continue;
         }
         let path = ["v1", "orgs", org, "projects", project, resource];
-        match client.call::<Value>(Method::POST, &path).once().send().await {
-            Err(error) if is_narrow(&error) => {
-                out.warn(format!("svc.json declares {resource}, and your token may not turn that on"));
+        match client.call::<Value>(Method::POST, &path).idempotent().send().await {
+            Err(error) if is_insufficient_scope(&error) => {
+                out.warn(format!("svc.json declares {resource}, but your token has no scope to enable it"));
             }
             answer => {
                 answer?;
-                out.done(format!("{resource} is on"));
+                out.success(format!("enabled {resource}"));
             }
         }
     }
     Ok(())
 }
 
-/// Whether it is the token that does not suffice, whoever it belongs to.
-fn is_narrow(error: &Error) -> bool {
+fn is_insufficient_scope(error: &Error) -> bool {
     error.code() == Some("insufficient_scope")
 }
 
@@ -86,27 +83,27 @@ mod tests {
     }
 
     #[test]
-    fn sign_in_of_users_brings_the_database_and_comes_after_it() {
-        let wanted = |text| wanted(&manifest(text), None);
-        assert_eq!(wanted(r#"{ "auth": true }"#), ["database", "auth"]);
+    fn auth_requires_the_database_and_is_enabled_after_it() {
+        let missing = |text| missing(&manifest(text), None);
+        assert_eq!(missing(r#"{ "auth": true }"#), ["database", "auth"]);
         let all = r#"{ "storage": true, "ai": true, "email": true, "auth": true, "database": true }"#;
-        assert_eq!(wanted(all), ["database", "auth", "email", "ai", "storage"]);
-        assert!(wanted(r#"{ "auth": false, "name": "site" }"#).is_empty());
+        assert_eq!(missing(all), ["database", "auth", "email", "ai", "storage"]);
+        assert!(missing(r#"{ "auth": false, "name": "site" }"#).is_empty());
     }
 
     #[test]
-    fn what_a_project_has_is_not_wanted_again() {
+    fn existing_resources_are_not_missing() {
         let has = Resources { ai: true, auth: false, database: true, email: false, storage: false };
         let all = manifest(r#"{ "storage": true, "ai": true, "email": true, "auth": true, "database": true }"#);
-        assert_eq!(wanted(&all, Some(&has)), ["auth", "email", "storage"]);
+        assert_eq!(missing(&all, Some(&has)), ["auth", "email", "storage"]);
     }
 
     #[test]
-    fn what_an_api_offers_is_in_its_document() {
+    fn supported_resources_come_from_the_openapi_document() {
         let path = "/v1/orgs/{orgSlug}/projects/{projectName}/database";
         let document =
             json!({ "paths": { path: { "get": {}, "post": {} }, path.replace("database", "ai"): { "get": {} } } });
-        assert!(offers(&document, "database"));
-        assert!(!offers(&document, "ai") && !offers(&document, "auth"));
+        assert!(supports(&document, "database"));
+        assert!(!supports(&document, "ai") && !supports(&document, "auth"));
     }
 }

@@ -1,4 +1,4 @@
-//! `bench`: what it costs, measured beside something that is known.
+//! `bench`: measures the product against a baseline.
 
 mod api;
 mod dns;
@@ -25,9 +25,9 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The zones' API beside that of PowerDNS: changes, lists and details
+    /// Compare the zones API with PowerDNS: changes, lists and details
     Dns(dns::Args),
-    /// The node's front beside nginx, and how soon a deploy is served on a node of many projects
+    /// Compare the node with nginx, and measure the time until a deployment is served on a node with many projects
     Edge(edge::Args),
 }
 

@@ -1,11 +1,11 @@
-//! `chaos`: the product is broken on purpose, and what it promises to survive is measured.
+//! `chaos`: injects faults and measures the reliability targets.
 
-mod calls;
-mod clients;
-mod clock;
-mod disk;
-mod killed;
-mod locked;
+mod clock_jumps;
+mod full_disk;
+mod kill;
+mod kill_during_calls;
+mod load;
+mod locked_row;
 mod malformed;
 mod memory;
 mod overload;
@@ -13,11 +13,11 @@ mod postgres;
 mod providers;
 mod report;
 mod rig;
-mod schema;
+mod schema_changes;
 mod service;
 mod sign_in;
-mod stopped;
-mod wire;
+mod sigterm;
+mod slow_clients;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -27,49 +27,49 @@ use clap::ValueEnum;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use xtask::process::Signals;
 use xtask::services::Services;
-use xtask::workspace::step;
+use xtask::workspace::print_step;
 
 use crate::bench::machine;
 use report::Outcome;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is done to it; everything, if nothing is named. Everything also writes `docs/reliability.md`
+    /// The faults to inject [default: all]; only a run of all faults writes docs/reliability.md
     faults: Vec<Fault>,
-    /// How often what is reported as a median is measured
+    /// The number of rounds of repeated measurements
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
 
-/// What is done to it.
+/// A fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Fault {
-    /// kill -9 at random, under load
-    Killed,
-    /// kill -9 in the middle of each kind of call to the outside
-    Calls,
-    /// Postgres cut off, restarted, recovering, and behind a hole
+    /// kill -9 at random times under load
+    Kill,
+    /// kill -9 during each kind of outbound call
+    KillDuringCalls,
+    /// Postgres disconnected, restarted, recovering and unresponsive
     Postgres,
-    /// A locked organization, and a slow Postgres
-    Locked,
-    /// Five times the load that can be sustained
+    /// A locked organization row, and a slow Postgres
+    LockedRow,
+    /// Five times the sustainable load
     Overload,
-    /// A thousand connections, and eight hostile uploads
+    /// 1,000 connections and eight hostile uploads
     Memory,
-    /// Mail, code host and name server away, hanging, and answering HTML
+    /// Mail, code host and resolver unreachable, hanging and returning garbage
     Providers,
-    /// Two thousand slow clients
-    Clients,
+    /// 2,000 slow clients
+    SlowClients,
     /// SIGTERM under load
-    Stopped,
-    /// Ten thousand malformed requests
+    Sigterm,
+    /// 10,000 malformed requests
     Malformed,
-    /// Full disks, where root
-    Disk,
-    /// The clock jumps
-    Clock,
-    /// The migrations on a million rows, with writes going on
-    Schema,
+    /// Full disks (needs root)
+    FullDisk,
+    /// Clock jumps
+    ClockJumps,
+    /// Migrations on a million rows, during writes
+    SchemaChanges,
 }
 
 pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
@@ -77,44 +77,44 @@ pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
     ensure!(!cfg!(debug_assertions), "this is a debug build: run `cargo xtask chaos`");
     let mut services = Services::new(Signals::listen()?);
     machine::build(&mut services).await?;
-    // Thousands of connections, on both sides: the service inherits this.
-    let most = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
-    let everything = faults.is_empty();
-    let faults = if everything { Fault::value_variants().to_vec() } else { faults };
+    // The load generator and the service, which inherits this limit, open thousands of connections.
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    let all_faults = faults.is_empty();
+    let faults = if all_faults { Fault::value_variants().to_vec() } else { faults };
     let mut all = Outcome::default();
     for fault in faults {
         let start = Instant::now();
-        let outcome = services.during(fault.run(rounds.max(1))).await?;
-        step("Chaos", format_args!("{fault:?} done"), start);
+        let outcome = services.supervise(fault.run(rounds.max(1))).await?;
+        print_step("Chaos", format_args!("{fault:?} done"), start);
         report::print(&outcome);
         all.findings.extend(outcome.findings);
-        all.wrong.extend(outcome.wrong);
-        all.left_out.extend(outcome.left_out);
+        all.violations.extend(outcome.violations);
+        all.skipped.extend(outcome.skipped);
     }
     services.stop().await;
-    if everything {
+    if all_faults {
         report::write(&all)?;
     }
-    Ok(if all.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if all.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Fault {
     async fn run(self, rounds: usize) -> Result<Outcome> {
         match self {
-            Self::Killed => killed::run(rounds).await,
-            Self::Calls => calls::run().await,
+            Self::Kill => kill::run(rounds).await,
+            Self::KillDuringCalls => kill_during_calls::run().await,
             Self::Postgres => postgres::run(rounds).await,
-            Self::Locked => locked::run(rounds).await,
+            Self::LockedRow => locked_row::run(rounds).await,
             Self::Overload => overload::run(rounds).await,
             Self::Memory => memory::run().await,
             Self::Providers => providers::run().await,
-            Self::Clients => clients::run().await,
-            Self::Stopped => stopped::run(rounds).await,
+            Self::SlowClients => slow_clients::run().await,
+            Self::Sigterm => sigterm::run(rounds).await,
             Self::Malformed => malformed::run().await,
-            Self::Disk => disk::run().await,
-            Self::Clock => clock::run().await,
-            Self::Schema => schema::run().await,
+            Self::FullDisk => full_disk::run().await,
+            Self::ClockJumps => clock_jumps::run().await,
+            Self::SchemaChanges => schema_changes::run().await,
         }
     }
 }

@@ -24,25 +24,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure what the product promises, beside something that is known
+    /// Measure performance against a baseline
     Bench(bench::Args),
-    /// Break it on purpose, and measure what it promises to survive
+    /// Inject faults and measure the reliability targets
     Chaos(chaos::Args),
-    /// Become a command that ends when the lab does
+    /// Run a command that ends when the lab ends
     #[command(hide = true)]
     ExecChild(ExecChild),
 }
 
 fn main() -> ExitCode {
     process::exit_code(match Cli::parse().command {
-        // Before there is a runtime: a process that becomes another program should have one thread.
+        // Runs before the async runtime starts: a process that calls exec must have a single thread.
         Command::ExecChild(command) => command.run(),
         command => run(command),
     })
 }
 
-/// On this thread, which lives as long as the process: a child that must end with its parent ends with the thread that
-/// started it.
+/// Runs on the main thread, which lives as long as the process: the kernel ends a child with the thread that started
+/// it.
 #[tokio::main]
 async fn run(command: Command) -> Result<ExitCode> {
     match command {

@@ -1,4 +1,4 @@
-//! Answering with an asset.
+//! Responses that serve an asset.
 
 use std::io::{self, SeekFrom};
 
@@ -20,69 +20,69 @@ use crate::contents::{Content, Contents};
 use crate::index::Asset;
 use crate::media;
 use crate::page::page;
-use crate::range::{self, Wanted};
+use crate::range::{self, ByteRange};
 
-/// Everything may change with the next deploy, and an ETag makes asking cheap.
+/// Every asset may change with the next deploy. The ETag makes revalidation cheap.
 pub const REVALIDATE: HeaderValue = HeaderValue::from_static("public, max-age=0, must-revalidate");
 
 const CHUNK: usize = 64 * 1024;
 
-/// An asset in the coding that suits the visitor. Each coding is a representation of its own, with its own tag.
+/// An asset in the coding negotiated with the visitor. Each coding is a separate representation with its own ETag.
 struct Representation<'a> {
     name: &'a str,
     blob: Blob,
     size: u64,
 }
 
-/// The asset called `name`, a part of it, or that the visitor has it already.
-pub async fn answer(request: &HttpRequest, contents: &Contents, name: &str, asset: Asset) -> HttpResponse {
+/// Serves the asset `name`: all of it, a range of it, or 304 if the visitor has it.
+pub async fn respond(request: &HttpRequest, contents: &Contents, name: &str, asset: Asset) -> HttpResponse {
     let Some(chosen) = Representation::choose(request, name, asset) else { return not_acceptable() };
-    let held = contents.held(chosen.blob);
-    let etag = held.as_ref().map_or_else(|| chosen.blob.etag(), |held| held.etag.clone());
+    let cached = contents.cached(chosen.blob);
+    let etag = cached.as_ref().map_or_else(|| chosen.blob.etag(), |cached| cached.etag.clone());
     let outcome = condition::evaluate(request.headers(), &etag);
     let range = match outcome {
         Outcome::Holds if request.method() == Method::GET && condition::allows_range(request.headers(), &etag) => {
-            range::wanted(request.headers(), chosen.size)
+            range::requested(request.headers(), chosen.size)
         }
-        _ => Wanted::Whole,
+        _ => ByteRange::Whole,
     };
     let status = match (outcome, range) {
         (Outcome::NotModified, _) => StatusCode::NOT_MODIFIED,
         (Outcome::Failed, _) => StatusCode::PRECONDITION_FAILED,
-        (_, Wanted::Whole) => StatusCode::OK,
-        (_, Wanted::Part { .. }) => StatusCode::PARTIAL_CONTENT,
-        (_, Wanted::Unsatisfiable) => StatusCode::RANGE_NOT_SATISFIABLE,
+        (_, ByteRange::Whole) => StatusCode::OK,
+        (_, ByteRange::Part { .. }) => StatusCode::PARTIAL_CONTENT,
+        (_, ByteRange::Unsatisfiable) => StatusCode::RANGE_NOT_SATISFIABLE,
     };
     let mut response = HttpResponse::build(status);
     response.insert_header((CACHE_CONTROL, REVALIDATE));
-    chosen.tell_variance(&mut response);
+    chosen.set_vary(&mut response);
     match (outcome, range) {
         (Outcome::Failed, _) => return response.finish(),
-        (_, Wanted::Unsatisfiable) => {
+        (_, ByteRange::Unsatisfiable) => {
             return response.insert_header((CONTENT_RANGE, format!("bytes */{}", chosen.size))).finish();
         }
-        (_, Wanted::Part { first, last }) => {
+        (_, ByteRange::Part { first, last }) => {
             response.insert_header((CONTENT_RANGE, format!("bytes {first}-{last}/{}", chosen.size)));
         }
-        (_, Wanted::Whole) => {}
+        (_, ByteRange::Whole) => {}
     }
     response.insert_header((ETAG, etag));
     if outcome == Outcome::NotModified {
         return response.finish();
     }
     response.insert_header((ACCEPT_RANGES, HeaderValue::from_static("bytes")));
-    let held = held.map(|held| held.bytes);
-    chosen.send(response, request, contents, held, range).await
+    let cached = cached.map(|cached| cached.bytes);
+    chosen.send(response, request, contents, cached, range).await
 }
 
-/// The site's own page for what is missing. Conditions and ranges are about what was asked for, so they do not apply.
+/// Serves the site's own 404 page. Conditions and ranges apply to the requested asset, so they are ignored here.
 pub async fn not_found(request: &HttpRequest, contents: &Contents, name: &str, asset: Asset) -> HttpResponse {
     let Some(chosen) = Representation::choose(request, name, asset) else { return not_acceptable() };
     let mut response = HttpResponse::NotFound();
     response.insert_header((CACHE_CONTROL, REVALIDATE));
-    chosen.tell_variance(&mut response);
-    let held = contents.held(chosen.blob).map(|held| held.bytes);
-    chosen.send(response, request, contents, held, Wanted::Whole).await
+    chosen.set_vary(&mut response);
+    let cached = contents.cached(chosen.blob).map(|cached| cached.bytes);
+    chosen.send(response, request, contents, cached, ByteRange::Whole).await
 }
 
 impl<'a> Representation<'a> {
@@ -92,8 +92,9 @@ impl<'a> Representation<'a> {
         Some(Self { name, blob: Blob { content: asset.content, coding }, size })
     }
 
-    /// Also before there is a choice, and where it does not save: whoever keeps the answer asks again when it is needed.
-    fn tell_variance(&self, response: &mut HttpResponseBuilder) {
+    /// Set for every compressible type, even while only one coding is stored: caches must not reuse the response after
+    /// more codings are added.
+    fn set_vary(&self, response: &mut HttpResponseBuilder) {
         if media::is_compressible(self.name) {
             response.insert_header((VARY, HeaderValue::from_static("Accept-Encoding")));
         }
@@ -104,8 +105,8 @@ impl<'a> Representation<'a> {
         mut response: HttpResponseBuilder,
         request: &HttpRequest,
         contents: &Contents,
-        held: Option<Bytes>,
-        range: Wanted,
+        cached: Option<Bytes>,
+        range: ByteRange,
     ) -> HttpResponse {
         response.insert_header((CONTENT_TYPE, media::content_type(self.name)));
         if self.blob.coding != Coding::Identity {
@@ -114,31 +115,34 @@ impl<'a> Representation<'a> {
         if request.method() == Method::HEAD {
             return response.body(SizedStream::new(self.size, stream::empty::<io::Result<Bytes>>()));
         }
-        let content = match held {
-            Some(bytes) => Ok(Content::Held(bytes)),
+        let content = match cached {
+            Some(bytes) => Ok(Content::Bytes(bytes)),
             None => contents.open(self.blob, self.size).await,
         };
         let (first, length) = match range {
-            Wanted::Part { first, last } => (first, last + 1 - first),
-            Wanted::Whole | Wanted::Unsatisfiable => (0, self.size),
+            ByteRange::Part { first, last } => (first, last + 1 - first),
+            ByteRange::Whole | ByteRange::Unsatisfiable => (0, self.size),
         };
         let sent = match content {
-            Ok(Content::Held(bytes)) => Ok(response.body(part(bytes, first, length))),
+            Ok(Content::Bytes(bytes)) => Ok(response.body(part(bytes, first, length))),
             Ok(Content::File(file)) => file_part(file, first, length).await.map(|part| response.body(part)),
             Err(error) => Err(error),
         };
         sent.unwrap_or_else(|error| {
-            tracing::error!(%error, blob = %self.blob, "an asset cannot be read");
-            page(StatusCode::SERVICE_UNAVAILABLE, "This page cannot be read at the moment.")
+            tracing::error!(%error, blob = %self.blob, "failed to read an asset");
+            page(StatusCode::SERVICE_UNAVAILABLE, "We could not read this page. Try again in a moment.")
         })
     }
 }
 
-/// Every form of it is one that the visitor refused.
+/// The `Accept-Encoding` of the request excludes every stored coding.
 fn not_acceptable() -> HttpResponse {
-    let mut refusal = page(StatusCode::NOT_ACCEPTABLE, "This page is not to be had in the encoding that is asked for.");
-    refusal.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    refusal
+    let mut response = page(
+        StatusCode::NOT_ACCEPTABLE,
+        "This page is not available in an encoding that you accept. Change the Accept-Encoding header of the request.",
+    );
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    response
 }
 
 fn part(mut bytes: Bytes, first: u64, length: u64) -> Bytes {
@@ -148,7 +152,7 @@ fn part(mut bytes: Bytes, first: u64, length: u64) -> Bytes {
     part
 }
 
-/// Piece by piece: one visitor costs one piece, whatever the file's size.
+/// Streams the file in chunks, so each visitor needs the memory of one chunk.
 async fn file_part(
     mut file: File,
     first: u64,

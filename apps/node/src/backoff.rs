@@ -1,4 +1,4 @@
-//! Pauses between attempts.
+//! Exponential backoff with jitter.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use crate::random;
 
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Pauses that double from 100 ms up to a ceiling, each shortened by up to a half at random, so that the nodes that
-/// lost the control plane at one moment do not come back at one moment.
+/// Delays that double from 100 ms up to a maximum. Each delay is shortened by up to half at random, so that nodes do
+/// not reconnect to the control plane at the same time.
 pub struct Backoff {
     next: Duration,
-    ceiling: Duration,
+    max: Duration,
 }
 
 impl Backoff {
-    /// Starts with the shortest pause.
-    pub const fn up_to(ceiling: Duration) -> Self {
-        Self { next: FIRST, ceiling }
+    /// A backoff that starts at the shortest delay.
+    pub const fn up_to(max: Duration) -> Self {
+        Self { next: FIRST, max }
     }
 
-    /// Forgets the failures so far.
+    /// Returns to the shortest delay.
     pub const fn reset(&mut self) {
         self.next = FIRST;
     }
 
-    /// The pause before the next attempt.
-    pub fn pause(&mut self) -> Duration {
+    /// Returns the delay before the next attempt.
+    pub fn next_delay(&mut self) -> Duration {
         let full = self.next;
-        self.next = (full * 2).min(self.ceiling);
+        self.next = (full * 2).min(self.max);
         full - full / 512 * u32::from(random::byte())
     }
 }
@@ -37,13 +37,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_ceiling() {
+    fn delays_double_up_to_the_maximum() {
         let mut backoff = Backoff::up_to(Duration::from_secs(5));
         for full in [100, 200, 400, 800, 1600, 3200, 5000, 5000] {
-            let pause = backoff.pause().as_millis();
-            assert!(pause >= full / 2 && pause <= full, "{pause} of {full}");
+            let delay = backoff.next_delay().as_millis();
+            assert!(delay >= full / 2 && delay <= full, "{delay} of {full}");
         }
         backoff.reset();
-        assert!(backoff.pause() <= FIRST);
+        assert!(backoff.next_delay() <= FIRST);
     }
 }

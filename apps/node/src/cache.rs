@@ -1,22 +1,22 @@
 //! The node's directory.
 //!
-//! | path | |
+//! | path | content |
 //! |---|---|
-//! | `blobs/ab/abcd…` | contents of assets and modules, by their SHA-256: one that a new version shares with the old is stored once |
+//! | `blobs/ab/abcd…` | contents of assets and modules, by SHA-256; versions that share a content share the file |
 //! | `blobs/ab/abcd….br`, `.gz` | the same contents, compressed |
-//! | `sites/abcd….json` | the index of a bundle, by the bundle's SHA-256; written when all its blobs are on disk, gone before any of them is; as old as the last time that the bundle was served |
-//! | `desired.json`, `platform.json` | what was to be served last, and where visitors are sent to sign in |
-//! | `access.key` | what the passes of visitors to protected sites are signed with |
-//! | `tmp/` | what is being written; emptied at the start |
-//! | `run/` | what the running workers were started from; emptied at the start |
-//! | `lock` | held while a node uses the directory |
+//! | `sites/abcd….json` | the index of a bundle, by the bundle's SHA-256: written after all blobs, removed before them; the mtime is the last use |
+//! | `desired.json`, `platform.json` | the last desired state, and the platform settings |
+//! | `access.key` | the key that signs access cookies |
+//! | `tmp/` | files that are being written; emptied at startup |
+//! | `run/` | the folders of the worker processes; emptied at startup |
+//! | `lock` | locked while a node uses the directory |
 //!
-//! No name in it comes out of a bundle. A file appears under its name complete and on disk, or not at all. What is
-//! served or wanted stays; beyond a bound the rest goes, longest unused first. So the order of deaths does not matter:
-//! whatever is left without an index goes with the next sweep.
+//! No file name is taken from a bundle. Files are written to `tmp/`, synced and renamed, so a file is complete or
+//! absent. Bundles that are served or desired are pinned. Above the size limit, the other bundles are evicted, least
+//! recently used first. A crash at any point is safe: the next eviction removes blobs without an index.
 
+mod eviction;
 mod repair;
-mod sweep;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -41,48 +41,47 @@ use crate::desired::Placements;
 use crate::digest::Digest;
 use crate::index::Index;
 
-/// The directory, held by this process. Everything blocks.
+/// The node's directory, locked by this process. All methods block.
 pub struct Cache {
     dir: PathBuf,
     temporaries: AtomicU64,
-    /// How many bytes the blobs may have.
-    bound: u64,
-    /// How many they have, about: every sweep counts anew.
+    /// The size limit of the blobs in bytes.
+    max_bytes: u64,
+    /// The approximate size of the blobs; each eviction recounts it.
     bytes: AtomicU64,
-    sweep_due: AtomicBool,
-    /// The bundles that no sweep takes.
-    kept: Mutex<HashSet<Digest>>,
-    /// Shared by those who add, held alone by who takes away.
-    turn: RwLock<()>,
+    eviction_due: AtomicBool,
+    /// The bundles that are never evicted.
+    pinned: Mutex<HashSet<Digest>>,
+    /// Additions hold a shared lock, removals an exclusive one.
+    removal_lock: RwLock<()>,
     _lock: File,
 }
 
 /// A stored content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Blob {
-    /// The digest of the content as it was deployed.
+    /// The digest of the uncompressed content.
     pub content: Digest,
-    /// What it is stored in.
     pub coding: Coding,
 }
 
-/// A file under a name that nobody knows, gone when dropped.
-pub struct Temporary {
+/// A temporary file, removed when dropped.
+pub struct TemporaryFile {
     path: PathBuf,
-    /// For reading and writing.
+    /// Open for reading and writing.
     pub file: File,
 }
 
 impl Cache {
-    /// Takes the directory, and creates what it lacks.
+    /// Locks the directory and creates missing folders.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
         let dir = &config.dir;
         Self::prepare(dir, config.cache_bytes)
             .with_context(|| format!("the directory {} cannot be used", dir.display()))
     }
 
-    fn prepare(dir: &Path, bound: u64) -> anyhow::Result<Self> {
-        create(dir)?;
+    fn prepare(dir: &Path, max_bytes: u64) -> anyhow::Result<Self> {
+        create_private_dir(dir)?;
         let lock = File::create(dir.join("lock"))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -95,36 +94,36 @@ impl Cache {
             }
         }
         for folder in ["tmp", "run", "blobs", "sites"] {
-            create(&dir.join(folder))?;
+            create_private_dir(&dir.join(folder))?;
         }
         Ok(Self {
             dir: dir.to_owned(),
             temporaries: AtomicU64::new(0),
-            bound,
+            max_bytes,
             bytes: AtomicU64::new(0),
-            // For what a death left behind.
-            sweep_due: AtomicBool::new(true),
-            kept: Mutex::default(),
-            turn: RwLock::default(),
+            // A crash may have left blobs without an index.
+            eviction_due: AtomicBool::new(true),
+            pinned: Mutex::default(),
+            removal_lock: RwLock::default(),
             _lock: lock,
         })
     }
 
-    /// Where workers are started from.
-    pub fn run(&self) -> PathBuf {
+    /// The folder that holds the folders of worker processes.
+    pub fn run_dir(&self) -> PathBuf {
         self.dir.join("run")
     }
 
-    /// A new temporary file.
-    pub fn temporary(&self) -> io::Result<Temporary> {
+    /// Creates a temporary file.
+    pub fn temporary(&self) -> io::Result<TemporaryFile> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join("tmp").join(number.to_string());
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Temporary { path, file })
+        Ok(TemporaryFile { path, file })
     }
 
-    /// Where that content is.
-    pub fn blob(&self, blob: impl Into<Blob>) -> PathBuf {
+    /// The path of a blob.
+    pub fn blob_path(&self, blob: impl Into<Blob>) -> PathBuf {
         let Blob { content, coding } = blob.into();
         let name = content.hex();
         let folder = self.dir.join("blobs").join(name.get(..2).unwrap_or_default());
@@ -135,83 +134,84 @@ impl Cache {
         })
     }
 
-    /// The size of a content that is here.
+    /// The size of a blob, if it is stored.
     pub fn size(&self, blob: Blob) -> io::Result<Option<u64>> {
-        size_of(&self.blob(blob))
+        size_of(&self.blob_path(blob))
     }
 
-    /// Files a content under its name. One that has another size there is damaged, and replaced.
-    pub fn add_blob(&self, blob: impl Into<Blob>, temporary: Temporary) -> io::Result<()> {
-        let path = self.blob(blob);
+    /// Stores a blob. Replaces an existing file of another size, because it is damaged.
+    pub fn add_blob(&self, blob: impl Into<Blob>, temporary: TemporaryFile) -> io::Result<()> {
+        let path = self.blob_path(blob);
         let size = temporary.file.metadata()?.len();
         if size_of(&path)? == Some(size) {
             return Ok(());
         }
-        create(parent(&path))?;
-        temporary.keep_as(&path)?;
-        if self.bytes.fetch_add(size, Ordering::Relaxed) + size > self.bound {
-            self.ask_for_sweep();
+        create_private_dir(parent(&path))?;
+        temporary.persist(&path)?;
+        if self.bytes.fetch_add(size, Ordering::Relaxed) + size > self.max_bytes {
+            self.request_eviction();
         }
         Ok(())
     }
 
-    /// Keeps what is added from being taken for left behind until its index is written.
-    pub fn adding(&self) -> RwLockReadGuard<'_, ()> {
-        self.turn.read().unwrap_or_else(PoisonError::into_inner)
+    /// Blocks evictions while the caller adds blobs and their index; without an index, an eviction would remove the
+    /// blobs.
+    pub fn block_eviction(&self) -> RwLockReadGuard<'_, ()> {
+        self.removal_lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index of a bundle that is here as a whole.
+    /// The index of a bundle, if the bundle is stored completely.
     pub fn index(&self, bundle: Digest) -> io::Result<Option<Index>> {
-        Ok(read(&self.index_path(bundle))?.filter(Index::is_whole))
+        Ok(read(&self.index_path(bundle))?.filter(Index::is_complete))
     }
 
-    /// Writes the index of a bundle, which says that the bundle is here. All its blobs must have been filed.
+    /// Writes the index of a bundle, which marks the bundle as complete. All its blobs must be stored.
     pub fn add_index(&self, bundle: Digest, index: &Index) -> io::Result<()> {
-        // A renamed file is sure to have its name only once the directory is on disk.
-        let blobs = index.contents().map(|asset| self.blob(asset.content));
+        // A rename is durable only after the directory is synced.
+        let blobs = index.contents().map(|asset| self.blob_path(asset.content));
         let folders: BTreeSet<PathBuf> = blobs.map(|path| parent(&path).to_owned()).collect();
         folders.iter().try_for_each(|folder| sync(folder))?;
         sync(&self.dir.join("blobs"))?;
         self.write(&self.index_path(bundle), index)
     }
 
-    /// Writes the index of a bundle that is here anew, unless the bundle has gone.
+    /// Replaces the index of a bundle, unless the bundle was removed.
     pub fn update_index(&self, bundle: Digest, index: &Index) -> io::Result<()> {
-        let _adding = self.adding();
+        let _guard = self.block_eviction();
         if self.index_path(bundle).try_exists()? { self.add_index(bundle, index) } else { Ok(()) }
     }
 
-    /// Notes that a bundle, if it is still here, was served until now.
-    pub fn note_use(&self, bundle: Digest) -> io::Result<()> {
+    /// Records that a bundle was served until now, if it is still stored.
+    pub fn record_use(&self, bundle: Digest) -> io::Result<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
         match utimensat(CWD, self.index_path(bundle), &times, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
-            noted => Ok(noted?),
+            recorded => Ok(recorded?),
         }
     }
 
-    /// What the control plane told of the platform last.
+    /// The last known platform settings.
     pub fn platform(&self) -> io::Result<Option<Platform>> {
         read(&self.dir.join("platform.json"))
     }
 
-    /// Keeps that for the next start.
+    /// Saves the platform settings for the next start.
     pub fn save_platform(&self, platform: &Platform) -> io::Result<()> {
         self.write(&self.dir.join("platform.json"), platform)
     }
 
-    /// Where the key is that visitors' passes are signed with.
+    /// The path of the key that signs access cookies.
     pub fn access_key(&self) -> PathBuf {
         self.dir.join("access.key")
     }
 
-    /// What was to be served last.
+    /// The placements at the last save.
     pub fn placements(&self) -> io::Result<Option<Placements>> {
         read(&self.placements_path())
     }
 
-    /// Keeps what is to be served for the next start.
+    /// Saves the placements for the next start.
     pub fn save_placements(&self, placements: &Placements) -> io::Result<()> {
         self.write(&self.placements_path(), placements)
     }
@@ -227,13 +227,13 @@ impl Cache {
     fn write(&self, path: &Path, document: &impl Serialize) -> io::Result<()> {
         let temporary = self.temporary()?;
         (&temporary.file).write_all(&serde_json::to_vec(document)?)?;
-        temporary.keep_as(path)?;
+        temporary.persist(path)?;
         sync(parent(path))
     }
 }
 
-impl Temporary {
-    fn keep_as(self, path: &Path) -> io::Result<()> {
+impl TemporaryFile {
+    fn persist(self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, path)
     }
@@ -246,7 +246,7 @@ impl From<Digest> for Blob {
 }
 
 impl Blob {
-    /// Its strong entity tag.
+    /// The strong entity tag.
     pub fn etag(&self) -> HeaderValue {
         let tag = HeaderValue::try_from(format!("\"{self}\""));
         tag.unwrap_or_else(|_| HeaderValue::from_static("\"\""))
@@ -263,14 +263,14 @@ impl fmt::Display for Blob {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // Of one that was kept, nothing is left under this name.
+        // Fails if the file was renamed to its final path.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A document that does not parse is as good as none: the control plane has what was in it.
+/// Reads a document. Returns `None` also if it does not parse: the control plane has the data.
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -278,10 +278,12 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Err(error) => return Err(error),
     };
     let parsed = serde_json::from_slice(&bytes);
-    Ok(parsed.inspect_err(|error| tracing::error!(path = %path.display(), %error, "damaged; taken as absent")).ok())
+    Ok(parsed
+        .inspect_err(|error| tracing::error!(path = %path.display(), %error, "failed to parse a file; ignoring it"))
+        .ok())
 }
 
-/// The size of a file that is there.
+/// The size of a file, if it exists.
 fn size_of(path: &Path) -> io::Result<Option<u64>> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(metadata.len())),
@@ -290,7 +292,7 @@ fn size_of(path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-/// Removes a file that may be gone already.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -298,8 +300,8 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What is served may be for invited eyes only, so no other user of the machine may look.
-fn create(folder: &Path) -> io::Result<()> {
+/// Creates a folder that only the node's user may read: sites may be protected.
+fn create_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 

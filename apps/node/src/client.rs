@@ -1,4 +1,4 @@
-//! The control plane's internal listener, as a node sees it.
+//! The client of the control plane's internal API.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use reqwest::{Client, Response};
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::desired::Answer;
+use crate::desired::DesiredUpdate;
 
-/// How long the control plane may keep a question that has no answer yet.
-const WAIT: Duration = Duration::from_secs(25);
-/// How long it may be silent beyond that, in the middle of a bundle too.
-const SILENCE: Duration = Duration::from_secs(10);
-const CONNECT: Duration = Duration::from_secs(3);
+/// The wait that a long poll requests.
+const POLL_WAIT: Duration = Duration::from_secs(25);
+/// The read timeout, in addition to [`POLL_WAIT`] for long polls and downloads.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The outcome of a batch of reports.
-pub enum Reported {
-    /// The control plane answered.
+/// The result of sending a batch of reports.
+pub enum ReportOutcome {
+    /// The control plane accepted the batch, or already had it.
     Received(Receipt),
-    /// The control plane will not accept it, however often it is sent.
-    Refused,
+    /// A permanent error: retries do not help.
+    Rejected,
 }
 
-/// What became of a code.
+/// The result of redeeming an access code.
 pub enum Redemption {
-    /// It lets its visitor in to this project.
-    Of(String),
-    /// It lets nobody in: it is none, or is of another host, was used before, or is too old.
-    Refused,
+    /// The code grants access to this project.
+    Granted(String),
+    /// The code is unknown, used, expired or for another host.
+    Rejected,
 }
 
-/// A client of the control plane. Its errors name no address, and are for the log.
+/// A client of the control plane. Its errors are for the log and contain no URL.
 #[derive(Clone)]
 pub struct Core {
     client: Client,
@@ -42,66 +42,67 @@ pub struct Core {
 }
 
 impl Core {
-    /// The credential goes to the configured address alone: no redirect and no proxy takes it elsewhere.
+    /// Redirects and proxies are disabled, so the credential is sent only to the configured address.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, config.authorization.clone())]);
         let client = Client::builder()
             .default_headers(headers)
             .redirect(Policy::none())
             .no_proxy()
-            .connect_timeout(CONNECT)
-            .read_timeout(WAIT + SILENCE)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(POLL_WAIT + READ_TIMEOUT)
             .build()?;
         Ok(Self { client, base: config.core_url.clone() })
     }
 
-    /// What changed after the revision `since`, or everything for 0. Without a change it takes [`WAIT`].
-    pub async fn desired(&self, since: i64) -> anyhow::Result<Answer> {
-        let wait = WAIT.as_secs();
+    /// Long-polls the changes after the revision `since`, or fetches the full state for 0. Returns an empty response
+    /// after [`POLL_WAIT`] without a change.
+    pub async fn desired(&self, since: i64) -> anyhow::Result<DesiredUpdate> {
+        let wait = POLL_WAIT.as_secs();
         let response = self.get(&format!("/internal/v1/desired?since={since}&wait={wait}")).await?;
         let desired: Desired = response.json().await.map_err(reqwest::Error::without_url)?;
-        ensure!(desired.schema == SCHEMA, "the desired state is of schema {}, not {SCHEMA}", desired.schema);
-        Answer::read(desired).context("a part of the desired state is malformed")
+        ensure!(desired.schema == SCHEMA, "the desired state has schema {}, expected {SCHEMA}", desired.schema);
+        DesiredUpdate::read(desired).context("a part of the desired state is malformed")
     }
 
-    /// A bundle, unverified.
+    /// Downloads a bundle, unverified.
     pub async fn bundle(&self, bundle: Digest) -> anyhow::Result<Response> {
         self.get(&format!("/internal/v1/bundles/{bundle}")).await
     }
 
     /// Sends a batch of reports.
-    pub async fn report(&self, batch: &Batch) -> anyhow::Result<Reported> {
+    pub async fn report(&self, batch: &Batch) -> anyhow::Result<ReportOutcome> {
         let response = self.post("/internal/v1/reports", batch).await?;
         if matches!(response.status().as_u16(), 400 | 413 | 422) {
-            return Ok(Reported::Refused);
+            return Ok(ReportOutcome::Rejected);
         }
-        let receipt = succeeded(response)?.json().await.map_err(reqwest::Error::without_url)?;
-        Ok(Reported::Received(receipt))
+        let receipt = require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?;
+        Ok(ReportOutcome::Received(receipt))
     }
 
-    /// Redeems a code of the access round trip at the host that a visitor brought it to.
+    /// Redeems an access code at the host that the visitor was redirected to.
     pub async fn redeem(&self, host: &str, code: &str) -> anyhow::Result<Redemption> {
         let redeem = Redeem { host: host.to_owned(), code: code.to_owned() };
         let response = self.post("/internal/v1/access/redeem", &redeem).await?;
         if matches!(response.status().as_u16(), 400 | 404) {
-            return Ok(Redemption::Refused);
+            return Ok(Redemption::Rejected);
         }
-        let Redeemed { project, .. } = succeeded(response)?.json().await.map_err(reqwest::Error::without_url)?;
-        Ok(Redemption::Of(project))
+        let Redeemed { project, .. } = require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?;
+        Ok(Redemption::Granted(project))
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(format!("{}{path}", self.base)).send().await;
-        succeeded(response.map_err(reqwest::Error::without_url)?)
+        require_ok(response.map_err(reqwest::Error::without_url)?)
     }
 
     async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
-        let request = self.client.post(format!("{}{path}", self.base)).timeout(SILENCE).json(body);
+        let request = self.client.post(format!("{}{path}", self.base)).timeout(READ_TIMEOUT).json(body);
         Ok(request.send().await.map_err(reqwest::Error::without_url)?)
     }
 }
 
-fn succeeded(response: Response) -> anyhow::Result<Response> {
-    ensure!(response.status().as_u16() == 200, "the control plane answered {}", response.status());
+fn require_ok(response: Response) -> anyhow::Result<Response> {
+    ensure!(response.status().as_u16() == 200, "the control plane returned {}", response.status());
     Ok(response)
 }

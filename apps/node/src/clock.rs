@@ -1,9 +1,9 @@
-//! The time of day, where something outlives the process. What lives within it is measured by `Instant`.
+//! The wall-clock time, for values that outlive the process. All other code uses `Instant`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "kernel::World, which tests can fix, would bring Postgres into the node")]
+/// The time since the Unix epoch.
+#[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 pub fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -2,20 +2,20 @@
 
 use actix_web::http::header::{ACCEPT_ENCODING, HeaderMap};
 
-/// In which form a content is stored and sent. The later is preferred where a visitor likes both as much.
+/// A content coding. The order is the node's preference between codings of the same quality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Coding {
-    /// As it was deployed.
+    /// Uncompressed.
     Identity,
     Gzip,
     Brotli,
 }
 
-/// Qualities in thousandths, as the grammar has them.
-const BEST: u16 = 1000;
+/// The default quality, in thousandths.
+const MAX_QUALITY: u16 = 1000;
 
 impl Coding {
-    /// As `Content-Encoding` has it.
+    /// The name in `Content-Encoding`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -24,8 +24,8 @@ impl Coding {
         }
     }
 
-    /// The one among `available` that is sent to a visitor, or none when all are refused. Without a wish it is the
-    /// content as it is.
+    /// Chooses among the `available` codings by `Accept-Encoding`; [`Self::Identity`] without that header. Returns
+    /// `None` if the header excludes all of them.
     pub fn choose(headers: &HeaderMap, available: impl Iterator<Item = Self>) -> Option<Self> {
         if !headers.contains_key(ACCEPT_ENCODING) {
             return Some(Self::Identity);
@@ -36,36 +36,36 @@ impl Coding {
         rated.filter(|(quality, _)| *quality > 0).max().map(|(_, coding)| coding)
     }
 
-    /// How much it is liked; what is not named counts as `*` does. The content as it is stays acceptable until it is
-    /// refused, and comes after everything that was asked for.
+    /// The quality of this coding; `*` applies to codings that are not listed. Identity is acceptable unless it is
+    /// excluded, and ranks below all listed codings.
     fn quality(self, items: &[(&str, u16)]) -> u16 {
-        let (mut named, mut any) = (None, None);
+        let (mut listed, mut wildcard) = (None, None);
         for &(name, quality) in items {
             if name.eq_ignore_ascii_case(self.name()) || (self == Self::Gzip && name.eq_ignore_ascii_case("x-gzip")) {
-                named = named.max(Some(quality));
+                listed = listed.max(Some(quality));
             } else if name == "*" {
-                any = any.max(Some(quality));
+                wildcard = wildcard.max(Some(quality));
             }
         }
-        let unasked = if self == Self::Identity { 1 } else { 0 };
-        named.or(any).unwrap_or(unasked)
+        let default = if self == Self::Identity { 1 } else { 0 };
+        listed.or(wildcard).unwrap_or(default)
     }
 }
 
-/// A coding and its quality; none for what is neither.
+/// Parses a coding and its quality. Returns `None` for a malformed item.
 fn item(text: &str) -> Option<(&str, u16)> {
     let (name, parameter) = match text.split_once(';') {
         Some((name, parameter)) => (name, Some(parameter.trim())),
         None => (text, None),
     };
     let quality = match parameter {
-        None => BEST,
+        None => MAX_QUALITY,
         Some(parameter) => thousandths(parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="))?)?,
     };
     Some((name.trim(), quality))
 }
 
-/// `0.8` as 800: at most three digits after the point.
+/// Parses a quality such as `0.8` to 800, with at most three decimals.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -73,7 +73,7 @@ fn thousandths(text: &str) -> Option<u16> {
     }
     match whole {
         "0" => format!("{fraction:0<3}").parse().ok(),
-        "1" => fraction.bytes().all(|digit| digit == b'0').then_some(BEST),
+        "1" => fraction.bytes().all(|digit| digit == b'0').then_some(MAX_QUALITY),
         _ => None,
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_that_is_accepted_is_chosen() {
+    fn accepted_coding_with_the_highest_quality_is_chosen() {
         use Coding::{Brotli, Gzip, Identity};
         for (accepted, chosen) in [
             (&[][..], Some(Identity)),

@@ -1,4 +1,4 @@
-//! Compressing what is served, once, and never while a visitor waits.
+//! Compression of live bundles, once per content and in the background.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,39 +17,39 @@ use crate::digest::Digest;
 use crate::index::{Asset, Index};
 use crate::media;
 
-/// Smaller contents fit into the packets that their headers need anyway.
-const SMALLEST: u64 = 512;
-/// Larger ones take longer than they are worth; compressed by the deploy's own tools, they come as other files.
-const LARGEST: u64 = 32 << 20;
-/// Of eleven. The two above take ten times as long for the last twentieth, and visitors need the processor too.
+/// Smaller contents fit into the packet of the response headers.
+const MIN_SIZE: u64 = 512;
+/// Larger contents take too long to compress.
+const MAX_SIZE: u64 = 32 << 20;
+/// The brotli level. Levels 10 and 11 take ten times as long to save another 5 %.
 const QUALITY: i32 = 9;
 
-/// Compresses the contents of a bundle that are worth it, one after the other; gives its index with their sizes, which
-/// is on disk then. What fails is noted in the log and sent as it is until the next start.
+/// Compresses the compressible assets of a bundle one by one. Writes and returns the index with the compressed sizes.
+/// After an error, the bundle is served uncompressed until the next start.
 pub async fn compress(cache: Arc<Cache>, bundle: Digest, index: Arc<Index>) -> (Digest, Index) {
     let mut index = Index::clone(&index);
-    match fill(&cache, bundle, &mut index).await {
-        Ok(()) => tracing::debug!(%bundle, "compressed"),
+    match compress_assets(&cache, bundle, &mut index).await {
+        Ok(()) => tracing::debug!(%bundle, "compressed a bundle"),
         Err(error) => {
-            tracing::error!(%bundle, error = format!("{error:#}"), "a bundle cannot be compressed");
+            tracing::error!(%bundle, error = format!("{error:#}"), "failed to compress a bundle");
             index.compressed = true;
         }
     }
     (bundle, index)
 }
 
-async fn fill(cache: &Arc<Cache>, bundle: Digest, index: &mut Index) -> anyhow::Result<()> {
+async fn compress_assets(cache: &Arc<Cache>, bundle: Digest, index: &mut Index) -> anyhow::Result<()> {
     let mut done: HashMap<Digest, [Option<u64>; 2]> = HashMap::new();
     for (name, asset) in &mut index.assets {
-        if !media::is_compressible(name) || !(SMALLEST..=LARGEST).contains(&asset.size) {
+        if !media::is_compressible(name) || !(MIN_SIZE..=MAX_SIZE).contains(&asset.size) {
             continue;
         }
         let sizes = match done.get(&asset.content) {
             Some(sizes) => *sizes,
             None => {
                 let (cache, asset) = (Arc::clone(cache), *asset);
-                // One content at a time, so that a bundle that nobody wants any more costs no more than that.
-                spawn_blocking(move || both(&cache, asset)).await??
+                // One content per blocking task, so that an abort takes effect after at most one content.
+                spawn_blocking(move || encode_all(&cache, asset)).await??
             }
         };
         done.insert(asset.content, sizes);
@@ -60,7 +60,7 @@ async fn fill(cache: &Arc<Cache>, bundle: Digest, index: &mut Index) -> anyhow::
     Ok(spawn_blocking(move || cache.update_index(bundle, &index)).await??)
 }
 
-fn both(cache: &Cache, asset: Asset) -> anyhow::Result<[Option<u64>; 2]> {
+fn encode_all(cache: &Cache, asset: Asset) -> anyhow::Result<[Option<u64>; 2]> {
     ensure!(cache.is_intact(asset.content)?, "{} is damaged", asset.content);
     let mut sizes = [None; 2];
     for (size, coding) in sizes.iter_mut().zip([Coding::Gzip, Coding::Brotli]) {
@@ -69,14 +69,14 @@ fn both(cache: &Cache, asset: Asset) -> anyhow::Result<[Option<u64>; 2]> {
     Ok(sizes)
 }
 
-/// Files the content in this coding, and gives its size; nothing where that would hardly save anything.
+/// Stores the content in this coding and returns its size, or `None` if that saves less than 10 %.
 fn encode(cache: &Cache, asset: Asset, coding: Coding) -> io::Result<Option<u64>> {
     let blob = Blob { content: asset.content, coding };
-    // Of a bundle that shares the content, or of a life that ended before all of this one was done.
+    // Compressed for another bundle, or before a restart.
     if let Some(size) = cache.size(blob)? {
         return Ok(Some(size));
     }
-    let mut content = File::open(cache.blob(asset.content))?;
+    let mut content = File::open(cache.blob_path(asset.content))?;
     let temporary = cache.temporary()?;
     match coding {
         Coding::Brotli => {
@@ -99,7 +99,7 @@ fn encode(cache: &Cache, asset: Asset, coding: Coding) -> io::Result<Option<u64>
     Ok(Some(size))
 }
 
-/// A window no larger than the content needs: the compressor's memory is a multiple of it.
+/// The window is as small as the content allows: the compressor's memory is a multiple of it.
 fn parameters(size: u64) -> BrotliEncoderParams {
     let bits = (u64::BITS - size.leading_zeros() + 1).clamp(16, 22);
     BrotliEncoderParams {

@@ -1,20 +1,20 @@
-//! Conditional requests, RFC 9110 13. What is served has entity tags and no dates, so conditions on dates are never
-//! evaluated.
+//! Conditional requests, RFC 9110 13. Assets have entity tags and no modification dates, so conditions on dates are
+//! ignored.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, IF_RANGE};
 
-/// What a request's conditions come to.
+/// The result of evaluating a request's conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The request is carried out.
+    /// The conditions hold: the request is executed.
     Holds,
-    /// The visitor has the content already.
+    /// The visitor has the current content: 304.
     NotModified,
-    /// The content is not the one that the visitor means.
+    /// A precondition does not hold: 412.
     Failed,
 }
 
-/// Evaluates the conditions of a request for what has this strong tag, in the order of 13.2.2.
+/// Evaluates the conditions against this strong tag, in the order of 13.2.2.
 pub fn evaluate(headers: &HeaderMap, etag: &HeaderValue) -> Outcome {
     if headers.contains_key(IF_MATCH) && !tags(headers, IF_MATCH).any(|tag| tag == b"*" || tag == etag.as_bytes()) {
         return Outcome::Failed;
@@ -23,12 +23,12 @@ pub fn evaluate(headers: &HeaderMap, etag: &HeaderValue) -> Outcome {
     if tags(headers, IF_NONE_MATCH).any(weak) { Outcome::NotModified } else { Outcome::Holds }
 }
 
-/// Whether a range may be taken out of what has this tag: its parts are put together with what the visitor has.
+/// Whether `If-Range` allows a range of the content with this tag: the visitor combines it with earlier parts.
 pub fn allows_range(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     headers.get(IF_RANGE).is_none_or(|sent| sent == etag)
 }
 
-/// No tag of ours holds a comma, so one that does can be cut in pieces: none of them is ours.
+/// The node's tags contain no comma, so splitting a foreign tag at its commas cannot produce a match.
 fn tags(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
     headers.get_all(name).flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_content_is_told_so() {
+    fn matching_if_none_match_is_not_modified() {
         let lists = [&["\"abc\""][..], &["W/\"abc\""], &["*"], &["\"x\", \"abc\""], &["\"x\"", "\"abc\" ,\"y\""]];
         for list in lists {
             let sent: Vec<_> = list.iter().map(|value| (IF_NONE_MATCH, *value)).collect();
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn who_means_another_content_is_refused_first() {
+    fn if_match_is_evaluated_before_if_none_match() {
         for (sent, outcome) in [
             (&[(IF_MATCH, "\"abc\"")][..], Outcome::Holds),
             (&[(IF_MATCH, "*")], Outcome::Holds),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_only_given_of_the_very_content() {
+    fn if_range_requires_the_same_strong_tag() {
         for (sent, allowed) in
             [("\"abc\"", true), ("W/\"abc\"", false), ("\"x\"", false), ("Sat, 29 Oct 1994 19:43:31 GMT", false)]
         {

@@ -12,63 +12,64 @@ use tracing_subscriber::EnvFilter;
 use crate::worker::config::{Config as Workers, UidRange};
 
 settings::table! {
-    /// Where the front listens for visitors of the deployed projects.
+    /// The address that the front listens on for visitors of the deployed projects.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_EDGE_LISTEN", "127.0.0.1:8088");
-    /// Networks of proxies before the front whose `X-Forwarded-For` is believed: CIDRs, separated by commas.
+    /// Networks of proxies in front of the node whose `X-Forwarded-For` is trusted: CIDRs, separated by commas.
     pub PROXIES: Option<Networks> = Setting::optional("SVC_EDGE_TRUSTED_PROXIES");
     /// Base address of the control plane's internal listener.
     pub CORE_URL: Url = Setting::with_default("SVC_NODE_CORE_URL", "http://127.0.0.1:8081");
     /// The node's credential for that listener, `svc_nod_…`.
     pub TOKEN: Secret = Setting::required("SVC_NODE_TOKEN");
-    /// The node's own directory, kept across restarts: the last desired state, and what it serves.
+    /// The node's directory, which must survive restarts: the last desired state and the bundle cache.
     pub DIR: PathBuf = Setting::required("SVC_NODE_DIR");
-    /// How large the cache in that directory may grow, in bytes or with `KiB`, `MiB`, `GiB` or `TiB`. What is served stays, whatever its size.
+    /// The size limit of the bundle cache, in bytes or with `KiB`, `MiB`, `GiB` or `TiB`. Served bundles are never
+    /// evicted and may exceed it.
     pub CACHE_BYTES: ByteSize = Setting::with_default("SVC_NODE_CACHE_BYTES", "10GiB");
-    /// The program `workerd`, which runs worker code. Without it, a site answers 503 where its code would.
+    /// The path of the program `workerd`, which runs worker code. Without it, requests for worker code receive 503.
     pub WORKERD: Option<PathBuf> = Setting::optional("SVC_NODE_WORKERD");
-    /// How much memory the process of a worker may have in use; `64MiB` at least, which is about what the program itself takes.
+    /// The memory limit of a worker process; at least `64MiB`, which `workerd` itself needs.
     pub WORKER_MEMORY: ByteSize = Setting::with_default("SVC_NODE_WORKER_MEMORY", "256MiB");
-    /// User ids that nobody else has, for the processes of workers; used where the node runs as root.
+    /// Unused user ids for worker processes; used only if the node runs as root.
     pub WORKER_UIDS: UidRange = Setting::with_default("SVC_NODE_WORKER_UIDS", "200000-265535");
-    /// Which log lines are written, in the syntax of `RUST_LOG`.
+    /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_NODE_LOG", "info,actix_server=warn");
 }
 
-/// The node answers for the names of its own and of its front, whoever else reads the same environment.
+/// The node rejects unknown settings with these prefixes. Other programs may share its environment.
 pub const CLAIM: Claim = Claim { prefixes: &["SVC_NODE_", "SVC_EDGE_"], except: &[] };
 
-/// A worker that nobody asks anything for this long is ended until somebody does.
-const IDLE: Duration = Duration::from_secs(15 * 60);
-/// A worker that may have less would be ended as soon as it runs.
-const LEAST_MEMORY: u64 = 64 << 20;
+/// A worker process without requests for this long is stopped until the next request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// `workerd` itself needs about this much memory.
+const MIN_MEMORY: u64 = 64 << 20;
 
-/// What a node needs to know, checked.
+/// The validated configuration of a node.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where the front listens.
+    /// The address that the front listens on.
     pub listen: SocketAddr,
-    /// Whose word on where visitors come from is taken.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub proxies: Networks,
     /// Base address of the control plane's internal listener, without a trailing slash.
     pub core_url: String,
-    /// The `Authorization` header for it; marked as sensitive, so `Debug` does not show it.
+    /// The `Authorization` header for the control plane; marked as sensitive, so `Debug` does not show it.
     pub authorization: HeaderValue,
     /// The node's directory.
     pub dir: PathBuf,
-    /// How many bytes of contents the directory may hold, unless more are served.
+    /// The size limit of the cache in bytes.
     pub cache_bytes: u64,
-    /// How worker code is run, if it is.
+    /// The configuration of workers; `None` if the node does not run worker code.
     pub workers: Option<Workers>,
 }
 
 impl Config {
-    /// Takes the node's configuration out of its settings.
+    /// Reads the configuration from the settings.
     ///
     /// # Errors
-    /// A value that does not parse or cannot be used.
+    /// Returns an error that names the missing or malformed setting.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {}", settings.get(&TOKEN)?.reveal()))
-            .map_err(|_| TOKEN.malformed("it holds a character that no header carries"))?;
+            .map_err(|_| TOKEN.malformed("it contains a character that is not allowed in a header"))?;
         authorization.set_sensitive(true);
         Ok(Self {
             listen: settings.get(&LISTEN)?,
@@ -84,22 +85,22 @@ impl Config {
 
 fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     let (ByteSize(memory), uids) = (settings.get(&WORKER_MEMORY)?, settings.get(&WORKER_UIDS)?);
-    if memory < LEAST_MEMORY {
-        return Err(WORKER_MEMORY.malformed("less than 64MiB, with which no worker starts"));
+    if memory < MIN_MEMORY {
+        return Err(WORKER_MEMORY.malformed("it must be at least 64MiB"));
     }
     let Some(workerd) = settings.opt(&WORKERD)? else { return Ok(None) };
     if !cfg!(target_os = "linux") {
-        return Err(WORKERD.malformed("worker code runs on Linux alone"));
+        return Err(WORKERD.malformed("workers run only on Linux"));
     }
     if !workerd.is_file() {
-        return Err(WORKERD.malformed("there is no such file"));
+        return Err(WORKERD.malformed("the file does not exist"));
     }
-    // This very program, also when another has taken its place on the disk.
+    // The running executable, even if the file on disk was replaced.
     let launcher = PathBuf::from("/proc/self/exe");
-    Ok(Some(Workers { workerd, launcher, memory, uids, idle: IDLE }))
+    Ok(Some(Workers { workerd, launcher, memory, uids, idle: IDLE_TIMEOUT }))
 }
 
-/// The address is logged, so it must not hold a password.
+/// The URL is logged, so it must not contain credentials.
 fn base_address(url: &Url) -> Result<String, Error> {
     let is_base = matches!(url.scheme(), "http" | "https")
         && url.username().is_empty()
@@ -109,7 +110,7 @@ fn base_address(url: &Url) -> Result<String, Error> {
     if is_base {
         Ok(url.as_str().trim_end_matches('/').to_owned())
     } else {
-        Err(CORE_URL.malformed("not an http or https address without credentials, query and fragment"))
+        Err(CORE_URL.malformed("it must be an http or https URL without credentials, query and fragment"))
     }
 }
 
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_good_and_debug_shows_no_credential() {
+    fn defaults_are_valid_and_debug_hides_the_credential() {
         let config = read(&[("SVC_LISTEN", "of another process")]).unwrap();
         assert_eq!((config.listen.port(), config.core_url.as_str()), (8088, "http://127.0.0.1:8081"));
         assert_eq!(config.cache_bytes, 10 << 30);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn malformed_setting_is_named_without_its_value() {
         for (name, value) in [
             ("SVC_NODE_TOKEN", "hush\n"),
             ("SVC_NODE_CORE_URL", "http://user:hush@core"),

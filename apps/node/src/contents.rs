@@ -1,4 +1,4 @@
-//! Contents on their way to visitors: small ones out of memory, the others out of their files.
+//! Blob contents for visitors: small blobs from memory, large ones from their files.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -13,81 +13,79 @@ use tokio::sync::mpsc;
 use crate::cache::{Blob, Cache};
 use crate::digest::Digest;
 
-/// How much is held in memory …
-const MEMORY: u64 = 32 << 20;
-/// … of contents up to this size. What is larger is read as fast as its visitor takes it.
-const SMALL: u64 = 128 << 10;
-/// What holding one takes beside its bytes, about.
-const OVERHEAD: u64 = 300;
+/// The size of the in-memory cache.
+const MEMORY_CACHE_BYTES: u64 = 32 << 20;
+/// Larger blobs are not cached in memory; they are streamed from their files.
+const MAX_CACHED_SIZE: u64 = 128 << 10;
+/// The approximate memory overhead of a cached blob.
+const ENTRY_OVERHEAD: u64 = 300;
 
-/// The contents of the cache, as the front reads them. What is held in memory is named by its digest like what is on
-/// disk, so it is never out of date.
+/// Reads blobs of the on-disk cache through an in-memory cache. Both use digests as keys, so entries are never stale.
 pub struct Contents {
     cache: Arc<Cache>,
-    held: quick_cache::sync::Cache<Blob, Held, Weight>,
+    cached: quick_cache::sync::Cache<Blob, CachedBlob, Weight>,
     damaged: mpsc::Sender<Digest>,
 }
 
-/// A content in memory.
+/// A blob in memory.
 #[derive(Clone)]
-pub struct Held {
-    /// Its entity tag.
+pub struct CachedBlob {
     pub etag: HeaderValue,
     pub bytes: Bytes,
 }
 
-/// A content that can be read.
+/// The content of a blob.
 pub enum Content {
-    Held(Bytes),
-    /// Open, so that it can be read to its end whatever becomes of its name.
+    Bytes(Bytes),
+    /// An open file, which stays readable after it is evicted.
     File(File),
 }
 
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Blob, Held> for Weight {
-    fn weight(&self, _: &Blob, held: &Held) -> u64 {
-        held.bytes.len() as u64 + OVERHEAD
+impl Weighter<Blob, CachedBlob> for Weight {
+    fn weight(&self, _: &Blob, cached: &CachedBlob) -> u64 {
+        cached.bytes.len() as u64 + ENTRY_OVERHEAD
     }
 }
 
 impl Contents {
-    /// The contents of `cache`; what turns out not to be there as it should is told to `damaged`.
+    /// Reads from `cache`. Sends the digests of missing and damaged blobs to `damaged`.
     pub fn new(cache: Arc<Cache>, damaged: mpsc::Sender<Digest>) -> Self {
-        let items = usize::try_from(MEMORY / (16 << 10)).unwrap_or_default();
-        Self { cache, held: quick_cache::sync::Cache::with_weighter(items, MEMORY, Weight), damaged }
+        let items = usize::try_from(MEMORY_CACHE_BYTES / (16 << 10)).unwrap_or_default();
+        Self { cache, cached: quick_cache::sync::Cache::with_weighter(items, MEMORY_CACHE_BYTES, Weight), damaged }
     }
 
-    /// A content that is in memory.
-    pub fn held(&self, blob: Blob) -> Option<Held> {
-        self.held.get(&blob)
+    /// Returns the blob if it is in memory.
+    pub fn cached(&self, blob: Blob) -> Option<CachedBlob> {
+        self.cached.get(&blob)
     }
 
-    /// A content of `size` bytes that is not in memory yet.
+    /// Opens a blob of `size` bytes that is not in memory, and caches it if it is small.
     pub async fn open(&self, blob: Blob, size: u64) -> io::Result<Content> {
         let opened = self.read(blob, size).await;
         if let Err(error) = &opened
             && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData)
         {
-            // When there are more than are being looked after already, the next visitor tells of it again.
+            // If the channel is full, the next request for the blob reports it again.
             let _ = self.damaged.try_send(blob.content);
         }
         opened
     }
 
     async fn read(&self, blob: Blob, size: u64) -> io::Result<Content> {
-        let mut file = File::open(self.cache.blob(blob)).await?;
+        let mut file = File::open(self.cache.blob_path(blob)).await?;
         if file.metadata().await?.len() != size {
             return Err(ErrorKind::InvalidData.into());
         }
-        if size > SMALL {
+        if size > MAX_CACHED_SIZE {
             return Ok(Content::File(file));
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).await?;
         let bytes = Bytes::from(bytes);
-        self.held.insert(blob, Held { etag: blob.etag(), bytes: bytes.clone() });
-        Ok(Content::Held(bytes))
+        self.cached.insert(blob, CachedBlob { etag: blob.etag(), bytes: bytes.clone() });
+        Ok(Content::Bytes(bytes))
     }
 }

@@ -1,4 +1,4 @@
-//! The desired state of this node, and how far it has come.
+//! The desired state of this node, and the live versions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,10 +6,10 @@ use protocol::{Desired, Digest, Platform, Site};
 use serde::{Deserialize, Serialize};
 
 /// A response of the control plane, with the parts that this node knows.
-pub struct Answer {
+pub struct DesiredUpdate {
     /// The `since` of the next request.
     pub revision: i64,
-    /// Whether a project that is not listed is not to be served.
+    /// Whether this is the full state: projects that are not listed are removed.
     pub full: bool,
     /// The number of the last batch of reports that the control plane accepted.
     pub batch: i64,
@@ -26,18 +26,19 @@ struct SiteChange {
 /// A project on this node.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Placement {
-    /// What is to be served …
-    pub wanted: Site,
-    /// … and the bundle that is, which is an older one as long as the wanted one is not to be had. Host names have no
-    /// such delay: one that was taken from a project stops showing it at once.
+    /// The desired site.
+    #[serde(rename = "wanted")]
+    pub desired: Site,
+    /// The live bundle. It is an older one until the desired bundle is ready. Changes of hostnames and access take
+    /// effect immediately, without waiting for the bundle.
     pub live: Option<Digest>,
-    /// The version that is.
+    /// The live version.
     pub live_version: Option<i32>,
-    /// The revision at which this was decided. Who goes back and forth between versions wants to know how each of them
-    /// fares each time.
+    /// The revision of the desired state. Each revision is reported, also when it repeats an earlier version.
     pub revision: i64,
-    /// The revision at which it was last told that what is wanted is live.
-    told: i64,
+    /// The last revision that was reported as live.
+    #[serde(rename = "told")]
+    reported_revision: i64,
 }
 
 /// Every project on this node, by its id.
@@ -45,11 +46,11 @@ pub struct Placement {
 #[serde(transparent)]
 pub struct Placements(BTreeMap<String, Placement>);
 
-impl Answer {
-    /// Reads the parts that this node knows, and ignores the others.
+impl DesiredUpdate {
+    /// Reads the known parts and ignores the others.
     ///
     /// # Errors
-    /// When one of them does not have the shape of its name.
+    /// Returns an error if a known part is malformed.
     pub fn read(desired: Desired) -> serde_json::Result<Self> {
         let Desired { revision, full, batch, platform, parts, schema: _ } = desired;
         let mut sites = Vec::new();
@@ -61,57 +62,60 @@ impl Answer {
         Ok(Self { revision, full, batch, platform, sites })
     }
 
-    /// Whether it says nothing, as after a wait in vain.
+    /// Whether the response contains no change, as after a poll timeout.
     pub fn is_empty(&self) -> bool {
         !self.full && self.sites.is_empty()
     }
 }
 
 impl Placements {
-    /// Takes in what the control plane says.
-    pub fn apply(&mut self, answer: Answer) {
-        if answer.full {
-            let listed: HashSet<&String> = answer.sites.iter().map(|change| &change.project).collect();
+    /// Applies a response of the control plane.
+    pub fn apply(&mut self, update: DesiredUpdate) {
+        if update.full {
+            let listed: HashSet<&String> = update.sites.iter().map(|change| &change.project).collect();
             self.0.retain(|project, _| listed.contains(project));
         }
-        for SiteChange { project, revision, site } in answer.sites {
-            let Some(wanted) = site else {
+        for SiteChange { project, revision, site } in update.sites {
+            let Some(desired) = site else {
                 self.0.remove(&project);
                 continue;
             };
             let before = self.0.get(&project);
-            let (live, live_version, told) = before.map_or((None, None, 0), |it| (it.live, it.live_version, it.told));
-            self.0.insert(project, Placement { wanted, live, live_version, revision, told });
+            let (live, live_version, reported_revision) =
+                before.map_or((None, None, 0), |it| (it.live, it.live_version, it.reported_revision));
+            self.0.insert(project, Placement { desired, live, live_version, revision, reported_revision });
         }
     }
 
-    /// Makes live what is wanted, wherever that is `ready`; gives the projects and versions that became it.
+    /// Makes desired versions live if they are `ready`. Returns the projects and versions to report.
     pub fn promote(&mut self, ready: impl Fn(&String, &Site) -> bool) -> Vec<(String, i32)> {
         let mut promoted = Vec::new();
-        for (project, Placement { wanted, live, live_version, revision, told }) in &mut self.0 {
-            if *live != Some(wanted.bundle) && ready(project, wanted) {
-                tracing::info!(project, version = wanted.version, bundle = %wanted.bundle, "live");
-                *live = Some(wanted.bundle);
+        for (project, Placement { desired, live, live_version, revision, reported_revision }) in &mut self.0 {
+            if *live != Some(desired.bundle) && ready(project, desired) {
+                tracing::info!(project, version = desired.version, bundle = %desired.bundle, "deployment is live");
+                *live = Some(desired.bundle);
             }
-            // The same bundle may be wanted as another version, or anew.
-            if *live == Some(wanted.bundle) && (*live_version != Some(wanted.version) || *told != *revision) {
-                (*live_version, *told) = (Some(wanted.version), *revision);
-                promoted.push((project.clone(), wanted.version));
+            // Another version, or a newer revision of the same version, may have the same bundle.
+            if *live == Some(desired.bundle)
+                && (*live_version != Some(desired.version) || *reported_revision != *revision)
+            {
+                (*live_version, *reported_revision) = (Some(desired.version), *revision);
+                promoted.push((project.clone(), desired.version));
             }
         }
         promoted
     }
 
-    /// The bundles that are wanted and not live yet, with their sizes.
+    /// The desired bundles that are not live yet, with their sizes.
     pub fn missing(&self) -> BTreeMap<Digest, i64> {
-        let behind = self.0.values().filter(|placement| placement.live != Some(placement.wanted.bundle));
-        behind.map(|placement| (placement.wanted.bundle, placement.wanted.size_bytes)).collect()
+        let pending = self.0.values().filter(|placement| placement.live != Some(placement.desired.bundle));
+        pending.map(|placement| (placement.desired.bundle, placement.desired.size_bytes)).collect()
     }
 
-    /// Gives up what is called live and is not `here`.
-    pub fn demote(&mut self, here: impl Fn(&Digest) -> bool) {
+    /// Marks bundles as not live unless they are `stored`.
+    pub fn demote(&mut self, stored: impl Fn(&Digest) -> bool) {
         for placement in self.0.values_mut() {
-            placement.live = placement.live.filter(&here);
+            placement.live = placement.live.filter(&stored);
             placement.live_version = placement.live_version.filter(|_| placement.live.is_some());
         }
     }
@@ -121,12 +125,12 @@ impl Placements {
         self.iter().filter_map(|(_, placement)| placement.live).collect()
     }
 
-    /// The bundles that are live or are to be.
+    /// The bundles that are live or desired.
     pub fn bundles(&self) -> HashSet<Digest> {
-        self.iter().flat_map(|(_, placement)| [Some(placement.wanted.bundle), placement.live]).flatten().collect()
+        self.iter().flat_map(|(_, placement)| [Some(placement.desired.bundle), placement.live]).flatten().collect()
     }
 
-    /// Each project and its placement.
+    /// All projects with their placements.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Placement)> {
         self.0.iter()
     }

@@ -1,28 +1,28 @@
-//! Computing the digest of bytes while they are written.
+//! A writer that computes the digest of the bytes.
 
 use std::io::{self, Write};
 
 pub use protocol::{Digest, Digester};
 
-/// Computes the digest of the bytes that it passes on.
-pub struct Hashing<W> {
+/// A writer that computes the digest of the bytes that it forwards.
+pub struct HashingWriter<W> {
     inner: W,
     digester: Digester,
 }
 
-impl<W> Hashing<W> {
-    /// Passes on to `inner`.
+impl<W> HashingWriter<W> {
+    /// Forwards to `inner`.
     pub fn new(inner: W) -> Self {
         Self { inner, digester: Digester::default() }
     }
 
-    /// The digest of everything that was written.
+    /// Returns the digest of all written bytes.
     pub fn finish(self) -> Digest {
         self.digester.finish()
     }
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.inner.write_all(bytes)?;
         self.digester.update(bytes);

@@ -1,4 +1,4 @@
-//! Getting bundles.
+//! Download of bundles into the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,113 +11,114 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::backoff::Backoff;
-use crate::cache::{Cache, Temporary};
+use crate::cache::{Cache, TemporaryFile};
 use crate::client::Core;
 use crate::digest::{Digest, Digester};
 use crate::index::Index;
 use crate::unpack::unpack;
 
-/// How many bundles are fetched at a time.
-const AT_ONCE: usize = 4;
-/// A bundle that is bad for good is fetched again this often at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_CONCURRENT_DOWNLOADS: usize = 4;
+/// The interval at which a permanently bad bundle is retried.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// After so many attempts, in some three seconds, it is more than a moment's trouble.
-const HOPELESS: u64 = 6;
+/// A bundle is reported as failed after this many attempts, about three seconds.
+const REPORTED_ATTEMPTS: u64 = 6;
 
-/// Gets bundles out of the cache, or from the control plane into it.
+/// Provides bundles from the cache, and downloads missing ones from the control plane.
 #[derive(Clone)]
 pub struct Fetcher {
-    /// Where bundles are kept.
     pub cache: Arc<Cache>,
     core: Core,
-    slots: Arc<Semaphore>,
-    hopeless: UnboundedSender<Digest>,
+    download_permits: Arc<Semaphore>,
+    failed_fetches: UnboundedSender<Digest>,
 }
 
 impl Fetcher {
-    /// A fetcher from `core` into `cache`, and the bundles that it cannot get although it tries again and again: each once
-    /// for each time that it is wanted.
+    /// A fetcher from `core` into `cache`. The channel receives bundles that repeatedly failed to fetch, once per call
+    /// of [`Self::fetch`].
     pub fn new(core: Core, cache: Arc<Cache>) -> (Self, UnboundedReceiver<Digest>) {
-        let (hopeless, told) = unbounded_channel();
-        (Self { cache, core, slots: Arc::new(Semaphore::new(AT_ONCE)), hopeless }, told)
+        let (failed_fetches, failed) = unbounded_channel();
+        (
+            Self { cache, core, download_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_DOWNLOADS)), failed_fetches },
+            failed,
+        )
     }
 
-    /// The index of a bundle of `size` bytes, as soon as there is one. Tries for ever.
-    pub async fn obtain(self, bundle: Digest, size: i64) -> (Digest, Index) {
-        let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+    /// Returns the index of a bundle of `size` bytes. Retries until it succeeds.
+    pub async fn fetch(self, bundle: Digest, size: i64) -> (Digest, Index) {
+        let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
         let mut attempts = 0_u64;
         loop {
             match self.attempt(bundle, size).await {
                 Ok(index) => return (bundle, index),
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::warn!(%bundle, error, "a bundle is not to be had; what it would replace stays");
+                    tracing::warn!(%bundle, error, "failed to fetch a bundle; serving the previous version");
                 }
             }
             attempts += 1;
-            if attempts == HOPELESS {
-                // Who listens lives as long as this.
-                let _ = self.hopeless.send(bundle);
+            if attempts == REPORTED_ATTEMPTS {
+                // The receiver lives as long as this task.
+                let _ = self.failed_fetches.send(bundle);
             }
-            sleep(backoff.pause()).await;
+            sleep(backoff.next_delay()).await;
         }
     }
 
-    /// The same for a bundle that is damaged here, which is given up first.
-    pub async fn obtain_anew(self, bundle: Digest, size: i64) -> (Digest, Index) {
-        let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+    /// Removes a damaged bundle from the cache, then fetches it again.
+    pub async fn refetch(self, bundle: Digest, size: i64) -> (Digest, Index) {
+        let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
         loop {
             let cache = Arc::clone(&self.cache);
-            match spawn_blocking(move || cache.give_up(bundle)).await.map_err(Into::into).flatten() {
-                Ok(()) => return self.obtain(bundle, size).await,
-                Err(error) => tracing::error!(%bundle, %error, "a damaged bundle cannot be removed"),
+            match spawn_blocking(move || cache.remove_damaged_bundle(bundle)).await.map_err(Into::into).flatten() {
+                Ok(()) => return self.fetch(bundle, size).await,
+                Err(error) => tracing::error!(%bundle, %error, "failed to remove a damaged bundle"),
             }
-            sleep(backoff.pause()).await;
+            sleep(backoff.next_delay()).await;
         }
     }
 
     async fn attempt(&self, bundle: Digest, size: i64) -> anyhow::Result<Index> {
         let cache = Arc::clone(&self.cache);
-        let look = move || {
-            // A sweep that began before the bundle was wanted may be about to take it.
-            let _adding = cache.adding();
+        let find_stored = move || {
+            // An eviction in progress may have started before the bundle was pinned.
+            let _guard = cache.block_eviction();
             cache.index(bundle)
         };
-        if let Some(index) = spawn_blocking(look).await?? {
+        if let Some(index) = spawn_blocking(find_stored).await?? {
             return Ok(index);
         }
-        let _slot = self.slots.acquire().await?;
+        let _permit = self.download_permits.acquire().await?;
         let archive = self.download(bundle, size).await?;
         let cache = Arc::clone(&self.cache);
         let unpack = move || {
             let unpacked = unpack(&cache, bundle, &archive.file);
             if unpacked.is_err() {
-                // What it got as far as to file belongs to no bundle.
-                cache.sweep()?;
+                // The blobs stored so far belong to no bundle.
+                cache.evict()?;
             }
             unpacked
         };
         spawn_blocking(unpack).await?
     }
 
-    /// The archive, verified.
-    async fn download(&self, bundle: Digest, size: i64) -> anyhow::Result<Temporary> {
+    /// Downloads and verifies the archive.
+    async fn download(&self, bundle: Digest, size: i64) -> anyhow::Result<TemporaryFile> {
         let mut response = self.core.bundle(bundle).await?;
         let archive = self.cache.temporary()?;
         let mut file = tokio::fs::File::from_std(archive.file.try_clone()?);
         let mut digester = Digester::default();
-        let mut left = u64::try_from(size)?;
+        let mut remaining = u64::try_from(size)?;
         while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
             let length = chunk.len() as u64;
-            ensure!(length <= left, "more than {size} bytes came");
-            left -= length;
+            ensure!(length <= remaining, "received more than {size} bytes");
+            remaining -= length;
             digester.update(&chunk);
             file.write_all(&chunk).await?;
         }
         file.flush().await?;
-        let came = digester.finish();
-        ensure!(came == bundle, "{came} came instead");
+        let actual = digester.finish();
+        ensure!(actual == bundle, "received {actual} instead");
         Ok(archive)
     }
 }

@@ -1,7 +1,7 @@
-//! Asking what to serve.
+//! The long poll of the desired state.
 //!
-//! Level-triggered: the control plane's table is the truth and a long poll only wakes. The first question after a start
-//! is for everything, and so is one every [`RELIST`], which finds whatever a poll may have missed.
+//! Level-triggered: the control plane's state is authoritative, and a long poll is only a wake-up. The node relists at
+//! startup and every [`RELIST_INTERVAL`], which finds changes that a poll missed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,30 +15,30 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::backoff::Backoff;
 use crate::cache::Cache;
 use crate::client::Core;
-use crate::desired::Answer;
+use crate::desired::DesiredUpdate;
 
-const RELIST: Duration = Duration::from_secs(5 * 60);
-/// The control plane answers at once when it is asked for everything, also when that is nothing.
-const PACE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const RELIST_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// The minimum interval between requests: a request for the full state returns immediately, even if it is empty.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// What every answer tells beside the sites.
-pub struct Told {
-    /// The number of the last batch of reports that the control plane has.
+/// The parts of each response other than the sites.
+pub struct ControlPlaneState {
+    /// The number of the last batch of reports that the control plane received.
     pub batch: watch::Sender<Option<i64>>,
     platform: watch::Sender<Option<Platform>>,
     cache: Arc<Cache>,
 }
 
-impl Told {
-    /// Nothing yet, but for the platform, if it is known from before.
+impl ControlPlaneState {
+    /// The state before the first response; `platform` holds the saved settings, if any.
     pub fn new(platform: watch::Sender<Option<Platform>>, cache: Arc<Cache>) -> Self {
         Self { batch: watch::Sender::new(None), platform, cache }
     }
 
-    async fn note(&self, answer: &Answer) {
-        self.batch.send_replace(Some(answer.batch));
-        let platform = answer.platform.clone();
+    async fn record(&self, update: &DesiredUpdate) {
+        self.batch.send_replace(Some(update.batch));
+        let platform = update.platform.clone();
         if self.platform.borrow().as_ref() == Some(&platform) {
             return;
         }
@@ -46,40 +46,43 @@ impl Told {
         let cache = Arc::clone(&self.cache);
         let saved = spawn_blocking(move || cache.save_platform(&platform)).await;
         if let Err(error) = saved.map_err(Into::into).flatten() {
-            tracing::error!(%error, "where visitors sign in cannot be saved");
+            tracing::error!(%error, "failed to save the platform settings");
         }
     }
 }
 
-/// Asks for ever, and hands on what is answered; ends when nobody listens.
-pub async fn follow(core: Core, news: Sender<Answer>, told: Told) {
-    let mut pace = interval(PACE);
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+/// Polls and sends the changes to `updates` until its receiver is dropped.
+pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPlaneState) {
+    let mut poll_interval = interval(MIN_POLL_INTERVAL);
+    poll_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
     let mut since = 0;
-    let mut listed = Instant::now();
+    let mut last_relist = Instant::now();
     loop {
-        pace.tick().await;
-        if listed.elapsed() >= RELIST {
+        poll_interval.tick().await;
+        if last_relist.elapsed() >= RELIST_INTERVAL {
             since = 0;
         }
         match core.desired(since).await {
-            // It was set back, to a backup say: nothing that we know of it holds.
-            Ok(answer) if answer.revision < since => since = 0,
-            Ok(answer) => {
+            // The control plane was restored from a backup: relist.
+            Ok(update) if update.revision < since => since = 0,
+            Ok(update) => {
                 backoff.reset();
-                since = answer.revision;
-                if answer.full {
-                    listed = Instant::now();
+                since = update.revision;
+                if update.full {
+                    last_relist = Instant::now();
                 }
-                told.note(&answer).await;
-                if !answer.is_empty() && news.send(answer).await.is_err() {
+                state.record(&update).await;
+                if !update.is_empty() && updates.send(update).await.is_err() {
                     return;
                 }
             }
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "the desired state is not to be had; serving goes on");
-                sleep(backoff.pause()).await;
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "failed to fetch the desired state; serving the last known state"
+                );
+                sleep(backoff.next_delay()).await;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The front: what visitors of the deployed projects talk to.
+//! The front: the HTTP server for visitors of the deployed projects.
 
 use std::borrow::Cow;
 use std::io;
@@ -14,86 +14,86 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use protocol::AccessMode;
 use tokio::sync::watch;
 
-use crate::access::Doors;
+use crate::access::AccessGate;
 use crate::asset::REVALIDATE;
 use crate::contents::Contents;
-use crate::index::{Found, Index};
+use crate::index::{Entry, Index};
 use crate::origin::Origins;
-use crate::page::{page, unknown_hostname};
+use crate::page::{page, unknown_hostname_error};
 use crate::path;
 use crate::routes::Routes;
-use crate::show::show;
+use crate::serve::serve_assets;
 use crate::worker::proxy;
 
-/// The same for what is not for everybody: no cache between may keep it.
+/// [`REVALIDATE`] for protected sites: shared caches must not store the response.
 const PRIVATE: &str = "private, max-age=0, must-revalidate";
 
-/// Answers on every host, for whoever waits for the node to come up.
+/// The health check, available on every host.
 const HEALTH: &str = "/__svc/node/health";
 
-/// What answering takes.
+/// The state that requests share.
 pub struct Front {
     routes: watch::Receiver<Arc<Routes>>,
     contents: Arc<Contents>,
-    doors: Doors,
+    gate: AccessGate,
     origins: Arc<Origins>,
 }
 
 impl Front {
-    /// A front that shows what `routes` holds at the moment of each request.
+    /// A front that serves each request from the current `routes`.
     pub const fn new(
         routes: watch::Receiver<Arc<Routes>>,
         contents: Arc<Contents>,
-        doors: Doors,
+        gate: AccessGate,
         origins: Arc<Origins>,
     ) -> Self {
-        Self { routes, contents, doors, origins }
+        Self { routes, contents, gate, origins }
     }
 }
 
-/// Listens, and leaves signals to the process.
+/// Starts listening. The server does not handle signals.
 pub fn listen(address: SocketAddr, front: Front) -> io::Result<(SocketAddr, Server)> {
     let front = Data::new(front);
     let app = move || {
         App::new()
             .app_data(Data::clone(&front))
             .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
-            .default_service(web::to(answer))
+            .default_service(web::to(handle))
     };
     let server = HttpServer::new(app).disable_signals().bind(address)?;
     let address = server.addrs().first().copied().unwrap_or(address);
     Ok((address, server.run()))
 }
 
-async fn answer(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
+async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
     if request.uri().path() == HEALTH {
         return HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok");
     }
-    let Some(host) = host(&request) else { return unknown_hostname() };
+    let Some(host) = host(&request) else { return unknown_hostname_error() };
     let site = front.routes.borrow().get(host.as_ref()).cloned();
-    let Some(site) = site else { return unknown_hostname() };
-    let payload = match front.doors.pass(&request, payload, &host, &site.project, &site.access).await {
+    let Some(site) = site else { return unknown_hostname_error() };
+    let payload = match front.gate.authorize(&request, payload, &host, &site.project, &site.access).await {
         Ok(payload) => payload,
-        Err(answer) => return answer,
+        Err(response) => return response,
     };
     match &site.index {
-        None => page(StatusCode::SERVICE_UNAVAILABLE, "This site is on its way to this node."),
+        None => page(StatusCode::SERVICE_UNAVAILABLE, "This site is being deployed. Try again in a minute."),
         Some(index) if is_for_code(&request, index) => {
-            proxy::answer(&request, payload, front.origins.of(&request), site.worker.as_ref()).await
+            proxy::forward_request(&request, payload, front.origins.of(&request), site.worker.as_ref()).await
         }
         Some(index) => {
-            let mut answer = show(&request, &front.contents, index).await;
+            let mut response = serve_assets(&request, &front.contents, index).await;
             if site.access.mode != AccessMode::Public
-                && answer.headers().get(CACHE_CONTROL).is_some_and(|it| it == REVALIDATE)
+                && response.headers().get(CACHE_CONTROL).is_some_and(|it| it == REVALIDATE)
             {
-                answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(PRIVATE));
+                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(PRIVATE));
             }
-            answer
+            response
         }
     }
 }
 
-/// The host name that is asked for, as host names are written in the routes. (The server itself refuses two.)
+/// The requested hostname, in the form of the routes. The server rejects a second `Host` header.
 fn host(request: &HttpRequest) -> Option<Cow<'_, str>> {
     let host = match request.uri().authority() {
         Some(authority) => authority.as_str(),
@@ -108,11 +108,11 @@ fn host(request: &HttpRequest) -> Option<Cow<'_, str>> {
     Some(if is_lowercase { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
 }
 
-/// Where there is code, it answers all that is no asset.
+/// Whether worker code handles the request: the bundle has code, and no asset matches.
 fn is_for_code(request: &HttpRequest, index: &Index) -> bool {
     let is_asset = || {
         let path = path::decode(request.uri().path());
-        path.is_some_and(|path| !matches!(index.find(&path), Found::Nothing))
+        path.is_some_and(|path| !matches!(index.find(&path), Entry::Missing))
     };
     index.code.is_some() && !(matches!(*request.method(), Method::GET | Method::HEAD) && is_asset())
 }

@@ -1,4 +1,4 @@
-//! What a bundle holds, as visitors see it.
+//! The index of a bundle: its assets and worker code.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 use crate::coding::Coding;
 use crate::digest::Digest;
 
-/// The index of one bundle. A path that is not in it cannot be served, so no path can reach outside.
+/// The index of a bundle. Only paths in the index are served, so path traversal is impossible.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Index {
     /// Whether the bundle has worker code.
     pub worker: bool,
-    /// Whether what is worth compressing has been.
+    /// Whether compression is complete.
     #[serde(default)]
     pub compressed: bool,
-    /// That code. What a release wrote that did not run it lacks it.
+    /// The worker code. Missing in indexes of releases that did not run worker code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// The assets by their decoded URL path, `/` first.
+    /// The assets by decoded URL path, with a leading `/`.
     pub assets: BTreeMap<String, Asset>,
 }
 
 /// One asset.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Asset {
-    /// What its content is stored under.
+    /// The digest of the content.
     pub content: Digest,
-    /// The content's size.
+    /// The uncompressed size.
     pub size: u64,
-    /// Its size in gzip, if it is stored so.
+    /// The size in gzip, if it is stored in gzip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gzip: Option<u64>,
-    /// Its size in brotli, if it is stored so.
+    /// The size in brotli, if it is stored in brotli.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brotli: Option<u64>,
 }
@@ -40,63 +40,62 @@ pub struct Asset {
 /// The worker code of a bundle.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Code {
-    /// The first module.
+    /// The main module.
     pub main: String,
-    /// The date whose runtime behaviour it was written for.
+    /// The compatibility date of the manifest.
     pub compatibility_date: Option<String>,
-    /// The files under `worker/`, by their paths in it.
+    /// The files under `worker/`, by path relative to it.
     pub modules: BTreeMap<String, Asset>,
 }
 
-/// What is at a path.
-pub enum Found<'a> {
-    /// An asset, and the name that tells its type.
+/// The result of looking up a path.
+pub enum Entry<'a> {
+    /// An asset, and the path that determines its media type.
     Asset(&'a str, Asset),
-    /// A directory with an index page, lacking its trailing slash.
+    /// A directory with an index page; the trailing slash is missing.
     Directory,
-    /// Nothing.
-    Nothing,
+    Missing,
 }
 
 impl Index {
-    /// Whether it tells of everything in the bundle that this release knows of.
-    pub const fn is_whole(&self) -> bool {
+    /// Whether the index lists everything that this release needs.
+    pub const fn is_complete(&self) -> bool {
         self.worker == self.code.is_some()
     }
 
     /// Looks up a decoded path.
-    pub fn find(&self, path: &str) -> Found<'_> {
+    pub fn find(&self, path: &str) -> Entry<'_> {
         if path.ends_with('/') {
             return self.asset(&format!("{path}index.html"));
         }
         match self.asset(path) {
-            Found::Nothing if self.assets.contains_key(&format!("{path}/index.html")) => Found::Directory,
+            Entry::Missing if self.assets.contains_key(&format!("{path}/index.html")) => Entry::Directory,
             found => found,
         }
     }
 
-    /// The site's own page for what is missing.
-    pub fn not_found_page(&self) -> Found<'_> {
+    /// The site's own 404 page.
+    pub fn not_found_page(&self) -> Entry<'_> {
         self.asset("/404.html")
     }
 
-    /// Every content of the bundle. One that is not among these is not kept.
+    /// All contents of the bundle. Eviction removes blobs that no index lists.
     pub fn contents(&self) -> impl Iterator<Item = &Asset> {
         self.assets.values().chain(self.code.iter().flat_map(|code| code.modules.values()))
     }
 
-    fn asset(&self, path: &str) -> Found<'_> {
-        self.assets.get_key_value(path).map_or(Found::Nothing, |(name, asset)| Found::Asset(name, *asset))
+    fn asset(&self, path: &str) -> Entry<'_> {
+        self.assets.get_key_value(path).map_or(Entry::Missing, |(name, asset)| Entry::Asset(name, *asset))
     }
 }
 
 impl Asset {
-    /// An asset that is stored as it was deployed.
+    /// An uncompressed asset.
     pub const fn new(content: Digest, size: u64) -> Self {
         Self { content, size, gzip: None, brotli: None }
     }
 
-    /// Its size in this coding, if it is stored so.
+    /// The size in this coding, if it is stored in it.
     pub const fn size_in(&self, coding: Coding) -> Option<u64> {
         match coding {
             Coding::Identity => Some(self.size),
@@ -105,7 +104,7 @@ impl Asset {
         }
     }
 
-    /// What it is stored in.
+    /// The stored codings.
     pub fn codings(&self) -> impl Iterator<Item = Coding> {
         [Coding::Identity, Coding::Gzip, Coding::Brotli].into_iter().filter(|coding| self.size_in(*coding).is_some())
     }

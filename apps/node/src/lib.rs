@@ -1,10 +1,10 @@
 //! The reference node: serves deployments by `Host`.
 //!
-//! It pulls, and nothing is pushed to it: `follow` asks the control plane what this node is to serve, `converge`
-//! gets the bundles of it and swaps the routing table, `front` answers visitors out of the table and the cache, and
-//! `report` tells the control plane what became of it. They share no lock: news pass through channels, the table through
-//! one whose receiver always holds the newest. With the control plane away, and after a restart during that, the front
-//! serves what it served before.
+//! The node pulls; the control plane pushes nothing. `follow` long-polls the desired state. `reconciler` fetches the
+//! bundles and swaps the routing table. `front` serves visitors from the table and the cache. `report` sends the
+//! observed state to the control plane. The tasks share no lock: they communicate through channels, and a watch channel
+//! holds the newest table. While the control plane is down, also after a restart, the front serves the last known
+//! state.
 
 mod access;
 mod asset;
@@ -17,7 +17,6 @@ mod compress;
 mod condition;
 pub mod config;
 mod contents;
-mod converge;
 mod desired;
 mod digest;
 mod fetch;
@@ -32,9 +31,10 @@ mod page;
 mod path;
 mod random;
 mod range;
+mod reconciler;
 mod report;
 mod routes;
-mod show;
+mod serve;
 mod unpack;
 pub mod worker;
 
@@ -46,17 +46,17 @@ use anyhow::{Context as _, bail};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::access::Doors;
+use crate::access::AccessGate;
 use crate::cache::Cache;
 use crate::client::Core;
 use crate::config::Config;
 use crate::contents::Contents;
-use crate::converge::Converger;
 use crate::fetch::Fetcher;
-use crate::follow::Told;
+use crate::follow::ControlPlaneState;
 use crate::front::Front;
 use crate::observe::Observer;
 use crate::origin::Origins;
+use crate::reconciler::Reconciler;
 use crate::worker::Workers;
 use crate::worker::fleet::Fleet;
 
@@ -64,46 +64,46 @@ use crate::worker::fleet::Fleet;
 pub struct Node {
     address: SocketAddr,
     front: Server,
-    /// Answers the questions of workers for their assets.
+    /// Serves `env.assets` to workers.
     assets: Option<Server>,
     tasks: JoinSet<()>,
 }
 
 impl Node {
-    /// Opens the cache, puts back into service what was served before, and listens. Needs a tokio runtime around it.
+    /// Opens the cache, restores the last served state and listens. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The directory or the address cannot be used.
+    /// Returns an error if the node's directory or the listen address cannot be used.
     pub fn start(config: &Config) -> anyhow::Result<Self> {
         let cache = Arc::new(Cache::open(config)?);
         let core = Core::new(config)?;
         let (publish, routes) = watch::channel(Arc::default());
         let (observer, observations) = mpsc::unbounded_channel();
         let observer = Observer::new(observer);
-        let (report, damage) = mpsc::channel(64);
-        let contents = Arc::new(Contents::new(Arc::clone(&cache), report));
+        let (damage_reports, damage) = mpsc::channel(64);
+        let contents = Arc::new(Contents::new(Arc::clone(&cache), damage_reports));
         let workers = config.workers.clone();
         let workers = workers.map(|it| Workers::new(it, Arc::clone(&cache), Arc::clone(&contents), observer.clone()));
-        let (workers, assets) = workers.transpose().context("workers cannot be run")?.unzip();
+        let (workers, assets) = workers.transpose().context("cannot prepare the workers")?.unzip();
         let platform = watch::Sender::new(cache.platform()?);
         let origins = Arc::new(Origins::new(config.proxies.clone(), platform.subscribe()));
-        let doors = Doors::open(core.clone(), &cache.access_key(), Arc::clone(&origins))
-            .context("the key that visitors' passes are signed with")?;
+        let gate = AccessGate::open(core.clone(), &cache.access_key(), Arc::clone(&origins))
+            .context("cannot open the key of the access cookies")?;
         let fetcher = Fetcher::new(core.clone(), Arc::clone(&cache));
-        let converger = Converger::restore(fetcher, Fleet::new(workers), observer, publish)?;
-        let (address, front) = front::listen(config.listen, Front::new(routes, contents, doors, origins))
+        let reconciler = Reconciler::restore(fetcher, Fleet::new(workers), observer, publish)?;
+        let (address, front) = front::listen(config.listen, Front::new(routes, contents, gate, origins))
             .with_context(|| format!("cannot listen on {}", config.listen))?;
-        let (news, answers) = mpsc::channel(1);
+        let (updates, received_updates) = mpsc::channel(1);
         let mut tasks = JoinSet::new();
-        let told = Told::new(platform, cache);
-        tasks.spawn(report::report(core.clone(), observations, told.batch.subscribe()));
-        tasks.spawn(follow::follow(core, news, told));
-        tasks.spawn(converger.run(answers, damage));
-        tracing::info!(%address, core = config.core_url, "serving");
+        let state = ControlPlaneState::new(platform, cache);
+        tasks.spawn(report::report(core.clone(), observations, state.batch.subscribe()));
+        tasks.spawn(follow::follow(core, updates, state));
+        tasks.spawn(reconciler.run(received_updates, damage));
+        tracing::info!(%address, core = config.core_url, "listening");
         Ok(Self { address, front, assets, tasks })
     }
 
-    /// Where the front listens.
+    /// The address that the front listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -112,15 +112,15 @@ impl Node {
     /// Serves until `stop`, then finishes the requests in flight.
     ///
     /// # Errors
-    /// The front or the following ended by itself.
+    /// Returns an error if the front or a background task ends before `stop`.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let handle = self.front.handle();
         let mut front = tokio::spawn(self.front);
         let assets = self.assets.map(|assets| (assets.handle(), tokio::spawn(assets)));
         tokio::select! {
             () = stop => {}
-            _ = self.tasks.join_next() => bail!("following the control plane ended"),
-            ended = &mut front => bail!("the front ended: {ended:?}"),
+            _ = self.tasks.join_next() => bail!("a background task ended unexpectedly"),
+            ended = &mut front => bail!("the front ended unexpectedly: {ended:?}"),
         }
         self.tasks.shutdown().await;
         handle.stop(true).await;

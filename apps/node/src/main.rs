@@ -12,16 +12,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 const HELP: &str = "\
-svc-node serves deployed projects by Host. It is configured by its environment alone.
+svc-node serves deployed projects by Host. It is configured by its environment.
 
   svc-node              runs until SIGTERM or Ctrl-C
   svc-node --settings   prints the settings as Markdown
-  svc-node --help       prints this
+  svc-node --help       prints this help
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
-    // Before there is a runtime: what becomes another program has one thread.
+    // Before the runtime starts: `exec` requires a single-threaded process.
     if let Some((first, order)) = arguments.split_first()
         && first == launch::ARGUMENT
     {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn run() -> anyhow::Result<()> {
-    // Fails when a provider is installed already, and then there is one.
+    // Fails only if a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = Settings::from_env(TABLE, &CLAIM)?;
     log(settings.get(&LOG)?);

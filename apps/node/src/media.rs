@@ -1,8 +1,8 @@
-//! What an asset's name tells of its content.
+//! Media types by file extension.
 
 use actix_web::http::header::HeaderValue;
 
-/// The type of what is called that. Text is UTF-8, as everything on the web is.
+/// The `Content-Type` of an asset. Text is served as UTF-8.
 pub fn content_type(name: &str) -> HeaderValue {
     let guess = guess(name);
     let text = match guess {
@@ -19,7 +19,7 @@ pub fn content_type(name: &str) -> HeaderValue {
     HeaderValue::from_static(text)
 }
 
-/// Whether contents of its type shrink: text in its many forms, and what is stored as it is in memory.
+/// Whether contents of this type are worth compressing: text, and uncompressed binary formats.
 pub fn is_compressible(name: &str) -> bool {
     let guess = guess(name);
     guess.starts_with("text/")
@@ -49,8 +49,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_utf_8_and_shrinks() {
-        for (name, expected, shrinks) in [
+    fn text_is_utf_8_and_compressible() {
+        for (name, expected, compressible) in [
             ("/index.html", "text/html; charset=utf-8", true),
             ("/a.CSS", "text/css; charset=utf-8", true),
             ("/a.js", "text/javascript; charset=utf-8", true),
@@ -64,7 +64,11 @@ mod tests {
             ("/a.zip", "application/zip", false),
             ("/LICENCE", "application/octet-stream", false),
         ] {
-            assert_eq!((content_type(name).to_str().unwrap(), is_compressible(name)), (expected, shrinks), "{name}");
+            assert_eq!(
+                (content_type(name).to_str().unwrap(), is_compressible(name)),
+                (expected, compressible),
+                "{name}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where visitors come from, and how.
+//! The client address and scheme of requests.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,14 +7,14 @@ use protocol::Platform;
 use settings::Networks;
 use tokio::sync::watch;
 
-/// What the node is told of the way to it: by its settings which proxies to believe, by the control plane whether one of
-/// them ends TLS.
+/// Determines the origin of requests: the settings list the trusted proxies, and the control plane states whether a
+/// proxy terminates TLS.
 pub struct Origins {
     proxies: Networks,
     platform: watch::Receiver<Option<Platform>>,
 }
 
-/// Where one request comes from, as worker code is told.
+/// The client address and scheme of a request, as passed to worker code.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {
     pub client: IpAddr,
@@ -22,12 +22,12 @@ pub struct Origin {
 }
 
 impl Origins {
-    /// Behind these proxies.
+    /// Trusts these proxies.
     pub const fn new(proxies: Networks, platform: watch::Receiver<Option<Platform>>) -> Self {
         Self { proxies, platform }
     }
 
-    /// Where the request comes from. Nobody but a proxy that is believed is asked.
+    /// The origin of a request. `X-Forwarded-For` counts only if a trusted proxy sent it.
     pub fn of(&self, request: &HttpRequest) -> Origin {
         let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
@@ -35,12 +35,12 @@ impl Origins {
         Origin { client: self.proxies.client(peer, forwarded), scheme }
     }
 
-    /// Whether visitors come encrypted.
+    /// Whether visitors connect over HTTPS.
     pub fn is_https(&self) -> bool {
         self.platform.borrow().as_ref().is_some_and(|platform| platform.https)
     }
 
-    /// Base address of the dashboard, if it is known.
+    /// The base URL of the dashboard, if it is known.
     pub fn dashboard(&self) -> Option<String> {
         self.platform.borrow().as_ref().map(|platform| platform.dashboard_url.clone())
     }

@@ -1,4 +1,4 @@
-//! What the node says for itself, where a site has nothing to say.
+//! The node's own pages and errors.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::random;
 
-/// A small page for people. It goes away with its cause, so nobody keeps it.
+/// A small HTML error page. It is never cached.
 pub fn page(status: StatusCode, text: &'static str) -> HttpResponse {
     let title = status.canonical_reason().unwrap_or_default();
     HttpResponse::build(status)
@@ -16,12 +16,12 @@ pub fn page(status: StatusCode, text: &'static str) -> HttpResponse {
         .body(format!("<!doctype html>\n<title>{title}</title>\n<h1>{title}</h1>\n<p>{text}</p>\n"))
 }
 
-/// The platform's error envelope: no site is there to answer in its own way.
-pub fn unknown_hostname() -> HttpResponse {
+/// The platform's error envelope for a hostname without a site.
+pub fn unknown_hostname_error() -> HttpResponse {
     let request_id = random::id().to_string();
     let envelope = json!({
         "code": "unknown_hostname",
-        "message": "No project is served under this host name. One that was just added takes a moment.",
+        "message": "No project is served at this hostname. If you just added the hostname, try again in a minute.",
         "details": null,
         "requestId": request_id,
     });

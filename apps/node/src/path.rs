@@ -1,8 +1,8 @@
-//! The path of a request.
+//! Decoding of request paths.
 
-/// Decodes `%xx` exactly once. `None` for what no asset is called and only probes send: escapes that are none, bytes
-/// that are not UTF-8, NUL, backslashes, `.` and `..`, a slash that is escaped or follows another. (The last would make
-/// the redirect to a directory lead to another host.)
+/// Decodes `%xx` exactly once. Returns `None` for invalid escapes, invalid UTF-8, NUL, backslashes, the segments `.`
+/// and `..`, escaped slashes and double slashes. A double slash could make the redirect to a directory lead to another
+/// host.
 pub fn decode(raw: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(raw.len());
     let mut rest = raw.bytes();
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_probes_send_is_refused() {
+    fn unsafe_paths_are_rejected() {
         for raw in [
             "",
             "*",

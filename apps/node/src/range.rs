@@ -2,40 +2,39 @@
 
 use actix_web::http::header::{HeaderMap, RANGE};
 
-/// What is asked for of a content.
+/// The requested range of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// All of it. Also where several ranges are asked for, which nobody but probes does, and where the field cannot be
-    /// understood: both may be ignored.
+pub enum ByteRange {
+    /// The whole content. Also for several ranges and for a malformed field, which a server may ignore.
     Whole,
     /// The bytes from `first` to `last`, both included.
     Part { first: u64, last: u64 },
-    /// Nothing that there is.
+    /// The range is outside the content.
     Unsatisfiable,
 }
 
 /// Reads the `Range` of a request for a content of `size` bytes.
-pub fn wanted(headers: &HeaderMap, size: u64) -> Wanted {
+pub fn requested(headers: &HeaderMap, size: u64) -> ByteRange {
     let mut lines = headers.get_all(RANGE);
-    let (Some(line), None) = (lines.next(), lines.next()) else { return Wanted::Whole };
+    let (Some(line), None) = (lines.next(), lines.next()) else { return ByteRange::Whole };
     let range = line.to_str().ok().and_then(|line| line.split_once('='));
     match range {
-        // Of an empty content there is no part that could be named.
+        // An empty content has no valid range.
         Some((unit, range)) if unit.eq_ignore_ascii_case("bytes") && size > 0 => {
-            part(range.trim(), size).unwrap_or(Wanted::Whole)
+            part(range.trim(), size).unwrap_or(ByteRange::Whole)
         }
-        _ => Wanted::Whole,
+        _ => ByteRange::Whole,
     }
 }
 
-fn part(range: &str, size: u64) -> Option<Wanted> {
+fn part(range: &str, size: u64) -> Option<ByteRange> {
     let (first, last) = range.split_once('-')?;
     if first.is_empty() {
         let length = number(last)?.min(size);
         return Some(if length == 0 {
-            Wanted::Unsatisfiable
+            ByteRange::Unsatisfiable
         } else {
-            Wanted::Part { first: size - length, last: size - 1 }
+            ByteRange::Part { first: size - length, last: size - 1 }
         });
     }
     let first = number(first)?;
@@ -43,10 +42,10 @@ fn part(range: &str, size: u64) -> Option<Wanted> {
     if first > last {
         return None;
     }
-    Some(if first < size { Wanted::Part { first, last: last.min(size - 1) } } else { Wanted::Unsatisfiable })
+    Some(if first < size { ByteRange::Part { first, last: last.min(size - 1) } } else { ByteRange::Unsatisfiable })
 }
 
-/// A number of any length: beyond every size, they are all the same.
+/// Parses a number; `u64::MAX` if it does not fit.
 fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
@@ -58,14 +57,14 @@ mod tests {
 
     use super::*;
 
-    fn wanted(lines: &[&'static str], size: u64) -> Wanted {
+    fn requested(lines: &[&'static str], size: u64) -> ByteRange {
         let lines = lines.iter().map(|line| (RANGE, HeaderValue::from_static(line)));
-        super::wanted(&HeaderMap::from_iter(lines), size)
+        super::requested(&HeaderMap::from_iter(lines), size)
     }
 
     #[test]
-    fn one_range_is_taken_and_all_else_is_the_whole() {
-        use Wanted::{Part, Unsatisfiable, Whole};
+    fn single_range_is_used_and_other_fields_are_ignored() {
+        use ByteRange::{Part, Unsatisfiable, Whole};
         for (line, expected) in [
             ("bytes=0-0", Part { first: 0, last: 0 }),
             ("bytes=0-9", Part { first: 0, last: 9 }),
@@ -91,12 +90,12 @@ mod tests {
             ("items=0-1", Whole),
             ("", Whole),
         ] {
-            assert_eq!(wanted(&[line], 10), expected, "{line}");
+            assert_eq!(requested(&[line], 10), expected, "{line}");
         }
-        assert_eq!(wanted(&[], 10), Whole);
-        assert_eq!(wanted(&["bytes=0-1", "bytes=0-1"], 10), Whole);
+        assert_eq!(requested(&[], 10), Whole);
+        assert_eq!(requested(&["bytes=0-1", "bytes=0-1"], 10), Whole);
         for line in ["bytes=0-", "bytes=-1", "bytes=0-0"] {
-            assert_eq!(wanted(&[line], 0), Whole);
+            assert_eq!(requested(&[line], 0), Whole);
         }
     }
 }

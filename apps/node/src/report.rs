@@ -1,8 +1,8 @@
-//! Telling the control plane what was seen.
+//! Sending of observations to the control plane.
 //!
-//! Batches go one after the other, each until it is answered. Other observations wait, only the newest about each
-//! subject, so a long absence of the control plane costs no more memory than there are subjects. What is lost
-//! with the process is said again: the converger tells at its start what is served.
+//! Batches are sent one at a time and retried until the control plane responds. Pending observations keep only the
+//! newest one per subject, so memory is bounded by the number of subjects during an outage. A restart loses pending
+//! observations; the reconciler reports the served state at startup.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -12,83 +12,85 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, sleep};
 
 use crate::backoff::Backoff;
-use crate::client::{Core, Reported};
+use crate::client::{Core, ReportOutcome};
 use crate::clock::since_epoch;
 use crate::observe::Observation;
 
-/// Reports that one batch may hold, and about how many bytes.
-const LARGEST: usize = 50;
-const LARGEST_BYTES: usize = 48 * 1024;
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Limits of one batch.
+const MAX_BATCH_REPORTS: usize = 50;
+const MAX_BATCH_BYTES: usize = 48 * 1024;
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Sends what comes through `seen` for ever; `taken` is the last number that the control plane is known to have.
+/// Sends `observations` until the channel closes. `last_batch` is the last batch number that the control plane
+/// received.
 pub async fn report(
     core: Core,
-    mut seen: mpsc::UnboundedReceiver<Observation>,
-    mut taken: watch::Receiver<Option<i64>>,
+    mut observations: mpsc::UnboundedReceiver<Observation>,
+    mut last_batch: watch::Receiver<Option<i64>>,
 ) {
-    let mut waiting = Waiting::default();
-    // Numbers go on from what the control plane knows, which its first answer tells.
+    let mut pending = PendingReports::default();
+    // Batch numbers continue after the last one in the control plane's first response.
     let mut last = {
-        let known = async { taken.wait_for(Option::is_some).await.ok().and_then(|last| *last) };
-        let Some(last) = waiting.gather_until(&mut seen, known).await else { return };
+        let known = async { last_batch.wait_for(Option::is_some).await.ok().and_then(|last| *last) };
+        let Some(last) = pending.collect_until(&mut observations, known).await else { return };
         last
     };
     loop {
-        if waiting.is_empty() {
-            let Some(first) = seen.recv().await else { return };
-            waiting.add(first);
+        if pending.is_empty() {
+            let Some(first) = observations.recv().await else { return };
+            pending.add(first);
         }
-        let batch = waiting.take();
-        last = waiting.gather_until(&mut seen, send(&core, last, batch)).await;
+        let batch = pending.take_batch();
+        last = pending.collect_until(&mut observations, send(&core, last, batch)).await;
     }
 }
 
-/// Sends one batch until it is taken in, and tells its number. What is refused goes in halves; a report that is refused
-/// alone is given up.
+/// Sends a batch until the control plane accepts it, and returns the last batch number. Splits a rejected batch in
+/// half, down to single reports; a rejected single report is dropped.
 async fn send(core: &Core, mut last: i64, reports: Vec<Report>) -> i64 {
     let mut parts = vec![reports];
     while let Some(part) = parts.pop() {
         match deliver(core, last, part).await {
-            Ok(taken) => last = taken,
-            Err(Refused(mut part)) if part.len() > 1 => {
+            Ok(accepted) => last = accepted,
+            Err(RejectedReports(mut part)) if part.len() > 1 => {
                 let second = part.split_off(part.len() / 2);
                 parts.extend([second, part]);
             }
-            Err(Refused(part)) => tracing::error!(?part, "a report is refused; it is given up"),
+            Err(RejectedReports(part)) => tracing::error!(?part, "the control plane rejected a report; dropping it"),
         }
     }
     last
 }
 
-/// Reports that the control plane will not accept, however often they are sent.
-struct Refused(Vec<Report>);
+/// Reports that the control plane rejected permanently.
+struct RejectedReports(Vec<Report>);
 
-async fn deliver(core: &Core, last: i64, reports: Vec<Report>) -> Result<i64, Refused> {
-    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
-    let mut batch = Batch { batch: after(last), reports };
+async fn deliver(core: &Core, last: i64, reports: Vec<Report>) -> Result<i64, RejectedReports> {
+    let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    let mut batch = Batch { batch: next_batch_number(last), reports };
     loop {
         match core.report(&batch).await {
-            Ok(Reported::Received(Receipt { batch: last })) if last <= batch.batch => return Ok(batch.batch),
-            // An earlier process of this node used a greater number, so this batch was ignored.
-            Ok(Reported::Received(Receipt { batch: last })) => batch.batch = after(last),
-            Ok(Reported::Refused) => return Err(Refused(batch.reports)),
+            Ok(ReportOutcome::Received(Receipt { batch: last })) if last <= batch.batch => return Ok(batch.batch),
+            // An earlier process of this node used a higher number, so the control plane ignored this batch.
+            Ok(ReportOutcome::Received(Receipt { batch: last })) => batch.batch = next_batch_number(last),
+            Ok(ReportOutcome::Rejected) => return Err(RejectedReports(batch.reports)),
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "what was seen cannot be reported; it is kept");
-                sleep(backoff.pause()).await;
+                tracing::warn!(error = format!("{error:#}"), "failed to send reports; retrying");
+                sleep(backoff.next_delay()).await;
             }
         }
     }
 }
 
-/// The next number, past the time of day: a process before this one, killed in the middle of a batch, did not use it.
-fn after(last: i64) -> i64 {
+/// The next batch number. At least the current time in milliseconds, so that it exceeds the numbers that an earlier
+/// process used before it was killed.
+fn next_batch_number(last: i64) -> i64 {
     (last + 1).max(i64::try_from(since_epoch().as_millis()).unwrap_or_default())
 }
 
-/// What is yet to be sent, in the order in which it was first seen.
+/// Pending observations, oldest first.
 #[derive(Default)]
-struct Waiting {
+struct PendingReports {
     order: Vec<Key>,
     newest: HashMap<Key, Observation>,
 }
@@ -96,7 +98,7 @@ struct Waiting {
 /// Project, kind and subject.
 type Key = (String, String, String);
 
-impl Waiting {
+impl PendingReports {
     fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -110,31 +112,31 @@ impl Waiting {
         self.order.push(key);
     }
 
-    /// Takes in what comes through `seen` until something else is done.
-    async fn gather_until<T>(
+    /// Collects observations until `done` completes.
+    async fn collect_until<T>(
         &mut self,
-        seen: &mut mpsc::UnboundedReceiver<Observation>,
+        observations: &mut mpsc::UnboundedReceiver<Observation>,
         done: impl Future<Output = T>,
     ) -> T {
         let mut done = pin!(done);
         loop {
             tokio::select! {
                 done = &mut done => return done,
-                Some(observation) = seen.recv() => self.add(observation),
+                Some(observation) = observations.recv() => self.add(observation),
             }
         }
     }
 
-    /// As much as one batch may hold.
-    fn take(&mut self) -> Vec<Report> {
-        let mut left = LARGEST_BYTES;
+    /// Removes as many observations as fit into one batch.
+    fn take_batch(&mut self) -> Vec<Report> {
+        let mut left = MAX_BATCH_BYTES;
         let fits = |key: &&Key| {
             let size = self.newest.get(*key).map_or(0, Observation::size);
             let fits = size <= left;
             left = left.saturating_sub(size);
             fits
         };
-        let count = self.order.iter().take(LARGEST).take_while(fits).count().max(1).min(self.order.len());
+        let count = self.order.iter().take(MAX_BATCH_REPORTS).take_while(fits).count().max(1).min(self.order.len());
         self.order.drain(..count).filter_map(|key| Some(self.newest.remove(&key)?.report)).collect()
     }
 }
@@ -154,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_report_about_a_subject_is_sent() {
+    fn only_the_newest_report_per_subject_is_sent() {
         let seen = |project, version, state| Observation::deployment(project, version, state, None).unwrap();
         let usage = |bytes| Observation::new("a", "1".to_owned(), &Usage(bytes)).unwrap();
-        let mut waiting = Waiting::default();
+        let mut pending = PendingReports::default();
         for observation in [
             seen("a", 1, DeploymentState::Serving),
             seen("b", 1, DeploymentState::Failed),
@@ -166,7 +168,7 @@ mod tests {
             seen("a", 2, DeploymentState::Serving),
             usage(2),
         ] {
-            waiting.add(observation);
+            pending.add(observation);
         }
         let report = |project: &str, version, state| {
             Report::new(project.to_owned(), &DeploymentReport { version, state, message: None }).unwrap()
@@ -177,11 +179,14 @@ mod tests {
             report("a", 2, DeploymentState::Serving),
             Report::new("a".to_owned(), &Usage(2)).unwrap(),
         ];
-        assert_eq!(waiting.take(), expected);
-        assert!(waiting.is_empty());
+        assert_eq!(pending.take_batch(), expected);
+        assert!(pending.is_empty());
         for version in 0..60 {
-            waiting.add(seen("a", version, DeploymentState::Serving));
+            pending.add(seen("a", version, DeploymentState::Serving));
         }
-        assert_eq!((waiting.take().len(), waiting.take().len(), waiting.take().len()), (LARGEST, 10, 0));
+        assert_eq!(
+            (pending.take_batch().len(), pending.take_batch().len(), pending.take_batch().len()),
+            (MAX_BATCH_REPORTS, 10, 0)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The routing table: the site of each host name.
+//! The routing table: sites by hostname.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use protocol::SiteAccess;
 use crate::index::Index;
 use crate::worker::Worker;
 
-/// The site of each host name. The table is replaced as a whole; a request in flight keeps the one it began with.
-pub type Routes = HashMap<String, Arc<Shown>>;
+/// Sites by hostname. The table is replaced as a whole; a request in flight keeps its table.
+pub type Routes = HashMap<String, Arc<SiteRoute>>;
 
-/// What is shown under a host name, and to whom.
-pub struct Shown {
+/// The site at a hostname.
+pub struct SiteRoute {
     /// The project's id.
     pub project: String,
-    /// The bundle; none until the first one of a project is here.
+    /// The live bundle; `None` until the project's first bundle is fetched.
     pub index: Option<Arc<Index>>,
-    /// What runs the bundle's code, on a node that runs any.
+    /// The bundle's worker, if it has code and the node runs workers.
     pub worker: Option<Arc<Worker>>,
     pub access: SiteAccess,
 }

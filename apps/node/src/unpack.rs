@@ -1,4 +1,4 @@
-//! Taking a bundle's files out.
+//! Extraction of bundles into the cache.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,17 +7,16 @@ use std::io::{self, Seek as _};
 use bundle::Limits;
 
 use crate::cache::Cache;
-use crate::digest::{Digest, Hashing};
+use crate::digest::{Digest, HashingWriter};
 use crate::index::{Asset, Code, Index};
 
-/// The control plane holds uploads to its plans' limits, which its operator sets; these only keep a wrong one from
-/// filling the disk.
+/// The control plane enforces the limits of the plans on uploads. These limits only protect the disk.
 const LIMITS: Limits = Limits { compressed: 4 << 30, unpacked: 16 << 30, entries: 200_000 };
 
-/// Files the assets and modules of a verified archive, and their index under `bundle`. Blocks.
+/// Stores the assets and modules of a verified archive, then the index of the bundle. Blocks.
 pub fn unpack(cache: &Cache, bundle: Digest, mut archive: &File) -> anyhow::Result<Index> {
     archive.rewind()?;
-    let _adding = cache.adding();
+    let _guard = cache.block_eviction();
     let (mut index, mut modules) = (Index::default(), BTreeMap::new());
     let contents = bundle::read(archive, &LIMITS, |file| {
         let (asset, module) = (file.path.strip_prefix("assets/"), file.path.strip_prefix("worker/"));
@@ -25,7 +24,7 @@ pub fn unpack(cache: &Cache, bundle: Digest, mut archive: &File) -> anyhow::Resu
             return Ok(());
         }
         let temporary = cache.temporary()?;
-        let mut content = Hashing::new(&temporary.file);
+        let mut content = HashingWriter::new(&temporary.file);
         let size = io::copy(file.content, &mut content)?;
         let content = content.finish();
         cache.add_blob(content, temporary)?;

@@ -1,13 +1,13 @@
-//! Worker code: a `workerd` for each project that has some.
+//! Worker code: a `workerd` process for each project that has code.
 //!
-//! `workerd` is no sandbox by itself, and one endless loop stops a whole process. So each version of a project that
-//! runs has a process of its own, under a user id that nothing else has, with limits of the kernel and a watchdog.
+//! `workerd` is not a sandbox, and an endless loop blocks its whole process. Therefore each running version of a
+//! project has its own process with its own user id, kernel limits and a watchdog.
 //!
-//! The process is given its folder and its program as open files (`launch`), and takes its sockets' paths through the
-//! former: no user id but the node's own needs a way to the node's directory, however deep that lies.
+//! The process inherits its folder and program as open files (`launch`), and reaches its sockets through the folder.
+//! Its user id therefore needs no access to the node's directory.
 //!
-//! Outward: `fleet` is what the converger asks for versions to be started and stopped, `proxy` how a request gets its
-//! answer. Between the two stands [`Worker`], one version of one project, and below it `Process`, one run.
+//! The reconciler starts and stops versions through `fleet`, and `proxy` forwards requests. Both use [`Worker`], one
+//! version of one project, which manages its `Process`.
 
 mod assets;
 pub mod config;

@@ -1,4 +1,4 @@
-//! A certificate for this machine, and its authority.
+//! A TLS certificate for this machine, and its authority.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// A new authority and its certificate.
+    /// Generates an authority and a certificate.
     ///
     /// # Panics
-    /// When no key can be generated.
+    /// Panics if no key can be generated.
     #[must_use]
     pub fn generate() -> Self {
         let mut authority = CertificateParams::default();
@@ -34,13 +34,13 @@ impl Certificate {
         Self { authority: authority.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) }
     }
 
-    /// The authority's own certificate as PEM: what a client must trust.
+    /// The authority's certificate as PEM, which clients must trust.
     #[must_use]
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// An acceptor with the certificate.
+    /// A TLS acceptor with the certificate.
     #[must_use]
     pub const fn acceptor(&self) -> &TlsAcceptor {
         &self.acceptor

@@ -5,17 +5,17 @@ use std::net::SocketAddr;
 use settings::{Claim, Error, Setting, Settings};
 
 settings::table! {
-    /// The listener of the web pages and the code host.
+    /// The address of the web pages and the code host.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_LISTEN", "127.0.0.1:8090");
-    /// The listener of the SMTP server.
+    /// The address of the SMTP server.
     pub SMTP_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_SMTP_LISTEN", "127.0.0.1:8025");
-    /// The listener of the name server, over UDP and TCP.
+    /// The address of the name server, over UDP and TCP.
     pub DNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_DNS_LISTEN", "127.0.0.1:8053");
 }
 
 pub const CLAIM: Claim = Claim { prefixes: &["SVC_SANDBOX_"], except: &[] };
 
-/// The listeners.
+/// The addresses of the listeners.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     pub listen: SocketAddr,
@@ -27,7 +27,7 @@ impl Config {
     /// Reads the settings.
     ///
     /// # Errors
-    /// A value is not an address.
+    /// Returns an error if a value is not an address.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Self {
             listen: settings.get(&LISTEN)?,

@@ -10,7 +10,7 @@ const STYLE: &str = "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;mar
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// HTML under construction.
+/// A builder of HTML.
 #[derive(Debug, Default)]
 pub(crate) struct Html(String);
 
@@ -21,7 +21,7 @@ impl Html {
         self
     }
 
-    /// Adds text, of an element or of a quoted attribute.
+    /// Adds escaped text, for an element or a quoted attribute.
     pub fn text(&mut self, text: &str) -> &mut Self {
         for character in text.chars() {
             match character {
@@ -41,7 +41,7 @@ impl Html {
         self.raw("<a href=\"").text(url).raw("\">").text(text).raw("</a>")
     }
 
-    /// Adds text in which addresses of the web are links.
+    /// Adds text with its URLs as links.
     pub fn linked(&mut self, text: &str) -> &mut Self {
         for word in text.split_inclusive(char::is_whitespace) {
             let url = word.trim_end();

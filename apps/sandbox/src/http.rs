@@ -19,7 +19,7 @@ use url::form_urlencoded;
 
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// A request with its parameters: those of the query and of a form.
+/// A request with the parameters of its query and form.
 #[derive(Debug)]
 pub struct Request {
     pub method: String,
@@ -67,7 +67,7 @@ pub struct Response {
     pub status: u16,
     pub content_type: &'static str,
     pub location: Option<String>,
-    /// A content security policy.
+    /// The content security policy.
     pub policy: Option<&'static str>,
     pub body: Vec<u8>,
 }
@@ -109,8 +109,8 @@ impl Response {
     }
 }
 
-/// Serves requests until it is dropped, and its connections with it. A handler that returns `None` closes the connection
-/// without a response.
+/// Serves requests until the future is dropped, which also closes the connections. A handler that returns `None` closes
+/// the connection without a response.
 pub async fn serve<F>(listener: TcpListener, handler: impl Fn(Request) -> F + Clone + Send + Sync + 'static)
 where
     F: Future<Output = Option<Response>> + Send + 'static,

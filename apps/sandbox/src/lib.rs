@@ -1,6 +1,5 @@
-//! The external systems of the platform as small servers that speak the real protocols, with fault injection: a code
-//! host, an SMTP server and a name server. Tests start them one by one; `svc-sandbox` is all of them in one program, with
-//! web pages for a person.
+//! Simulated external systems that speak the real protocols, with fault injection: a code host, an SMTP server and a
+//! name server. Tests start them separately. `svc-sandbox` runs all of them in one program, with web pages.
 
 #![expect(
     clippy::unwrap_used,
@@ -25,4 +24,4 @@ pub use codehost::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
 pub use dns::{DnsFault, DnsServer, InvalidRecord};
 pub use hickory_resolver::proto::rr::RecordType;
 pub use program::Sandbox;
-pub use smtp::{Encryption, Received, SmtpFault, SmtpServer};
+pub use smtp::{Encryption, ReceivedMail, SmtpFault, SmtpServer};

@@ -10,12 +10,12 @@ use settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 const HELP: &str = "\
-svc-sandbox plays the external systems for development: a code host, an SMTP server and a name server. It is configured
-by its environment.
+svc-sandbox simulates the external systems for development: a code host, an SMTP server and a name server. It is
+configured by its environment.
 
   svc-sandbox              runs until SIGTERM or Ctrl-C
   svc-sandbox --settings   prints the settings as Markdown
-  svc-sandbox --help       prints this
+  svc-sandbox --help       prints this help
 ";
 
 fn main() -> ExitCode {

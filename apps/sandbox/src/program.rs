@@ -1,4 +1,4 @@
-//! All external systems in one program.
+//! All simulated systems in one program.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::pages;
 use crate::smtp::{Encryption, SmtpServer};
 use crate::systems::Systems;
 
-/// The external systems behind their listeners.
+/// The simulated systems with their listeners.
 #[derive(Debug)]
 pub struct Sandbox {
     listener: TcpListener,
@@ -25,7 +25,7 @@ impl Sandbox {
     /// Opens the listeners.
     ///
     /// # Errors
-    /// An address is in use, or not of this machine.
+    /// Returns an error if an address is in use or not local.
     pub async fn start(config: &Config) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen).await?;
         let smtp = SmtpServer::start_on(config.smtp_listen, Encryption::None, None).await?;
@@ -36,7 +36,7 @@ impl Sandbox {
     /// The address of the web pages and the code host.
     ///
     /// # Errors
-    /// The operating system does not report it.
+    /// Returns an error if the operating system does not report the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -53,7 +53,7 @@ impl Sandbox {
         &self.systems.dns
     }
 
-    /// Serves the web pages and the code host until it is dropped.
+    /// Serves the web pages and the code host until the future is dropped.
     pub async fn run(self) {
         let systems = self.systems;
         let handler = move |request| {

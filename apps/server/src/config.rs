@@ -10,9 +10,9 @@ use std::thread;
 
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
-use gateway::SignIns;
+use gateway::SignInMethods;
 use kernel::{AllowList, Limits, seal};
-use projects::{S3, SiteUrl};
+use projects::{S3Config, SiteUrl};
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
@@ -22,98 +22,98 @@ use self::parts::{LimitsFile, Zones, bundle_store, code_host, limits, mail, own_
 pub use self::values::{Addresses, BundleAddress, CoreLink, Sockets, Url};
 
 settings::table! {
-    /// Postgres: `postgres://user:password@host/database?sslmode=verify-full`, or a unix socket as `postgres:///database?host=/folder&user=name`. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of roots.
+    /// Postgres connection URL: `postgres://user:password@host/database?sslmode=verify-full`, or `postgres:///database?host=/folder&user=name` for a Unix socket. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of root certificates.
     pub DATABASE_URL: Secret = Setting::required("SVC_DATABASE_URL");
-    /// The most connections to Postgres.
+    /// Maximum number of Postgres connections.
     pub DATABASE_CONNECTIONS: NonZeroU16 = Setting::with_default("SVC_DATABASE_CONNECTIONS", "16");
-    /// The public listener.
+    /// Address of the public listener.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_LISTEN", "127.0.0.1:8080");
-    /// The internal listener: nodes and measurements. Never to be reached from outside.
+    /// Address of the internal listener, for nodes and metrics. Never expose it to the internet.
     pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_INTERNAL_LISTEN", "127.0.0.1:8081");
-    /// Base address of this API, as clients see it.
+    /// Base URL of this API, as clients see it.
     pub PUBLIC_URL: Url = Setting::required("SVC_PUBLIC_URL");
-    /// Base address of the dashboard: the one origin that browsers may call from.
+    /// Base URL of the dashboard, the only origin that CORS allows.
     pub DASHBOARD_URL: Url = Setting::required("SVC_DASHBOARD_URL");
-    /// Registers the development login. Refused behind an https `SVC_PUBLIC_URL`.
+    /// Enables the development login. Rejected if `SVC_PUBLIC_URL` is an https URL.
     pub ENABLE_DEV_AUTH: Flag = Setting::with_default("SVC_ENABLE_DEV_AUTH", "off");
-    /// Keys for sealed values: `id:base64,…` of 32 bytes each; the first seals, all open.
+    /// Keys for sealed values: `id:base64,…`, 32 bytes each. The first key seals; every key opens.
     pub SEALING_KEYS: Secret = Setting::required("SVC_SEALING_KEYS");
-    /// Default hostnames lie under this domain.
+    /// Parent domain of the default hostnames.
     pub PLATFORM_DOMAIN: String = Setting::required("SVC_PLATFORM_DOMAIN");
-    /// The address of a deployed project, with `{hostname}` in place of its name: `https://{hostname}`, or with a port, or `http`, as a laptop needs it.
+    /// URL of a deployed project, with `{hostname}` as the placeholder. For development it may have a port or use `http`.
     pub SITE_URL: SiteUrl = Setting::with_default("SVC_SITE_URL", "https://{hostname}");
-    /// The link to the nodes: `embedded`, through this Postgres, or `off`, with which whatever nodes carry out answers `no_core`.
+    /// Link to the nodes: `embedded` uses this Postgres. With `off`, requests that need a node fail with `no_core`.
     pub CORE: CoreLink = Setting::with_default("SVC_CORE", "embedded");
-    /// What the CNAME of a custom hostname points at.
+    /// CNAME target of custom hostnames.
     pub FALLBACK_ORIGIN: String = Setting::required("SVC_FALLBACK_ORIGIN");
-    /// Where names are pointed at that cannot be a CNAME, the zones' own: addresses of the fallback origin, separated by commas. Without them such a name is connected and its records are left to its owner.
+    /// Comma-separated IP addresses of the fallback origin, for hostnames at a zone apex, which cannot be a CNAME. If unset, the user must publish the A and AAAA records of an apex.
     pub FALLBACK_ADDRESSES: Option<Addresses> = Setting::optional("SVC_FALLBACK_ADDRESSES");
-    /// The platform's nameservers, separated by commas. Without them no zones are hosted.
+    /// Comma-separated names of the platform's nameservers. If unset, the platform hosts no zones.
     pub NAMESERVERS: Option<String> = Setting::optional("SVC_NAMESERVERS");
     /// Domain of the projects' mail addresses.
     pub MAIL_DOMAIN: Option<String> = Setting::optional("SVC_MAIL_DOMAIN");
-    /// `ip:port` of the name server that is asked for proofs of ownership (default: the system's).
+    /// `ip:port` of the DNS resolver for ownership verification (default: the system's).
     pub DNS_RESOLVER: Option<SocketAddr> = Setting::optional("SVC_DNS_RESOLVER");
-    /// Where zones are transferred from, over UDP and TCP: a hidden primary for the platform's own nameservers, never to be reached by others. Without it nameservers learn of nothing.
+    /// Address of the hidden primary, over UDP and TCP, from which the platform's nameservers transfer zones. Never expose it to others. If unset, no zones are transferred.
     pub DNS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_DNS_LISTEN");
-    /// The key that transfers and notices are signed with: `name:algorithm:base64` with `hmac-sha256`, `hmac-sha384` or `hmac-sha512`.
+    /// TSIG key for zone transfers and NOTIFY: `name:algorithm:base64` with `hmac-sha256`, `hmac-sha384` or `hmac-sha512`.
     pub DNS_TSIG: Option<Secret> = Setting::optional("SVC_DNS_TSIG");
-    /// The nameservers that transfer zones: `ip:port,…`, where they take notices. Only from these addresses are questions answered.
+    /// Nameservers that transfer zones: `ip:port,…`, with the port that receives NOTIFY. The primary answers only queries from these addresses.
     pub DNS_SECONDARIES: Option<Sockets> = Setting::optional("SVC_DNS_SECONDARIES");
-    /// What the catalog zone is called, from which nameservers learn which zones there are (RFC 9432).
+    /// Name of the catalog zone, which lists the hosted zones for the nameservers (RFC 9432).
     pub DNS_CATALOG: String = Setting::with_default("SVC_DNS_CATALOG", "catalog.invalid");
-    /// `ip:port` of the nameserver that signs, which is looked at for its keys and serials.
+    /// `ip:port` of the nameserver that signs zones. The server reads keys and serials from it.
     pub DNS_SIGNER: Option<SocketAddr> = Setting::optional("SVC_DNS_SIGNER");
-    /// Our client id at the code host. Without it nobody signs in there.
+    /// OAuth client ID at the code host. If unset, sign-in at a code host is disabled.
     pub CODEHOST_CLIENT_ID: Option<String> = Setting::optional("SVC_CODEHOST_CLIENT_ID");
-    /// Our client secret at the code host.
+    /// OAuth client secret at the code host.
     pub CODEHOST_CLIENT_SECRET: Option<Secret> = Setting::optional("SVC_CODEHOST_CLIENT_SECRET");
-    /// Where the code host asks people whether they want to sign in here.
+    /// Authorization endpoint of the code host.
     pub CODEHOST_AUTHORIZE_URL: url::Url = Setting::with_default("SVC_CODEHOST_AUTHORIZE_URL", "https://github.com/login/oauth/authorize");
-    /// Where it exchanges the code.
+    /// Token endpoint of the code host.
     pub CODEHOST_TOKEN_URL: url::Url = Setting::with_default("SVC_CODEHOST_TOKEN_URL", "https://github.com/login/oauth/access_token");
-    /// Where it tells who signed in.
+    /// User endpoint of the code host.
     pub CODEHOST_USER_URL: url::Url = Setting::with_default("SVC_CODEHOST_USER_URL", "https://api.github.com/user");
-    /// Addresses, separated by commas, under which a browser may be sent on once it is signed in (default: `SVC_PUBLIC_URL`). `http://127.0.0.1` without a port means each of its ports, where `svc login` waits for the browser.
+    /// Comma-separated base URLs to which the API may redirect a browser after sign-in (default: `SVC_PUBLIC_URL`). `http://127.0.0.1` without a port allows every port, as `svc login` requires.
     pub CODEHOST_REDIRECTS: Option<AllowList> = Setting::optional("SVC_CODEHOST_REDIRECTS");
-    /// The server that takes our mail: `smtp://user:password@host:port` (STARTTLS; required with credentials, unless the host is this one or `?tls=` says `opportunistic` or `none`) or `smtps://…`. Without it no mail is sent.
+    /// Outgoing mail server: `smtp://user:password@host:port` or `smtps://…`. With `smtp` and credentials STARTTLS is required, unless the host is local or `?tls=` is `opportunistic` or `none`. If unset, no mail is sent.
     pub SMTP_URL: Option<Secret> = Setting::optional("SVC_SMTP_URL");
-    /// The sender of our mail: `Name <address>` or an address.
+    /// Sender of outgoing mail: `Name <address>` or an address.
     pub MAIL_FROM: Option<Mailbox> = Setting::optional("SVC_MAIL_FROM");
-    /// Where bundles are kept: `file:///folder`, or `s3://bucket` or `s3://bucket/prefix`, which the settings `AWS_…` belong to.
+    /// Bundle store: `file:///folder`, `s3://bucket` or `s3://bucket/prefix`. The `AWS_…` settings apply to S3.
     pub BUNDLE_STORE: BundleAddress = Setting::required("SVC_BUNDLE_STORE");
-    /// Who reads and writes the bucket. Only the environment gives this and the other `AWS_…`.
+    /// Access key ID for the bucket. The server reads the `AWS_…` settings only from the environment.
     pub AWS_ACCESS_KEY_ID: Option<String> = Setting::optional("AWS_ACCESS_KEY_ID");
-    /// The secret that belongs to it.
+    /// Secret access key for the bucket.
     pub AWS_SECRET_ACCESS_KEY: Option<Secret> = Setting::optional("AWS_SECRET_ACCESS_KEY");
-    /// The token that belongs to a temporary one. It is read at the start alone: past its end, bundles are away.
+    /// Session token of temporary credentials. The server reads it only at startup, so the bundle store becomes unavailable when it expires.
     pub AWS_SESSION_TOKEN: Option<Secret> = Setting::optional("AWS_SESSION_TOKEN");
-    /// The bucket's region (default: `AWS_DEFAULT_REGION`).
+    /// Region of the bucket (default: `AWS_DEFAULT_REGION`).
     pub AWS_REGION: Option<String> = Setting::optional("AWS_REGION");
-    /// The bucket's region where `AWS_REGION` is not given (default: `us-east-1`).
+    /// Region of the bucket if `AWS_REGION` is unset (default: `us-east-1`).
     pub AWS_DEFAULT_REGION: Option<String> = Setting::optional("AWS_DEFAULT_REGION");
-    /// Base address of a server other than Amazon's that speaks S3 (default: `AWS_ENDPOINT_URL`).
+    /// Base URL of an S3-compatible server other than Amazon's (default: `AWS_ENDPOINT_URL`).
     pub AWS_ENDPOINT_URL_S3: Option<Url> = Setting::optional("AWS_ENDPOINT_URL_S3");
-    /// The same for every service, of which there is one. Buckets are the first segment of the path. An `http:` address is taken at its word: what passes is signed and not secret to those in between.
+    /// Base URL of all AWS services; the server uses only S3. The bucket is the first path segment. With an `http:` URL, requests are signed but not encrypted.
     pub AWS_ENDPOINT_URL: Option<Url> = Setting::optional("AWS_ENDPOINT_URL");
-    /// What this deployment is called.
+    /// Name of this deployment, as users see it.
     pub SITE_NAME: String = Setting::with_default("SVC_SITE_NAME", "svc");
-    /// Networks of proxies whose `X-Forwarded-For` is believed: CIDRs, separated by commas.
+    /// Comma-separated CIDRs of the proxies whose `X-Forwarded-For` is trusted.
     pub TRUSTED_PROXIES: Option<Networks> = Setting::optional("SVC_TRUSTED_PROXIES");
-    /// A TOML file with limits of plans (`[plans.free]`, `[plans.pro]`) and rates (`[rates]`) in place of the defaults.
+    /// TOML file that overrides plan limits (`[plans.free]`, `[plans.pro]`) and rate limits (`[rates]`).
     pub LIMITS: Option<PathBuf> = Setting::optional("SVC_LIMITS");
-    /// Requests worked on at once; past that they are told to come back.
-    pub IN_FLIGHT: NonZeroU16 = Setting::with_default("SVC_IN_FLIGHT", "512");
-    /// Base address of an OTLP collector (http/protobuf) for traces: plain http, so a collector beside the process.
+    /// Maximum number of concurrent requests. Further requests fail with 503 and `Retry-After`.
+    pub IN_FLIGHT: NonZeroU16 = Setting::with_default("SVC_MAX_CONCURRENT_REQUESTS", "512");
+    /// Base URL of an OTLP collector (http/protobuf) for traces. Only plain http is supported, so run the collector on the same host.
     pub OTLP_URL: Option<Url> = Setting::optional("SVC_OTLP_URL");
-    /// Which log lines are written, in the syntax of `RUST_LOG`.
+    /// Log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info,actix_server=warn");
 }
 
 /// The control plane owns all `SVC_` names except those of the node, the command line and the sandbox.
 pub const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_NODE_", "SVC_EDGE_", "SVC_CLI_", "SVC_SANDBOX_"] };
 
-/// What the control plane needs to know, checked.
+/// The validated configuration of the control plane.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub database: store::Config,
@@ -124,13 +124,13 @@ pub struct Config {
     pub core: CoreLink,
     pub site_url: SiteUrl,
     pub dns_resolver: Option<SocketAddr>,
-    /// How zones are hosted; none where they are not.
+    /// `None` if the platform hosts no zones.
     pub dns: Option<Hosting>,
-    /// What nameservers transfer from.
+    /// The hidden primary for zone transfers.
     pub primary: Option<PrimaryConfig>,
-    /// Who signs.
+    /// The nameserver that signs zones.
     pub signer: Option<SocketAddr>,
-    /// Names under which no project may claim one, lowercase.
+    /// The platform's own domains, in lowercase. A project cannot claim a hostname below them.
     pub own_domains: Vec<String>,
     pub code_host: Option<CodeHostLogin>,
     pub mail: Option<MailConfig>,
@@ -138,51 +138,52 @@ pub struct Config {
     pub otlp_url: Option<String>,
 }
 
-/// Signing in at a code host.
+/// The configuration of sign-in at a code host.
 #[derive(Debug, Clone)]
 pub struct CodeHostLogin {
     pub host: CodeHostConfig,
     pub redirects: AllowList,
 }
 
-/// Sending mail.
+/// The configuration of outgoing mail.
 #[derive(Debug, Clone)]
 pub struct MailConfig {
     pub server: SmtpConfig,
     pub from: Mailbox,
 }
 
-/// Where bundles are kept.
+/// The storage backend of bundles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleStore {
-    /// A folder of this machine.
+    /// A local folder.
     Folder(PathBuf),
-    /// A bucket.
-    S3(S3),
+    S3(S3Config),
 }
 
 impl Config {
-    /// Takes the configuration out of the settings.
+    /// Builds the configuration from the settings.
     ///
     /// # Errors
-    /// A value that does not parse, cannot be used, or would make the deployment insecure.
+    /// Returns an error for a value that is malformed, unusable or insecure.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         let public_url = settings.get(&PUBLIC_URL)?.0;
         let Flag(dev_auth) = settings.get(&ENABLE_DEV_AUTH)?;
         if dev_auth && public_url.starts_with("https:") {
-            return Err(ENABLE_DEV_AUTH.malformed("the development login lets anyone in; it is refused behind https"));
+            return Err(ENABLE_DEV_AUTH.malformed(
+                "the development login authenticates anyone and is not allowed with an https SVC_PUBLIC_URL",
+            ));
         }
         let keys = settings.get(&SEALING_KEYS)?;
         let keys = seal::Keys::parse(keys.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?;
         let LimitsFile { plans, rates } = limits(settings)?;
         let otlp_url = settings.opt(&OTLP_URL)?.map(|Url(url)| url);
         if otlp_url.as_ref().is_some_and(|url| url.starts_with("https:")) {
-            return Err(OTLP_URL.malformed("only plain http is spoken to the collector; put one beside the process"));
+            return Err(OTLP_URL.malformed("https is not supported; run a collector with plain http on the same host"));
         }
         let code_host = code_host(settings, &public_url)?;
         let site_url = settings.get(&SITE_URL)?;
         if public_url.starts_with("https:") && !site_url.is_https() {
-            return Err(SITE_URL.malformed("plain http is for development; it is refused behind https"));
+            return Err(SITE_URL.malformed("plain http is not allowed with an https SVC_PUBLIC_URL"));
         }
         let site = site(settings, public_url, &site_url)?;
         let own_domains = own_domains(&site);
@@ -201,11 +202,11 @@ impl Config {
             bundle_store: bundle_store(settings)?,
             limits: plans,
             gateway: gateway::Config {
-                sign_ins: SignIns { dev: dev_auth, code_host: code_host.is_some() },
+                sign_ins: SignInMethods { dev: dev_auth, code_host: code_host.is_some() },
                 site,
                 trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.unwrap_or_default(),
                 rate_limits: rates,
-                in_flight: settings.get(&IN_FLIGHT)?.get().into(),
+                max_concurrent_requests: settings.get(&IN_FLIGHT)?.get().into(),
             },
             core: settings.get(&CORE)?,
             site_url,

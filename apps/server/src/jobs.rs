@@ -1,13 +1,13 @@
-//! Background work: jobs that the server repeats on a timer, outbox workers, and tasks that run as long as the process.
+//! Background work: periodic jobs, outbox workers, and tasks that run for the lifetime of the process.
 
 use std::fmt::Display;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use kernel::World;
+use kernel::ClockRng;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
-use store::outbox::Pass;
+use store::outbox::OutboxWorker;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -16,43 +16,39 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 static PERIOD: LazyLock<Gauge<f64>> =
-    LazyLock::new(|| seconds("svc.job.period", "The time from the end of one run of a job to its next"));
+    LazyLock::new(|| seconds("svc.job.period", "Time from the end of one run of a job to the start of the next"));
 static LAST_SUCCESS: LazyLock<Gauge<f64>> = LazyLock::new(|| {
-    seconds("svc.job.last_success.timestamp", "When a job last succeeded in this process, in Unix time; 0 for never")
+    seconds("svc.job.last_success.timestamp", "Unix time of the last success of a job in this process, 0 if none")
 });
 static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
         .f64_histogram("svc.job.duration")
         .with_unit("s")
-        .with_description("Runs of a job, including those that failed")
+        .with_description("Duration of a job run, including failed runs")
         .with_boundaries(vec![0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0])
         .build()
 });
 static FAILURES: LazyLock<Counter<u64>> = LazyLock::new(|| {
-    opentelemetry::global::meter("svc")
-        .u64_counter("svc.job.failures")
-        .with_description("Runs of a job that failed")
-        .build()
+    opentelemetry::global::meter("svc").u64_counter("svc.job.failures").with_description("Failed runs of a job").build()
 });
 
 fn seconds(name: &'static str, description: &'static str) -> Gauge<f64> {
     opentelemetry::global::meter("svc").f64_gauge(name).with_unit("s").with_description(description).build()
 }
 
-/// Work that the server repeats on a timer. Every server of a deployment runs every job, so each run must be safe next to
-/// another.
+/// A periodic job. Every server of a deployment runs every job, so runs must be safe to overlap.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
-    /// `<context>.<verb>_<what>`, as the metrics and the log show it.
+    /// `<context>.<verb>_<object>`, as in metrics and log lines.
     name: &'static str,
-    /// From the end of one run to the next.
+    /// The time from the end of one run to the start of the next.
     period: Duration,
-    /// Up to this much is added to each wait, so that servers that started together do not stay together.
+    /// The maximum random delay added to each wait, so that servers that start together spread out.
     jitter: Duration,
 }
 
 impl Job {
-    /// With a jitter of a tenth of the period.
+    /// Creates a job with a jitter of a tenth of the period.
     pub(crate) const fn every(period: Duration, name: &'static str) -> Self {
         let jitter = match period.checked_div(10) {
             Some(tenth) => tenth,
@@ -61,36 +57,36 @@ impl Job {
         Self { name, period, jitter }
     }
 
-    /// The wait for the next run. A failed run is repeated after a minute at the latest: an outage of Postgres at the
-    /// start must not delay an hourly job by an hour.
-    fn wait(&self, world: &World, succeeded: bool) -> Duration {
+    /// The delay before the next run. A failed run is retried within about a minute, so that a Postgres outage at
+    /// startup does not delay an hourly job by an hour.
+    fn wait(&self, clock_rng: &ClockRng, succeeded: bool) -> Duration {
         let period = if succeeded { self.period } else { self.period.min(MINUTE) };
-        let part = f64::from(u16::from_be_bytes(world.bytes())) / f64::from(u16::MAX);
-        period + self.jitter.min(period).mul_f64(part)
+        let fraction = f64::from(u16::from_be_bytes(clock_rng.bytes())) / f64::from(u16::MAX);
+        period + self.jitter.min(period).mul_f64(fraction)
     }
 }
 
-/// Everything that a process runs beside its listeners. What is dropped is aborted.
+/// The background work of a process. Dropping it aborts all tasks.
 pub(crate) struct Background {
-    world: World,
+    clock_rng: ClockRng,
     tasks: JoinSet<()>,
-    outbox: Vec<Pass>,
+    outbox: Vec<OutboxWorker>,
 }
 
 impl Background {
-    pub(crate) fn new(world: World) -> Self {
-        Self { world, tasks: JoinSet::new(), outbox: Vec::new() }
+    pub(crate) fn new(clock_rng: ClockRng) -> Self {
+        Self { clock_rng, tasks: JoinSet::new(), outbox: Vec::new() }
     }
 
-    /// Runs a job: the first time now, then after each wait, whether or not the run before succeeded.
+    /// Runs a job immediately and then after each wait, even if the previous run failed.
     pub(crate) fn job<P, E, W>(&mut self, job: Job, part: P, work: impl Fn(P) -> W + Send + 'static)
     where
         P: Clone + Send + 'static,
         E: Display + Send,
         W: Future<Output = Result<(), E>> + Send,
     {
-        let (world, labels) = (self.world.clone(), [KeyValue::new("name", job.name)]);
-        // Now, so that a job is shown that never succeeds.
+        let (clock_rng, labels) = (self.clock_rng.clone(), [KeyValue::new("name", job.name)]);
+        // Recorded before the first run, so that a job that never succeeds appears in the metrics.
         PERIOD.record(job.period.as_secs_f64(), &labels);
         LAST_SUCCESS.record(0.0, &labels);
         FAILURES.add(0, &labels);
@@ -100,36 +96,36 @@ impl Background {
                 let result = work(part.clone()).await;
                 DURATION.record(start.elapsed().as_secs_f64(), &labels);
                 match &result {
-                    Ok(()) => LAST_SUCCESS.record(unix_seconds(&world), &labels),
+                    Ok(()) => LAST_SUCCESS.record(unix_seconds(&clock_rng), &labels),
                     Err(error) => {
                         FAILURES.add(1, &labels);
-                        tracing::warn!(job = job.name, %error, "the job failed");
+                        tracing::warn!(job = job.name, %error, "job failed");
                     }
                 }
-                tokio::time::sleep(job.wait(&world, result.is_ok())).await;
+                tokio::time::sleep(job.wait(&clock_rng, result.is_ok())).await;
             }
         });
     }
 
-    /// Runs a task as long as the process.
+    /// Runs a task for the lifetime of the process.
     pub(crate) fn task(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
 
-    /// Keeps an outbox worker.
-    pub(crate) fn outbox(&mut self, worker: Pass) {
+    /// Registers an outbox worker.
+    pub(crate) fn outbox(&mut self, worker: OutboxWorker) {
         self.outbox.push(worker);
     }
 
-    /// Begins to drain the outbox workers; jobs go on.
+    /// Starts draining the outbox workers. Jobs continue to run.
     pub(crate) fn drain(&mut self) -> JoinSet<()> {
-        self.outbox.drain(..).map(Pass::stop).collect()
+        self.outbox.drain(..).map(OutboxWorker::stop).collect()
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit into the 53 bits of a double")]
-fn unix_seconds(world: &World) -> f64 {
-    world.now().unix_millis() as f64 / 1000.0
+fn unix_seconds(clock_rng: &ClockRng) -> f64 {
+    clock_rng.now().unix_millis() as f64 / 1000.0
 }
 
 #[cfg(test)]
@@ -137,13 +133,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_jitter_spreads_and_a_failure_shortens_the_wait() {
-        let (world, job) = (World::system(), Job::every(HOUR, "test.job"));
-        let waits: Vec<Duration> = (0..100).map(|_| job.wait(&world, true)).collect();
+    fn wait_adds_jitter_and_is_capped_after_a_failure() {
+        let (clock_rng, job) = (ClockRng::system(), Job::every(HOUR, "test.job"));
+        let waits: Vec<Duration> = (0..100).map(|_| job.wait(&clock_rng, true)).collect();
         assert!(waits.iter().all(|wait| (HOUR..=HOUR + 6 * MINUTE).contains(wait)), "{waits:?}");
-        assert!(waits.iter().any(|wait| *wait != job.wait(&world, true)));
-        assert!((0..100).all(|_| (MINUTE..=2 * MINUTE).contains(&job.wait(&world, false))));
-        let often = Job::every(SECOND, "test.job");
-        assert!((0..100).all(|_| (SECOND..=SECOND * 11 / 10).contains(&often.wait(&world, false))));
+        assert!(waits.iter().any(|wait| *wait != job.wait(&clock_rng, true)));
+        assert!((0..100).all(|_| (MINUTE..=2 * MINUTE).contains(&job.wait(&clock_rng, false))));
+        let frequent = Job::every(SECOND, "test.job");
+        assert!((0..100).all(|_| (SECOND..=SECOND * 11 / 10).contains(&frequent.wait(&clock_rng, false))));
     }
 }

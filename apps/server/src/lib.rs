@@ -1,4 +1,4 @@
-//! The control plane's process: the contexts wired together, behind the public and the internal listener.
+//! The control plane process: constructs the contexts and serves them on the public and the internal listener.
 
 pub mod config;
 mod jobs;

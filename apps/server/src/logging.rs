@@ -1,4 +1,4 @@
-//! Log lines: JSON for machines, pretty on a terminal.
+//! Log output: JSON, or a human-readable format on a terminal.
 
 use std::io::{IsTerminal as _, stdout};
 
@@ -8,10 +8,10 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use crate::telemetry::Telemetry;
 
-/// Writes log lines from here on, and hands spans to the collector where there is one.
+/// Installs the global subscriber for log lines and, if a collector is configured, for traces.
 pub fn start(filter: EnvFilter, telemetry: &Telemetry) {
     let lines = if stdout().is_terminal() { fmt::layer().pretty().boxed() } else { fmt::layer().json().boxed() };
-    // A span per query is for traces; log lines keep to the filter.
+    // Traces include a span per SQL statement, whatever the log filter is.
     let traces = telemetry.tracer().map(|tracer| {
         let spans = EnvFilter::new("info,store=debug");
         tracing_opentelemetry::layer().with_tracer(tracer).with_filter(spans)

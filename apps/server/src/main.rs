@@ -1,20 +1,20 @@
-//! `svc-server`.
+//! The `svc-server` program.
 
 use std::env;
 use std::process::ExitCode;
 
-use kernel::World;
+use kernel::ClockRng;
 use server::config::{CLAIM, Config, LOG, TABLE};
 use server::{Server, Telemetry, print, start_logging};
 use settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 const HELP: &str = "\
-svc-server is the control API. It is configured by its environment alone.
+svc-server is the control plane. It reads its configuration from environment variables.
 
-  svc-server                                        runs until SIGTERM or Ctrl-C
-  svc-server --print PAGE                           prints a page of the reference: openapi, errors, routes, nodes, settings
-  svc-server --help                                 prints this
+  svc-server                run the server until SIGTERM or Ctrl-C
+  svc-server --print PAGE   print a reference page: openapi, errors, routes, nodes or settings
+  svc-server --help         print this help
 ";
 
 #[tokio::main]
@@ -48,10 +48,10 @@ async fn run() -> anyhow::Result<()> {
     start_logging(settings.get(&LOG)?, &telemetry);
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let server = Server::bind(&config, World::system(), telemetry.registry())?;
+    let server = Server::bind(&config, ClockRng::system(), telemetry.registry())?;
     tracing::info!(public = %server.public, internal = %server.internal, "listening");
     if let Some(primary) = server.primary {
-        tracing::info!(%primary, "zones are transferred from here");
+        tracing::info!(%primary, "listening for zone transfers");
     }
     server
         .run_until(async {
@@ -59,7 +59,7 @@ async fn run() -> anyhow::Result<()> {
                 _ = terminated.recv() => {}
                 _ = interrupted.recv() => {}
             }
-            tracing::info!("stopping");
+            tracing::info!("shutting down");
         })
         .await?;
     telemetry.stop().await;

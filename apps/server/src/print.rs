@@ -1,13 +1,13 @@
-//! The pages of `docs/` that follow from the code.
+//! The reference pages in `docs/` that are generated from the code.
 
-use gateway::SignIns;
+use gateway::SignInMethods;
 
 use crate::config::TABLE;
 
-/// The page of this name: `openapi`, `errors`, `routes`, `nodes` or `settings`.
+/// Renders a reference page: `openapi`, `errors`, `routes`, `nodes` or `settings`.
 #[must_use]
 pub fn print(page: &str) -> Option<String> {
-    let routes = gateway::v1::routes(SignIns { dev: true, code_host: true });
+    let routes = gateway::v1::routes(SignInMethods { dev: true, code_host: true });
     match page {
         "openapi" => Some(format!("{:#}\n", gateway::document(&routes))),
         "errors" => Some(gateway::errors_markdown(&routes)),

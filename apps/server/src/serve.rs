@@ -1,4 +1,4 @@
-//! The listeners, and the background work next to them.
+//! The listeners, background work and graceful shutdown.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,40 +7,41 @@ use actix_web::HttpServer;
 use actix_web::dev::Server as Listener;
 use anyhow::{Context as _, anyhow};
 use gateway::{internal_app, public_app};
-use kernel::World;
+use kernel::ClockRng;
 use prometheus::Registry;
 
 use crate::config::Config;
 use crate::jobs::Background;
-use crate::wiring::{Parts, parts};
+use crate::wiring::{Components, build};
 
-/// How long requests may take to finish once the process is told to stop.
-const FINISH: u64 = 25;
+/// The time that requests in flight have to finish during a graceful shutdown.
+const SHUTDOWN_TIMEOUT_SECONDS: u64 = 25;
 
-/// A control plane that listens.
+/// A control plane with bound listeners.
 pub struct Server {
-    /// Where the public listener is.
+    /// The address of the public listener.
     pub public: SocketAddr,
-    /// Where the internal listener is.
+    /// The address of the internal listener.
     pub internal: SocketAddr,
-    /// Where zones are transferred from.
+    /// The address for zone transfers.
     pub primary: Option<SocketAddr>,
     listeners: (Listener, Listener),
     background: Background,
 }
 
 impl Server {
-    /// Binds both listeners. Postgres need not be there yet: until it is, `/readyz` says so.
+    /// Binds both listeners. It does not wait for Postgres: `/readyz` fails until Postgres is available.
     ///
     /// # Errors
-    /// An address in use, a bundle store that cannot be made, a database address that is none.
-    pub fn bind(config: &Config, world: World, registry: Registry) -> anyhow::Result<Self> {
-        let Parts { services, background, primary } = parts(config, world, registry)?;
+    /// Returns an error if an address cannot be bound, the bundle store cannot be created, or the database URL is
+    /// invalid.
+    pub fn bind(config: &Config, clock_rng: ClockRng, registry: Registry) -> anyhow::Result<Self> {
+        let Components { services, background, primary } = build(config, clock_rng, registry)?;
         let served = services.clone();
         let store = services.store();
-        // In each of its threads.
+        // Runs once in each worker thread.
         let app = move || {
-            store.settle();
+            store.bind_pool_to_thread();
             public_app(&served)
         };
         let public = HttpServer::new(app)
@@ -48,7 +49,7 @@ impl Server {
             .client_request_timeout(Duration::from_secs(5))
             .client_disconnect_timeout(Duration::from_secs(1))
             .keep_alive(Duration::from_secs(75))
-            .shutdown_timeout(FINISH)
+            .shutdown_timeout(SHUTDOWN_TIMEOUT_SECONDS)
             .disable_signals()
             .bind(config.listen)
             .with_context(|| format!("SVC_LISTEN {}", config.listen))?;
@@ -58,15 +59,15 @@ impl Server {
             .bind(config.internal_listen)
             .with_context(|| format!("SVC_INTERNAL_LISTEN {}", config.internal_listen))?;
         let first = |addresses: Vec<SocketAddr>| addresses.first().copied().context("no address was bound");
-        let (public_at, internal_at) = (first(public.addrs())?, first(internal.addrs())?);
+        let (public_address, internal_address) = (first(public.addrs())?, first(internal.addrs())?);
         let listeners = (public.run(), internal.run());
-        Ok(Self { public: public_at, internal: internal_at, primary, listeners, background })
+        Ok(Self { public: public_address, internal: internal_address, primary, listeners, background })
     }
 
-    /// Serves until `stop` ends; what was accepted by then is answered.
+    /// Serves until `stop` completes, then shuts down gracefully.
     ///
     /// # Errors
-    /// When a listener fails.
+    /// Returns an error if a listener fails.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (public, internal) = self.listeners;
         let handles = (public.handle(), internal.handle());
@@ -76,10 +77,10 @@ impl Server {
             ended = &mut public => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the public listener ended"))),
             ended = &mut internal => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the internal listener ended"))),
         }
-        // The outbox workers finish their deliveries while the last requests are answered.
+        // The outbox workers and the requests in flight finish concurrently.
         let mut workers = self.background.drain();
         handles.0.stop(true).await;
-        // Nodes that wait for a change come again, to whoever listens then.
+        // Nodes reconnect, so their long polls are cut.
         handles.1.stop(false).await;
         drop(self.background);
         while workers.join_next().await.is_some() {}

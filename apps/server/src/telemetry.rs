@@ -1,4 +1,4 @@
-//! Measurements for Prometheus, and traces over OTLP when a collector is configured.
+//! Metrics for Prometheus, and traces over OTLP if a collector is configured.
 
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{Protocol, WithExportConfig as _};
@@ -8,19 +8,19 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use prometheus::Registry;
 
-/// What observes this process.
+/// The telemetry pipelines of this process.
 pub struct Telemetry {
     registry: Registry,
     traces: Option<SdkTracerProvider>,
 }
 
 impl Telemetry {
-    /// Makes this process's measurements and traces global.
+    /// Installs the global meter provider and trace propagator.
     ///
     /// # Errors
-    /// When the collector's address cannot be used.
+    /// Returns an error if the URL of the collector is unusable.
     pub fn start(otlp_url: Option<&str>) -> anyhow::Result<Self> {
-        // The exporter's HTTP client wants one even for plain http. Fails when there is one already.
+        // The exporter's HTTP client needs a crypto provider even for plain http. Installing a second one fails.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter().with_registry(registry.clone()).build()?;
@@ -40,23 +40,23 @@ impl Telemetry {
         Ok(Self { registry, traces: traces.transpose()? })
     }
 
-    /// What `/metrics` shows.
+    /// The registry that `/metrics` renders.
     #[must_use]
     pub fn registry(&self) -> Registry {
         self.registry.clone()
     }
 
-    /// What spans are recorded with, where a collector is configured.
+    /// The tracer, if a collector is configured.
     pub(crate) fn tracer(&self) -> Option<SdkTracer> {
         self.traces.as_ref().map(|traces| traces.tracer("svc"))
     }
 
-    /// Sends what is still to be sent.
+    /// Exports the remaining traces.
     pub async fn stop(self) {
         let Some(traces) = self.traces else { return };
         let stopped = tokio::task::spawn_blocking(move || traces.shutdown()).await;
         if let Ok(Err(error)) = stopped {
-            tracing::warn!(%error, "the last traces were not sent");
+            tracing::warn!(%error, "failed to export the last traces");
         }
     }
 }

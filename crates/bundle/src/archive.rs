@@ -1,17 +1,17 @@
-//! The tar layer: from blocks to entries, with the names that extended headers give them.
+//! The tar layer: parses blocks into entries and applies the names from extended headers.
 //!
-//! Not the `tar` crate's iterator: it takes the end of the stream for the end of the archive, does not look at what
-//! follows the end marker, and resolves a pile of extended headers by rules of its own.
+//! This replaces the `tar` crate's iterator, which accepts the end of the stream as the end of the archive, ignores the
+//! data after the end marker, and silently resolves several extended headers before one entry.
 
 use std::io::{self, Read};
 use std::mem;
 
-use crate::header::{BLOCK, Header, Kind, Type};
+use crate::header::{BLOCK, EntryKind, Header, HeaderType};
 use crate::source::Source;
-use crate::{Fault, Reason, pax};
+use crate::{BundleError, Reason, pax};
 
-/// Far above what a name and some attributes take.
-const EXTENSION_MAX_BYTES: u64 = 64 * 1024;
+/// The largest extended header; a name and a few attributes need far less.
+const MAX_EXTENSION_BYTES: u64 = 64 * 1024;
 
 pub(crate) struct Archive<R> {
     source: Source<R>,
@@ -19,8 +19,8 @@ pub(crate) struct Archive<R> {
 }
 
 pub(crate) struct Entry {
-    pub(crate) kind: Kind,
-    /// As in the archive, unchecked.
+    pub(crate) kind: EntryKind,
+    /// The name from the archive, not yet validated.
     pub(crate) name: Vec<u8>,
     /// Bytes of content; 0 for a directory.
     pub(crate) size: u64,
@@ -31,49 +31,49 @@ impl<R: Read> Archive<R> {
         Self { source, started: false }
     }
 
-    /// The next entry; a file's [`Content`] has to be finished before the call after. `None` means that the archive,
-    /// the gzip member and the upload all ended as they should.
-    pub(crate) fn next(&mut self) -> Result<Option<Entry>, Fault> {
+    /// Returns the next entry. The caller must finish a file's [`Content`] before the next call. `None` means that the
+    /// archive, the gzip member and the upload all ended correctly.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry>, BundleError> {
         let first = !mem::replace(&mut self.started, true);
-        let Some(header) = self.header()? else {
-            return self.end().map(|()| None);
+        let Some(header) = self.read_header()? else {
+            return self.expect_end().map(|()| None);
         };
         let name = match header.kind {
-            Type::PaxGlobal if first => {
-                let records = self.extension(&header)?;
-                pax::global(&records).map_err(|reason| reason.at(&header.name))?;
+            HeaderType::PaxGlobal if first => {
+                let records = self.read_extension(&header)?;
+                pax::parse_global(&records).map_err(|reason| reason.at(&header.name))?;
                 return self.next();
             }
-            Type::Pax => {
-                let records = self.extension(&header)?;
-                pax::local(&records).map_err(|reason| reason.at(&header.name))?.map(<[u8]>::to_vec)
+            HeaderType::Pax => {
+                let records = self.read_extension(&header)?;
+                pax::parse_local(&records).map_err(|reason| reason.at(&header.name))?.map(<[u8]>::to_vec)
             }
-            Type::LongName => {
-                let mut name = self.extension(&header)?;
+            HeaderType::LongName => {
+                let mut name = self.read_extension(&header)?;
                 name.pop_if(|last| *last == 0);
                 Some(name)
             }
             _ => return Entry::new(header, None).map(Some),
         };
-        match self.header()? {
+        match self.read_header()? {
             Some(extended) => Entry::new(extended, name).map(Some),
             None => Err(Reason::ExtensionMisplaced.at(&header.name)),
         }
     }
 
     pub(crate) fn content(&mut self, entry: &Entry) -> Content<'_, R> {
-        Content { source: &mut self.source, left: entry.size, padding: padding(entry.size), fault: None }
+        Content { source: &mut self.source, left: entry.size, padding: padding(entry.size), error: None }
     }
 
-    /// `None` is the first block of the end marker.
-    fn header(&mut self) -> Result<Option<Header>, Fault> {
+    /// Reads a header; `None` for the first block of the end marker.
+    fn read_header(&mut self) -> Result<Option<Header>, BundleError> {
         let mut block = [0; BLOCK];
         self.source.read_exact(&mut block)?;
         if block == [0; BLOCK] { Ok(None) } else { Header::parse(&block).map(Some) }
     }
 
-    fn extension(&mut self, header: &Header) -> Result<Vec<u8>, Fault> {
-        if header.size > EXTENSION_MAX_BYTES {
+    fn read_extension(&mut self, header: &Header) -> Result<Vec<u8>, BundleError> {
+        if header.size > MAX_EXTENSION_BYTES {
             return Err(Reason::ExtensionTooLarge.at(&header.name));
         }
         let mut content = vec![0; header.size as usize];
@@ -82,9 +82,9 @@ impl<R: Read> Archive<R> {
         Ok(content)
     }
 
-    /// The second block of the end marker has to be there; the zeros after it fill up a tape block, if the writer cares.
-    /// Read in large pieces, for a writer who cares too much.
-    fn end(&mut self) -> Result<(), Fault> {
+    /// Requires the second block of the end marker, then only zeros up to the end of the stream. Writers pad to the
+    /// size of a tape block; large reads keep long padding cheap.
+    fn expect_end(&mut self) -> Result<(), BundleError> {
         const ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
         let mut read = ZEROS;
         let (marker, _) = read.split_at_mut(BLOCK);
@@ -101,15 +101,15 @@ impl<R: Read> Archive<R> {
 }
 
 impl Entry {
-    fn new(header: Header, extended_name: Option<Vec<u8>>) -> Result<Self, Fault> {
+    fn new(header: Header, extended_name: Option<Vec<u8>>) -> Result<Self, BundleError> {
         let name = extended_name.unwrap_or(header.name);
         let reason = match header.kind {
-            Type::Entry(Kind::Directory) if header.size > 0 => Reason::DirectoryWithContent,
-            Type::Entry(kind) => {
+            HeaderType::Entry(EntryKind::Directory) if header.size > 0 => Reason::DirectoryWithContent,
+            HeaderType::Entry(kind) => {
                 return Ok(Self { kind, name, size: header.size });
             }
-            Type::Refused(reason) => reason,
-            Type::LongName | Type::Pax | Type::PaxGlobal => Reason::ExtensionMisplaced,
+            HeaderType::Unsupported(reason) => reason,
+            HeaderType::LongName | HeaderType::Pax | HeaderType::PaxGlobal => Reason::ExtensionMisplaced,
         };
         Err(reason.at(&name))
     }
@@ -119,28 +119,28 @@ fn padding(size: u64) -> u64 {
     (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64
 }
 
-/// The content of one file. A fault is kept for [`Content::finish`], so a visitor that swallows the error hides nothing.
+/// The content of one file. Stores a read error for [`Content::finish`], so that a visitor cannot hide it.
 pub(crate) struct Content<'a, R> {
     source: &'a mut Source<R>,
     left: u64,
     padding: u64,
-    fault: Option<Fault>,
+    error: Option<BundleError>,
 }
 
 impl<R: Read> Content<'_, R> {
-    /// All of it at once, for a size that was checked.
-    pub(crate) fn take_whole(&mut self) -> Result<Vec<u8>, Fault> {
+    /// Reads the whole content into memory. The caller has checked the size.
+    pub(crate) fn read_all(&mut self) -> Result<Vec<u8>, BundleError> {
         let mut content = vec![0; mem::take(&mut self.left) as usize];
         self.source.read_exact(&mut content)?;
         Ok(content)
     }
 
-    /// Goes on to the next header, if `visited` and the content itself allow it.
-    pub(crate) fn finish(self, visited: io::Result<()>) -> Result<(), Fault> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
+    /// Skips to the next header. Returns the stored read error, or the visitor's error.
+    pub(crate) fn finish(self, visit_result: io::Result<()>) -> Result<(), BundleError> {
+        if let Some(error) = self.error {
+            return Err(error);
         }
-        visited.map_err(Fault::Visit)?;
+        visit_result.map_err(BundleError::Visit)?;
         self.source.skip(self.left)?;
         self.source.skip(self.padding)
     }
@@ -148,28 +148,28 @@ impl<R: Read> Content<'_, R> {
 
 impl<R: Read> Read for Content<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = self.left.min(buffer.len() as u64) as usize;
-        let (buffer, _) = buffer.split_at_mut(most);
+        let max = self.left.min(buffer.len() as u64) as usize;
+        let (buffer, _) = buffer.split_at_mut(max);
         if buffer.is_empty() {
             return Ok(0);
         }
-        if self.fault.is_some() {
-            return Err(refused());
+        if self.error.is_some() {
+            return Err(content_error());
         }
         match self.source.read_some(buffer) {
             Ok(count) => {
                 self.left -= count as u64;
                 Ok(count)
             }
-            Err(fault) => {
-                self.fault = Some(fault);
-                Err(refused())
+            Err(error) => {
+                self.error = Some(error);
+                Err(content_error())
             }
         }
     }
 }
 
-/// For the visitor's eyes only; the caller of the reader gets the fault.
-fn refused() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the bundle ends in the middle of this file, or is damaged")
+/// The error that the visitor sees. The caller of [`read`](crate::read) receives the [`BundleError`].
+fn content_error() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the bundle is invalid or truncated within this file")
 }

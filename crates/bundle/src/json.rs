@@ -1,7 +1,7 @@
-//! JSON as the rest of the service takes it from clients: no key twice in one object, 64 levels, no U+0000.
+//! Parses JSON by the same rules as request bodies: no duplicate keys, at most 64 levels, no U+0000.
 //!
-//! A plain `serde_json::Value` would keep the last of two equal keys, and another reader the first. Postgres has no
-//! place for U+0000 in `text` or `jsonb`.
+//! `serde_json::Value` keeps the last of two equal keys; other parsers keep the first. Postgres cannot store U+0000 in
+//! `text` or `jsonb`.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,36 +14,36 @@ use crate::Reason;
 const MAX_DEPTH: u32 = 64;
 
 pub(crate) fn parse(text: &[u8]) -> Result<Value, Reason> {
-    let refused = Cell::new(Reason::ManifestNotJson);
+    let reason = Cell::new(Reason::ManifestNotJson);
     let mut json = serde_json::Deserializer::from_slice(text);
-    let strict = Strict { levels: MAX_DEPTH, refused: &refused };
+    let strict = Strict { levels: MAX_DEPTH, reason: &reason };
     let value = strict.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
-    value.map_err(|_| refused.get())
+    value.map_err(|_| reason.get())
 }
 
-/// Serde's errors are text, so the reason travels beside them.
+/// A strict deserializer. Serde errors carry only text, so `reason` returns the [`Reason`] separately.
 #[derive(Clone, Copy)]
 struct Strict<'a> {
-    /// How many more levels a value here may open.
+    /// The remaining nesting depth.
     levels: u32,
-    refused: &'a Cell<Reason>,
+    reason: &'a Cell<Reason>,
 }
 
 impl Strict<'_> {
-    fn refuse<T, E: de::Error>(self, reason: Reason) -> Result<T, E> {
-        self.refused.set(reason);
+    fn fail<T, E: de::Error>(self, reason: Reason) -> Result<T, E> {
+        self.reason.set(reason);
         Err(E::custom(reason))
     }
 
-    fn inner<E: de::Error>(self) -> Result<Self, E> {
+    fn descend<E: de::Error>(self) -> Result<Self, E> {
         match self.levels.checked_sub(1) {
             Some(levels) => Ok(Self { levels, ..self }),
-            None => self.refuse(Reason::ManifestTooDeep),
+            None => self.fail(Reason::ManifestTooDeep),
         }
     }
 
-    fn text<E: de::Error>(self, text: String) -> Result<String, E> {
-        if text.contains('\0') { self.refuse(Reason::ManifestNul) } else { Ok(text) }
+    fn check_text<E: de::Error>(self, text: String) -> Result<String, E> {
+        if text.contains('\0') { self.fail(Reason::ManifestNul) } else { Ok(text) }
     }
 }
 
@@ -83,11 +83,11 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
-        self.text(value.to_owned()).map(Value::String)
+        self.check_text(value.to_owned()).map(Value::String)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let inner = self.inner()?;
+        let inner = self.descend()?;
         let mut array = Vec::new();
         while let Some(item) = items.next_element_seed(inner)? {
             array.push(item);
@@ -96,12 +96,12 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let inner = self.inner()?;
+        let inner = self.descend()?;
         let mut object = Map::new();
         while let Some(key) = members.next_key()? {
-            let key = self.text(key)?;
+            let key = self.check_text(key)?;
             if object.contains_key(&key) {
-                return self.refuse(Reason::ManifestDuplicateKey);
+                return self.fail(Reason::ManifestDuplicateKey);
             }
             object.insert(key, members.next_value_seed(inner)?);
         }

@@ -1,25 +1,25 @@
-//! The bundle: what a deploy uploads, as a gzipped tar of `svc.json`, `worker/` and `assets/`.
+//! The bundle format of uploads: a gzip-compressed tar of `svc.json`, `worker/` and `assets/`.
 //!
-//! [`read`] checks and hands out a bundle in one pass, in memory that depends on the [`Limits`] and never on what the
-//! archive claims. Three things follow from the single pass, and a caller has to respect them:
+//! [`read`] validates a bundle in a single pass and gives each file to a visitor. Memory use depends on the [`Limits`],
+//! never on the sizes that the archive declares. Callers must follow three rules:
 //!
-//! - **Only an `Ok` vouches for anything.** The visitor sees content before the checksum at the end of the stream is
-//!   reached, and `svc.json` may well come last. What a visitor has done is undone when `read` fails.
-//! - **A path is a label.** It is checked, but nothing here opens, joins or unpacks it.
-//! - **A fault of the input is not a fault of the bundle.** [`Fault::Io`] says that the sender went away;
-//!   a sender who closed properly in the middle of an archive gets [`Reason::Truncated`].
+//! - **Only `Ok` means that the bundle is valid.** The visitor sees content before the reader checks the checksum at
+//!   the end of the stream, and `svc.json` may come last. When `read` fails, the caller must undo the visitor's
+//!   effects.
+//! - **A path is a label.** The reader validates paths, but never opens, joins or unpacks them.
+//! - **A failed input is not an invalid bundle.** [`BundleError::Io`] means that the connection to the sender
+//!   failed. An upload that ends normally in the middle of an archive gives [`Reason::Truncated`].
 //!
-//! The reader is stricter than tar: where two extraction tools would disagree about what an archive holds, it refuses
-//! the archive. What `tar`, `bsdtar`, Python's `tarfile` and `git archive` write for plain files is accepted, in the
-//! ustar, GNU and pax formats.
+//! The reader is stricter than tar: it rejects archives that extraction tools interpret differently. It accepts the
+//! ustar, GNU and pax archives of plain files that `tar`, `bsdtar`, Python's `tarfile` and `git archive` write.
 //!
-//! Inward, each module knows one layer: `source` gzip and the limits in bytes, `archive` (with `header` and `pax`) tar,
-//! `path` and `names` what an entry may be called, `manifest` (with `json`) what `svc.json` says, `reader` all together.
+//! Each module implements one layer: `source` gzip and the byte limits, `archive` (with `header` and `pax`) tar, `path`
+//! and `names` the rules for names, `manifest` (with `json`) `svc.json`, and `reader` the bundle as a whole.
 
 #![warn(missing_docs)]
 
 mod archive;
-mod fault;
+mod error;
 mod header;
 mod json;
 mod manifest;
@@ -29,7 +29,7 @@ mod pax;
 mod reader;
 mod source;
 
-pub use fault::{Fault, Limit, Reason};
-pub use manifest::{MANIFEST_MAX_BYTES, MANIFEST_PATH, Manifest};
-pub use path::NAME_MAX_BYTES;
+pub use error::{BundleError, Limit, Reason};
+pub use manifest::{MANIFEST_PATH, MAX_MANIFEST_BYTES, Manifest};
+pub use path::MAX_NAME_BYTES;
 pub use reader::{Contents, File, Limits, read};

@@ -1,26 +1,26 @@
-//! `svc.json`: what a project asks the platform for.
+//! The manifest `svc.json`: the resources and settings that a project declares.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{Reason, json};
 
-/// Where the manifest is in a bundle.
+/// The path of the manifest in a bundle.
 pub const MANIFEST_PATH: &str = "svc.json";
 
-/// How large a manifest may be: it is the one file that is held in memory as a whole.
-pub const MANIFEST_MAX_BYTES: u64 = 64 * 1024;
+/// The largest manifest. It is the only file that the reader holds in memory as a whole.
+pub const MAX_MANIFEST_BYTES: u64 = 64 * 1024;
 
 const DEFAULT_MAIN: &str = "worker/index.js";
 
 /// The manifest of a bundle.
 ///
-/// Deserialising with serde is for what was stored after [`Manifest::parse`] let it through; of a stranger's text it
-/// would accept duplicate keys.
+/// Use [`Manifest::parse`] for untrusted text. The `Deserialize` implementation accepts duplicate keys and is only for
+/// stored manifests that were parsed before.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Manifest {
-    /// The project has users of its own who sign in. Wants the database, too.
+    /// The project signs in its own users. This also needs the database.
     pub auth: bool,
     /// The project has a database.
     pub database: bool,
@@ -30,28 +30,28 @@ pub struct Manifest {
     pub ai: bool,
     /// The project stores objects.
     pub storage: bool,
-    /// What its author calls the project. Nothing is looked up by it.
-    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    /// A display name from the author. It identifies nothing.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The worker's first module as it was written; [`Manifest::main_path`] resolves it.
-    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    /// The worker's main module, as written; [`Manifest::main_path`] resolves it.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub main: Option<String>,
-    /// The date whose runtime behaviour the worker was written for; passed on as it is.
-    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    /// The date that selects the runtime behaviour for the worker. Passed on unchanged.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub compatibility_date: Option<String>,
-    /// Keys that mean nothing to the platform, kept so that writing the manifest again loses none.
+    /// Keys unknown to the platform. Kept, so that serializing the manifest loses nothing.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
 impl Manifest {
-    /// Reads the text of an `svc.json`.
+    /// Parses the text of an `svc.json`.
     ///
     /// # Errors
     ///
-    /// One of the `Manifest…` reasons; [`Reason::ManifestMissing`] is not among them.
+    /// Returns one of the `Manifest…` reasons, except [`Reason::ManifestMissing`].
     pub fn parse(text: &[u8]) -> Result<Self, Reason> {
-        if text.len() as u64 > MANIFEST_MAX_BYTES {
+        if text.len() as u64 > MAX_MANIFEST_BYTES {
             return Err(Reason::ManifestTooLarge);
         }
         let value = json::parse(text)?;
@@ -61,14 +61,14 @@ impl Manifest {
         serde_json::from_value(value).map_err(|_| Reason::ManifestWrongType)
     }
 
-    /// The path in the bundle of the worker's first module.
+    /// Returns the path of the worker's main module in the bundle.
     pub fn main_path(&self) -> &str {
         let main = self.main.as_deref().unwrap_or(DEFAULT_MAIN);
         main.strip_prefix("./").unwrap_or(main)
     }
 }
 
-/// An `Option` would take `null` for absence; in a manifest `null` is a wrong type.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// Rejects `null`, which a plain `Option` would treat as a missing key.
+fn non_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)
 }

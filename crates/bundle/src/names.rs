@@ -1,51 +1,51 @@
-//! Which names a bundle has had so far, and whether the next one gets along with them.
+//! Detects duplicate and conflicting names in a bundle.
 //!
-//! The rule is that the bundle could be laid out on a file system that ignores case, whether or not the archive spells
-//! its directories out. So `assets/A/x` beside `assets/a/y` is refused as `assets/A` beside `assets/a` is.
+//! A bundle must fit on a case-insensitive file system, whether or not the archive has entries for its directories.
+//! `assets/A/x` conflicts with `assets/a/y`, just as `assets/A` conflicts with `assets/a`.
 //!
-//! What is kept of a name, and of each directory above it, is a hash, so memory grows with their number and not with
-//! their length. The hashes' key is drawn for every bundle: nobody can prepare names that collide, and that two of a
-//! hundred thousand do so by chance happens to one bundle in four thousand million.
+//! The index stores one hash per name and per parent directory, so memory depends on their number and not on their
+//! length. The hash key is random per bundle, so that a sender cannot prepare collisions. With 100,000 names, a random
+//! collision occurs in one of four billion bundles.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
 
 use crate::Reason;
-use crate::header::Kind;
+use crate::header::EntryKind;
 
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct NameIndex {
     key: RandomState,
-    /// By the hash of the folded path.
+    /// Keyed by the hash of the case-folded path.
     seen: BTreeMap<u64, Seen>,
-    implied: u64,
+    implied_directories: u64,
 }
 
 struct Seen {
-    /// The hash of the path as it is spelled.
-    spelling: u64,
-    /// None for a directory that other names imply, and that has not come itself.
-    kind: Option<Kind>,
+    /// The hash of the path in its original case.
+    original: u64,
+    /// None for a directory that occurs only as the parent of other names so far.
+    kind: Option<EntryKind>,
 }
 
-impl Names {
-    pub(crate) fn insert(&mut self, path: &str, kind: Kind) -> Result<(), Reason> {
+impl NameIndex {
+    pub(crate) fn insert(&mut self, path: &str, kind: EntryKind) -> Result<(), Reason> {
         let mut prefixes = Prefixes::new(&self.key, path);
-        while let Some((folded, spelling)) = prefixes.next() {
-            let ours = prefixes.is_whole().then_some(kind);
+        while let Some((folded, original)) = prefixes.next() {
+            let new_kind = prefixes.is_whole().then_some(kind);
             match self.seen.entry(folded) {
-                Entry::Vacant(place) => {
-                    place.insert(Seen { spelling, kind: ours });
-                    self.implied += u64::from(ours.is_none());
+                Entry::Vacant(slot) => {
+                    slot.insert(Seen { original, kind: new_kind });
+                    self.implied_directories += u64::from(new_kind.is_none());
                 }
                 Entry::Occupied(mut seen) => {
                     let seen = seen.get_mut();
-                    seen.kind = match (seen.kind, ours) {
-                        _ if seen.spelling != spelling => return Err(Reason::CaseCollision),
-                        (Some(Kind::Directory) | None, None) => seen.kind,
-                        (None, Some(Kind::Directory)) => ours,
-                        (theirs, ours) if theirs == ours => return Err(Reason::Duplicate),
+                    seen.kind = match (seen.kind, new_kind) {
+                        _ if seen.original != original => return Err(Reason::CaseCollision),
+                        (Some(EntryKind::Directory) | None, None) => seen.kind,
+                        (None, Some(EntryKind::Directory)) => new_kind,
+                        (old_kind, new_kind) if old_kind == new_kind => return Err(Reason::Duplicate),
                         _ => return Err(Reason::FileAndDirectory),
                     };
                 }
@@ -54,32 +54,33 @@ impl Names {
         Ok(())
     }
 
-    /// How many directories were first met in the name of something else.
-    pub(crate) fn implied(&self) -> u64 {
-        self.implied
+    /// The number of directories that first occurred as the parent of another entry.
+    pub(crate) fn implied_directories(&self) -> u64 {
+        self.implied_directories
     }
 
-    /// Whether there is a file of exactly this path.
+    /// Returns whether the bundle contains a file with exactly this path.
     pub(crate) fn has_file(&self, path: &str) -> bool {
-        let Some((folded, spelling)) = Prefixes::new(&self.key, path).last() else { return false };
-        self.seen.get(&folded).is_some_and(|seen| seen.spelling == spelling && seen.kind == Some(Kind::File))
+        let Some((folded, original)) = Prefixes::new(&self.key, path).last() else { return false };
+        self.seen.get(&folded).is_some_and(|seen| seen.original == original && seen.kind == Some(EntryKind::File))
     }
 }
 
-/// The hashes of a path's first segment, its first two, and so on to the whole: as folded, and as spelled.
+/// Iterates over the hashes of a path's prefixes, from the first segment to the whole path. Each item is the hash of
+/// the case-folded and of the original prefix.
 struct Prefixes<'a> {
     rest: Option<&'a str>,
     folded: DefaultHasher,
-    spelled: DefaultHasher,
+    original: DefaultHasher,
     segment: String,
 }
 
 impl<'a> Prefixes<'a> {
     fn new(key: &RandomState, path: &'a str) -> Self {
-        Self { rest: Some(path), folded: key.build_hasher(), spelled: key.build_hasher(), segment: String::new() }
+        Self { rest: Some(path), folded: key.build_hasher(), original: key.build_hasher(), segment: String::new() }
     }
 
-    /// Whether the last pair was the whole path's.
+    /// Returns whether the last item covered the whole path.
     fn is_whole(&self) -> bool {
         self.rest.is_none()
     }
@@ -94,15 +95,15 @@ impl Iterator for Prefixes<'_> {
         self.rest = rest;
         self.segment.clear();
         fold(segment, &mut self.segment);
-        for (hasher, segment) in [(&mut self.folded, self.segment.as_str()), (&mut self.spelled, segment)] {
+        for (hasher, segment) in [(&mut self.folded, self.segment.as_str()), (&mut self.original, segment)] {
             hasher.write(segment.as_bytes());
             hasher.write_u8(b'/');
         }
-        Some((self.folded.finish(), self.spelled.finish()))
+        Some((self.folded.finish(), self.original.finish()))
     }
 }
 
-/// Close to Unicode's full case folding, without its table: ß folds to ss, and all three sigmas to one.
+/// Approximates Unicode full case folding without its table: ß folds to ss, and all three sigmas to one.
 fn fold(segment: &str, folded: &mut String) {
     for c in segment.chars() {
         if c.is_ascii() {

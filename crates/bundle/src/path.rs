@@ -1,28 +1,28 @@
-//! What one entry may be called.
+//! Validates the name of one entry.
 
-use crate::header::Kind;
+use crate::header::EntryKind;
 use crate::{MANIFEST_PATH, Reason};
 
-/// How long a path may be, after a leading `./` is dropped.
-pub const NAME_MAX_BYTES: usize = 1024;
+/// The longest path, without a leading `./`.
+pub const MAX_NAME_BYTES: usize = 1024;
 
-/// An entry's name as the path that the rest of the service knows it by: relative, UTF-8, without empty and dot
-/// segments, and for a directory without the slash at its end. `None` is the bundle's root itself, as `tar c .` adds it.
-pub(crate) fn parse(name: &[u8], kind: Kind) -> Result<Option<&str>, Reason> {
+/// Converts an entry's name to a path: relative, UTF-8, without empty and dot segments, and without the trailing slash
+/// of a directory. Returns `None` for the root directory, which `tar c .` adds.
+pub(crate) fn parse(name: &[u8], kind: EntryKind) -> Result<Option<&str>, Reason> {
     let name = std::str::from_utf8(name).map_err(|_| Reason::NameNotUtf8)?;
-    let directory = kind == Kind::Directory;
+    let directory = kind == EntryKind::Directory;
     if directory && matches!(name, "." | "./") {
         return Ok(None);
     }
     let path = name.strip_prefix("./").unwrap_or(name);
     let path = if directory { path.strip_suffix('/').unwrap_or(path) } else { path };
-    spelled_well(path)?;
-    in_its_place(path, directory)?;
+    check_syntax(path)?;
+    check_location(path, directory)?;
     Ok(Some(path))
 }
 
-fn spelled_well(path: &str) -> Result<(), Reason> {
-    if path.len() > NAME_MAX_BYTES {
+fn check_syntax(path: &str) -> Result<(), Reason> {
+    if path.len() > MAX_NAME_BYTES {
         return Err(Reason::NameTooLong);
     }
     if path.contains(char::is_control) {
@@ -41,7 +41,7 @@ fn spelled_well(path: &str) -> Result<(), Reason> {
     })
 }
 
-fn in_its_place(path: &str, directory: bool) -> Result<(), Reason> {
+fn check_location(path: &str, directory: bool) -> Result<(), Reason> {
     let allowed = match path.split_once('/') {
         Some((top, _)) => matches!(top, "worker" | "assets"),
         None if directory => matches!(path, "worker" | "assets"),

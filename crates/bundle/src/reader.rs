@@ -1,49 +1,48 @@
-//! The rules of a bundle, applied to an archive as it goes by.
+//! Reads an archive and applies the rules of the bundle format.
 
 use std::io::{self, Read};
 
 use crate::archive::{Archive, Entry};
-use crate::header::Kind;
-use crate::names::Names;
+use crate::header::EntryKind;
+use crate::names::NameIndex;
 use crate::source::Source;
-use crate::{Fault, Limit, MANIFEST_MAX_BYTES, MANIFEST_PATH, Manifest, Reason, path};
+use crate::{BundleError, Limit, MANIFEST_PATH, MAX_MANIFEST_BYTES, Manifest, Reason, path};
 
-/// How many directories without an entry of their own there may be, on average, to an entry. What packs directories has
-/// none, and names alone cannot fill the memory.
-const IMPLIED_PER_ENTRY: u64 = 4;
+/// The number of directories without an entry per allowed entry. Tools that write directory entries need none. The
+/// limit keeps long names from exhausting memory.
+const MAX_IMPLIED_PER_ENTRY: u64 = 4;
 
-/// How much of a bundle is taken. A bundle of exactly a limit's size is within it.
+/// The size limits of a bundle, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the upload as it is sent.
+    /// Bytes of the compressed upload.
     pub compressed: u64,
-    /// Bytes of content of all files together, `svc.json` included. Beside these an archive may have 4 KiB per entry
-    /// allowed and 1 MiB of headers and padding; a stream that goes on beyond that is over this limit, too.
+    /// Bytes of content of all files, including `svc.json`. In addition, an archive may contain headers and padding of
+    /// 4 KiB per allowed entry plus 1 MiB; a longer stream also exceeds this limit.
     pub unpacked: u64,
-    /// Entries of the archive: files and directories, `svc.json` and `./` included. Extended headers belong to their
-    /// entry and do not count. Of directories that are no entries, and only in the names of others, there may be four
-    /// times as many; more are over this limit, too.
+    /// Entries of the archive: files and directories, including `svc.json` and `./`. Extended headers do not count.
+    /// Directories without an entry, which occur only as parents of other names, have four times this limit.
     pub entries: u64,
 }
 
-/// A regular file of a bundle, as the visitor gets it.
+/// A regular file of a bundle, passed to the visitor.
 pub struct File<'a> {
-    /// Relative, UTF-8, of one or more segments separated by `/`, none of them empty, `.` or `..`; either `svc.json` or
-    /// under `worker/` or `assets/`; at most [`NAME_MAX_BYTES`](crate::NAME_MAX_BYTES) long.
+    /// A relative UTF-8 path: `svc.json`, or a path under `worker/` or `assets/`. Its segments are separated by `/`,
+    /// and none is empty, `.` or `..`. At most [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES) long.
     pub path: &'a str,
     /// Bytes of [`File::content`].
     pub size: u64,
-    /// The content, once. What is left unread is skipped. When it gives an error, [`read`] returns the cause, whatever
-    /// the visitor makes of it.
+    /// The content. The reader skips the part that the visitor leaves unread. After a read error, [`read`] returns the
+    /// cause, even if the visitor ignores the error.
     pub content: &'a mut dyn Read,
 }
 
-/// What a valid bundle holds.
+/// A summary of a valid bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contents {
     /// The parsed `svc.json`.
     pub manifest: Manifest,
-    /// Whether there is worker code; then the manifest's [`main_path`](Manifest::main_path) is among it.
+    /// Whether the bundle contains worker code, including the manifest's [`main_path`](Manifest::main_path).
     pub has_worker: bool,
     /// Files under `assets/`.
     pub asset_count: u32,
@@ -53,51 +52,49 @@ pub struct Contents {
     pub entry_count: u64,
 }
 
-/// Reads a whole bundle, from the first byte of the gzip header to the end of `input`, and calls `visit` for every
-/// regular file in the order of the archive.
-///
-/// `input` is buffered inside, and not read on after a fault.
+/// Reads a whole bundle, from the gzip header to the end of `input`, and calls `visit` for every regular file in
+/// archive order. Buffers `input`, and stops reading at the first error.
 ///
 /// # Errors
 ///
-/// See [`Fault`]. The first one met ends the reading.
+/// See [`BundleError`].
 pub fn read<R: Read>(
     input: R,
     limits: &Limits,
     mut visit: impl FnMut(File<'_>) -> io::Result<()>,
-) -> Result<Contents, Fault> {
+) -> Result<Contents, BundleError> {
     let mut archive = Archive::new(Source::new(input, limits));
-    let mut census = Census::new(limits);
+    let mut validator = Validator::new(limits);
     while let Some(entry) = archive.next()? {
-        read_entry(&mut archive, &entry, &mut census, &mut visit).map_err(|fault| fault.at(&entry.name))?;
+        read_entry(&mut archive, &entry, &mut validator, &mut visit).map_err(|error| error.at(&entry.name))?;
     }
-    census.conclude()
+    validator.finish()
 }
 
 fn read_entry<R: Read>(
     archive: &mut Archive<R>,
     entry: &Entry,
-    census: &mut Census<'_>,
+    validator: &mut Validator<'_>,
     visit: &mut impl FnMut(File<'_>) -> io::Result<()>,
-) -> Result<(), Fault> {
-    let Some(path) = census.admit(entry)? else {
+) -> Result<(), BundleError> {
+    let Some(path) = validator.check_entry(entry)? else {
         return Ok(());
     };
     let mut content = archive.content(entry);
-    let visited = if path == MANIFEST_PATH {
-        let text = content.take_whole()?;
-        census.manifest = Some(Manifest::parse(&text)?);
+    let visit_result = if path == MANIFEST_PATH {
+        let text = content.read_all()?;
+        validator.manifest = Some(Manifest::parse(&text)?);
         visit(File { path, size: entry.size, content: &mut text.as_slice() })
     } else {
         visit(File { path, size: entry.size, content: &mut content })
     };
-    content.finish(visited)
+    content.finish(visit_result)
 }
 
-/// What has gone by so far.
-struct Census<'a> {
+/// The validation state of a bundle.
+struct Validator<'a> {
     limits: &'a Limits,
-    names: Names,
+    names: NameIndex,
     manifest: Option<Manifest>,
     has_worker: bool,
     asset_count: u32,
@@ -105,11 +102,11 @@ struct Census<'a> {
     entry_count: u64,
 }
 
-impl<'a> Census<'a> {
+impl<'a> Validator<'a> {
     fn new(limits: &'a Limits) -> Self {
         Self {
             limits,
-            names: Names::default(),
+            names: NameIndex::default(),
             manifest: None,
             has_worker: false,
             asset_count: 0,
@@ -118,41 +115,41 @@ impl<'a> Census<'a> {
         }
     }
 
-    /// Answers the path if there is content to be visited.
-    fn admit<'e>(&mut self, entry: &'e Entry) -> Result<Option<&'e str>, Fault> {
+    /// Validates an entry. Returns the path of a file, and `None` for a directory.
+    fn check_entry<'e>(&mut self, entry: &'e Entry) -> Result<Option<&'e str>, BundleError> {
         self.entry_count += 1;
         if self.entry_count > self.limits.entries {
-            return Err(Fault::TooLarge { limit: Limit::Entries, max: self.limits.entries });
+            return Err(BundleError::TooLarge { limit: Limit::Entries, max: self.limits.entries });
         }
         let Some(path) = path::parse(&entry.name, entry.kind)? else {
             return Ok(None);
         };
         self.names.insert(path, entry.kind)?;
-        if self.names.implied() > self.limits.entries.saturating_mul(IMPLIED_PER_ENTRY) {
-            return Err(Fault::TooLarge { limit: Limit::Entries, max: self.limits.entries });
+        if self.names.implied_directories() > self.limits.entries.saturating_mul(MAX_IMPLIED_PER_ENTRY) {
+            return Err(BundleError::TooLarge { limit: Limit::Entries, max: self.limits.entries });
         }
-        // An empty directory counts as worker code: whoever packed it meant there to be some.
+        // An empty directory counts as worker code, so that a bundle with missing worker code is rejected.
         self.has_worker |= path == "worker" || path.starts_with("worker/");
-        if entry.kind == Kind::Directory {
+        if entry.kind == EntryKind::Directory {
             return Ok(None);
         }
         self.unpacked_bytes = self.unpacked_bytes.saturating_add(entry.size);
         if self.unpacked_bytes > self.limits.unpacked {
-            return Err(Fault::TooLarge { limit: Limit::Unpacked, max: self.limits.unpacked });
+            return Err(BundleError::TooLarge { limit: Limit::Unpacked, max: self.limits.unpacked });
         }
-        if path == MANIFEST_PATH && entry.size > MANIFEST_MAX_BYTES {
+        if path == MANIFEST_PATH && entry.size > MAX_MANIFEST_BYTES {
             return Err(Reason::ManifestTooLarge.into());
         }
         self.asset_count = self.asset_count.saturating_add(path.starts_with("assets/").into());
         Ok(Some(path))
     }
 
-    fn conclude(self) -> Result<Contents, Fault> {
+    fn finish(self) -> Result<Contents, BundleError> {
         let manifest = self.manifest.ok_or_else(|| Reason::ManifestMissing.at(MANIFEST_PATH.as_bytes()))?;
         if !self.has_worker && self.asset_count == 0 {
             return Err(Reason::NothingToDeploy.into());
         }
-        // A static site has no main and need not, unless its manifest says that it has.
+        // A static site needs no main, unless its manifest names one.
         let main = manifest.main_path();
         let main_present = main.starts_with("worker/") && self.names.has_file(main);
         if (self.has_worker || manifest.main.is_some()) && !main_present {

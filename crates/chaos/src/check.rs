@@ -1,4 +1,4 @@
-//! What became of writes, as Postgres has it.
+//! Reads the stored result of each write directly from Postgres.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-use crate::invariants::preparation;
-use crate::write::Kind;
+use crate::invariants::setup_sql;
+use crate::write::WriteKind;
 
-/// A connection of its own, behind the service.
+/// A direct connection to Postgres that bypasses the service.
 pub struct Database {
     pub client: Client,
     driver: AbortHandle,
@@ -20,15 +20,15 @@ impl Database {
     pub async fn connect(url: &str) -> Result<Self> {
         let (client, driver) = tokio_postgres::connect(url, NoTls).await?;
         let driver = tokio::spawn(async move {
-            // Whoever asks something is told what is wrong with the connection.
+            // A failed connection also fails every query, which reports the error.
             let _ = driver.await;
         });
         let database = Self { client, driver: driver.abort_handle() };
-        database.client.batch_execute(preparation()).await?;
+        database.client.batch_execute(setup_sql()).await?;
         Ok(database)
     }
 
-    /// The rows of a statement, each as one JSON object.
+    /// Runs a statement and returns each row as a JSON object.
     pub async fn rows(&self, statement: &str) -> Result<Vec<Value>> {
         let messages = self.client.simple_query(&format!("SELECT to_jsonb(t) FROM ({statement}) t")).await?;
         let texts = messages.iter().filter_map(|message| match message {
@@ -45,20 +45,20 @@ impl Drop for Database {
     }
 }
 
-/// What is there of one name.
+/// The rows that Postgres stores for one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct StoredWrite {
     pub rows: i64,
-    /// Their audit rows.
-    pub audited: i64,
-    /// The id that the API knows it by, where there is one.
+    /// The number of audit rows for these rows.
+    pub audit_rows: i64,
+    /// The public id, for kinds that have one.
     pub id: Option<String>,
-    /// What was written besides the name.
+    /// The written content other than the name.
     pub content: Option<String>,
 }
 
-impl Kind {
-    /// Everything of this kind in an organization: name, rows, audit rows, id, content.
+impl WriteKind {
+    /// Selects all rows of this kind in an organization: name, row count, audit row count, id, content.
     const fn statement(self) -> &'static str {
         match self {
             Self::Project => {
@@ -98,13 +98,13 @@ impl Kind {
     }
 }
 
-/// Everything of one kind that one writer wrote, by name.
-pub async fn found(database: &Database, kind: Kind, org: &str) -> Result<HashMap<String, Found>> {
+/// Returns the stored rows of one kind in an organization, by name.
+pub async fn stored_writes(database: &Database, kind: WriteKind, org: &str) -> Result<HashMap<String, StoredWrite>> {
     let rows = database.client.query(kind.statement(), &[&org]).await?;
     let read = |row: &tokio_postgres::Row| {
-        let found =
-            Found { rows: row.try_get(1)?, audited: row.try_get(2)?, id: row.try_get(3)?, content: row.try_get(4)? };
-        Ok((row.try_get::<_, Option<String>>(0)?.unwrap_or_default(), found))
+        let name = row.try_get::<_, Option<String>>(0)?.unwrap_or_default();
+        let (rows, audit_rows, id, content) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+        Ok((name, StoredWrite { rows, audit_rows, id, content }))
     };
     rows.iter().map(read).collect()
 }

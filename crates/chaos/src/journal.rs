@@ -1,4 +1,4 @@
-//! Somebody who writes without end and notes what was acknowledged: afterwards each of it must be there, once.
+//! A writer that keeps a journal of its writes: every acknowledged write must be stored exactly once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,42 +8,42 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::check::{Database, Found, found};
-use crate::write::{Kind, Write};
+use crate::check::{Database, StoredWrite, stored_writes};
+use crate::write::{Write, WriteKind};
 
-/// A client that opens no proxy and follows no redirect.
+/// An HTTP client that uses no proxy and follows no redirects.
 ///
 /// # Errors
-/// There is no TLS to be had.
+/// Returns an error if TLS cannot be initialized.
 pub fn client() -> Result<Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
     Ok(client.timeout(Duration::from_secs(15)).build()?)
 }
 
-/// What was answered so far.
+/// The responses that a writer received so far.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct WriteStats {
     /// Writes that were acknowledged.
     pub acknowledged: usize,
-    /// Answers by their status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, usize>,
-    /// Requests that were not answered: the connection was refused, or ended.
+    /// Requests without a response: the connection was refused or closed.
     pub unanswered: usize,
-    /// The longest that an answer took.
+    /// The longest response time.
     pub longest: Duration,
-    /// Answers that nothing excuses.
-    pub wrong: Vec<String>,
+    /// Unexpected responses.
+    pub unexpected: Vec<String>,
 }
 
-impl Tally {
-    /// Both together.
+impl WriteStats {
+    /// Adds the figures of another writer.
     #[must_use]
-    pub fn with(mut self, other: &Self) -> Self {
+    pub fn merge(mut self, other: &Self) -> Self {
         self.acknowledged += other.acknowledged;
         self.unanswered += other.unanswered;
         self.longest = self.longest.max(other.longest);
-        self.wrong.extend_from_slice(&other.wrong);
+        self.unexpected.extend_from_slice(&other.unexpected);
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
@@ -51,17 +51,17 @@ impl Tally {
     }
 }
 
-/// Somebody who writes, in an organization of their own.
+/// A client that writes to its own organization.
 pub struct Writer {
     client: Client,
     base: String,
     token: String,
     org: String,
     entries: Vec<Entry>,
-    tally: Tally,
+    stats: WriteStats,
 }
 
-/// The journal's line.
+/// A line of the journal.
 struct Entry {
     write: Write,
     state: State,
@@ -69,70 +69,70 @@ struct Entry {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// Perhaps carried out.
-    Open,
-    /// Acknowledged, by this id where the answer was read.
-    Done(Option<String>),
-    /// Refused: not to be there.
-    Refused,
+    /// Not acknowledged: it may or may not be committed.
+    Pending,
+    /// Acknowledged, with the id if the response contained one.
+    Acknowledged(Option<String>),
+    /// Rejected: it must not be stored.
+    Rejected,
 }
 
 impl Writer {
-    /// Signs in and makes what is written to. The organization's name is that of the writer.
+    /// Signs in and creates the project and the zone to write to. The organization has the writer's name.
     ///
     /// # Errors
-    /// The service does not take it.
+    /// Returns an error if the service rejects a request.
     pub async fn start(base: &str, name: &str) -> Result<Self> {
         let client = client()?;
         let login = client.post(format!("{base}/v1/auth/dev/login")).json(&json!({ "subject": name }));
-        let session = answer(login.send().await?).await?;
+        let session = response_json(login.send().await?).await?;
         let token = session.get("token").and_then(Value::as_str).context("no token")?.to_owned();
         for (path, body) in
             [("projects", json!({ "name": "site" })), ("dns/zones", json!({ "name": format!("{name}.example.org") }))]
         {
             let make = client.post(format!("{base}/v1/orgs/{name}/{path}")).bearer_auth(&token).json(&body);
-            answer(make.send().await?).await?;
+            response_json(make.send().await?).await?;
         }
         let (base, org) = (base.to_owned(), name.to_owned());
-        Ok(Self { client, base, token, org, entries: Vec::new(), tally: Tally::default() })
+        Ok(Self { client, base, token, org, entries: Vec::new(), stats: WriteStats::default() })
     }
 
-    /// The session's token.
+    /// The session token.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The organization.
+    /// The slug of the organization.
     #[must_use]
     pub fn org(&self) -> &str {
         &self.org
     }
 
-    /// What was answered so far.
+    /// The responses received so far.
     #[must_use]
-    pub const fn tally(&self) -> &Tally {
-        &self.tally
+    pub const fn stats(&self) -> &WriteStats {
+        &self.stats
     }
 
-    /// The addresses that were invited, by writes that were acknowledged.
+    /// The mail addresses of all acknowledged invites.
     #[must_use]
     pub fn invited(&self) -> Vec<String> {
-        let done = self.entries.iter().filter(|entry| matches!(entry.state, State::Done(_)));
-        let invites = done.filter(|entry| entry.write.kind == Kind::Invite);
+        let done = self.entries.iter().filter(|entry| matches!(entry.state, State::Acknowledged(_)));
+        let invites = done.filter(|entry| entry.write.kind == WriteKind::Invite);
         invites.map(|entry| format!("{}@{}.example.org", entry.write.name, self.org)).collect()
     }
 
-    /// Writes one thing after the other until `stop` says so, each again until it is acknowledged. What is still under
-    /// way in another attempt is left for [`Writer::settle`].
+    /// Writes until `stop` returns true, and retries each write until it is acknowledged. A write that an earlier
+    /// attempt is still processing is left to [`Writer::retry_unacknowledged`].
     ///
     /// # Errors
-    /// A bundle cannot be made.
+    /// Returns an error if a bundle cannot be built.
     pub async fn run(&mut self, stop: impl Fn() -> bool) -> Result<()> {
         while !stop() {
             let number = self.entries.len();
-            let kind = Kind::ALL.get(number % Kind::ALL.len()).copied().unwrap_or(Kind::Project);
-            self.entries.push(Entry { write: Write::new(kind, number), state: State::Open });
+            let kind = WriteKind::ALL.get(number % WriteKind::ALL.len()).copied().unwrap_or(WriteKind::Project);
+            self.entries.push(Entry { write: Write::new(kind, number), state: State::Pending });
             while !stop() && !self.attempt(number).await? {
                 sleep(Duration::from_millis(50)).await;
             }
@@ -140,112 +140,115 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends again what was not acknowledged, until it is: an attempt that was killed holds its key for fifteen seconds.
+    /// Retries all unacknowledged writes. An attempt that was killed holds its idempotency key for 15 seconds.
     ///
     /// # Errors
-    /// Half a minute was not enough.
-    pub async fn settle(&mut self) -> Result<()> {
+    /// Returns an error if a write is not acknowledged within 30 seconds.
+    pub async fn retry_unacknowledged(&mut self) -> Result<()> {
         let start = Instant::now();
-        while let Some(at) = self.entries.iter().position(|entry| entry.state == State::Open) {
+        while let Some(at) = self.entries.iter().position(|entry| entry.state == State::Pending) {
             let late = start.elapsed() > Duration::from_secs(30);
             ensure!(
                 !late,
-                "{} is not acknowledged within 30 s",
-                self.entries.iter().filter(|it| it.state == State::Open).count()
+                "{} writes were not acknowledged within 30 s",
+                self.entries.iter().filter(|it| it.state == State::Pending).count()
             );
             self.attempt(at).await?;
-            if self.entries.get(at).is_some_and(|entry| entry.state == State::Open) {
+            if self.entries.get(at).is_some_and(|entry| entry.state == State::Pending) {
                 sleep(Duration::from_millis(100)).await;
             }
         }
         Ok(())
     }
 
-    /// What is not as the journal has it.
+    /// Returns the differences between the journal and the database.
     ///
     /// # Errors
-    /// Postgres is away.
-    pub async fn check(&self, database: &str) -> Result<Vec<String>> {
+    /// Returns an error if Postgres is unavailable.
+    pub async fn differences(&self, database: &str) -> Result<Vec<String>> {
         let database = Database::connect(database).await?;
-        let mut wrong = self.tally.wrong.clone();
-        for kind in Kind::ALL {
-            let mut found = found(&database, kind, &self.org).await?;
+        let mut differences = self.stats.unexpected.clone();
+        for kind in WriteKind::ALL {
+            let mut stored = stored_writes(&database, kind, &self.org).await?;
             for entry in self.entries.iter().filter(|entry| entry.write.kind == kind) {
-                let there = found.remove(&entry.write.name).unwrap_or_default();
-                wrong
-                    .extend(entry.fault(&there)?.map(|fault| format!("{} of {}: {fault}", entry.write.name, self.org)));
+                let row = stored.remove(&entry.write.name).unwrap_or_default();
+                differences.extend(
+                    entry.difference(&row)?.map(|text| format!("{} of {}: {text}", entry.write.name, self.org)),
+                );
             }
-            // Others may have written too, and call it otherwise.
-            let unknown = found.keys().filter(|name| kind.names(name));
-            wrong.extend(unknown.map(|name| format!("{name} of {}: nobody wrote it", self.org)));
+            // Other clients may have written too, under other names.
+            let unknown = stored.keys().filter(|name| kind.is_name(name));
+            differences.extend(unknown.map(|name| format!("{name} of {}: not in the journal", self.org)));
         }
-        Ok(wrong)
+        Ok(differences)
     }
 
-    /// Sends a write once. Whether to go on to the next.
+    /// Sends a write once. Returns whether to continue with the next write.
     async fn attempt(&mut self, at: usize) -> Result<bool> {
         let Some(entry) = self.entries.get_mut(at) else { return Ok(true) };
         let request = entry.write.request(&self.client, &self.base, &self.org)?.bearer_auth(&self.token);
         let start = Instant::now();
         let Ok(response) = request.send().await else {
-            self.tally.unanswered += 1;
+            self.stats.unanswered += 1;
             return Ok(false);
         };
         let status = response.status();
         let Ok(text) = response.text().await else {
-            self.tally.unanswered += 1;
+            self.stats.unanswered += 1;
             return Ok(false);
         };
-        self.tally.longest = self.tally.longest.max(start.elapsed());
-        *self.tally.statuses.entry(status.as_u16()).or_default() += 1;
+        self.stats.longest = self.stats.longest.max(start.elapsed());
+        *self.stats.statuses.entry(status.as_u16()).or_default() += 1;
         let body: Value = serde_json::from_str(&text).unwrap_or_default();
         let code = body.get("code").and_then(Value::as_str).unwrap_or_default();
         entry.state = match (status.as_u16(), code) {
-            (200..=299, _) => State::Done(entry.write.id(&body)),
-            (409, "idempotency_answer_lost") => State::Done(None),
+            (200..=299, _) => State::Acknowledged(entry.write.response_id(&body)),
+            (409, "idempotency_answer_lost") => State::Acknowledged(None),
             (409, "idempotency_in_progress") => return Ok(true),
             (503 | 429, _) => return Ok(false),
             _ => {
-                self.tally.wrong.push(format!("{} of {} was answered {status}: {text}", entry.write.name, self.org));
-                State::Refused
+                self.stats
+                    .unexpected
+                    .push(format!("{} of {}: unexpected response {status}: {text}", entry.write.name, self.org));
+                State::Rejected
             }
         };
-        self.tally.acknowledged += usize::from(matches!(entry.state, State::Done(_)));
+        self.stats.acknowledged += usize::from(matches!(entry.state, State::Acknowledged(_)));
         Ok(true)
     }
 }
 
 impl Entry {
-    fn fault(&self, there: &Found) -> Result<Option<String>> {
-        let Found { rows, audited, id, content } = there;
-        let (least, most) = match &self.state {
-            State::Open => (0, 1),
-            State::Done(_) => (1, 1),
-            State::Refused => (0, 0),
+    fn difference(&self, stored: &StoredWrite) -> Result<Option<String>> {
+        let StoredWrite { rows, audit_rows, id, content } = stored;
+        let (min, max) = match &self.state {
+            State::Pending => (0, 1),
+            State::Acknowledged(_) => (1, 1),
+            State::Rejected => (0, 0),
         };
-        if !(least..=most).contains(rows) {
-            return Ok(Some(format!("there {rows} times, and {:?}", self.state)));
+        if !(min..=max).contains(rows) {
+            return Ok(Some(format!("stored {rows} times, but {:?}", self.state)));
         }
-        if audited != rows {
-            return Ok(Some(format!("there {rows} times with {audited} audit rows")));
+        if audit_rows != rows {
+            return Ok(Some(format!("stored {rows} times with {audit_rows} audit rows")));
         }
-        if *rows == 1 && *content != self.write.content()? {
-            return Ok(Some(format!("holds {content:?}")));
+        if *rows == 1 && *content != self.write.stored_content()? {
+            return Ok(Some(format!("stored with the content {content:?}")));
         }
         Ok(match &self.state {
-            State::Done(Some(told)) if id.as_ref() != Some(told) => {
-                Some(format!("is {id:?}, and {told} was acknowledged"))
+            State::Acknowledged(Some(acknowledged)) if id.as_ref() != Some(acknowledged) => {
+                Some(format!("stored with the id {id:?}, but {acknowledged} was acknowledged"))
             }
             _ => None,
         })
     }
 }
 
-async fn answer(response: Response) -> Result<Value> {
+async fn response_json(response: Response) -> Result<Value> {
     let (status, path) = (response.status(), response.url().path().to_owned());
     let text = response.text().await?;
     if !status.is_success() {
-        bail!("{path} answered {status}: {text}");
+        bail!("{path} returned {status}: {text}");
     }
     Ok(serde_json::from_str(&text)?)
 }

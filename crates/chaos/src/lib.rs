@@ -1,6 +1,5 @@
-//! Breaking the product on purpose, and looking at what is left of it: a proxy that fails in the ways networks do,
-//! writers that keep a journal of what was acknowledged to them, and what must hold whatever happened. For
-//! `cargo xtask chaos` and for tests.
+//! Fault injection for `cargo xtask chaos` and tests: a TCP proxy that injects network faults, writers that keep a
+//! journal of acknowledged writes, and the invariants that must hold after every fault.
 
 mod check;
 mod invariants;
@@ -9,8 +8,8 @@ mod proxy;
 mod write;
 mod writers;
 
-pub use invariants::{Invariant, broken, invariants, preparation, rows};
-pub use journal::{Tally, Writer, client};
-pub use proxy::{Passage, Proxy, Upstream};
-pub use write::LIMITS;
+pub use invariants::{Invariant, invariants, rows, setup_sql, violations};
+pub use journal::{WriteStats, Writer, client};
+pub use proxy::{NetworkFault, Proxy, Upstream};
+pub use write::LOAD_TEST_LIMITS;
 pub use writers::Writers;

@@ -1,4 +1,4 @@
-//! A TCP proxy that fails in the ways networks do.
+//! A TCP proxy that injects network faults.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,74 +10,74 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// What is behind the proxy.
+/// The destination of a proxy.
 #[derive(Debug, Clone)]
 pub enum Upstream {
-    /// An address.
+    /// A TCP address.
     Tcp(SocketAddr),
-    /// A socket of this machine.
+    /// A unix socket.
     Unix(PathBuf),
 }
 
-/// What becomes of connections, those that are open and those that come.
+/// A network fault. It affects open and new connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passage {
-    /// They pass.
-    Open,
-    /// They end.
-    Cut,
-    /// They stand, and nothing passes: neither side is told. What was sent arrives once it is over.
-    Hole,
-    /// Everything passes so much later.
-    Slow(Duration),
+pub enum NetworkFault {
+    /// No fault.
+    None,
+    /// All connections are closed, and new ones are refused.
+    Disconnect,
+    /// Connections stay open, but no data passes. The proxy forwards it when the fault ends.
+    Blackhole,
+    /// All data is delayed by this duration.
+    Delay(Duration),
 }
 
-/// A proxy on a port of its own. Dropped, it lets nobody in any more.
+/// A proxy on a free port. It accepts no connections after it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    passage: watch::Sender<Passage>,
+    fault: watch::Sender<NetworkFault>,
     task: AbortHandle,
 }
 
 impl Proxy {
-    /// Stands before `upstream`; everything passes.
+    /// Starts a proxy for `upstream`, without a fault.
     ///
     /// # Errors
-    /// There is no port.
-    pub async fn before(upstream: Upstream) -> io::Result<Self> {
+    /// Returns an error if no port can be bound.
+    pub async fn start(upstream: Upstream) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let (passage, passages) = watch::channel(Passage::Open);
-        let task = tokio::spawn(serve(listener, upstream, passages));
-        Ok(Self { address, passage, task: task.abort_handle() })
+        let (fault, faults) = watch::channel(NetworkFault::None);
+        let task = tokio::spawn(serve(listener, upstream, faults));
+        Ok(Self { address, fault, task: task.abort_handle() })
     }
 
-    /// Stands before the Postgres whose address names a unix socket. Gives the database's address through the proxy.
+    /// Starts a proxy for the Postgres at a URL with a unix socket. Returns the URL through the proxy.
     ///
     /// # Errors
-    /// It is no such address, or there is no port.
-    pub async fn before_postgres(url: &str) -> anyhow::Result<(Self, String)> {
+    /// Returns an error if the URL does not name exactly one unix socket, or if no port can be bound.
+    pub async fn start_for_postgres(url: &str) -> anyhow::Result<(Self, String)> {
         let database: tokio_postgres::Config = url.parse()?;
         let [tokio_postgres::config::Host::Unix(folder)] = database.get_hosts() else {
-            anyhow::bail!("no address of one unix socket");
+            anyhow::bail!("the URL does not name exactly one unix socket");
         };
         let port = database.get_ports().first().copied().unwrap_or(5432);
-        let proxy = Self::before(Upstream::Unix(folder.join(format!(".s.PGSQL.{port}")))).await?;
+        let proxy = Self::start(Upstream::Unix(folder.join(format!(".s.PGSQL.{port}")))).await?;
         let (user, name) = (database.get_user().unwrap_or_default(), database.get_dbname().unwrap_or_default());
         let url = format!("postgres://{user}@{}/{name}", proxy.address);
         Ok((proxy, url))
     }
 
-    /// Where it is.
+    /// The address of the proxy.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on.
-    pub fn set(&self, passage: Passage) {
-        self.passage.send_replace(passage);
+    /// Injects a fault until the next call.
+    pub fn set_fault(&self, fault: NetworkFault) {
+        self.fault.send_replace(fault);
     }
 }
 
@@ -87,50 +87,50 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(listener: TcpListener, upstream: Upstream, passages: watch::Receiver<Passage>) {
+async fn serve(listener: TcpListener, upstream: Upstream, faults: watch::Receiver<NetworkFault>) {
     while let Ok((client, _)) = listener.accept().await {
-        if *passages.borrow() != Passage::Cut {
-            tokio::spawn(connect(client, upstream.clone(), passages.clone()));
+        if *faults.borrow() != NetworkFault::Disconnect {
+            tokio::spawn(connect(client, upstream.clone(), faults.clone()));
         }
     }
 }
 
-async fn connect(client: TcpStream, upstream: Upstream, mut passages: watch::Receiver<Passage>) -> io::Result<()> {
-    let mut cut = passages.clone();
+async fn connect(client: TcpStream, upstream: Upstream, mut faults: watch::Receiver<NetworkFault>) -> io::Result<()> {
+    let mut cut = faults.clone();
     let joined = async {
-        let _ = passages.wait_for(|passage| *passage != Passage::Hole).await;
+        let _ = faults.wait_for(|fault| *fault != NetworkFault::Blackhole).await;
         match upstream {
-            Upstream::Tcp(address) => join(client, TcpStream::connect(address).await?, passages).await,
-            Upstream::Unix(path) => join(client, UnixStream::connect(path).await?, passages).await,
+            Upstream::Tcp(address) => forward(client, TcpStream::connect(address).await?, faults).await,
+            Upstream::Unix(path) => forward(client, UnixStream::connect(path).await?, faults).await,
         }
     };
     tokio::select! {
-        _ = cut.wait_for(|passage| *passage == Passage::Cut) => Ok(()),
+        _ = cut.wait_for(|fault| *fault == NetworkFault::Disconnect) => Ok(()),
         joined = joined => joined,
     }
 }
 
-async fn join(
+async fn forward(
     client: impl AsyncRead + AsyncWrite,
     server: impl AsyncRead + AsyncWrite,
-    passages: watch::Receiver<Passage>,
+    faults: watch::Receiver<NetworkFault>,
 ) -> io::Result<()> {
     let ((from_client, to_client), (from_server, to_server)) = (split(client), split(server));
-    tokio::try_join!(pass(from_client, to_server, passages.clone()), pass(from_server, to_client, passages))?;
+    tokio::try_join!(copy(from_client, to_server, faults.clone()), copy(from_server, to_client, faults))?;
     Ok(())
 }
 
-async fn pass(
+async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut passages: watch::Receiver<Passage>,
+    mut faults: watch::Receiver<NetworkFault>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut buffer).await?;
-        let _ = passages.wait_for(|passage| *passage != Passage::Hole).await;
-        let passage = *passages.borrow();
-        if let Passage::Slow(delay) = passage {
+        let _ = faults.wait_for(|fault| *fault != NetworkFault::Blackhole).await;
+        let fault = *faults.borrow();
+        if let NetworkFault::Delay(delay) = fault {
             tokio::time::sleep(delay).await;
         }
         match buffer.get(..read) {

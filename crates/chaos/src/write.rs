@@ -1,4 +1,4 @@
-//! One write, of one of several kinds: what is sent, and what it leaves.
+//! The kinds of writes: their requests, and the content that they store.
 
 use anyhow::Result;
 use kernel::Digest;
@@ -6,26 +6,26 @@ use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 use testkit::bundle::site;
 
-/// What is written. Each takes another way through the service.
+/// A kind of write. Each exercises a different code path of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A row and its default hostname, counted under the organization's lock.
+pub enum WriteKind {
+    /// Writes a row and its default hostname, and updates a counter under the organization's lock.
     Project,
-    /// A file, then a row with the next number, then the live pointer.
+    /// Stores a file, then writes a row with the next version, then the live version.
     Deployment,
-    /// What nothing but the idempotency key keeps from being there twice.
+    /// Writes a row that only the idempotency key protects from duplicates.
     Token,
-    /// A row and a mail.
+    /// Writes a row and sends a mail.
     Invite,
-    /// A row, a counter, a serial and the journal's entry.
+    /// Writes a row, a counter, a serial and a journal entry.
     Rrset,
 }
 
-impl Kind {
-    /// All of them, in the order in which a writer writes them.
+impl WriteKind {
+    /// All kinds, in the order in which a writer writes them.
     pub const ALL: [Self; 5] = [Self::Project, Self::Deployment, Self::Token, Self::Invite, Self::Rrset];
 
-    const fn word(self) -> &'static str {
+    const fn prefix(self) -> &'static str {
         match self {
             Self::Project => "project",
             Self::Deployment => "deployment",
@@ -35,13 +35,13 @@ impl Kind {
         }
     }
 
-    /// Whether a writer calls something of this kind so.
-    pub fn names(self, name: &str) -> bool {
-        name.strip_prefix(self.word()).is_some_and(|number| number.parse::<usize>().is_ok())
+    /// Whether this is the name of a write of this kind.
+    pub fn is_name(self, name: &str) -> bool {
+        name.strip_prefix(self.prefix()).is_some_and(|number| number.parse::<usize>().is_ok())
     }
 
-    /// Where the answer names what was made.
-    const fn id(self) -> Option<&'static str> {
+    /// The response field that identifies the created object.
+    const fn id_field(self) -> Option<&'static str> {
         match self {
             Self::Project | Self::Token | Self::Invite => Some("id"),
             Self::Deployment => Some("version"),
@@ -50,38 +50,38 @@ impl Kind {
     }
 }
 
-/// A write. Sent again, it is the same write.
+/// A write. A retry sends the same idempotency key.
 #[derive(Debug, Clone)]
 pub struct Write {
-    pub kind: Kind,
+    pub kind: WriteKind,
     pub name: String,
     number: u8,
 }
 
 impl Write {
-    /// The `number`th of an organization.
-    pub fn new(kind: Kind, number: usize) -> Self {
-        Self { kind, name: format!("{}{number}", kind.word()), number: (number % 250) as u8 }
+    /// The write with this number in its organization.
+    pub fn new(kind: WriteKind, number: usize) -> Self {
+        Self { kind, name: format!("{}{number}", kind.prefix()), number: (number % 250) as u8 }
     }
 
-    /// As it is sent, without a credential. Its name is also its idempotency key.
+    /// Builds the request, without a credential. The name is also the idempotency key.
     pub fn request(&self, client: &Client, base: &str, org: &str) -> Result<RequestBuilder> {
         let (of_org, name) = (format!("{base}/v1/orgs/{org}"), &self.name);
         let request = match self.kind {
-            Kind::Project => client.post(format!("{of_org}/projects")).json(&json!({ "name": name })),
-            Kind::Deployment => client
+            WriteKind::Project => client.post(format!("{of_org}/projects")).json(&json!({ "name": name })),
+            WriteKind::Deployment => client
                 .post(format!("{of_org}/projects/site/deployments"))
                 .header("content-type", "application/gzip")
                 .header("x-svc-git-message", name)
                 .body(site(name)),
-            Kind::Token => {
+            WriteKind::Token => {
                 client.post(format!("{base}/v1/me/tokens")).json(&json!({ "name": name, "scopes": ["account:read"] }))
             }
-            Kind::Invite => {
+            WriteKind::Invite => {
                 let invite = json!({ "email": format!("{name}@{org}.example.org"), "role": "viewer" });
                 client.post(format!("{of_org}/invites")).json(&invite)
             }
-            Kind::Rrset => {
+            WriteKind::Rrset => {
                 let path = format!("{of_org}/dns/zones/{org}.example.org/rrsets/{name}/A");
                 client.put(path).json(&json!({ "records": [format!("192.0.2.{}", self.number)] }))
             }
@@ -89,25 +89,25 @@ impl Write {
         Ok(request.header("idempotency-key", name))
     }
 
-    /// What the row holds besides the name.
-    pub fn content(&self) -> Result<Option<String>> {
+    /// The stored content other than the name.
+    pub fn stored_content(&self) -> Result<Option<String>> {
         Ok(match self.kind {
-            Kind::Project | Kind::Token => None,
-            Kind::Deployment => Some(Digest::of(&site(&self.name)).to_string()),
-            Kind::Invite => Some("viewer".to_owned()),
-            Kind::Rrset => Some(format!("0004c00002{:02x}", self.number)),
+            WriteKind::Project | WriteKind::Token => None,
+            WriteKind::Deployment => Some(Digest::of(&site(&self.name)).to_string()),
+            WriteKind::Invite => Some("viewer".to_owned()),
+            WriteKind::Rrset => Some(format!("0004c00002{:02x}", self.number)),
         })
     }
 
-    /// What the answer says was made.
-    pub fn id(&self, answer: &Value) -> Option<String> {
-        let id = answer.get(self.kind.id()?)?;
+    /// The id of the created object, from the response.
+    pub fn response_id(&self, response: &Value) -> Option<String> {
+        let id = response.get(self.kind.id_field()?)?;
         Some(id.as_str().map_or_else(|| id.to_string(), str::to_owned))
     }
 }
 
-/// What `SVC_LIMITS` names where somebody measures: they may have and ask more than anybody else.
-pub const LIMITS: &str = "
+/// The content of the `SVC_LIMITS` file for load tests. It raises the plan limits and rate limits.
+pub const LOAD_TEST_LIMITS: &str = "
     [plans.free]
     projects = 1000000
     invites = 1000000

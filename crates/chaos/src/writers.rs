@@ -1,42 +1,42 @@
-//! Several writers at once, and all that is looked at once they are done.
+//! Concurrent writers, and the checks of all their writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use futures_util::future::try_join_all;
 
-use crate::invariants::broken;
-use crate::journal::{Tally, Writer};
+use crate::invariants::violations;
+use crate::journal::{WriteStats, Writer};
 
-/// Writers, each with an organization of their own: `writer0` and so on.
+/// Writers, each with its own organization: `writer0`, `writer1` and so on.
 pub struct Writers(Vec<Writer>);
 
 impl Writers {
-    /// Signs in so many.
+    /// Starts this number of writers.
     ///
     /// # Errors
-    /// The service does not take them.
+    /// Returns an error if the service rejects a request.
     pub async fn start(base: &str, count: usize) -> Result<Self> {
         let names: Vec<String> = (0..count).map(|number| format!("writer{number}")).collect();
         Ok(Self(try_join_all(names.iter().map(|name| Writer::start(base, name))).await?))
     }
 
-    /// Each of them.
+    /// Returns the writers.
     #[must_use]
     pub fn all(&self) -> &[Writer] {
         &self.0
     }
 
-    /// Has them write while `work` goes on.
+    /// Writes until `work` ends.
     ///
     /// # Errors
-    /// What `work` fails with.
-    pub async fn during<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let over = AtomicBool::new(false);
-        let writing = try_join_all(self.0.iter_mut().map(|writer| writer.run(|| over.load(Ordering::SeqCst))));
+    /// Returns the error of `work`, or of a writer.
+    pub async fn write_during<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let stopped = AtomicBool::new(false);
+        let writing = try_join_all(self.0.iter_mut().map(|writer| writer.run(|| stopped.load(Ordering::SeqCst))));
         let work = async {
             let done = work.await;
-            over.store(true, Ordering::SeqCst);
+            stopped.store(true, Ordering::SeqCst);
             done
         };
         let (written, done) = tokio::join!(writing, work);
@@ -44,33 +44,34 @@ impl Writers {
         done
     }
 
-    /// Sends again whatever was not acknowledged, until it is.
+    /// Retries all unacknowledged writes.
     ///
     /// # Errors
-    /// Half a minute was not enough.
-    pub async fn settle(&mut self) -> Result<()> {
-        try_join_all(self.0.iter_mut().map(Writer::settle)).await.map(drop)
+    /// Returns an error if a write is not acknowledged within 30 seconds.
+    pub async fn retry_unacknowledged(&mut self) -> Result<()> {
+        try_join_all(self.0.iter_mut().map(Writer::retry_unacknowledged)).await.map(drop)
     }
 
-    /// What is not as the journals have it, and what breaks an invariant. `keys` are the ids of the sealing keys.
+    /// Returns the invariant violations, and the differences between journals and database. `keys` are the ids of the
+    /// valid sealing keys.
     ///
     /// # Errors
-    /// Postgres is away.
-    pub async fn faults(&self, database: &str, keys: &[&str]) -> Result<Vec<String>> {
-        let mut faults = broken(database, keys).await?;
+    /// Returns an error if Postgres is unavailable.
+    pub async fn violations(&self, database: &str, keys: &[&str]) -> Result<Vec<String>> {
+        let mut faults = violations(database, keys).await?;
         for writer in &self.0 {
-            faults.extend(writer.check(database).await?);
+            faults.extend(writer.differences(database).await?);
         }
         Ok(faults)
     }
 
-    /// What all of them were answered so far.
+    /// The responses that all writers received so far.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        self.0.iter().fold(Tally::default(), |all, writer| all.with(writer.tally()))
+    pub fn stats(&self) -> WriteStats {
+        self.0.iter().fold(WriteStats::default(), |all, writer| all.merge(writer.stats()))
     }
 
-    /// The addresses that were invited, by writes that were acknowledged.
+    /// The mail addresses of all acknowledged invites.
     #[must_use]
     pub fn invited(&self) -> Vec<String> {
         self.0.iter().flat_map(Writer::invited).collect()

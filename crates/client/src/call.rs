@@ -1,4 +1,4 @@
-//! One call: what is sent, how often, and what comes back.
+//! A call: its request, retries and response.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -8,41 +8,41 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
-use reqwest::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{Client, Error, Upload, types};
 
-/// How long to wait before each further attempt, where the API does not say.
-const AGAIN: [Duration; 5] = [
+/// The delays of the retries without `Retry-After`.
+const RETRY_DELAYS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
     Duration::from_secs(1),
     Duration::from_secs(2),
     Duration::from_secs(4),
 ];
-/// The longest that the API's own word for it is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest `Retry-After` that the client waits for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(3600);
-/// What RFC 3986 leaves unreserved.
+/// The characters to encode in a path segment: all but the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A call that can be sent. Nothing happens before [`Call::send`].
+/// A prepared call. [`Call::send`] sends it.
 pub struct Call<T> {
     client: Client,
-    /// As the API's document calls it; empty where that is not known.
+    /// The operation id of the OpenAPI document. Empty if it is unknown.
     operation: &'static str,
     method: Method,
     path: Result<String, Error>,
     query: Vec<(&'static str, String)>,
     headers: Vec<(&'static str, String)>,
     body: Body,
-    once: bool,
-    answer: PhantomData<fn() -> T>,
+    is_idempotent: bool,
+    response: PhantomData<fn() -> T>,
 }
 
 enum Body {
@@ -51,15 +51,15 @@ enum Body {
     Upload(&'static str, Upload),
 }
 
-/// What the API answered: as the type that was known, to which this dereferences, and as it came.
+/// A response: the parsed value, to which it dereferences, and the JSON as received.
 #[derive(Clone, PartialEq)]
-pub struct Answer<T> {
+pub struct Response<T> {
     pub value: T,
-    /// Null for an answer without a body.
+    /// Null for a response without a body.
     pub json: Value,
 }
 
-impl<T> Deref for Answer<T> {
+impl<T> Deref for Response<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -67,18 +67,18 @@ impl<T> Deref for Answer<T> {
     }
 }
 
-/// What came may hold secrets that only the type knows of.
-impl<T: fmt::Debug> fmt::Debug for Answer<T> {
+/// Omits the JSON, because only the type hides its secrets.
+impl<T: fmt::Debug> fmt::Debug for Response<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").field("value", &self.value).finish_non_exhaustive()
+        f.debug_struct("Response").field("value", &self.value).finish_non_exhaustive()
     }
 }
 
-/// Path, headers and body may hold secrets.
+/// Omits path, headers and body, which can contain secrets.
 impl<T> fmt::Debug for Call<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Call");
-        shown.field("method", &self.method).field("operation", &self.operation).finish_non_exhaustive()
+        let mut debug = f.debug_struct("Call");
+        debug.field("method", &self.method).field("operation", &self.operation).finish_non_exhaustive()
     }
 }
 
@@ -86,9 +86,9 @@ impl<T> Call<T> {
     pub(crate) fn new(client: Client, operation: &'static str, method: Method, segments: &[&str]) -> Self {
         let mut path = Ok(client.base().path().trim_end_matches('/').to_owned());
         for segment in segments {
-            // A client in the middle would resolve these, and ask for something else.
+            // HTTP intermediaries would resolve these to another path.
             if matches!(*segment, "" | "." | "..") {
-                path = Err(Error::Argument(format!("{segment:?} is no name")));
+                path = Err(Error::InvalidArgument(format!("{segment:?} is not a valid name")));
             }
             if let Ok(path) = &mut path {
                 path.push('/');
@@ -96,13 +96,23 @@ impl<T> Call<T> {
             }
         }
         let (query, headers) = (Vec::new(), Vec::new());
-        Self { client, operation, method, path, query, headers, body: Body::None, once: false, answer: PhantomData }
+        Self {
+            client,
+            operation,
+            method,
+            path,
+            query,
+            headers,
+            body: Body::None,
+            is_idempotent: false,
+            response: PhantomData,
+        }
     }
 
-    /// Whether the operation takes an `Idempotency-Key`: then it may be sent again.
+    /// Declares that the operation accepts an `Idempotency-Key`, so that it can be retried.
     #[must_use]
-    pub fn once(mut self) -> Self {
-        self.once = true;
+    pub fn idempotent(mut self) -> Self {
+        self.is_idempotent = true;
         self
     }
 
@@ -119,7 +129,7 @@ impl<T> Call<T> {
     pub(crate) fn json(mut self, body: &impl Serialize) -> Self {
         match serde_json::to_value(body) {
             Ok(json) => self.body = Body::Json(json),
-            Err(error) => self.path = Err(Error::Argument(error.to_string())),
+            Err(error) => self.path = Err(Error::InvalidArgument(error.to_string())),
         }
         self
     }
@@ -131,30 +141,31 @@ impl<T> Call<T> {
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    /// Sends it, again where that is safe and may help.
+    /// Sends the call, and retries it if that is safe and may succeed.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn send(mut self) -> Result<Answer<T>, Error> {
+    pub async fn send(mut self) -> Result<Response<T>, Error> {
         let path = std::mem::replace(&mut self.path, Ok(String::new()))?;
-        let key = if self.once { Some(key()?) } else { None };
-        let repeatable = self.once || matches!(self.method, Method::GET | Method::PUT);
-        for (attempt, pause) in AGAIN.into_iter().enumerate() {
+        let key = if self.is_idempotent { Some(new_idempotency_key()?) } else { None };
+        let can_retry = self.is_idempotent || matches!(self.method, Method::GET | Method::PUT);
+        for (attempt, pause) in RETRY_DELAYS.into_iter().enumerate() {
             let outcome = self.attempt(&path, key.as_deref()).await;
-            let wait = outcome.as_ref().err().filter(|_| repeatable).and_then(|error| again(error, attempt, pause));
+            let wait =
+                outcome.as_ref().err().filter(|_| can_retry).and_then(|error| retry_delay(error, attempt, pause));
             let Some(wait) = wait else { return outcome };
             tokio::time::sleep(wait).await;
         }
         self.attempt(&path, key.as_deref()).await
     }
 
-    async fn attempt(&self, path: &str, key: Option<&str>) -> Result<Answer<T>, Error> {
+    async fn attempt(&self, path: &str, key: Option<&str>) -> Result<Response<T>, Error> {
         let mut url = self.client.base.clone();
         url.set_path(path);
         if !self.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.query);
         }
-        let mut request = self.client.http.request(self.method.clone(), url).timeout(TIMEOUT);
+        let mut request = self.client.http.request(self.method.clone(), url).timeout(REQUEST_TIMEOUT);
         if let Some(credential) = &self.client.credential {
             request = request.bearer_auth(credential.reveal());
         }
@@ -173,37 +184,38 @@ impl<T: DeserializeOwned> Call<T> {
                 .header(CONTENT_LENGTH, upload.bytes())
                 .body(upload.open().map_err(Error::File)?),
         };
-        read(request.send().await.map_err(Error::unreachable)?).await
+        read_response(request.send().await.map_err(Error::unreachable)?).await
     }
 }
 
-/// A key that nobody else draws.
-fn key() -> Result<String, Error> {
+/// Generates a random idempotency key.
+fn new_idempotency_key() -> Result<String, Error> {
     let mut bytes = [0; 18];
-    getrandom::fill(&mut bytes).map_err(|error| Error::Argument(format!("no randomness: {error}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::InvalidArgument(format!("failed to generate an idempotency key: {error}")))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// How long to wait before the call is sent again; none for one that is over.
-fn again(error: &Error, attempt: usize, pause: Duration) -> Option<Duration> {
+/// Returns the delay before a retry, or `None` if the call must not be retried.
+fn retry_delay(error: &Error, attempt: usize, pause: Duration) -> Option<Duration> {
     match error {
-        // Nobody is there: the next attempt tells the same, unless somebody was there a moment ago.
+        // The API does not listen. Retry only if an earlier attempt reached it, because it may be restarting.
         Error::Unreachable(error) if error.is_connect() && attempt == 0 => None,
-        // Whoever waited that long is not to wait as long again, a few times.
+        // A retry would wait for the same timeout again.
         Error::Unreachable(error) if error.is_timeout() || error.is_builder() => None,
         Error::Unreachable(_) => Some(pause),
-        Error::Refused { status: 503, retry_after, .. } => (*retry_after).filter(|wait| *wait <= PATIENCE),
-        // The attempt before, whose connection broke, is still being carried out.
-        Error::Refused { status: 409, envelope, .. } if envelope.code == "idempotency_in_progress" => Some(pause),
+        Error::Api { status: 503, retry_after, .. } => (*retry_after).filter(|wait| *wait <= MAX_RETRY_AFTER),
+        // The previous attempt, whose connection broke, is still in progress.
+        Error::Api { status: 409, envelope, .. } if envelope.code == "idempotency_in_progress" => Some(pause),
         _ => None,
     }
 }
 
-async fn read<T: DeserializeOwned>(response: Response) -> Result<Answer<T>, Error> {
+async fn read_response<T: DeserializeOwned>(response: reqwest::Response) -> Result<Response<T>, Error> {
     let status = response.status();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let bytes = response.bytes().await.map_err(Error::unreachable)?;
-    let unexpected = |what: String| Error::Unexpected { status: status.as_u16(), what };
+    let unexpected = |reason: String| Error::Unexpected { status: status.as_u16(), reason };
     let json = if bytes.is_empty() {
         Value::Null
     } else {
@@ -211,10 +223,10 @@ async fn read<T: DeserializeOwned>(response: Response) -> Result<Answer<T>, Erro
     };
     if status.is_success() {
         let value = T::deserialize(&json).map_err(|error| unexpected(error.to_string()))?;
-        return Ok(Answer { value, json });
+        return Ok(Response { value, json });
     }
     let envelope = serde_json::from_value::<types::Error>(json.clone());
-    let envelope = Box::new(envelope.map_err(|_| unexpected("it is no failure of this API".to_owned()))?);
+    let envelope = Box::new(envelope.map_err(|_| unexpected("it is not an error envelope of this API".to_owned()))?);
     let retry_after = retry_after.map(Duration::from_secs);
-    Err(Error::Refused { status: status.as_u16(), envelope, json, retry_after })
+    Err(Error::Api { status: status.as_u16(), envelope, json, retry_after })
 }

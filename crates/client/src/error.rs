@@ -1,4 +1,4 @@
-//! What can go wrong with a call.
+//! Errors of calls.
 
 use std::io;
 use std::time::Duration;
@@ -7,64 +7,64 @@ use serde_json::Value;
 
 use crate::types;
 
-/// Why a call has no answer to give.
+/// An error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API says no.
+    /// The API returned an error.
     #[error("{}", envelope.message)]
-    Refused {
+    Api {
         /// The HTTP status.
         status: u16,
-        /// What every failure of the API looks like.
+        /// The parsed error envelope.
         envelope: Box<types::Error>,
-        /// The same as it was answered.
+        /// The error envelope as received.
         json: Value,
-        /// When to come back, where the API says it.
+        /// The value of `Retry-After`, if the response has one.
         retry_after: Option<Duration>,
     },
-    /// Something answered that is not this API, or is another release of it than this client reads.
-    #[error("unexpected answer: {what} (HTTP status {status})")]
-    Unexpected { status: u16, what: String },
-    /// There was no answer, or only a part of one.
-    #[error("the API cannot be reached")]
+    /// The response is not from this API, or from an incompatible release.
+    #[error("unexpected response: {reason} (HTTP status {status})")]
+    Unexpected { status: u16, reason: String },
+    /// No response, or an incomplete one.
+    #[error("the API is unreachable")]
     Unreachable(#[source] reqwest::Error),
-    /// The file to send cannot be read.
-    #[error("the file to send cannot be read")]
+    /// The file to upload cannot be read.
+    #[error("failed to read the file to upload")]
     File(#[source] io::Error),
-    /// The call makes no sense.
+    /// An argument of the call is invalid.
     #[error("{0}")]
-    Argument(String),
+    InvalidArgument(String),
 }
 
 impl Error {
-    /// The API's code for it, where it is the API that says no.
+    /// Returns the error code of an API error.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
-            Self::Refused { envelope, .. } => Some(&envelope.code),
+            Self::Api { envelope, .. } => Some(&envelope.code),
             _ => None,
         }
     }
 
-    /// The HTTP status, where there was an answer.
+    /// Returns the HTTP status, if there was a response.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
-            Self::Refused { status, .. } | Self::Unexpected { status, .. } => Some(*status),
+            Self::Api { status, .. } | Self::Unexpected { status, .. } => Some(*status),
             _ => None,
         }
     }
 
-    /// When to come back, where the API says it.
+    /// Returns the value of `Retry-After`, if the response has one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused { retry_after, .. } => *retry_after,
+            Self::Api { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
 
-    /// An address may hold what is nobody's business.
+    /// Removes the URL, which can contain secrets.
     pub(crate) fn unreachable(error: reqwest::Error) -> Self {
         Self::Unreachable(error.without_url())
     }

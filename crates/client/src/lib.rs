@@ -1,4 +1,4 @@
-//! The control API for Rust programs: a method for each operation, written from the OpenAPI document.
+//! A Rust client of the control API. The methods are generated from the OpenAPI document, one for each operation.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), client::Error> {
@@ -11,34 +11,34 @@
 //! # }
 //! ```
 //!
-//! A call that may safely be sent again is, a few times: after a broken connection and while the API says that it is too
-//! busy, but not after a time-out. A POST is made safe by its `Idempotency-Key`, which every call draws for itself.
+//! The client retries idempotent calls a few times: after a broken connection and after a 503 response, but not after a
+//! timeout. A POST is idempotent if the operation accepts an `Idempotency-Key`, which the client generates.
 
 mod call;
 mod error;
 mod generated;
+mod open_enum;
 mod page;
 mod secret;
 mod upload;
-mod words;
 
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use url::{Host, Url};
 
-pub use call::{Answer, Call};
+pub use call::{Call, Response};
 pub use error::Error;
 pub use generated::types;
+pub(crate) use open_enum::open_enum;
 pub use page::{Page, Paging};
 pub use reqwest::Method;
 pub use secret::Secret;
 pub use upload::Upload;
-pub(crate) use words::words;
 
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to one API.
+/// A client of one API. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -47,47 +47,47 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the API at this address, as nobody in particular.
+    /// Creates a client without a credential.
     ///
     /// # Errors
-    /// [`Error::Argument`] for what is no http or https address.
+    /// [`Error::InvalidArgument`] if `base` is not an http or https address.
     pub fn new(base: &str, user_agent: &str) -> Result<Self, Error> {
-        let base = address(base)?;
-        // Only the first of a process counts, and that may be the program's own.
+        let base = parse_base_url(base)?;
+        // This fails if the program has already installed a crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // The credential goes to this address alone: no redirect takes it elsewhere.
+        // Redirects could forward the credential to another host.
         let mut http = reqwest::Client::builder()
             .user_agent(user_agent)
             .redirect(Policy::none())
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(Duration::from_secs(15));
         if is_loopback(&base) {
-            // To a proxy, that would be another machine.
+            // A proxy would resolve a loopback address to its own host.
             http = http.no_proxy();
         }
         let http = http.build().map_err(Error::unreachable)?;
         Ok(Self { http, base, credential: None })
     }
 
-    /// The same client as whoever this credential belongs to: a login session or an access token.
+    /// Sets the credential: a login session or an access token.
     #[must_use]
     pub fn with_credential(self, credential: Secret) -> Self {
         Self { credential: Some(credential), ..self }
     }
 
-    /// The API's address.
+    /// Returns the address of the API.
     #[must_use]
     pub fn base(&self) -> &Url {
         &self.base
     }
 
-    /// Whether the API is on this machine, so that nobody is in between.
+    /// Returns whether the API is on this host, so that no network is involved.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.base)
     }
 
-    /// A call of an operation that has no method here. Each segment of the path is taken as it is.
+    /// Creates a call of an operation without a method. The segments of the path are percent-encoded.
     #[must_use]
     pub fn call<T>(&self, method: Method, path: &[&str]) -> Call<T> {
         self.operation("", method, path)
@@ -107,13 +107,14 @@ fn is_loopback(address: &Url) -> bool {
     }
 }
 
-/// An API's address, without the slash at its end.
-fn address(text: &str) -> Result<Url, Error> {
-    let refused = || Error::Argument(format!("{text}: not an http or https address without user, query and fragment"));
-    let mut url = Url::parse(text).map_err(|_| refused())?;
-    let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-    if !matches!(url.scheme(), "http" | "https") || !plain || url.fragment().is_some() || !url.has_host() {
-        return Err(refused());
+/// Parses the address of an API and removes a trailing slash.
+fn parse_base_url(text: &str) -> Result<Url, Error> {
+    let invalid =
+        || Error::InvalidArgument(format!("{text} is not an http or https address without user, query and fragment"));
+    let mut url = Url::parse(text).map_err(|_| invalid())?;
+    let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    if !matches!(url.scheme(), "http" | "https") || !is_plain || url.fragment().is_some() || !url.has_host() {
+        return Err(invalid());
     }
     let path = url.path().trim_end_matches('/').to_owned();
     url.set_path(&path);

@@ -1,21 +1,21 @@
-//! Lists.
+//! Pagination of listings.
 
 use serde::Deserialize;
 
-/// A part of a list.
+/// A page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Where the next part begins; none at the end.
+    /// The cursor of the next page. `None` on the last page.
     pub next_cursor: Option<String>,
 }
 
-/// Which part of a list.
+/// The limit and the cursor of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paging {
-    /// The most items; the API has a limit of its own.
+    /// The maximum number of items. The API has its own maximum.
     pub limit: Option<i64>,
-    /// The `next_cursor` of the part before.
+    /// The `next_cursor` of the previous page.
     pub cursor: Option<String>,
 }

@@ -1,10 +1,10 @@
-//! Credentials and passwords, which no log and no `Debug` shows.
+//! Credentials and passwords that `Debug` and logs do not reveal.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A secret text. Shown by nothing but [`Secret::reveal`] and the request or file that it is written to.
+/// A secret text. Only [`Secret::reveal`] and serialization reveal it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -15,7 +15,7 @@ impl Secret {
         Self(plaintext.into())
     }
 
-    /// The plaintext.
+    /// Returns the plaintext.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! Bodies that are files.
+//! Request bodies from files.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use reqwest::Body;
 
-/// A file to send. It is opened anew for each attempt, and streamed.
+/// A file to upload. Each attempt opens it again and streams it.
 #[derive(Clone)]
 pub struct Upload {
     bytes: u64,
@@ -14,7 +14,7 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// What `open` gives, each time the same; `bytes` of it.
+    /// Creates an upload of `bytes` bytes. `open` must return the same content each time.
     pub fn new(bytes: u64, open: impl Fn() -> io::Result<Body> + Send + Sync + 'static) -> Self {
         Self { bytes, open: Arc::new(open) }
     }

@@ -1,9 +1,9 @@
-//! What a client makes of answers from a newer API, and of what it is asked to call.
+//! Responses of newer API releases, invalid calls, and secrets in `Debug`.
 
 use client::types::{
     AccessAuthorize, AccessMode, DevLogin, InviteCreated, NewAccessToken, Org, OrgPage, Role, Scope, Session,
 };
-use client::{Answer, Client, Error, Method, Secret};
+use client::{Client, Error, Method, Response, Secret};
 use serde_json::{Value, json};
 
 fn org(role: &str) -> Value {
@@ -14,7 +14,7 @@ fn org(role: &str) -> Value {
 }
 
 #[test]
-fn an_unknown_word_or_field_spoils_nothing() {
+fn unknown_enum_values_and_fields_are_accepted() {
     let page = json!({ "items": [org("admin"), org("owner")], "nextCursor": null, "total": 2 });
     let page: OrgPage = serde_json::from_value(page).unwrap();
     let roles: Vec<&Role> = page.items.iter().map(|it: &Org| &it.role).collect();
@@ -25,7 +25,7 @@ fn an_unknown_word_or_field_spoils_nothing() {
 }
 
 #[test]
-fn a_missing_field_or_a_wrong_type_is_noticed() {
+fn missing_field_or_wrong_type_is_rejected() {
     let without = |name: &str| {
         let mut org = org("admin");
         org.as_object_mut().unwrap().remove(name);
@@ -37,13 +37,13 @@ fn a_missing_field_or_a_wrong_type_is_noticed() {
 }
 
 #[test]
-fn what_is_left_out_is_not_sent() {
+fn optional_fields_are_omitted() {
     let token = NewAccessToken { name: "ci".into(), scopes: vec![Scope::Deploy], expires_at: None, restrict: None };
     assert_eq!(serde_json::to_value(token).unwrap(), json!({ "name": "ci", "scopes": ["deploy"] }));
 }
 
 #[test]
-fn debug_shows_no_credential() {
+fn debug_hides_credentials() {
     let session = json!({ "token": "svc_ses_hush", "expiresAt": "", "userId": "", "subject": "ada" });
     let session: Session = serde_json::from_value(session).unwrap();
     assert!(!format!("{session:?}").contains("hush"));
@@ -55,39 +55,39 @@ fn debug_shows_no_credential() {
 }
 
 #[test]
-fn debug_of_an_answer_shows_what_its_type_does() {
+fn debug_of_a_response_hides_its_json() {
     let json = json!({ "redirect": "https://site.example/?code=hush" });
     let value: AccessAuthorize = serde_json::from_value(json.clone()).unwrap();
-    let answer = Answer { value, json };
-    assert!(!format!("{answer:?}").contains("hush"));
-    assert!(answer.redirect.reveal().contains("hush"));
+    let response = Response { value, json };
+    assert!(!format!("{response:?}").contains("hush"));
+    assert!(response.redirect.reveal().contains("hush"));
     let json = json!({
         "id": "inv_01h45ytscbebyvny4gc8cr8ma2", "email": "bob@example.org", "role": "viewer", "state": "pending",
         "invitedBy": "usr_01h45ytscbebyvny4gc8cr8ma2", "createdAt": "", "expiresAt": "", "sentAt": null,
         "acceptUrl": "https://dashboard.example/invites/hush",
     });
     let value: InviteCreated = serde_json::from_value(json.clone()).unwrap();
-    let shown = format!("{:?}", Answer { value, json });
+    let shown = format!("{:?}", Response { value, json });
     assert!(shown.contains("bob@example.org") && !shown.contains("hush"), "{shown}");
 }
 
 #[tokio::test]
-async fn what_cannot_be_called_is_refused_before_anything_is_sent() {
+async fn invalid_address_or_name_fails_without_a_request() {
     for address in ["127.0.0.1:8080", "ftp://a.org", "http://u@a.org", "http://a.org?b", "http://a.org#c", ""] {
-        assert!(matches!(Client::new(address, "test"), Err(Error::Argument(_))), "{address}");
+        assert!(matches!(Client::new(address, "test"), Err(Error::InvalidArgument(_))), "{address}");
     }
     assert_eq!(Client::new("http://a.org/api/", "test").unwrap().base().path(), "/api");
     let client = Client::new("http://127.0.0.1:9", "test").unwrap();
     for name in ["", ".", ".."] {
         let called = client.call::<Value>(Method::GET, &["v1", "orgs", name]).send().await;
-        assert!(matches!(called, Err(Error::Argument(_))), "{name:?}");
+        assert!(matches!(called, Err(Error::InvalidArgument(_))), "{name:?}");
     }
     let called = client.call::<Value>(Method::GET, &["healthz"]).send().await;
     assert!(matches!(called, Err(Error::Unreachable(_))), "{called:?}");
 }
 
 #[test]
-fn only_an_address_of_this_machine_is_loopback() {
+fn is_loopback_matches_only_local_addresses() {
     let loopback = |address| Client::new(address, "test").unwrap().is_loopback();
     for address in
         ["http://127.0.0.1:8080", "http://127.1.2.3", "http://[::1]", "http://localhost", "http://a.localhost"]

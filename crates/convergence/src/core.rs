@@ -1,46 +1,47 @@
-//! The link between the control plane and its nodes: how a node learns that there is something to look at (contract
-//! section 12, `SVC_CORE`). It carries no state. Whoever misses a signal finds the same tables at the next look.
+//! The link from the control plane to its nodes (contract section 12, `SVC_CORE`). It carries wake-ups and no state: a
+//! poll that misses a wake-up finds the change at the next poll interval.
 
 use async_trait::async_trait;
 use kernel::NodeId;
 use store::{Connection, Listener, Store};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// Announces nodes whose desired state changed.
+/// The notification channel for the ids of nodes whose desired state changed.
 const CHANNEL: &str = "convergence";
 
-/// The link. Many gateways and nodes may want another than Postgres; it has these two methods to offer.
+/// A link to the nodes. A deployment with many gateways and nodes may need another implementation than Postgres.
 #[async_trait]
 pub trait Core: std::fmt::Debug + Send + Sync {
-    /// Wakes the node's poll when, and if, the transaction commits. A link outside of Postgres enqueues its signal in the
+    /// Wakes the node's polls if and when the transaction commits. A link outside Postgres enqueues its wake-up in the
     /// outbox.
     ///
     /// # Errors
-    /// When the database is away.
-    async fn signal(&self, tx: &mut Connection, node: NodeId) -> store::Result<()>;
+    /// Returns an error if Postgres is unavailable.
+    async fn wake(&self, tx: &mut Connection, node: NodeId) -> store::Result<()>;
 
-    /// The signals from now on.
-    fn watch(&self) -> Watch;
+    /// Subscribes to later wake-ups.
+    fn subscribe(&self) -> WakeUps;
 }
 
-/// The signals since [`Core::watch`].
+/// A subscription to wake-ups.
 #[derive(Debug)]
-pub struct Watch(Option<broadcast::Receiver<String>>);
+pub struct WakeUps(Option<broadcast::Receiver<String>>);
 
-impl Watch {
-    /// Signals by the node's id; an empty one, and a receiver that lags, mean any node. Without a receiver nothing comes.
+impl WakeUps {
+    /// Creates a subscription to messages that contain a node's id. An empty message wakes all nodes, as does a lagging
+    /// receiver. Without a receiver there are no wake-ups.
     #[must_use]
-    pub const fn new(signals: Option<broadcast::Receiver<String>>) -> Self {
-        Self(signals)
+    pub const fn new(messages: Option<broadcast::Receiver<String>>) -> Self {
+        Self(messages)
     }
 
-    /// Waits until `node` may have changed.
-    pub async fn changed(&mut self, node: NodeId) {
-        let Some(signals) = &mut self.0 else { return std::future::pending().await };
+    /// Waits for a wake-up of `node`.
+    pub async fn wait_for_change(&mut self, node: NodeId) {
+        let Some(messages) = &mut self.0 else { return std::future::pending().await };
         let node = node.to_string();
         loop {
-            match signals.recv().await {
-                Ok(signal) if !signal.is_empty() && signal != node => {}
+            match messages.recv().await {
+                Ok(message) if !message.is_empty() && message != node => {}
                 Ok(_) | Err(RecvError::Lagged(_)) => return,
                 Err(RecvError::Closed) => return std::future::pending().await,
             }
@@ -48,27 +49,28 @@ impl Watch {
     }
 }
 
-/// `LISTEN` and `NOTIFY` of the database that holds the tables.
+/// A link through `LISTEN` and `NOTIFY` of the database that contains the tables. The default has no listener: it sends
+/// wake-ups and receives none.
 #[derive(Debug, Default)]
-pub struct Embedded {
+pub struct EmbeddedCore {
     listener: Option<Listener>,
 }
 
-impl Embedded {
-    /// A link that wakes the polls of this process. Needs a tokio runtime.
+impl EmbeddedCore {
+    /// Creates a link that also wakes the polls of this process. Needs a tokio runtime.
     #[must_use]
-    pub fn listening(store: &Store) -> Self {
+    pub fn with_listener(store: &Store) -> Self {
         Self { listener: Some(store.listen(CHANNEL)) }
     }
 }
 
 #[async_trait]
-impl Core for Embedded {
-    async fn signal(&self, tx: &mut Connection, node: NodeId) -> store::Result<()> {
+impl Core for EmbeddedCore {
+    async fn wake(&self, tx: &mut Connection, node: NodeId) -> store::Result<()> {
         store::notify(tx, CHANNEL, &node.to_string()).await
     }
 
-    fn watch(&self) -> Watch {
-        Watch::new(self.listener.as_ref().map(Listener::subscribe))
+    fn subscribe(&self) -> WakeUps {
+        WakeUps::new(self.listener.as_ref().map(Listener::subscribe))
     }
 }

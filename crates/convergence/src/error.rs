@@ -1,50 +1,52 @@
-//! What can go wrong between the control plane and its nodes.
+//! The errors of convergence.
 
-use kernel::{Code, Failure, Kind, Malformed};
+use kernel::{ApiError, Code, InvalidField, Kind};
 
 use crate::model::NodeName;
 
-/// A refused request, or a database that is away.
+/// An error of a convergence operation.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvergenceError {
-    #[error("there is a node named {0} already")]
+    #[error("a node named {0} already exists")]
     NodeNameTaken(NodeName),
     #[error("the node's credential is not valid")]
     UnknownNode,
     #[error("no placement of this node uses the bundle")]
-    NotPlacedHere,
-    #[error("there is no node named {0}")]
-    NoSuchNode(NodeName),
-    #[error("this deployment has no link to its nodes; its operator turned it off")]
+    NotPlacedOnNode,
+    #[error("the project was deleted")]
+    ProjectDeleted,
+    #[error("node {0} does not exist")]
+    NodeNotFound(NodeName),
+    #[error("the link to the nodes is turned off; ask the operator of this deployment")]
     NoCore,
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    InvalidReport(#[from] InvalidField),
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
 impl ConvergenceError {
-    /// 409: add a node under a name in use.
-    pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has the name.");
-    /// 503: what reaches nodes, while the link to them is off (contract section 12, `SVC_CORE`).
+    /// 409: the node's name is in use.
+    pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has this name.");
+    /// 503: the operation needs the link to the nodes, which is off (contract section 12, `SVC_CORE`).
     pub const NO_CORE: Code = Code::new("no_core", Kind::Unavailable, "The link to the nodes is off or down.");
 }
 
-impl Failure for ConvergenceError {
+impl ApiError for ConvergenceError {
     fn code(&self) -> &'static Code {
         match self {
             Self::NodeNameTaken(_) => &Self::NODE_NAME_TAKEN,
             Self::UnknownNode => &Code::UNAUTHENTICATED,
             Self::NoCore => &Self::NO_CORE,
-            Self::Malformed(_) => &Code::BAD_REQUEST,
-            Self::NoSuchNode(_) | Self::NotPlacedHere => &Code::NOT_FOUND,
+            Self::InvalidReport(_) => &Code::BAD_REQUEST,
+            Self::NodeNotFound(_) | Self::NotPlacedOnNode | Self::ProjectDeleted => &Code::NOT_FOUND,
             Self::Store(error) => error.code(),
         }
     }
 
     fn details(&self) -> Option<serde_json::Value> {
         match self {
-            Self::Malformed(malformed) => Some(malformed.details()),
+            Self::InvalidReport(field) => Some(field.details()),
             _ => None,
         }
     }

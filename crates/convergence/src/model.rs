@@ -1,22 +1,22 @@
-//! Nodes, as operators see them.
+//! Nodes and placements.
 
 use kernel::{NodeId, Time, Token};
 use serde::Serialize;
 
 kernel::text! {
-    /// A node's name, for operators.
+    /// A node's name.
     pub struct NodeName matches "^[a-z0-9][a-z0-9.-]{0,62}$"
         means "1 to 63 characters of a-z, 0-9, . and -, beginning with a letter or a digit"
 }
 
 kernel::words! {
-    /// Where a placement stands (specification, States, "Placement").
+    /// The state of a placement (specification, States, "Placement").
     pub enum PlacementState {
-        /// No node has taken it yet.
+        /// The project has no home node yet.
         Pending = "pending",
-        /// Its node is to serve it.
+        /// The home node serves the project.
         Active = "active",
-        /// Its node is to keep it, and not serve it.
+        /// The home node keeps the project but does not serve it.
         Suspended = "suspended",
     }
 }
@@ -30,29 +30,29 @@ pub struct Node {
     pub created_at: Time,
 }
 
-/// A node as operators see it.
+/// A node with its activity and load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
     #[serde(flatten)]
     pub node: Node,
-    /// When it last asked for its desired state, to the minute; none if it never did.
-    pub seen_at: Option<Time>,
-    /// How many projects are at home on it.
+    /// When the node last polled, accurate to a minute; null before its first poll.
+    pub last_seen_at: Option<Time>,
+    /// The number of projects whose home node this is.
     pub placements: i64,
 }
 
-/// A node just revoked, and what became of the projects that were at home on it.
+/// The result of revoking a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Revoked {
+pub struct Revocation {
     pub node: Node,
-    /// Projects that other nodes took.
+    /// The number of projects that moved to other nodes.
     pub moved: usize,
-    /// Projects that wait for a node, because there is no other.
-    pub waiting: usize,
+    /// The number of projects that are pending, because there is no other node.
+    pub pending: usize,
 }
 
-/// A node just added: the one time that its credential is shown.
+/// A node and its new credential, which is shown only once.
 #[derive(Debug, Clone)]
 pub struct NewNode {
     pub node: Node,

@@ -1,4 +1,4 @@
-//! Writing parts of the desired state.
+//! Writers of the desired state.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,36 +9,37 @@ use protocol::DesiredPart;
 use serde_json::Value;
 use store::{Connection, Store};
 
+use crate::assignment::{assign_home, raise_revision};
 use crate::core::Core;
 use crate::error::ConvergenceError;
-use crate::placing::{assign, next_revision};
-use crate::repository::{PartRecord, PartRepository as _, PlacementRepository as _};
+use crate::repository::{PartRecord, PartRepository as _, PlacementRecord, PlacementRepository as _};
 
 type Result<T> = std::result::Result<T, ConvergenceError>;
 
-/// The right to write the part `P` of projects' desired state, and no other part. There is one for each part:
-/// [`Builder::own`](crate::Builder::own) gives it to the context that owns the part. Cheap to clone.
-pub struct Part<P> {
-    writer: Writer,
+/// Writes the part `P` of any project's desired state, and no other part. Cheap to clone.
+///
+/// [`Builder::register_part`](crate::Builder::register_part) returns it once, to the context that owns the part.
+pub struct PartWriter<P> {
+    writer: StateWriter,
     part: PhantomData<fn() -> P>,
 }
 
-impl<P: DesiredPart> Part<P> {
-    pub(crate) const fn new(writer: Writer) -> Self {
+impl<P: DesiredPart> PartWriter<P> {
+    pub(crate) const fn new(writer: StateWriter) -> Self {
         Self { writer, part: PhantomData }
     }
 
-    /// Writes what is now desired of a project, with the next revision of its node, inside the transaction that decides
-    /// it. The first part of a project also chooses its home, the node with the fewest placements.
+    /// Writes the part with the next revision of the home node, inside the transaction that makes the decision. The
+    /// first part of a project also assigns the project to the node with the fewest placements.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].
     pub async fn write(&self, tx: &mut Connection, project: ProjectId, desired: &P) -> Result<()> {
         let desired = serde_json::to_value(desired).map_err(store::Error::inconsistent)?;
         self.writer.write(tx, project, P::NAME, Some(desired)).await
     }
 
-    /// The part is no longer desired.
+    /// Removes the part from the desired state; a no-op if it is not desired.
     ///
     /// # Errors
     /// [`ConvergenceError::Store`].
@@ -47,45 +48,55 @@ impl<P: DesiredPart> Part<P> {
     }
 }
 
-impl<P> Clone for Part<P> {
+impl<P> Clone for PartWriter<P> {
     fn clone(&self) -> Self {
         Self { writer: self.writer.clone(), part: PhantomData }
     }
 }
 
-impl<P: DesiredPart> fmt::Debug for Part<P> {
+impl<P: DesiredPart> fmt::Debug for PartWriter<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Part").field(&P::NAME).finish()
+        f.debug_tuple("PartWriter").field(&P::NAME).finish()
     }
 }
 
-/// The right to end the desired state of projects that are deleted. Cheap to clone.
+/// Removes deleted projects from the desired state. Cheap to clone.
 #[derive(Clone)]
-pub struct Removal(Writer);
+pub struct ProjectRemover(StateWriter);
 
-impl Removal {
-    pub(crate) const fn new(writer: Writer) -> Self {
+impl ProjectRemover {
+    pub(crate) const fn new(writer: StateWriter) -> Self {
         Self(writer)
     }
 
-    /// Ends every part of a project, whichever context owns it, inside the transaction that deletes the project.
+    /// Removes all parts of a project, of all contexts, inside the transaction that deletes the project. Later writes
+    /// of its parts return [`ConvergenceError::ProjectDeleted`].
     ///
     /// # Errors
     /// [`ConvergenceError::Store`].
     pub async fn remove(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         self.0.remove_project(tx, project).await
     }
+
+    /// Deletes all rows of these deleted projects. A node that has not polled since their deletion drops them at its
+    /// next relist.
+    ///
+    /// # Errors
+    /// [`ConvergenceError::Store`].
+    pub async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> Result<()> {
+        Ok(tx.placement_delete(projects).await?)
+    }
 }
 
 /// Writes any part.
 #[derive(Clone)]
-pub(crate) struct Writer {
+pub(crate) struct StateWriter {
     pub(crate) store: Store,
-    /// None: off. The desired state is written nevertheless, for the day it is turned on again.
+    /// `None` if the link is off. The desired state is still written, so that nodes get it once the link is on.
     pub(crate) core: Option<Arc<dyn Core>>,
 }
 
-impl Writer {
+impl StateWriter {
     async fn write(
         &self,
         tx: &mut Connection,
@@ -93,37 +104,46 @@ impl Writer {
         part: &'static str,
         desired: Option<Value>,
     ) -> Result<()> {
-        let at = self.store.world().now();
-        let home = match tx.placement_home(project).await? {
-            Some(Some(node)) => next_revision(tx, node, 1).await?,
-            Some(None) => assign(tx, project).await?,
-            None => {
-                // Two contexts may write the first parts of a project concurrently: the second waits for the row here.
-                tx.placement_insert(project, at).await?;
-                match tx.placement_home(project).await?.flatten() {
-                    Some(node) => next_revision(tx, node, 1).await?,
-                    None => assign(tx, project).await?,
-                }
-            }
+        let at = self.store.clock_rng().now();
+        if desired.is_some() {
+            // If two contexts write the first parts of a project concurrently, the second waits here for the row.
+            tx.placement_insert(project, at).await?;
+        }
+        let Some(placement) = tx.placement_lock(project).await? else { return Ok(()) };
+        if desired.is_none() && !tx.part_is_desired(project, part).await? {
+            return Ok(());
+        }
+        if placement.ended_at.is_some() {
+            return Err(ConvergenceError::ProjectDeleted);
+        }
+        let home = match placement.home {
+            Some(node) => raise_revision(tx, node, 1).await?,
+            None => assign_home(tx, project).await?,
         };
         tx.part_upsert(PartRecord { project, part, home, desired, at }).await?;
         self.wake(tx, home.map(|(node, _)| node)).await
     }
 
     async fn remove_project(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
-        let Some(node) = tx.placement_home(project).await? else { return Ok(()) };
+        let at = self.store.clock_rng().now();
+        // A context that concurrently writes a first part waits for this row, and is then rejected.
+        tx.placement_insert(project, at).await?;
+        let Some(PlacementRecord { home, ended_at: None }) = tx.placement_lock(project).await? else {
+            return Ok(());
+        };
         let parts = tx.part_count_desired(project).await?;
-        let revision = match node {
-            Some(node) => next_revision(tx, node, parts).await?.map(|(_, revision)| revision),
+        let revision = match home {
+            Some(node) => raise_revision(tx, node, parts).await?.map(|(_, revision)| revision),
             None => None,
         };
-        tx.part_remove_all(project, revision.map(|last| last - parts), self.store.world().now()).await?;
-        self.wake(tx, node).await
+        tx.part_remove_all(project, revision.map(|last| last - parts), at).await?;
+        tx.placement_end(project, at).await?;
+        self.wake(tx, home).await
     }
 
     async fn wake(&self, tx: &mut Connection, node: Option<NodeId>) -> Result<()> {
         if let (Some(node), Some(core)) = (node, &self.core) {
-            core.signal(tx, node).await?;
+            core.wake(tx, node).await?;
         }
         Ok(())
     }

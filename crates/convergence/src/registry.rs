@@ -1,13 +1,13 @@
-//! Which context owns each part of the desired state, and which one receives each kind of report.
+//! The registry of parts of the desired state and kinds of reports.
 //!
-//! Filled once, when the process wires its contexts. The core of this crate knows parts and kinds by name only.
+//! Contexts register at startup. The rest of this crate knows parts and kinds only by name.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::{Malformed, ProjectId};
+use kernel::{InvalidField, ProjectId};
 use protocol::{Change, DesiredPart, Report, ReportKind};
 use serde_json::Value;
 use store::Connection;
@@ -15,12 +15,12 @@ use store::Connection;
 use crate::error::ConvergenceError;
 use crate::ports::ReportReceiver;
 
-/// Two contexts registered for the same part, or for the same kind of report.
+/// Two contexts registered for the same part or kind of report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AlreadyRegistered {
-    #[error("the part {0} of the desired state has an owner already")]
+    #[error("the part {0} of the desired state already has an owner")]
     Part(&'static str),
-    #[error("reports of kind {0} have a receiver already")]
+    #[error("the report kind {0} already has a receiver")]
     Kind(&'static str),
 }
 
@@ -28,11 +28,11 @@ pub enum AlreadyRegistered {
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     parts: BTreeMap<&'static str, fn(&Change) -> serde_json::Result<()>>,
-    receivers: BTreeMap<&'static str, Arc<dyn Dispatch>>,
+    receivers: BTreeMap<&'static str, Arc<dyn ErasedReceiver>>,
 }
 
 impl Registry {
-    pub(crate) fn own<P: DesiredPart>(&mut self) -> Result<(), AlreadyRegistered> {
+    pub(crate) fn register_part<P: DesiredPart>(&mut self) -> Result<(), AlreadyRegistered> {
         let check = |change: &Change| change.read::<P>().map(drop);
         match self.parts.insert(P::NAME, check) {
             None => Ok(()),
@@ -40,69 +40,70 @@ impl Registry {
         }
     }
 
-    pub(crate) fn receive<K: ReportKind>(
+    pub(crate) fn register_receiver<K: ReportKind>(
         &mut self,
         receiver: Arc<dyn ReportReceiver<K>>,
     ) -> Result<(), AlreadyRegistered> {
-        match self.receivers.insert(K::NAME, Arc::new(Typed { receiver, kind: PhantomData })) {
+        match self.receivers.insert(K::NAME, Arc::new(TypedReceiver { receiver, kind: PhantomData })) {
             None => Ok(()),
             Some(_) => Err(AlreadyRegistered::Kind(K::NAME)),
         }
     }
 
-    /// Checks that a stored part has the shape of its name, so that a damaged row is this service's error and not the
-    /// node's. A part that no context of this release owns is passed on unread: nodes ignore it.
+    /// Checks that a stored part matches the type that is registered for its name, so that a corrupt row fails here and
+    /// not in the node. Skips a part that no context of this release owns, because nodes ignore unknown parts.
     pub(crate) fn check(&self, change: &Change) -> store::Result<()> {
         let check = self.parts.get(change.part.as_str());
         check.map_or(Ok(()), |check| check(change)).map_err(store::Error::inconsistent)
     }
 
-    /// The receiver of each report of a batch.
+    /// Returns the receiver of each report of a batch.
     ///
     /// # Errors
-    /// [`ConvergenceError::Malformed`] for a kind that no context registered for.
-    pub(crate) fn receivers(&self, reports: &[Report]) -> Result<Vec<Arc<dyn Dispatch>>, ConvergenceError> {
-        let receiver = |(at, report): (usize, &Report)| {
+    /// [`ConvergenceError::InvalidReport`] for a kind without a receiver.
+    pub(crate) fn receivers(&self, reports: &[Report]) -> Result<Vec<Arc<dyn ErasedReceiver>>, ConvergenceError> {
+        let receiver = |(index, report): (usize, &Report)| {
             let receiver = self.receivers.get(report.kind.as_str()).cloned();
-            receiver.ok_or_else(|| malformed(at, "kind", format!("{} is not a kind of report", report.kind)))
+            receiver
+                .ok_or_else(|| invalid_report(index, "kind", format!("{} is not a known kind of report", report.kind)))
         };
         reports.iter().enumerate().map(receiver).collect()
     }
 }
 
-/// A receiver whose kind is known at run time only.
+/// A [`ReportReceiver`] whose kind is only known at run time.
 #[async_trait]
-pub(crate) trait Dispatch: Send + Sync {
-    /// Reads the report, which is at this index of its batch, and hands it to its receiver.
+pub(crate) trait ErasedReceiver: Send + Sync {
+    /// Parses the report at `index` of its batch and passes it to the receiver.
     async fn dispatch(
         &self,
         tx: &mut Connection,
-        at: usize,
+        index: usize,
         project: ProjectId,
         report: Value,
     ) -> Result<(), ConvergenceError>;
 }
 
-struct Typed<K> {
+struct TypedReceiver<K> {
     receiver: Arc<dyn ReportReceiver<K>>,
     kind: PhantomData<fn() -> K>,
 }
 
 #[async_trait]
-impl<K: ReportKind> Dispatch for Typed<K> {
+impl<K: ReportKind> ErasedReceiver for TypedReceiver<K> {
     async fn dispatch(
         &self,
         tx: &mut Connection,
-        at: usize,
+        index: usize,
         project: ProjectId,
         report: Value,
     ) -> Result<(), ConvergenceError> {
-        let report = serde_json::from_value::<K>(report).map_err(|error| malformed(at, "report", error))?;
+        let report = serde_json::from_value::<K>(report).map_err(|error| invalid_report(index, "report", error))?;
         Ok(self.receiver.receive(tx, project, report).await?)
     }
 }
 
-/// A validation error of one report of a batch.
-pub(crate) fn malformed(at: usize, field: &str, message: impl ToString) -> ConvergenceError {
-    Malformed::new(format!("reports[{at}].{field}"), message).into()
+/// Returns a validation error for the report at `index` of a batch.
+pub(crate) fn invalid_report(index: usize, field: &str, message: impl ToString) -> ConvergenceError {
+    InvalidField::new(format!("reports[{index}].{field}"), message).into()
 }

@@ -1,7 +1,7 @@
-//! Says what is wrong with a zone file, or writes it canonically:
-//! `cargo run -p dns --example check_zone -- example.org [file]`. Without a file it reads standard input.
+//! Checks a zone file and prints it in canonical format:
+//! `cargo run -p dns --example check_zone -- example.org [file]`. Without a file, it reads standard input.
 //!
-//! Faults are `file:line: message` and end it with 1. An SOA that the file lacks is made up.
+//! Errors are printed as `file:line: message`, with exit status 1. If the file has no SOA, a default SOA is added.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 fn check() -> Result<String, String> {
     let mut arguments = std::env::args().skip(1);
     let (Some(zone), path, None) = (arguments.next(), arguments.next(), arguments.next()) else {
-        return Err("check_zone <zone> [file]".into());
+        return Err("usage: check_zone <zone> [file]".into());
     };
     let zone = ZoneName::parse(&zone).map_err(|why| format!("{zone}: the name {why}"))?;
     let mut text = String::new();
@@ -42,11 +42,11 @@ fn check() -> Result<String, String> {
         lines.collect::<Vec<_>>().join("\n")
     })?;
     let Zonefile { sets, soa } = file;
-    let soa = soa.unwrap_or_else(|| made_up(&zone));
+    let soa = soa.unwrap_or_else(|| default_soa(&zone));
     Ok(zonefile::write(&zone, &soa, sets.iter().map(|(_, set)| set)))
 }
 
-fn made_up(zone: &ZoneName) -> Soa {
+fn default_soa(zone: &ZoneName) -> Soa {
     Soa {
         primary: format!("ns1.{}", zone.as_str()),
         hostmaster: format!("hostmaster.{}", zone.as_str()),

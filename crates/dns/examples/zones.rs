@@ -1,18 +1,18 @@
-//! Lists an organization's zones with their serials, and whether they are signed:
+//! Lists the zones of an organization with their serial and DNSSEC state:
 //! `SVC_DATABASE_URL=… cargo run -p dns --example zones -- <org id>`
 
 use std::error::Error;
 
 use dns::ZoneRepository as _;
-use kernel::{OrgId, Paging, Secret, World};
+use kernel::{ClockRng, OrgId, Paging, Secret};
 use store::{Config, Store};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    #[expect(clippy::disallowed_methods, reason = "one setting, and its error names it well enough")]
+    #[expect(clippy::disallowed_methods, reason = "the example has only one setting, which the error names")]
     let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
-    let org: OrgId = std::env::args().nth(1).ok_or("which organization? give its id")?.parse()?;
-    let store = Store::new(&Config::new(Secret::new(url), "zones"), World::system())?;
+    let org: OrgId = std::env::args().nth(1).ok_or("usage: zones <org id>")?.parse()?;
+    let store = Store::new(&Config::new(Secret::new(url), "zones"), ClockRng::system())?;
     let mut connection = store.connection().await?;
 
     let mut paging = Paging::default();

@@ -1,56 +1,54 @@
-//! What can go wrong with zones.
+//! Errors of the DNS use cases.
 
-use kernel::{Code, Failure, Kind, Malformed};
+use kernel::{ApiError, Code, InvalidField, Kind};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::model::ManagedBy;
-use crate::zonefile::Fault;
+use crate::zonefile::LineError;
 
-/// A refused request, or something this context needs that is away.
+/// A rejected request, or a storage error.
 #[derive(Debug, thiserror::Error)]
 pub enum DnsError {
-    #[error("this deployment hosts no zones; its operator has to name its nameservers first")]
+    #[error("this deployment does not host zones; its operator must configure nameservers first")]
     NotConfigured,
     #[error("the organization has no such zone")]
     ZoneNotFound,
     #[error("the zone has no such rrset")]
     RrsetNotFound,
-    #[error("{0} lies in, or over, a zone that another organization has here")]
+    #[error("{0} overlaps with a zone of another organization")]
     ZoneTaken(String),
-    #[error("{name} {kind} is managed ({managed_by}): {}", way_out(*.managed_by))]
+    #[error("{name} {kind} is managed ({managed_by}): {}", hint(*.managed_by))]
     Managed { name: String, kind: &'static str, managed_by: ManagedBy },
-    #[error(
-        "{0} cannot have a CNAME beside other records (RFC 1034 section 3.6.2); delete the one or the others first"
-    )]
+    #[error("{0} cannot have a CNAME and other records (RFC 1034 section 3.6.2); delete the CNAME or the others first")]
     CnameConflict(String),
-    #[error("the zone is not signed; turn DNSSEC on first")]
+    #[error("the zone is not signed; enable DNSSEC first")]
     DnssecOff,
-    #[error("the zone has changed since: its serial is {0} now; read it again")]
-    Changed(u32),
+    #[error("the zone has changed: its serial is now {0}; read it again")]
+    SerialMismatch(u32),
     #[error(transparent)]
-    Field(#[from] Malformed),
-    /// Items of a change that is all or nothing; never none.
-    #[error("nothing was changed: {}", list(.0.iter().map(|it| format!("rrsets[{}]: {}", it.index, it.message))))]
-    Items(Vec<ItemFault>),
-    /// Lines of a zone file; never none.
-    #[error("nothing was changed: {}", list(.0.iter().map(|it| format!("line {}: {}", it.line, it.message))))]
-    Lines(Vec<Fault>),
+    InvalidField(#[from] InvalidField),
+    /// Invalid items of an all-or-nothing change; not empty.
+    #[error("nothing was changed: {}", join_first(.0.iter().map(|it| format!("rrsets[{}]: {}", it.index, it.message))))]
+    InvalidItems(Vec<ItemError>),
+    /// Invalid lines of a zone file; not empty.
+    #[error("nothing was changed: {}", join_first(.0.iter().map(|it| format!("line {}: {}", it.line, it.message))))]
+    InvalidLines(Vec<LineError>),
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
-/// What is wrong with one of several rrsets.
+/// An invalid rrset of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ItemFault {
-    /// Its place in the request, counted from 0.
+pub struct ItemError {
+    /// Position in the request, from 0.
     pub index: usize,
     /// As in the request.
     pub name: String,
     #[serde(rename = "type")]
     pub kind: String,
-    /// What this alone would have been refused with.
-    #[serde(serialize_with = "word")]
+    /// The error code of a request with only this rrset.
+    #[serde(serialize_with = "serialize_name")]
     pub code: &'static Code,
     pub message: String,
 }
@@ -58,25 +56,28 @@ pub struct ItemFault {
 impl DnsError {
     /// 503: no nameservers are configured.
     pub const NOT_CONFIGURED: Code =
-        Code::new("dns_not_configured", Kind::Unavailable, "This deployment hosts no zones (`SVC_NAMESERVERS`).");
-    /// 409: another organization has a zone in the way.
-    pub const ZONE_TAKEN: Code =
-        Code::new("zone_taken", Kind::Conflict, "Another organization has this zone, one over it or one in it.");
-    /// 409: not for users to edit.
+        Code::new("dns_not_configured", Kind::Unavailable, "This deployment does not host zones (`SVC_NAMESERVERS`).");
+    /// 409: the name overlaps with a zone of another organization.
+    pub const ZONE_TAKEN: Code = Code::new(
+        "zone_taken",
+        Kind::Conflict,
+        "Another organization has this zone, a parent of it or a subdomain of it.",
+    );
+    /// 409: users cannot edit the rrset.
     pub const MANAGED_RRSET: Code =
         Code::new("managed_rrset", Kind::Conflict, "The rrset is managed by the platform: see `managed_by`.");
-    /// 409: a CNAME is alone at its name, and never at the apex.
+    /// 409: a CNAME at the apex, or at a name with other types.
     pub const CNAME_CONFLICT: Code =
-        Code::new("cname_conflict", Kind::Conflict, "A CNAME at the apex or beside another type.");
-    /// 409: a DS record of a zone that is not signed.
+        Code::new("cname_conflict", Kind::Conflict, "A CNAME at the apex, or at a name with other types.");
+    /// 409: a DS record for an unsigned zone.
     pub const DNSSEC_OFF: Code =
         Code::new("dnssec_off", Kind::Conflict, "DS records were reported while DNSSEC is off.");
-    /// 412: `If-Match` names another state than the zone's.
+    /// 412: `If-Match` does not match the zone's serial.
     pub const PRECONDITION_FAILED: Code =
-        Code::new("precondition_failed", Kind::Precondition, "`If-Match` does not name the zone's ETag any more.");
+        Code::new("precondition_failed", Kind::Precondition, "`If-Match` does not match the zone's current ETag.");
 }
 
-impl Failure for DnsError {
+impl ApiError for DnsError {
     fn code(&self) -> &'static Code {
         match self {
             Self::NotConfigured => &Self::NOT_CONFIGURED,
@@ -85,10 +86,10 @@ impl Failure for DnsError {
             Self::Managed { .. } => &Self::MANAGED_RRSET,
             Self::CnameConflict(_) => &Self::CNAME_CONFLICT,
             Self::DnssecOff => &Self::DNSSEC_OFF,
-            Self::Changed(_) => &Self::PRECONDITION_FAILED,
-            Self::Field(_) | Self::Lines(_) => &Code::BAD_REQUEST,
-            // What is malformed comes first: the rest may follow from it.
-            Self::Items(items) => {
+            Self::SerialMismatch(_) => &Self::PRECONDITION_FAILED,
+            Self::InvalidField(_) | Self::InvalidLines(_) => &Code::BAD_REQUEST,
+            // A validation error takes precedence: it may cause the other errors.
+            Self::InvalidItems(items) => {
                 let malformed = items.iter().find(|item| item.code.kind == Kind::Invalid);
                 malformed.or(items.first()).map_or(&Code::BAD_REQUEST, |item| item.code)
             }
@@ -98,35 +99,35 @@ impl Failure for DnsError {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::Field(malformed) => Some(malformed.details()),
-            Self::Items(items) => Some(json!({ "items": items })),
-            Self::Lines(lines) => Some(json!({ "lines": lines })),
+            Self::InvalidField(malformed) => Some(malformed.details()),
+            Self::InvalidItems(items) => Some(json!({ "items": items })),
+            Self::InvalidLines(lines) => Some(json!({ "lines": lines })),
             Self::Managed { managed_by, .. } => Some(json!({ "managed_by": managed_by })),
-            Self::Changed(serial) => Some(json!({ "serial": serial })),
+            Self::SerialMismatch(serial) => Some(json!({ "serial": serial })),
             _ => None,
         }
     }
 }
 
-fn way_out(managed_by: ManagedBy) -> &'static str {
+fn hint(managed_by: ManagedBy) -> &'static str {
     match managed_by {
-        ManagedBy::System => "it follows from the zone",
-        ManagedBy::Project => "remove the hostname from its project to be rid of it",
-        ManagedBy::Certificate => "it goes when the certificate is issued",
+        ManagedBy::System => "the platform maintains it",
+        ManagedBy::Project => "to delete it, remove the hostname from its project",
+        ManagedBy::Certificate => "the platform deletes it after it issues the certificate",
     }
 }
 
-/// The first few of many.
-fn list(faults: impl ExactSizeIterator<Item = String>) -> String {
-    const SHOWN: usize = 5;
-    let count = faults.len();
-    let mut text = faults.take(SHOWN).collect::<Vec<_>>().join("; ");
-    if count > SHOWN {
-        text.push_str(&format!("; and {} more", count - SHOWN));
+/// Joins the first errors into one message.
+fn join_first(errors: impl ExactSizeIterator<Item = String>) -> String {
+    const MAX_SHOWN: usize = 5;
+    let count = errors.len();
+    let mut text = errors.take(MAX_SHOWN).collect::<Vec<_>>().join("; ");
+    if count > MAX_SHOWN {
+        text.push_str(&format!("; and {} more", count - MAX_SHOWN));
     }
     text
 }
 
-fn word<S: serde::Serializer>(code: &&'static Code, to: S) -> Result<S::Ok, S::Error> {
+fn serialize_name<S: serde::Serializer>(code: &&'static Code, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(code.name)
 }

@@ -1,41 +1,41 @@
-//! How this deployment hosts zones.
+//! The DNS hosting configuration of this deployment.
 
 use crate::{OwnerName, Rdata, RecordType, Soa, ZoneName};
 
-/// The nameservers of every zone, and what else zones have in common.
+/// Nameservers and other configuration that all zones share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosting {
-    /// Absolute, lowercase, without the final dot; never none.
+    /// Absolute, lowercase, without the final dot; not empty.
     nameservers: Vec<String>,
     ns: Vec<Rdata>,
-    /// What a name connected to a project points at: absolute, without the final dot.
+    /// CNAME target of a hostname that is linked to a project: absolute, without the final dot.
     pub fallback_origin: String,
-    /// Where names are pointed at that cannot be a CNAME.
+    /// Addresses for linked hostnames that cannot have a CNAME.
     pub fallback_addresses: Vec<std::net::IpAddr>,
-    /// The platform's own domains, lowercase: no organization has a zone in them or over them.
-    pub own_domains: Vec<String>,
-    /// Whether nameservers are told of changes: there is a hidden primary that they transfer from.
-    pub notifies: bool,
-    /// Whether there is a signer to look at.
-    pub observes: bool,
+    /// The platform's domains, lowercase. Zones of organizations cannot overlap with them.
+    pub platform_domains: Vec<String>,
+    /// Whether a hidden primary runs, which sends NOTIFY messages to nameservers.
+    pub has_primary: bool,
+    /// Whether a signer is configured.
+    pub has_signer: bool,
 }
 
-/// A nameserver that cannot be one; in words for its setting.
+/// An invalid nameserver setting. The message follows the name of the setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHosting {
-    #[error("names no nameserver")]
+    #[error("must name at least one nameserver")]
     NoNameserver,
-    #[error("{0:?} is no domain name")]
+    #[error("{0:?} is not a domain name")]
     Nameserver(String),
 }
 
 impl Hosting {
-    /// With these nameservers.
+    /// Creates the configuration with these nameservers.
     ///
     /// # Errors
-    /// When one of them is no domain name, or there is none.
+    /// An empty list, or an invalid domain name.
     pub fn new(nameservers: &[String], fallback_origin: &str) -> Result<Self, InvalidHosting> {
-        let root = ZoneName::stored(String::new());
+        let root = ZoneName::new_unchecked(String::new());
         let parse = |name: &String| {
             let absolute = format!("{}.", name.trim_end_matches('.'));
             Rdata::parse(RecordType::Ns, &absolute, &root).map_err(|_| InvalidHosting::Nameserver(name.clone()))
@@ -53,35 +53,35 @@ impl Hosting {
             ns,
             fallback_origin: fallback_origin.to_owned(),
             fallback_addresses: Vec::new(),
-            own_domains: Vec::new(),
-            notifies: false,
-            observes: false,
+            platform_domains: Vec::new(),
+            has_primary: false,
+            has_signer: false,
         })
     }
 
-    /// What the registrar is to be told, in the order of the settings.
+    /// The nameservers to set at the registrar, in the order of the setting.
     #[must_use]
     pub fn nameservers(&self) -> &[String] {
         &self.nameservers
     }
 
-    /// The apex NS rrset of every zone: its time to live and its records in canonical order.
+    /// The apex NS rrset of every zone: TTL and records, in canonical order.
     #[must_use]
     pub fn ns(&self) -> (u32, &[Rdata]) {
         (Soa::TTL, &self.ns)
     }
 
-    /// The start of authority of a zone, and its time to live.
+    /// The TTL and SOA of a zone.
     #[must_use]
     pub fn soa(&self, zone: &ZoneName, serial: u32) -> (u32, Soa) {
-        // Not the first of the settings: their order may change without a new serial.
+        // Not the first name of the setting: reordering the setting does not raise the serial.
         let primary = self.ns.first().map(|name| name.text(RecordType::Ns)).unwrap_or_default();
         let primary = primary.trim_end_matches('.').to_owned();
         let hostmaster = format!("hostmaster.{}", zone.as_str());
         (Soa::TTL, Soa { primary, hostmaster, serial, refresh: 3600, retry: 600, expire: 1_209_600, minimum: 300 })
     }
 
-    /// The start of authority of the catalog (RFC 9432 section 4.1), and its time to live.
+    /// The TTL and SOA of the catalog (RFC 9432 section 4.1).
     #[must_use]
     pub fn catalog_soa(serial: u32) -> (u32, Soa) {
         let invalid = || "invalid".to_owned();
@@ -89,9 +89,9 @@ impl Hosting {
         (0, Soa { primary, hostmaster, serial, refresh: 600, retry: 60, expire: 1_209_600, minimum: 0 })
     }
 
-    /// The records that lead visitors of a connected name to the platform; none when there is no way to say so in DNS.
+    /// The records that point a linked hostname to the platform; empty for an apex without fallback addresses.
     #[must_use]
-    pub fn link(&self, owner: &OwnerName, zone: &ZoneName) -> Vec<(RecordType, Vec<Rdata>)> {
+    pub fn link_records(&self, owner: &OwnerName, zone: &ZoneName) -> Vec<(RecordType, Vec<Rdata>)> {
         let parse = |kind, text: &str| Rdata::parse(kind, text, zone).ok();
         if !owner.is_apex() {
             let target = parse(RecordType::Cname, &format!("{}.", self.fallback_origin));

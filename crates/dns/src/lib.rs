@@ -1,7 +1,7 @@
-//! DNS zones: what organizations publish, as nameservers transfer it.
+//! DNS zones of organizations, served to nameservers by zone transfer.
 //!
-//! Owns the Postgres schema `dns`. Records take one path, text to wire to text ([`Rdata`]): what is saved is what is
-//! transferred. Zone files are read and written without a database ([`zonefile`]).
+//! This crate owns the Postgres schema `dns`. [`Rdata`] converts records from text to wire format and back; the stored
+//! bytes are the transferred bytes. [`zonefile`] needs no database.
 
 mod error;
 mod hosting;
@@ -19,11 +19,11 @@ pub mod signer;
 pub mod wire;
 pub mod zonefile;
 
-pub use error::{DnsError, ItemFault};
+pub use error::{DnsError, ItemError};
 pub use hosting::{Hosting, InvalidHosting};
 pub use model::*;
-pub use name::{InvalidName, NameFault, OwnerName, WireName, ZoneName};
+pub use name::{InvalidName, NameError, OwnerName, WireName, ZoneName};
 pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};
 pub use repository::*;
-pub use service::{At, Dns, Expected, Imported, Link, Observation};
+pub use service::{AtSerial, Dns, ImportResult, LinkResult, Observation, Precondition};

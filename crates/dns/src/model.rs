@@ -1,4 +1,4 @@
-//! The types as the wire shows them (contract section 6).
+//! Request and response types of the API (contract section 6).
 
 use kernel::{Time, ZoneId};
 use serde::{Deserialize, Serialize};
@@ -7,20 +7,20 @@ use validator::Validate;
 use crate::{OwnerName, Rdata, RecordType, ZoneName};
 
 kernel::words! {
-    /// How far the signing of a zone is.
+    /// The signing state of a zone.
     pub enum DnssecState {
         Off = "off",
-        /// The nameserver signs; the parent does not know yet.
+        /// The nameserver signs the zone; the DS records are not known yet.
         Signing = "signing",
-        /// The DS records for the parent are known.
+        /// The DS records for the parent zone are known.
         DsPending = "ds_pending",
     } example DsPending
 }
 
 kernel::words! {
-    /// Who looks after an rrset that users do not.
+    /// The part of the platform that manages an rrset.
     pub enum ManagedBy {
-        /// The platform: what every zone has.
+        /// The platform: rrsets that every zone has.
         System = "system",
         /// A hostname of a project.
         Project = "project",
@@ -46,21 +46,21 @@ pub struct Zone {
     pub id: ZoneId,
     /// Lowercase punycode, without the final dot.
     pub name: String,
-    /// Of the SOA record; also the zone's ETag.
+    /// Serial of the SOA record; also the zone's ETag.
     pub serial: u32,
-    /// What the registrar is to be told.
+    /// The nameservers to set at the registrar.
     pub nameservers: Vec<String>,
     pub rrset_count: u32,
     pub dnssec: ZoneDnssec,
     pub created_at: Time,
 }
 
-/// Whether a zone is signed.
+/// The DNSSEC state of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ZoneDnssec {
     pub state: DnssecState,
-    /// What the parent is to publish.
+    /// The DS records that the parent zone must publish.
     pub ds: Vec<Ds>,
 }
 
@@ -95,7 +95,7 @@ pub struct Rrset {
     pub ttl: u32,
     /// In presentation format (RFC 1035 section 5.1), canonical.
     pub records: Vec<String>,
-    /// Who looks after it; null for what users edit.
+    /// The part of the platform that manages the rrset; null when users edit it.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub managed_by: Option<ManagedBy>,
 }
@@ -135,7 +135,7 @@ pub struct NewZone {
     pub name: String,
 }
 
-/// The whole content of an rrset.
+/// The complete content of an rrset.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -148,24 +148,24 @@ pub struct RrsetContent {
     pub records: Vec<String>,
 }
 
-/// Several rrsets, changed together or not at all.
+/// Changes to several rrsets, applied all or none.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RrsetsPatch {
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
     pub rrsets: Vec<RrsetPatch>,
-    /// Answers what would change, and changes nothing.
+    /// Returns the changes without applying them.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// The whole content of one of several rrsets.
+/// The complete content of one rrset of a patch.
 #[derive(Debug, Clone, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RrsetPatch {
-    /// `@`, a name relative to the zone, or an absolute one.
+    /// `@`, a name relative to the zone, or an absolute name.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "www"))]
     pub name: String,
     #[serde(rename = "type")]
@@ -174,38 +174,38 @@ pub struct RrsetPatch {
     /// In seconds.
     #[cfg_attr(feature = "openapi", schema(minimum = 30, maximum = 86400, default = 300))]
     pub ttl: Option<u32>,
-    /// None for deleting the rrset; one that is not there stays so.
+    /// An empty list deletes the rrset, if it exists.
     #[cfg_attr(feature = "openapi", schema(max_items = 100, example = json!(["192.0.2.1"])))]
     pub records: Vec<String>,
 }
 
-/// What a change of several rrsets comes to.
+/// The result of a change to several rrsets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "serial": 2026112101, "changed": [], "removed": [] })))]
 pub struct Patched {
-    /// Of the zone with the change; of the zone as it is, for a dry run.
+    /// Serial of the zone after the change; for a dry run, the current serial.
     pub serial: u32,
     pub added: Vec<Rrset>,
-    /// As they are afterwards.
+    /// Content after the change.
     pub changed: Vec<Rrset>,
-    /// As they were.
+    /// Content before the change.
     pub removed: Vec<Rrset>,
 }
 
-/// What a zone file would change.
+/// The changes that a zone file would make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "changed": [], "removed": [] })))]
 pub struct Difference {
     pub added: Vec<Rrset>,
-    /// As they would be.
+    /// Content after the change.
     pub changed: Vec<Rrset>,
-    /// As they are.
+    /// Current content.
     pub removed: Vec<Rrset>,
 }
 
-/// Whether a zone is to be signed.
+/// A request to enable or disable DNSSEC.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -214,42 +214,42 @@ pub struct DnssecSwitch {
     pub enabled: bool,
 }
 
-/// The DS records that were handed to the parent, as far as somebody reports them.
+/// The DS records that the parent zone has received, as the client reports them.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DsReport {
-    /// None for "not yet", which changes nothing.
+    /// An empty list means "not yet" and changes nothing.
     #[validate(nested)]
     #[cfg_attr(feature = "openapi", schema(max_items = 16))]
     pub ds: Vec<Ds>,
 }
 
-/// The signing of a zone, with what the signer shows of it.
+/// The DNSSEC state of a zone, with the last signer check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dnssec {
     pub state: DnssecState,
-    /// What the parent is to publish.
+    /// The DS records that the parent zone must publish.
     pub ds: Vec<Ds>,
-    /// Null before the first look, and where no signer is configured.
+    /// Null before the first signer check, and when no signer is configured.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub signer: Option<SignerView>,
 }
 
-/// What was seen at the signer.
+/// The state of a zone at the signer, as of the last signer check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "serial": 2026112101 })))]
 pub struct SignerView {
-    /// Of the SOA record that it answers; null when it answers none.
+    /// Serial of the SOA record at the signer; null when the signer does not serve the zone.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub serial: Option<u32>,
     pub keys: Vec<Dnskey>,
-    /// The DS records that it asks for (RFC 7344).
+    /// The DS records that the signer requests with CDS records (RFC 7344).
     pub cds: Vec<Ds>,
-    /// Why nothing was seen, in words for people; null when all went well.
+    /// The error message of a failed check; null when the check succeeded.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub error: Option<String>,
     pub observed_at: Time,
@@ -270,7 +270,7 @@ pub struct SignerView {
 )]
 pub struct Dnskey {
     pub key_tag: u16,
-    /// 257 for a key that the parent vouches for, else 256.
+    /// 257 for a key-signing key, 256 for a zone-signing key.
     pub flags: u16,
     pub algorithm: u8,
     /// In base64.
@@ -278,7 +278,7 @@ pub struct Dnskey {
 }
 
 impl Rrset {
-    /// An rrset as the wire shows it.
+    /// Creates the API representation of an rrset.
     #[must_use]
     pub fn new(
         zone: &ZoneName,

@@ -1,4 +1,4 @@
-//! The two applications: what stands in front of the routes, and what the routes are given.
+//! The two actix applications: their middleware, and the data that their routes use.
 
 use std::sync::Arc;
 
@@ -10,78 +10,80 @@ use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, RETRY
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, Error};
-use kernel::World;
+use kernel::ClockRng;
 use prometheus::Registry;
 use store::Store;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
-use crate::http::{Collisions, Fixed, Lanes, Room, Router, UploadPlaces, guard, observe};
+use crate::http::{
+    Collisions, ConcurrencyLimit, OrgWriteLimiter, Router, StaticResponses, UploadPermits, guard, request_telemetry,
+};
 use crate::limits::Limiters;
 use crate::openapi::Reference;
 use crate::v1::Contexts;
 use crate::{internal, pdns, v1};
 
-/// An application that is ready to be served.
-pub trait Served:
+/// An application factory.
+pub trait AppFactory:
     ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<BoxBody>, Error = Error, InitError = ()>
 {
 }
 
-impl<T> Served for T where
+impl<T> AppFactory for T where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<BoxBody>, Error = Error, InitError = ()>
 {
 }
 
-/// What the routes are composed of. Made once for a process; every part is cheap to clone.
+/// The dependencies of the routes. A process creates them once; every part is cheap to clone.
 #[derive(Clone)]
 pub struct Services {
     public: Router,
-    fixed: Data<Fixed>,
+    static_responses: Data<StaticResponses>,
     internal: Router,
     config: Data<Config>,
-    world: Data<World>,
+    clock_rng: Data<ClockRng>,
     store: Data<Store>,
     contexts: Contexts,
     limiters: Data<Limiters>,
-    room: Data<Room>,
-    uploads: Data<UploadPlaces>,
-    lanes: Data<Lanes>,
+    concurrency_limit: Data<ConcurrencyLimit>,
+    uploads: Data<UploadPermits>,
+    org_write_limiter: Data<OrgWriteLimiter>,
     reference: Data<Reference>,
     registry: Data<Registry>,
 }
 
 impl Services {
-    /// Composes the contexts.
+    /// Builds the routers and the shared state.
     ///
     /// # Errors
-    /// When the routes of a listener collide.
+    /// Returns the collisions between the routes of a listener.
     pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Result<Self, Collisions> {
         let (public, internal) = (v1::routes(config.sign_ins), internal::routes());
         Ok(Self {
             reference: Data::new(Reference::of(&public)),
-            fixed: Data::new(Fixed::of(&public)),
+            static_responses: Data::new(StaticResponses::of(&public)),
             public: Router::of(&[&public, &pdns::routes()])?,
             internal: Router::of(&[&internal])?,
             limiters: Data::new(Limiters::new(config.rate_limits)),
-            uploads: Data::new(UploadPlaces::default()),
-            lanes: Data::new(Lanes::default()),
-            room: Data::new(Room(Arc::new(Semaphore::new(config.in_flight)))),
+            uploads: Data::new(UploadPermits::default()),
+            org_write_limiter: Data::new(OrgWriteLimiter::default()),
+            concurrency_limit: Data::new(ConcurrencyLimit(Arc::new(Semaphore::new(config.max_concurrent_requests)))),
             config: Data::new(config),
-            world: Data::new(store.world().clone()),
+            clock_rng: Data::new(store.clock_rng().clone()),
             store: Data::new(store),
             contexts,
             registry: Data::new(registry),
         })
     }
 
-    /// The database, for the passes beside the listeners.
+    /// The database, for background jobs.
     #[must_use]
     pub fn store(&self) -> Store {
         self.store.as_ref().clone()
     }
 
-    /// The rate limits, for the pass that forgets idle callers.
+    /// The rate limits, for the background job that removes idle callers.
     #[must_use]
     pub fn limiters(&self) -> Arc<Limiters> {
         self.limiters.clone().into_inner()
@@ -89,37 +91,37 @@ impl Services {
 }
 
 /// The application of the public listener.
-pub fn public_app(services: &Services) -> App<impl Served + use<>> {
+pub fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
     App::new()
         .app_data(services.config.clone())
-        .app_data(services.world.clone())
+        .app_data(services.clock_rng.clone())
         .app_data(services.store.clone())
         .app_data(services.limiters.clone())
-        .app_data(services.room.clone())
+        .app_data(services.concurrency_limit.clone())
         .app_data(services.uploads.clone())
-        .app_data(services.lanes.clone())
+        .app_data(services.org_write_limiter.clone())
         .app_data(services.reference.clone())
-        .app_data(services.fixed.clone())
-        .configure(|app| services.contexts.give_to(app))
+        .app_data(services.static_responses.clone())
+        .configure(|app| services.contexts.register(app))
         .configure(|app| services.public.configure(app))
         .wrap(from_fn(guard))
         .wrap(cors(&services.config))
-        .wrap(from_fn(observe))
+        .wrap(from_fn(request_telemetry))
 }
 
 /// The application of the internal listener.
-pub fn internal_app(services: &Services) -> App<impl Served + use<>> {
+pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
     App::new()
         .app_data(services.config.clone())
-        .app_data(services.world.clone())
+        .app_data(services.clock_rng.clone())
         .app_data(services.registry.clone())
-        .configure(|app| services.contexts.give_to(app))
+        .configure(|app| services.contexts.register(app))
         .configure(|app| services.internal.configure(app))
         .wrap(from_fn(guard))
-        .wrap(from_fn(observe))
+        .wrap(from_fn(request_telemetry))
 }
 
-/// The dashboard's origin and no other (security rules, "HTTP").
+/// Allows only the dashboard's origin (security rules, "HTTP").
 fn cors(config: &Config) -> Cors {
     Cors::default()
         .allowed_origin(&config.dashboard_origin())

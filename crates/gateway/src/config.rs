@@ -1,11 +1,11 @@
-//! What the gateway is told at start.
+//! The configuration of the gateway.
 
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 use settings::Networks;
 
-/// What this deployment is called and where its parts are: the answer of `GET /v1/config`.
+/// The name and addresses of this deployment: the response of `GET /v1/config`.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Config)]
@@ -21,17 +21,17 @@ use settings::Networks;
 }))]
 pub struct Site {
     pub name: String,
-    /// Base address of this API.
+    /// The base URL of this API.
     pub public_url: String,
     pub dashboard_url: String,
-    /// Default hostnames lie under it.
+    /// The parent domain of default hostnames.
     pub platform_domain: String,
     #[schema(required)]
     pub mail_domain: Option<String>,
     pub nameservers: Vec<String>,
-    /// The address of a deployed project, with `{hostname}` in place of its name.
+    /// The URL of a deployed project, with `{hostname}` as a placeholder.
     pub site_url: String,
-    /// What the CNAME of a custom hostname points at.
+    /// The CNAME target of custom hostnames.
     pub fallback_origin: String,
     #[schema(required)]
     pub git_url: Option<String>,
@@ -40,37 +40,37 @@ pub struct Site {
     pub version: String,
 }
 
-/// The ways to sign in that a deployment offers.
+/// The sign-in methods that a deployment offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SignIns {
+pub struct SignInMethods {
     /// The development login.
     pub dev: bool,
     /// The code host.
     pub code_host: bool,
 }
 
-/// How the gateway behaves.
+/// The configuration of the gateway.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What it tells about the deployment.
+    /// The public description of the deployment.
     pub site: Site,
-    /// The ways to sign in.
-    pub sign_ins: SignIns,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// The enabled sign-in methods.
+    pub sign_ins: SignInMethods,
+    /// The proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Networks,
-    /// How often one caller may come.
+    /// The rate limits of each caller.
     pub rate_limits: RateLimits,
-    /// Requests worked on at once; more are told to come back.
-    pub in_flight: usize,
+    /// The limit of concurrent requests. Requests above it receive 503.
+    pub max_concurrent_requests: usize,
 }
 
 /// Requests per minute (contract section 1, "Plan limits").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimits {
-    /// Of each address, on the endpoints that sign in.
+    /// The limit of an address on the sign-in endpoints.
     pub sign_in: NonZeroU32,
-    /// Of each credential, on everything else; without one, of each address.
+    /// The limit of a credential on all other endpoints. Anonymous requests count against their address.
     pub credential: NonZeroU32,
 }
 
@@ -82,12 +82,12 @@ impl Default for RateLimits {
 }
 
 impl Config {
-    /// Whether clients reach this API encrypted.
+    /// Whether clients reach this API over HTTPS.
     pub(crate) fn is_https(&self) -> bool {
         self.site.public_url.starts_with("https:")
     }
 
-    /// The address of the dashboard as browsers name it in `Origin`.
+    /// The origin of the dashboard, as browsers send it in `Origin`.
     pub(crate) fn dashboard_origin(&self) -> String {
         let url = &self.site.dashboard_url;
         let authority = url.find("://").map_or(0, |at| at + 3);

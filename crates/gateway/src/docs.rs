@@ -1,18 +1,19 @@
-//! The tables of `docs/` that follow from the routes.
+//! The tables in `docs/` that are generated from the routes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::http::Routes;
-use crate::openapi::place;
+use crate::openapi::target_name;
 use crate::protocol;
 
-/// `docs/routes.md`: every route with its place, role and scope.
+/// `docs/routes.md`: every route with its target, minimum role and scope.
 #[must_use]
 pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
     let mut text = String::from("# Routes\n\nWritten by `cargo xtask codegen` from the types of the handlers.\n");
     for (title, routes) in [("Public listener", public), ("Internal listener", internal)] {
-        let _ = write!(text, "\n## {title}\n\n| route | does | place | least role | scope |\n|---|---|---|---|---|\n");
+        let columns = "| route | summary | target | minimum role | scope |";
+        let _ = write!(text, "\n## {title}\n\n{columns}\n|---|---|---|---|---|\n");
         for operation in routes.operations() {
             let role = operation.role.map_or("–", |role| role.as_str());
             let scope = match operation.scope {
@@ -21,7 +22,11 @@ pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
                 None => "–",
             };
             let (method, path, summary) = (&operation.method, operation.path, operation.summary);
-            let _ = writeln!(text, "| `{method} {path}` | {summary} | {} | {role} | {scope} |", place(operation.place));
+            let _ = writeln!(
+                text,
+                "| `{method} {path}` | {summary} | {} | {role} | {scope} |",
+                target_name(operation.target)
+            );
         }
     }
     text
@@ -36,8 +41,8 @@ pub fn errors_markdown(public: &Routes) -> String {
         codes.insert(code.name, code);
     }
     let mut text = String::from(
-        "# Errors\n\nWritten by `cargo xtask codegen`. Read `code`, never the message; quote `requestId` when you ask \
-         for help.\n\n| code | status | when |\n|---|---|---|\n",
+        "# Errors\n\nWritten by `cargo xtask codegen`. Rely on `code`, not on the message. Include `requestId` \
+         when you ask for help.\n\n| code | status | when |\n|---|---|---|\n",
     );
     for (name, code) in codes {
         let _ = writeln!(text, "| `{name}` | {} | {} |", protocol::status(code).as_u16(), code.meaning);

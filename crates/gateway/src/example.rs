@@ -1,17 +1,17 @@
 //! Examples of requests and responses, composed from the examples of their types.
 //!
-//! A type states its example where it is declared. A struct states those of its fields that their types do not give, by
-//! name; the composed example has them all. An optional field is part of it only if it has an example or a default.
+//! A type declares its own example. A struct declares, by name, examples of the fields whose types have none; the
+//! composed example contains all fields. It contains an optional field only if that field has an example or a default.
 
 use serde_json::{Map, Value, json};
 
-/// Composes an example of `schema`, whose references lead into `components` (`#/components/schemas`).
+/// Composes an example of `schema`. Its references point into `components` (`#/components/schemas`).
 ///
 /// # Errors
-/// The path of a field without an example, or of an example without a field.
+/// Returns the path of a field without an example, or of an example without a field.
 pub fn compose(schema: &Value, components: &Map<String, Value>) -> Result<Value, String> {
     if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next()) {
-        let component = components.get(name).ok_or_else(|| format!("{name} is unknown"))?;
+        let component = components.get(name).ok_or_else(|| format!("unknown schema {name}"))?;
         return compose(component, components).map_err(|path| format!("{name}.{path}"));
     }
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
@@ -35,7 +35,7 @@ fn no_example() -> String {
     "no example".to_owned()
 }
 
-/// The example that a schema itself states.
+/// The example that a schema itself declares.
 fn stated(schema: &Value) -> Option<&Value> {
     schema.get("example").or_else(|| schema.get("examples")?.as_array()?.first())
 }
@@ -47,7 +47,7 @@ fn compose_object(
 ) -> Result<Map<String, Value>, String> {
     let stated_fields = stated(schema).and_then(Value::as_object).cloned().unwrap_or_default();
     if let Some(unknown) = stated_fields.keys().find(|name| !properties.contains_key(*name)) {
-        return Err(format!("{unknown}: an example of no field"));
+        return Err(format!("{unknown}: example of an unknown field"));
     }
     let required = schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut composed = Map::new();
@@ -67,7 +67,7 @@ fn compose_object(
     Ok(composed)
 }
 
-/// Replaces the fields that structs state by whole examples, which are valid for their schemas.
+/// Replaces the partial examples of structs with complete ones, which match their schemas.
 pub(crate) fn complete(components: &mut Map<String, Value>) {
     let whole: Vec<(String, Value)> = components
         .iter()
@@ -81,7 +81,7 @@ pub(crate) fn complete(components: &mut Map<String, Value>) {
     }
 }
 
-/// Adds an example to a JSON body that has none.
+/// Adds an example to a JSON body.
 pub(crate) fn add(content: &mut Value, components: &Map<String, Value>) {
     if let Some(media) = content.get_mut("application/json").and_then(Value::as_object_mut)
         && let Some(Ok(example)) = media.get("schema").map(|schema| compose(schema, components))
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_is_composed_of_the_examples_of_its_fields() {
+    fn example_is_composed_of_the_examples_of_its_fields() {
         let expected = json!({
             "slug": "acme", "name": "Acme", "note": null, "word": null, "tags": ["acme"], "ttl": 300,
         });
@@ -137,8 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn a_field_without_an_example_and_an_example_without_a_field_are_named() {
-        for (name, expected) in [("Bare", "Bare.name: no example"), ("Wrong", "Wrong.nam: an example of no field")] {
+    fn missing_and_unknown_field_examples_are_reported() {
+        let errors = [("Bare", "Bare.name: no example"), ("Wrong", "Wrong.nam: example of an unknown field")];
+        for (name, expected) in errors {
             assert_eq!(compose(&reference(name), &components()), Err(expected.to_owned()));
         }
     }

@@ -1,5 +1,5 @@
-//! How often one caller may come, in all processes together: a bucket for each caller in Postgres (GCRA), from which a
-//! process takes a few permits at a time. So a request rarely asks, and what is admitted is never more than the limit.
+//! Rate limits that all processes share: a bucket for each caller in Postgres (GCRA), from which a process takes a few
+//! permits at a time. Few requests query Postgres, and all processes together never admit more than the limit.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,89 +11,89 @@ use actix_web::{HttpMessage as _, HttpRequest};
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl;
 use kernel::{Time, TokenHash};
-use store::{Cached, Store};
+use store::{Prepared, Store};
 
 use crate::config::RateLimits;
 use crate::problem::Problem;
 use crate::protocol;
 
-/// How long permits that were taken may be kept: whoever does not come back leaves them to the other processes.
-const KEPT_MICROS: i64 = 10_000_000;
+/// How long a process may use the permits that it took.
+const LOCAL_PERMIT_TTL_MICROS: i64 = 10_000_000;
 
-/// Which limit a route counts against.
+/// The rate limit that a route counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {
-    /// Endpoints that sign in: by address, few.
+    /// Sign-in endpoints: a low limit for each address.
     SignIn,
-    /// The look at an invitation, whose token somebody might guess at: by address, few.
+    /// Previews of invitations: a low limit for each address, against guessing of tokens.
     Preview,
-    /// Everything else: by credential, without a live one by address.
+    /// All other routes: a limit for each credential, or for each address without a valid credential.
     General,
 }
 
-/// Who is counted.
+/// The caller that a request counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Address(IpAddr),
     Credential(TokenHash),
 }
 
-/// The limits, and the permits that this process holds.
+/// The rate limits, and the permits that this process holds.
 pub struct Limiters {
     rates: RateLimits,
-    held: Mutex<HashMap<(Limit, Key), Held>>,
+    local: Mutex<HashMap<(Limit, Key), LocalPermits>>,
 }
 
-/// Permits of one caller, as of `at`.
+/// The local permits of a caller, taken at `at`.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct LocalPermits {
     permits: i64,
-    full_at: i64,
-    at: i64,
+    reset_at: i64,
+    taken_at: i64,
 }
 
-/// What to ask Postgres for. Times in microseconds since 1970.
+/// A request for permits from Postgres. Times are in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct PermitRequest {
     pub(crate) now: i64,
     pub(crate) permits: i64,
-    /// What a permit costs, and what the whole bucket holds, in microseconds.
+    /// The cost of a permit and the size of the bucket, in microseconds.
     pub(crate) cost: i64,
     pub(crate) bucket: i64,
 }
 
-/// What Postgres says to that.
+/// The permits that Postgres granted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Granted {
+pub(crate) struct PermitGrant {
     pub(crate) permits: i64,
-    pub(crate) full_at: i64,
+    pub(crate) reset_at: i64,
 }
 
-/// How a request stands before anybody is asked.
-pub(crate) enum Taking {
-    /// It has a permit.
+/// The result of a check of the local permits.
+pub(crate) enum PermitCheck {
+    /// The request took a local permit.
     Taken,
-    /// Postgres is to be asked, and the answer given to [`Limiters::granted`].
-    Ask(Wanted),
+    /// The caller must ask Postgres and pass the grant to [`Limiters::accept_grant`].
+    Ask(PermitRequest),
 }
 
-/// What the `RateLimit` headers of an answer say (draft-ietf-httpapi-ratelimit-headers).
+/// The values of the `RateLimit` headers (draft-ietf-httpapi-ratelimit-headers).
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct RateLimitHeaders {
     pub(crate) policy: String,
     pub(crate) state: String,
 }
 
-/// The rest of an `INSERT INTO store.rates AS r (key, full_at, granted)`: moves the caller's bucket on by what is granted,
-/// which may be nothing. The parameters from `first` on are those of [`Wanted`], in its order.
+/// The end of an `INSERT INTO store.rate_limits AS r (key, reset_at, granted)`: charges the caller's bucket for the granted
+/// permits, which may be none. The parameters starting at `first` are the fields of [`PermitRequest`], in order.
 pub(crate) fn grant(first: usize) -> String {
     let [now, permits, cost, bucket] = [0, 1, 2, 3].map(|at| format!("${}", first + at));
-    // A process whose clock was ahead may have written a time that no bucket of this size can have.
-    let full_at = format!("LEAST(GREATEST(r.full_at, {now}), {now} + {bucket})");
-    let granted = format!("LEAST({permits}, GREATEST(0, ({now} + {bucket} - {full_at}) / {cost}))");
+    // A process with a fast clock may have written a later time than an empty bucket has.
+    let reset_at = format!("LEAST(GREATEST(r.reset_at, {now}), {now} + {bucket})");
+    let granted = format!("LEAST({permits}, GREATEST(0, ({now} + {bucket} - {reset_at}) / {cost}))");
     format!(
-        "ON CONFLICT (key) DO UPDATE SET granted = {granted}, full_at = {full_at} + {cost} * {granted} \
-         RETURNING granted, full_at"
+        "ON CONFLICT (key) DO UPDATE SET granted = {granted}, reset_at = {reset_at} + {cost} * {granted} \
+         RETURNING granted, reset_at"
     )
 }
 
@@ -102,36 +102,35 @@ struct Row {
     #[diesel(sql_type = BigInt)]
     granted: i64,
     #[diesel(sql_type = BigInt)]
-    full_at: i64,
+    reset_at: i64,
 }
 
 impl Limiters {
-    /// The limits; nobody has come yet.
+    /// Returns the limits, without any local permits.
     #[must_use]
     pub fn new(rates: RateLimits) -> Self {
-        Self { rates, held: Mutex::default() }
+        Self { rates, local: Mutex::default() }
     }
 
-    /// Forgets callers who have not come for a while, here and, where their buckets are full again, in Postgres. To be
-    /// called now and then.
+    /// Removes the expired local permits and the full buckets of idle callers. A background job calls it.
     ///
     /// # Errors
-    /// When the database is away.
-    pub async fn forget_idle(&self, store: &Store) -> store::Result<()> {
-        let now = micros(store.world().now());
-        self.held().retain(|_, held| held.at + KEPT_MICROS > now || held.full_at > now);
-        let full = "DELETE FROM store.rates WHERE key = ANY (ARRAY( \
-            SELECT key FROM store.rates WHERE full_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    /// Returns the error of Postgres.
+    pub async fn purge_idle(&self, store: &Store) -> store::Result<()> {
+        let now = micros(store.clock_rng().now());
+        self.local().retain(|_, local| local.taken_at + LOCAL_PERMIT_TTL_MICROS > now || local.reset_at > now);
+        let full = "DELETE FROM store.rate_limits WHERE key = ANY (ARRAY( \
+            SELECT key FROM store.rate_limits WHERE reset_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
         loop {
-            let full = diesel::sql_query(full).bind::<BigInt, _>(now).bind::<BigInt, _>(store::BATCH);
-            if !store::is_full(Cached(full).execute(&mut *store.connection().await?).await?) {
+            let full = diesel::sql_query(full).bind::<BigInt, _>(now).bind::<BigInt, _>(store::BATCH_SIZE);
+            if !store::is_full_batch(Prepared(full).execute(&mut *store.connection().await?).await?) {
                 return Ok(());
             }
         }
     }
 
-    /// Counts a request by itself; its answer will carry the headers.
-    pub(crate) async fn count(
+    /// Counts a request by its address, and sets the headers of its response.
+    pub(crate) async fn count_address(
         &self,
         request: &HttpRequest,
         store: &Store,
@@ -139,91 +138,101 @@ impl Limiters {
         address: IpAddr,
     ) -> Result<(), Problem> {
         let key = Key::Address(address);
-        let wanted = match self.take(request, limit, key, store.world().now())? {
-            Taking::Taken => return Ok(()),
-            Taking::Ask(wanted) => wanted,
+        let needed = match self.take_local(request, limit, key, store.clock_rng().now())? {
+            PermitCheck::Taken => return Ok(()),
+            PermitCheck::Ask(needed) => needed,
         };
-        let insert = "INSERT INTO store.rates AS r (key, full_at, granted) VALUES ($1, $2 + $3 * $4, $3) ";
+        let insert = "INSERT INTO store.rate_limits AS r (key, reset_at, granted) VALUES ($1, $2 + $3 * $4, $3) ";
         let query = diesel::sql_query(format!("{insert}{}", grant(2)))
             .bind::<Text, _>(format!("{} {address}", limit.name()))
-            .bind::<BigInt, _>(wanted.now)
-            .bind::<BigInt, _>(wanted.permits)
-            .bind::<BigInt, _>(wanted.cost)
-            .bind::<BigInt, _>(wanted.bucket);
+            .bind::<BigInt, _>(needed.now)
+            .bind::<BigInt, _>(needed.permits)
+            .bind::<BigInt, _>(needed.cost)
+            .bind::<BigInt, _>(needed.bucket);
         let row: store::Result<Row> =
-            Cached(query).get_result(&mut *store.connection().await?).await.map_err(store::Error::from);
+            Prepared(query).get_result(&mut *store.connection().await?).await.map_err(store::Error::from);
         let granted = match row {
-            Ok(Row { granted, full_at }) => Granted { permits: granted, full_at },
-            Err(error) if error.refuses_writes() => self.alone(limit, key, wanted),
+            Ok(Row { granted, reset_at }) => PermitGrant { permits: granted, reset_at },
+            Err(error) if error.refuses_writes() => self.grant_locally(limit, key, needed),
             Err(error) => return Err(error.into()),
         };
-        self.granted(request, limit, key, wanted, granted)
+        self.accept_grant(request, limit, key, needed, granted)
     }
 
-    /// Takes one of the permits that this process holds for the caller.
+    /// Takes one of the caller's local permits.
     ///
     /// # Errors
-    /// 429, when the caller is known to have none left anywhere.
-    pub(crate) fn take(&self, request: &HttpRequest, limit: Limit, key: Key, now: Time) -> Result<Taking, Problem> {
-        let (now, wanted) = (micros(now), self.wanted(limit, micros(now)));
-        let mut all = self.held();
-        if let Some(held) = all.get_mut(&(limit, key)) {
-            if held.permits > 0 && now < held.at + KEPT_MICROS {
-                held.permits -= 1;
-                stand(request, limit, wanted, *held);
-                return Ok(Taking::Taken);
-            }
-            // Not when the clock went back: then nobody knows, and Postgres is asked.
-            if wanted.left(held.full_at) == 0 && held.full_at <= now + wanted.bucket {
-                let held = Held { permits: 0, ..*held };
-                drop(all);
-                stand(request, limit, wanted, held);
-                return Err(refusal(wanted, held.full_at));
-            }
-        }
-        Ok(Taking::Ask(wanted))
-    }
-
-    /// Takes a permit out of those that were granted, and keeps the others.
-    ///
-    /// # Errors
-    /// 429, when none was granted and none is left of those before.
-    pub(crate) fn granted(
+    /// 429, if neither this process nor the caller's bucket has a permit left.
+    pub(crate) fn take_local(
         &self,
         request: &HttpRequest,
         limit: Limit,
         key: Key,
-        wanted: Wanted,
-        granted: Granted,
-    ) -> Result<(), Problem> {
-        let Granted { permits, full_at } = granted;
-        let (held, taken) = {
-            let mut all = self.held();
-            let held = all.entry((limit, key)).or_insert(Held { permits: 0, full_at, at: wanted.now });
-            if held.at + KEPT_MICROS <= wanted.now {
-                held.permits = 0;
+        now: Time,
+    ) -> Result<PermitCheck, Problem> {
+        let (now, needed) = (micros(now), self.permit_request(limit, micros(now)));
+        let mut all = self.local();
+        if let Some(local) = all.get_mut(&(limit, key)) {
+            if local.permits > 0 && now < local.taken_at + LOCAL_PERMIT_TTL_MICROS {
+                local.permits -= 1;
+                set_rate_limit_headers(request, limit, needed, *local);
+                return Ok(PermitCheck::Taken);
             }
-            *held = Held { permits: held.permits + permits, full_at: full_at.max(held.full_at), at: wanted.now };
-            // Of many who asked at once, the first may have been granted all that there was.
-            let taken = held.permits > 0;
-            held.permits -= i64::from(taken);
-            (*held, taken)
+            // If the clock went back, `reset_at` is unreliable and Postgres decides.
+            if needed.remaining(local.reset_at) == 0 && local.reset_at <= now + needed.bucket {
+                let local = LocalPermits { permits: 0, ..*local };
+                drop(all);
+                set_rate_limit_headers(request, limit, needed, local);
+                return Err(rate_limited(needed, local.reset_at));
+            }
+        }
+        Ok(PermitCheck::Ask(needed))
+    }
+
+    /// Takes one of the granted permits, and keeps the others.
+    ///
+    /// # Errors
+    /// 429, if no permit was granted and no local permit is left.
+    pub(crate) fn accept_grant(
+        &self,
+        request: &HttpRequest,
+        limit: Limit,
+        key: Key,
+        needed: PermitRequest,
+        granted: PermitGrant,
+    ) -> Result<(), Problem> {
+        let PermitGrant { permits, reset_at } = granted;
+        let (local, taken) = {
+            let mut all = self.local();
+            let local = all.entry((limit, key)).or_insert(LocalPermits { permits: 0, reset_at, taken_at: needed.now });
+            if local.taken_at + LOCAL_PERMIT_TTL_MICROS <= needed.now {
+                local.permits = 0;
+            }
+            *local = LocalPermits {
+                permits: local.permits + permits,
+                reset_at: reset_at.max(local.reset_at),
+                taken_at: needed.now,
+            };
+            // A concurrent request of the caller may have received all permits that were left.
+            let taken = local.permits > 0;
+            local.permits -= i64::from(taken);
+            (*local, taken)
         };
-        stand(request, limit, wanted, held);
-        if taken { Ok(()) } else { Err(refusal(wanted, full_at)) }
+        set_rate_limit_headers(request, limit, needed, local);
+        if taken { Ok(()) } else { Err(rate_limited(needed, reset_at)) }
     }
 
-    /// What this process grants by itself, while Postgres takes no writes: reads go on.
-    pub(crate) fn alone(&self, limit: Limit, key: Key, wanted: Wanted) -> Granted {
-        let full_at = self.held().get(&(limit, key)).map_or(wanted.now, |held| held.full_at.max(wanted.now));
-        let permits = wanted.permits.min(wanted.left(full_at));
-        Granted { permits, full_at: full_at + permits * wanted.cost }
+    /// Grants permits without Postgres, so that reads continue while it is read-only.
+    pub(crate) fn grant_locally(&self, limit: Limit, key: Key, needed: PermitRequest) -> PermitGrant {
+        let reset_at = self.local().get(&(limit, key)).map_or(needed.now, |local| local.reset_at.max(needed.now));
+        let permits = needed.permits.min(needed.remaining(reset_at));
+        PermitGrant { permits, reset_at: reset_at + permits * needed.cost }
     }
 
-    fn wanted(&self, limit: Limit, now: i64) -> Wanted {
+    fn permit_request(&self, limit: Limit, now: i64) -> PermitRequest {
         let per_minute = i64::from(self.per_minute(limit).get());
         let cost = (60_000_000 / per_minute).max(1);
-        Wanted { now, permits: (per_minute / 60).max(1), cost, bucket: cost * per_minute }
+        PermitRequest { now, permits: (per_minute / 60).max(1), cost, bucket: cost * per_minute }
     }
 
     fn per_minute(&self, limit: Limit) -> NonZeroU32 {
@@ -233,8 +242,8 @@ impl Limiters {
         }
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<(Limit, Key), Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn local(&self) -> std::sync::MutexGuard<'_, HashMap<(Limit, Key), LocalPermits>> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -248,26 +257,26 @@ impl Limit {
     }
 }
 
-impl Wanted {
-    /// The permits that are left in a bucket which is full again at this time.
-    fn left(&self, full_at: i64) -> i64 {
-        ((self.now + self.bucket - full_at.max(self.now)) / self.cost).max(0)
+impl PermitRequest {
+    /// The permits that are left in a bucket, given the time when it is full again.
+    fn remaining(&self, reset_at: i64) -> i64 {
+        ((self.now + self.bucket - reset_at.max(self.now)) / self.cost).max(0)
     }
 }
 
-fn stand(request: &HttpRequest, limit: Limit, wanted: Wanted, held: Held) {
-    let (name, quota) = (limit.name(), wanted.bucket / wanted.cost);
-    let remaining = wanted.left(held.full_at) + held.permits;
-    let full_in = seconds(held.full_at - wanted.now);
-    request.extensions_mut().insert(Standing {
+fn set_rate_limit_headers(request: &HttpRequest, limit: Limit, needed: PermitRequest, local: LocalPermits) {
+    let (name, quota) = (limit.name(), needed.bucket / needed.cost);
+    let remaining = needed.remaining(local.reset_at) + local.permits;
+    let full_in = seconds(local.reset_at - needed.now);
+    request.extensions_mut().insert(RateLimitHeaders {
         policy: format!("\"{name}\";q={quota};w=60"),
         state: format!("\"{name}\";r={remaining};t={full_in}"),
     });
 }
 
-fn refusal(wanted: Wanted, full_at: i64) -> Problem {
-    let wait = seconds(full_at + wanted.cost - wanted.bucket - wanted.now).max(1);
-    let message = format!("too many requests; come back in {wait} s");
+fn rate_limited(needed: PermitRequest, reset_at: i64) -> Problem {
+    let wait = seconds(reset_at + needed.cost - needed.bucket - needed.now).max(1);
+    let message = format!("too many requests; retry in {wait} s");
     Problem::new(&protocol::RATE_LIMITED, message).with_header(RETRY_AFTER, wait.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, from the table of routes.
+//! The OpenAPI 3.1 document, generated from the routes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use kernel::Code;
 use serde_json::{Map, Value, json};
 
 use crate::example;
-use crate::http::{Operation, Place, Routes, Schemas};
+use crate::http::{Operation, PolicyTarget, Routes, Schemas};
 use crate::protocol;
 
-/// The document and the page that shows it, as they are served.
+/// The document as it is served, and the configuration of the page that shows it.
 pub(crate) struct Reference {
     pub(crate) document: String,
     pub(crate) swagger: Arc<utoipa_swagger_ui::Config<'static>>,
@@ -23,8 +23,8 @@ impl Reference {
     }
 }
 
-/// The JSON Schema (2020-12) of what passes between the control plane and its nodes: the desired state, and under `$defs`
-/// the reports and whatever else the internal routes take and answer.
+/// The JSON Schema (2020-12) of the messages between the control plane and its nodes: the desired state, and under
+/// `$defs` the reports and the other request and response bodies of the internal routes.
 #[must_use]
 pub fn node_schema(internal: &Routes) -> Value {
     let mut defs = BTreeMap::new();
@@ -33,29 +33,29 @@ pub fn node_schema(internal: &Routes) -> Value {
     }
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The desired state of a node, and what nodes report",
+        "title": "The desired state and the reports of a node",
         "$ref": "#/components/schemas/Desired",
         "$defs": defs,
     });
-    relocate(&mut schema);
+    rewrite_references(&mut schema);
     schema
 }
 
-/// Makes references lead into `$defs`.
-fn relocate(schema: &mut Value) {
+/// Makes references point into `$defs`.
+fn rewrite_references(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             if let Some(Value::String(reference)) = object.get_mut("$ref") {
                 *reference = reference.replace("#/components/schemas/", "#/$defs/");
             }
-            object.values_mut().for_each(relocate);
+            object.values_mut().for_each(rewrite_references);
         }
-        Value::Array(items) => items.iter_mut().for_each(relocate),
+        Value::Array(items) => items.iter_mut().for_each(rewrite_references),
         _ => {}
     }
 }
 
-/// The document: every route with its role and scope, every status with its codes.
+/// Returns the document: every route with its role and scope, every status with its codes.
 #[must_use]
 pub fn document(routes: &Routes) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
@@ -74,11 +74,12 @@ pub fn document(routes: &Routes) -> Value {
             "title": "Hosting platform control API",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
-            "description": "Failures have one shape; read `code`, not the message. `x-role` is the least role in the \
-                organization, `x-scope` the scope that a token needs, and `x-limited-token` whether one that is limited to an \
-                organization, or to some of its projects or zones, serves for its part. Whatever fails before a route is found (a path \
-                that is not UTF-8, a method that the path does not take, headers too large, a server at its capacity) \
-                is answered in the same shape.",
+            "description": "All errors have the same shape. Rely on `code`, not on the message. `x-role` is the \
+                minimum role in the organization and `x-scope` the scope that a token needs. `x-limited-token` \
+                states whether the operation accepts a token that is restricted to an organization or to some of its \
+                projects or zones. Requests that fail before a route is found receive the same error shape. Examples \
+                are a path that is not UTF-8, an unsupported method, headers that are too large, and a server at \
+                capacity.",
         },
         "servers": [{ "url": "/", "description": "The deployment that serves this document." }],
         "tags": tags(routes),
@@ -98,29 +99,29 @@ pub fn document(routes: &Routes) -> Value {
     })
 }
 
-/// The components that the paths refer to, directly or not: query parameters and flattened structs have schemas of their
-/// own that requests are checked against and nobody reads.
+/// The components that the paths refer to, directly or indirectly. The schemas of query parameters and flattened
+/// structs are left out: they only serve to check requests.
 fn reachable(paths: &Value, mut all: Map<String, Value>) -> Map<String, Value> {
     let mut reached = Map::new();
-    let mut waiting = vec![paths.clone()];
-    while let Some(value) = waiting.pop() {
+    let mut pending = vec![paths.clone()];
+    while let Some(value) = pending.pop() {
         match value {
             Value::Object(object) => {
                 let name = object.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next());
                 if let Some((name, schema)) = name.and_then(|name| all.remove_entry(name)) {
-                    waiting.push(schema.clone());
+                    pending.push(schema.clone());
                     reached.insert(name, schema);
                 }
-                waiting.extend(object.into_iter().map(|(_, value)| value));
+                pending.extend(object.into_iter().map(|(_, value)| value));
             }
-            Value::Array(items) => waiting.extend(items),
+            Value::Array(items) => pending.extend(items),
             _ => {}
         }
     }
     reached
 }
 
-/// The areas as tags, in the order of their names.
+/// The areas as tags, sorted by name.
 fn tags(routes: &Routes) -> Value {
     let areas: BTreeMap<_, _> = routes.areas().collect();
     areas.into_iter().map(|(name, about)| json!({ "name": name, "description": about })).collect()
@@ -133,11 +134,11 @@ fn describe(operation: &Operation, routes: &Routes) -> Value {
         "summary": operation.summary,
         "parameters": operation.parameters,
         "responses": responses(operation, routes),
-        "x-place": place(operation.place),
+        "x-place": target_name(operation.target),
         "x-role": operation.role,
         "x-scope": operation.scope,
         "x-session-only": operation.session_only,
-        "x-limited-token": operation.takes_limited,
+        "x-limited-token": operation.accepts_restricted_tokens,
         "security": security(operation),
     });
     if let (Some(body), Some(object)) = (&operation.body, described.as_object_mut()) {
@@ -157,8 +158,8 @@ fn add_examples(operation: &Operation, described: &mut Value, schemas: &Map<Stri
 }
 
 fn security(operation: &Operation) -> Value {
-    match operation.place {
-        Place::Open => json!([]),
+    match operation.target {
+        PolicyTarget::Open => json!([]),
         _ if operation.session_only => json!([{ "session": [] }]),
         _ if operation.scope.is_none() => json!([{ "token": [] }, { "basic": [] }]),
         _ => json!([{ "session": [] }, { "token": [] }, { "basic": [] }]),
@@ -169,13 +170,14 @@ fn responses(operation: &Operation, routes: &Routes) -> Value {
     let mut responses = Map::new();
     let links = links(operation, routes);
     for (status, content_type, schema) in &operation.successes {
-        let mut answer = Map::from_iter([("description".to_owned(), json!("Done."))]);
+        let mut answer = Map::from_iter([("description".to_owned(), json!("Success."))]);
         if !content_type.is_empty() {
             let schema = schema.clone().unwrap_or_else(|| json!({}));
             answer.insert("content".to_owned(), json!({ *content_type: { "schema": schema } }));
         }
-        if operation.tagged {
-            let header = json!({ "description": "The state that the answer shows, for `If-Match`.", "required": true, "schema": { "type": "string" } });
+        if operation.has_etag {
+            let description = "The version of the returned state, for `If-Match`.";
+            let header = json!({ "description": description, "required": true, "schema": { "type": "string" } });
             answer.insert("headers".to_owned(), json!({ "ETag": header }));
         }
         if !links.is_empty() {
@@ -188,13 +190,13 @@ fn responses(operation: &Operation, routes: &Routes) -> Value {
         by_status.entry(protocol::status(code).as_u16()).or_default().push(code);
     }
     for (status, codes) in by_status {
-        responses.insert(status.to_string(), failure(&codes));
+        responses.insert(status.to_string(), error_response(&codes));
     }
-    responses.insert("default".to_owned(), failure(&[]));
+    responses.insert("default".to_owned(), error_response(&[]));
     Value::Object(responses)
 }
 
-/// What may be done next, by the name of the operation.
+/// The links to follow-up operations, by operation id.
 fn links(operation: &Operation, routes: &Routes) -> Map<String, Value> {
     let mut links = Map::new();
     for link in &operation.links {
@@ -210,11 +212,11 @@ fn links(operation: &Operation, routes: &Routes) -> Map<String, Value> {
     links
 }
 
-fn failure(codes: &[&Code]) -> Value {
+fn error_response(codes: &[&Code]) -> Value {
     let envelope = json!({ "$ref": "#/components/schemas/Error" });
     if codes.is_empty() {
         let content = json!({ "application/json": { "schema": envelope } });
-        return json!({ "description": "A failure before the route was reached.", "content": content });
+        return json!({ "description": "An error that occurred before the route was reached.", "content": content });
     }
     let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
     let names: Vec<&str> = codes.iter().map(|code| code.name).collect();
@@ -228,13 +230,13 @@ fn failure(codes: &[&Code]) -> Value {
     json!({ "description": meanings.join("\n\n"), "content": { "application/json": { "schema": schema } } })
 }
 
-pub(crate) fn place(place: Place) -> &'static str {
+pub(crate) fn target_name(place: PolicyTarget) -> &'static str {
     match place {
-        Place::Open => "open",
-        Place::Account => "account",
-        Place::Org => "org",
-        Place::Project => "project",
-        Place::Zone => "zone",
-        Place::Node => "node",
+        PolicyTarget::Open => "open",
+        PolicyTarget::Account => "account",
+        PolicyTarget::Org => "org",
+        PolicyTarget::Project => "project",
+        PolicyTarget::Zone => "zone",
+        PolicyTarget::Node => "node",
     }
 }

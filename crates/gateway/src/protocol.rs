@@ -1,26 +1,26 @@
-//! Codes of HTTP itself, which no context knows.
+//! The error codes of HTTP itself. No context uses them.
 
 use actix_web::http::StatusCode;
 use kernel::{Code, Kind};
 
 pub(crate) const SESSION_REQUIRED: Code =
-    Code::new("session_required", Kind::Unauthenticated, "Only a login session serves here; a token does not.");
+    Code::new("session_required", Kind::Unauthenticated, "The operation requires a login session, not a token.");
 pub(crate) const INSUFFICIENT_SCOPE: Code =
-    Code::new("insufficient_scope", Kind::Forbidden, "The token lacks the scope that `details.required` names.");
+    Code::new("insufficient_scope", Kind::Forbidden, "The token lacks the scope in `details.required`.");
 pub(crate) const RATE_LIMITED: Code =
-    Code::new("rate_limited", Kind::RateLimited, "Too many requests; `Retry-After` tells when to come back.");
+    Code::new("rate_limited", Kind::RateLimited, "Too many requests; `Retry-After` states when to retry.");
 pub(crate) const METHOD_NOT_ALLOWED: Code =
-    Code::new("method_not_allowed", Kind::Invalid, "The path exists, the method does not; see `Allow`.");
+    Code::new("method_not_allowed", Kind::Invalid, "The path does not support the method; see `Allow`.");
 pub(crate) const UNSUPPORTED_MEDIA_TYPE: Code = Code::new(
     "unsupported_media_type",
     Kind::Invalid,
-    "The body has another content type or encoding than the route takes.",
+    "The operation does not accept the content type or encoding of the body.",
 );
-pub(crate) const URI_TOO_LONG: Code = Code::new("uri_too_long", Kind::Invalid, "The address is longer than 8 KiB.");
+pub(crate) const URI_TOO_LONG: Code = Code::new("uri_too_long", Kind::Invalid, "The URL is longer than 8 KiB.");
 pub(crate) const HEADERS_TOO_LARGE: Code =
-    Code::new("headers_too_large", Kind::Invalid, "There are more than 64 headers, or more than 16 KiB of them.");
+    Code::new("headers_too_large", Kind::Invalid, "The request has more than 64 headers or 16 KiB of headers.");
 
-/// The one map from kinds to statuses. Codes of HTTP itself have statuses of their own.
+/// Maps a code to its status. The codes of HTTP itself have specific statuses; all others map by kind.
 pub(crate) fn status(code: &Code) -> StatusCode {
     if *code == METHOD_NOT_ALLOWED {
         return StatusCode::METHOD_NOT_ALLOWED;

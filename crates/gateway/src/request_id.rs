@@ -1,10 +1,10 @@
-//! The id of a request, which its response, its log lines and its failures carry.
+//! The id of a request, for its response, its log lines and its errors.
 
 use actix_web::dev::ServiceRequest;
 use actix_web::{HttpMessage as _, HttpRequest};
-use kernel::World;
+use kernel::ClockRng;
 
-/// A request's id: the caller's own when it is sane, else a fresh one.
+/// A request's id: the caller's `X-Request-Id` if it is valid, otherwise a new one.
 #[derive(Debug, Clone)]
 pub struct RequestId(String);
 
@@ -20,11 +20,11 @@ impl RequestId {
         request.extensions().get::<Self>().map_or_else(String::new, |id| id.0.clone())
     }
 
-    pub(crate) fn of(request: &ServiceRequest, world: &World) -> Self {
-        let sane = |id: &&str| {
+    pub(crate) fn of(request: &ServiceRequest, world: &ClockRng) -> Self {
+        let is_valid = |id: &&str| {
             (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         };
-        let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(sane);
+        let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(is_valid);
         Self(sent.map_or_else(|| world.id::<uuid::Uuid>().to_string(), str::to_owned))
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of the platform that a route needs, as extractors: a deployment may be without them.
+//! Extractors for parts of the platform that a deployment may lack.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use dns::{Dns, DnsError};
 use crate::http::{Describe, Extract, Operation};
 use crate::problem::Problem;
 
-/// The link to the nodes. Without it the route answers `no_core` (specification, "Errors").
+/// Requires the link to the nodes. Without it the route fails with `no_core` (specification, "Errors").
 #[derive(Debug)]
 pub struct RequireCore;
 
@@ -29,8 +29,8 @@ impl Extract for RequireCore {
     }
 }
 
-/// Hosted zones. The route answers `dns_not_configured` where none are hosted, and `no_core` without the link to their
-/// nameservers (specification, "DNS zones", rule 1).
+/// Requires DNS hosting. The route fails with `dns_not_configured` if the deployment hosts no zones, and with `no_core`
+/// without the link to the nameservers (specification, "DNS zones", rule 1).
 #[derive(Debug)]
 pub struct RequireDns(Data<Dns>);
 

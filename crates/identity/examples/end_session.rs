@@ -1,15 +1,15 @@
-//! Ends a login session, as an operator does whose colleague has lost a laptop; the audit log's `session.start` tells both
-//! ids: `SVC_DATABASE_URL=… cargo run -p identity --example end_session -- <user id> <session id>`
+//! Ends a login session, for example of a lost laptop. The audit event `session.start` has both ids:
+//! `SVC_DATABASE_URL=… cargo run -p identity --example end_session -- <user id> <session id>`
 
 use std::error::Error;
 use std::sync::Arc;
 
-use identity::{Identity, PersonalOrgs, Places};
+use identity::{Identity, PersonalOrgs, RestrictionTargets};
 use kernel::audit::Actor;
-use kernel::{OrgId, ProjectId, Secret, SessionId, UserId, World, ZoneId};
+use kernel::{ClockRng, OrgId, ProjectId, Secret, SessionId, UserId, ZoneId};
 use store::{Config, Connection, Store};
 
-/// Nobody signs in here.
+/// The ports of sign-in and token restrictions, which this example does not use.
 struct NoOrgs;
 
 #[async_trait::async_trait]
@@ -20,7 +20,7 @@ impl PersonalOrgs for NoOrgs {
 }
 
 #[async_trait::async_trait]
-impl Places for NoOrgs {
+impl RestrictionTargets for NoOrgs {
     async fn org(&self, _: &mut Connection, _: UserId, _: &str) -> store::Result<Option<OrgId>> {
         Ok(None)
     }
@@ -36,12 +36,12 @@ impl Places for NoOrgs {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    #[expect(clippy::disallowed_methods, reason = "one setting, and its error names it well enough")]
+    #[expect(clippy::disallowed_methods, reason = "the example has one setting, and its error names it")]
     let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
     let mut ids = std::env::args().skip(1);
-    let user: UserId = ids.next().ok_or("whose session? give the user's id")?.parse()?;
-    let session: SessionId = ids.next().ok_or("which session? give its id")?.parse()?;
-    let store = Store::new(&Config::new(Secret::new(url), "end_session"), World::system())?;
+    let user: UserId = ids.next().ok_or("missing argument: the user id")?.parse()?;
+    let session: SessionId = ids.next().ok_or("missing argument: the session id")?.parse()?;
+    let store = Store::new(&Config::new(Secret::new(url), "end_session"), ClockRng::system())?;
 
     let identity = Identity::new(store, Arc::new(NoOrgs), Arc::new(NoOrgs));
     identity.session_end(&Actor::operator("end_session"), user, session).await?;

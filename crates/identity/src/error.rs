@@ -1,26 +1,26 @@
-//! What can go wrong with users and their credentials.
+//! Errors of users and their credentials.
 
-use kernel::{Code, Failure, Kind, Malformed};
+use kernel::{ApiError, Code, InvalidField, Kind};
 use serde_json::Value;
 
 use crate::ports::CodeHostFailure;
 
-/// A refused request, or a database that is away.
+/// An error of the identity service.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    #[error("you have no such session")]
+    #[error("you have no session with this id")]
     SessionNotFound,
-    #[error("you have no such token")]
+    #[error("you have no token with this id")]
     TokenNotFound,
-    #[error("you have no such key")]
+    #[error("you have no key with this id")]
     KeyNotFound,
-    #[error("the key {0} is registered already, here or with another account; make one of your own for each")]
+    #[error("the key {0} is already registered, with this account or another; use a separate key for each account")]
     KeyExists(String),
     #[error(transparent)]
-    Field(#[from] Malformed),
-    #[error("this sign-in is not one that this browser began within the last ten minutes; start again")]
+    Field(#[from] InvalidField),
+    #[error("this sign-in has expired or was started in another browser; start again")]
     UnknownLogin,
-    #[error("you did not sign in at the code host; start again")]
+    #[error("the sign-in was declined at the code host; start again")]
     LoginRefused,
     #[error(transparent)]
     CodeHost(#[from] CodeHostFailure),
@@ -29,18 +29,21 @@ pub enum IdentityError {
 }
 
 impl IdentityError {
-    /// 409: a key that is known.
-    pub const SSH_KEY_EXISTS: Code =
-        Code::new("ssh_key_exists", Kind::Conflict, "The public key is registered, with this account or another.");
-    /// Told in the fragment of the callback: whoever sits before the browser declined, or the code host did.
+    /// 409: the key to add is already registered.
+    pub const SSH_KEY_EXISTS: Code = Code::new(
+        "ssh_key_exists",
+        Kind::Conflict,
+        "The public key is already registered, with this account or another.",
+    );
+    /// Sent in the fragment of the redirect: the user or the code host declined the sign-in.
     pub const ACCESS_DENIED: Code =
         Code::new("access_denied", Kind::Forbidden, "The sign-in was declined at the code host.");
-    /// Told in the fragment of the callback: the code host is away or talks nonsense.
+    /// Sent in the fragment of the redirect: the code host is unreachable or sent an invalid response.
     pub const CODEHOST_UNAVAILABLE: Code =
-        Code::new("codehost_unavailable", Kind::Unavailable, "The code host did not answer as it should; try again.");
+        Code::new("codehost_unavailable", Kind::Unavailable, "The code host is unavailable; try again.");
 }
 
-impl Failure for IdentityError {
+impl ApiError for IdentityError {
     fn code(&self) -> &'static Code {
         match self {
             Self::SessionNotFound | Self::TokenNotFound | Self::KeyNotFound => &Code::NOT_FOUND,
@@ -54,7 +57,7 @@ impl Failure for IdentityError {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::Field(malformed) => Some(malformed.details()),
+            Self::Field(field) => Some(field.details()),
             _ => None,
         }
     }

@@ -1,8 +1,8 @@
-//! Who someone is: users, their login sessions, personal access tokens and SSH keys.
+//! Users, their login sessions, personal access tokens and SSH keys.
 //!
-//! Owns the Postgres schema `identity`. A first sign-in also founds the user's personal organization; that is asked of
-//! the port [`PersonalOrgs`], inside the same transaction. What a token is limited to is found through [`Places`], and
-//! who signs in at a code host is told by [`CodeHost`].
+//! Owns the Postgres schema `identity`. The first sign-in of a user also creates their personal organization, through
+//! the port [`PersonalOrgs`] and in the same transaction. The port [`RestrictionTargets`] resolves the targets of token
+//! restrictions, and [`CodeHost`] identifies users who sign in at a code host.
 
 mod error;
 mod model;
@@ -13,6 +13,6 @@ mod service;
 
 pub use error::IdentityError;
 pub use model::*;
-pub use ports::{CodeHost, CodeHostFailure, PersonalOrgs, Places};
+pub use ports::{CodeHost, CodeHostFailure, PersonalOrgs, RestrictionTargets};
 pub use repository::*;
-pub use service::{CodeHostLogin, Identity, LoginBegun, LoginEnded};
+pub use service::{CodeHostLogin, Identity, LoginResult, LoginStart};

@@ -1,53 +1,38 @@
-//! What this context asks of others.
+//! The ports of the identity context.
 
 use kernel::{OrgId, ProjectId, UserId, ZoneId};
 use store::Connection;
 
 use crate::repository::SignIn;
 
-/// Founds organizations for people who sign in for the first time.
+/// Creates the personal organization of a new user.
 #[async_trait::async_trait]
 pub trait PersonalOrgs: Send + Sync {
-    /// Creates the user's own organization in the transaction that creates the user; `wish` is what it would best be
-    /// called.
-    ///
-    /// # Errors
-    /// When the database is away.
-    async fn create(&self, tx: &mut Connection, user: UserId, wish: &str) -> store::Result<()>;
+    /// Creates the user's personal organization in the transaction that creates the user. The slug is `preferred_slug`,
+    /// or derived from it.
+    async fn create(&self, tx: &mut Connection, user: UserId, preferred_slug: &str) -> store::Result<()>;
 }
 
-/// Finds the places that a token may be limited to.
+/// Resolves the targets of a token restriction.
 #[async_trait::async_trait]
-pub trait Places: Send + Sync {
-    /// The organization of this slug, when the user belongs to it.
-    ///
-    /// # Errors
-    /// When the database is away.
+pub trait RestrictionTargets: Send + Sync {
+    /// Returns the organization with this slug if the user is a member.
     async fn org(&self, tx: &mut Connection, user: UserId, slug: &str) -> store::Result<Option<OrgId>>;
 
-    /// The project of this name in the organization.
-    ///
-    /// # Errors
-    /// When the database is away.
+    /// Returns the project with this name in the organization.
     async fn project(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ProjectId>>;
 
-    /// The zone of this name in the organization, in Unicode or punycode.
-    ///
-    /// # Errors
-    /// When the database is away.
+    /// Returns the zone with this name, in Unicode or Punycode, in the organization.
     async fn zone(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ZoneId>>;
 }
 
-/// The code host where people sign in (OAuth 2.0, RFC 6749 section 4.1, with PKCE, RFC 7636).
+/// The code host at which users sign in (OAuth 2.0, RFC 6749 section 4.1, with PKCE, RFC 7636).
 #[async_trait::async_trait]
 pub trait CodeHost: Send + Sync {
-    /// Where the browser is sent.
+    /// Returns the address that the browser is sent to.
     fn authorize_url(&self, redirect_uri: &str, state: &str, challenge: &str) -> String;
 
-    /// Exchanges the code for whoever signed in, and the name that their organization would best have.
-    ///
-    /// # Errors
-    /// When the code host refuses the code, or does not answer as it should.
+    /// Exchanges the code for the user who signed in and the preferred slug of their personal organization.
     async fn identify(
         &self,
         code: &str,
@@ -56,11 +41,11 @@ pub trait CodeHost: Send + Sync {
     ) -> Result<(SignIn, String), CodeHostFailure>;
 }
 
-/// Why a code was not exchanged; the cause is for the log.
+/// An error of the code exchange. Only the log shows its source.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeHostFailure {
-    #[error("the code host did not accept the sign-in; start again")]
+    #[error("the code host rejected the sign-in; start again")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("the code host did not answer as it should; try again in a moment")]
+    #[error("the code host is unavailable; try again in a moment")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,13 +1,13 @@
-//! Who may see what a project serves.
+//! Access modes of projects.
 
 crate::words! {
-    /// Who may see a project's deployments (specification, "Access control", rule 1).
+    /// The visitors who may see a project's deployments (specification, "Access control", rule 1).
     pub enum AccessMode {
-        /// Everybody.
+        /// All visitors.
         Public = "public",
         /// Members of the organization, from `member` upward.
         Org = "org",
-        /// Whoever knows the password.
+        /// Visitors who know the password.
         Password = "password",
     } example Org
 }

@@ -1,44 +1,44 @@
-//! The audit event: what is written, in the same commit, for every operation that changed something.
+//! Audit events. Every operation that changes something writes one, in the same commit.
 
 use serde_json::Value;
 
 use crate::{OrgId, SessionId, TokenId, UserId};
 
-/// Who did it, under which request.
+/// The actor of an operation, and its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// The user; none for a node, a webhook or the service itself.
+    /// The user; `None` for a node, a webhook or the system actor.
     pub user: Option<UserId>,
-    /// With what.
+    /// The credential of the request.
     pub credential: Credential,
-    /// The request id, as in the answer and in the log.
+    /// The request id, as in the response and the log.
     pub request_id: String,
-    /// What the request may do at most once, when its client asked for that.
-    pub once: Option<Once>,
+    /// The idempotency claim, if the client sent a key.
+    pub idempotency: Option<IdempotencyClaim>,
 }
 
-/// A request that came with an idempotency key: its first commit notes that it was carried out, and one whose place
-/// another request has taken can commit nothing.
+/// The claim of a request with an idempotency key. The first commit of the request marks the key as committed. A commit
+/// fails if another request took over the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Once {
-    /// Where that is noted.
+pub struct IdempotencyClaim {
+    /// The row of the claim.
     pub id: uuid::Uuid,
-    /// Which attempt at the request this is.
+    /// The number of the attempt that this request is.
     pub attempt: i32,
 }
 
-/// With what an actor acted.
+/// The credential of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     /// A login session.
     Session(SessionId),
     /// A personal access token.
     Token(TokenId),
-    /// Nothing: an open endpoint.
+    /// No credential, on an endpoint for anonymous callers.
     None,
-    /// The operator's shell.
+    /// A command in the operator's shell.
     Operator,
-    /// The service itself: a pass that runs by the clock.
+    /// The system actor, in a background job.
     Service,
 }
 
@@ -63,21 +63,21 @@ impl std::fmt::Display for Credential {
     }
 }
 
-/// What happened. Never holds a secret, a code or a contact (specification, general conventions 5).
+/// An audit event. It never contains a secret, a code or a contact (specification, general conventions 5).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// The event's name, such as `member.add` (specification, "Audit events").
     pub name: &'static str,
-    /// The organization in whose log it is shown; none for what concerns an account alone.
+    /// The organization whose audit log shows the event; `None` for an event of an account.
     pub org: Option<OrgId>,
-    /// What it was done to: an id or a name.
+    /// The target of the operation: an id or a name.
     pub target: String,
-    /// What a reader of the log wants to know beyond that: an object.
+    /// Details for readers of the log: an object.
     pub data: Value,
 }
 
 impl Event {
-    /// What happened in an organization, to an id or a name.
+    /// An event of an organization, with an id or a name as its target.
     #[must_use]
     pub fn in_org(name: &'static str, org: OrgId, target: impl ToString, data: Value) -> Self {
         Self { name, org: Some(org), target: target.to_string(), data }
@@ -85,15 +85,15 @@ impl Event {
 }
 
 impl Actor {
-    /// The service itself, in one of its passes.
+    /// The system actor, in a background job.
     #[must_use]
-    pub fn service(pass: &str) -> Self {
-        Self { user: None, credential: Credential::Service, request_id: pass.to_owned(), once: None }
+    pub fn service(job: &str) -> Self {
+        Self { user: None, credential: Credential::Service, request_id: job.to_owned(), idempotency: None }
     }
 
-    /// The operator at the machine itself, outside any request.
+    /// The operator, who runs a command outside any request.
     #[must_use]
     pub fn operator(command: &str) -> Self {
-        Self { user: None, credential: Credential::Operator, request_id: command.to_owned(), once: None }
+        Self { user: None, credential: Credential::Operator, request_id: command.to_owned(), idempotency: None }
     }
 }

@@ -10,21 +10,21 @@ use crate::InvalidText;
 const PATTERN: &str = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$";
 
 /// The longest address (RFC 5321 section 4.5.3.1.3, less the angle brackets).
-const LONGEST: usize = 254;
+const MAX_LENGTH: usize = 254;
 
 /// The longest part before the `@` (section 4.5.3.1.1).
-const LONGEST_LOCAL: usize = 64;
+const MAX_LOCAL_LENGTH: usize = 64;
 
-const MEANS: &str = "an e-mail address of at most 254 characters, 64 of them before the @";
+const MEANING: &str = "an e-mail address of at most 254 characters, 64 of them before the @";
 
-/// An address that a mail can be sent to: what RFC 5321 section 4.1.2 calls a dot-string before the `@`, and a domain
-/// behind it; neither quoted parts nor address literals. Domains beyond ASCII are written in punycode.
+/// An e-mail address: a dot-string (RFC 5321 section 4.1.2), `@` and a domain. Quoted parts and address literals are
+/// not allowed. Domains beyond ASCII are written in punycode.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, diesel::AsExpression, diesel::FromSqlRow)]
 #[diesel(sql_type = diesel::sql_types::Text)]
 pub struct Email(String);
 
 impl Email {
-    /// The text itself.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -38,10 +38,10 @@ impl FromStr for Email {
         static RULE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
         let local = text.find('@').unwrap_or_default();
         match &*RULE {
-            Some(rule) if local <= LONGEST_LOCAL && text.len() <= LONGEST && rule.is_match(text) => {
+            Some(rule) if local <= MAX_LOCAL_LENGTH && text.len() <= MAX_LENGTH && rule.is_match(text) => {
                 Ok(Self(text.to_owned()))
             }
-            _ => Err(InvalidText(MEANS)),
+            _ => Err(InvalidText(MEANING)),
         }
     }
 }
@@ -50,8 +50,8 @@ crate::string_like!(Email);
 crate::string_schema!(Email, |schema| schema
     .format(Some(openapi::SchemaFormat::KnownFormat(openapi::KnownFormat::Email)))
     .pattern(Some(PATTERN))
-    .max_length(Some(LONGEST))
-    .description(Some(MEANS))
+    .max_length(Some(MAX_LENGTH))
+    .description(Some(MEANING))
     .examples(["ada@example.org"]));
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
     use super::Email;
 
     #[test]
-    fn what_can_be_written_to_is_an_address() {
+    fn only_deliverable_addresses_parse() {
         for text in ["a@b", "ada@example.org", "Ada.Lovelace+x@Mail.Example.org", "o'neill@xn--mnchen-3ya.example"] {
             assert!(text.parse::<Email>().is_ok(), "{text}");
         }

@@ -1,6 +1,6 @@
-//! Bytes as text.
+//! Hexadecimal encoding.
 
-/// The bytes as lowercase hexadecimal digits, two for each.
+/// Encodes the bytes as lowercase hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

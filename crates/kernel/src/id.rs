@@ -1,14 +1,14 @@
 //! Typed ids: a UUIDv7 in Postgres, a TypeID on the wire.
 //!
 //! A TypeID (public TypeID specification 0.3) is a prefix, an underscore and the UUID's 128 bits in 26 characters of
-//! lowercase Crockford base32. Only the canonical spelling is accepted, so one id has one text.
+//! lowercase Crockford base32. Only the canonical spelling is accepted, so each id has exactly one text.
 
 use uuid::Uuid;
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const LENGTH: usize = 26;
 
-/// A text that is not an id of the wanted type.
+/// An invalid id, with the expected prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be an id that starts with {0}_")]
 pub struct InvalidId(pub &'static str);
@@ -18,8 +18,8 @@ fn encode(prefix: &str, id: Uuid) -> String {
     text.push_str(prefix);
     text.push('_');
     let bits = id.as_u128();
-    for place in (0..LENGTH).rev() {
-        let digit = (bits >> (5 * place)) & 31;
+    for position in (0..LENGTH).rev() {
+        let digit = (bits >> (5 * position)) & 31;
         text.push(ALPHABET.get(digit as usize).copied().unwrap_or(b'0').into());
     }
     text
@@ -27,7 +27,7 @@ fn encode(prefix: &str, id: Uuid) -> String {
 
 fn decode(prefix: &'static str, text: &str) -> Result<Uuid, InvalidId> {
     let digits = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')).ok_or(InvalidId(prefix))?;
-    // 26 digits hold 130 bits: the first one may only be 0 to 7.
+    // 26 digits have 130 bits, so the first digit must be 0 to 7.
     if digits.len() != LENGTH || !matches!(digits.as_bytes().first(), Some(b'0'..=b'7')) {
         return Err(InvalidId(prefix));
     }
@@ -47,20 +47,20 @@ macro_rules! ids {
         pub struct $name(Uuid);
 
         impl $name {
-            /// The id of a UUID that came from somewhere typed, such as [`crate::World::id`].
+            /// Wraps a UUID, which must belong to an object of this type.
             #[must_use]
             pub const fn from_uuid(id: Uuid) -> Self {
                 Self(id)
             }
 
-            /// The least id that is made at this time or later: what bounds a span of time among ids.
+            /// The smallest id that can be created at this time: the bound of a range of times.
             #[must_use]
             pub fn earliest_at(time: crate::Time) -> Self {
                 let millis = u64::try_from(time.unix_millis()).unwrap_or(0);
                 Self(Uuid::from_u128(u128::from(millis) << 80))
             }
 
-            /// The stored form.
+            /// The UUID, as it is stored.
             #[must_use]
             pub const fn as_uuid(&self) -> Uuid {
                 self.0
@@ -162,14 +162,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_uuid_has_one_text(bits: u128) {
+        fn every_uuid_round_trips(bits: u128) {
             let id = UserId::from_uuid(Uuid::from_u128(bits));
             prop_assert_eq!(id.to_string().parse::<UserId>(), Ok(id));
             prop_assert_eq!(id.to_string().len(), 30);
         }
 
         #[test]
-        fn whatever_is_accepted_reads_back_the_same(text in "(usr_)?[0-9a-zA-Z_]{24,28}") {
+        fn accepted_texts_round_trip(text in "(usr_)?[0-9a-zA-Z_]{24,28}") {
             if let Ok(id) = text.parse::<UserId>() {
                 prop_assert_eq!(id.to_string(), text);
             }
@@ -182,9 +182,9 @@ mod tests {
         }
     }
 
-    /// The vectors of the TypeID specification, under a prefix of ours.
+    /// The test vectors of the TypeID specification, with a prefix of this service.
     #[test]
-    fn vectors_of_the_specification() {
+    fn specification_vectors_parse() {
         for (text, uuid) in [
             ("usr_00000000000000000000000000", "00000000-0000-0000-0000-000000000000"),
             ("usr_00000000000000000000000001", "00000000-0000-0000-0000-000000000001"),

@@ -1,13 +1,14 @@
-//! What every context shares and nothing else.
+//! The types that all contexts share.
 //!
-//! Ids, time, paging, roles and scopes, plans, error kinds, secrets and the audit event. No I/O: the clock and the
-//! source of randomness are values ([`World`]) that a process hands in, so that expiry and token tests are exact.
+//! Ids, time, paging, roles and scopes, plans, error kinds, secrets and the audit event. The crate does no I/O: a
+//! process injects the clock and the RNG ([`ClockRng`]), so that tests of expiry and tokens are exact.
 
 mod access;
+mod api_error;
 pub mod audit;
+mod clock_rng;
 pub mod domain;
 mod email;
-mod failure;
 mod hex;
 mod id;
 mod page;
@@ -21,11 +22,11 @@ pub mod seal;
 mod secret;
 mod text;
 mod time;
-mod world;
 
 pub use access::AccessMode;
+pub use api_error::{ApiError, Code, InvalidField, Kind};
+pub use clock_rng::{Clock, ClockRng, Random};
 pub use email::Email;
-pub use failure::{Code, Failure, Kind, Malformed};
 pub use hex::hex;
 pub use id::{
     AuditId, DeploymentId, InvalidId, InviteId, KeyId, NodeId, NotificationId, OrgId, ProjectId, SessionId, TokenId,
@@ -42,9 +43,8 @@ pub use secret::{Secret, Token, TokenHash, TokenKind};
 pub use sha256::{Digest, Digester, InvalidDigest};
 pub use text::InvalidText;
 pub use time::Time;
-pub use world::{Clock, Random, World};
 
-/// What the macros of this crate expand to; not for use by hand.
+/// Dependencies of the macros of this crate. Do not use directly.
 #[doc(hidden)]
 pub mod macro_support {
     #[cfg(feature = "openapi")]

@@ -1,6 +1,6 @@
-//! Keyset pages: every list of the API.
+//! Keyset pagination, which every list of the API uses.
 //!
-//! A cursor holds the key of the last item shown, never an offset, so a deep page costs what the first one costs.
+//! A cursor contains the key of the last item of a page and not an offset, so each page costs the same.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,31 +13,31 @@ use serde::de::DeserializeOwned;
 pub struct Page<T> {
     /// The items, in the list's order.
     pub items: Vec<T>,
-    /// What to send as `cursor` for the page after this one; null on the last page.
+    /// The `cursor` of the next page; null on the last page.
     pub next_cursor: Option<String>,
 }
 
-/// Which page is wanted. `K` is the key by which the list is ordered.
+/// The requested page of a list that is ordered by the key `K`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paging<K> {
-    /// The most items to answer: 1 to [`Paging::MOST`].
+    /// The maximum number of items, from 1 to [`Paging::MAX_LIMIT`].
     pub limit: u16,
-    /// The key after which the page begins; none for the first page.
+    /// The key after which the page starts; `None` for the first page.
     pub after: Option<K>,
 }
 
-/// A cursor that this list did not hand out.
+/// A cursor that does not belong to the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be the nextCursor of an earlier page of this list")]
 pub struct InvalidCursor;
 
 impl<K> Paging<K> {
-    /// Items on a page when nothing is asked for.
-    pub const DEFAULT: u16 = 50;
-    /// The most items on a page; a larger limit is cut to it.
-    pub const MOST: u16 = 200;
+    /// The limit of a request without one.
+    pub const DEFAULT_LIMIT: u16 = 50;
+    /// The largest limit. A larger one is reduced to it.
+    pub const MAX_LIMIT: u16 = 200;
 
-    /// Rows to fetch: one more than is shown, which tells whether there is a further page.
+    /// The number of rows to fetch: one more than the limit, to detect a next page.
     #[must_use]
     pub fn fetch(&self) -> i64 {
         i64::from(self.limit) + 1
@@ -46,15 +46,15 @@ impl<K> Paging<K> {
 
 impl<K> Default for Paging<K> {
     fn default() -> Self {
-        Self { limit: Self::DEFAULT, after: None }
+        Self { limit: Self::DEFAULT_LIMIT, after: None }
     }
 }
 
 impl<K: DeserializeOwned> Paging<K> {
-    /// The page after `cursor`.
+    /// Parses a cursor.
     ///
     /// # Errors
-    /// When the cursor is not one that [`Page::cut`] wrote for a list ordered by `K`.
+    /// Returns [`InvalidCursor`] if [`Page::cut`] did not create the cursor for a list that is ordered by `K`.
     pub fn after(limit: u16, cursor: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
         let key = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;
@@ -63,7 +63,7 @@ impl<K: DeserializeOwned> Paging<K> {
 }
 
 impl<T> Page<T> {
-    /// The page made of up to [`Paging::fetch`] items, whose keys `key` tells.
+    /// Builds the page from up to [`Paging::fetch`] items. `key` returns the key of an item.
     pub fn cut<K: Serialize>(mut items: Vec<T>, paging: &Paging<K>, key: impl FnOnce(&T) -> K) -> Self {
         let limit = usize::from(paging.limit);
         let more = items.len() > limit;
@@ -74,7 +74,7 @@ impl<T> Page<T> {
     }
 }
 
-/// Written by hand so that each page has a name of its own, such as `MemberPage`.
+/// Implemented by hand, so that each page has its own name, such as `MemberPage`.
 #[cfg(feature = "openapi")]
 mod schema {
     use std::borrow::Cow;
@@ -90,7 +90,9 @@ mod schema {
             let items = ArrayBuilder::new().items(Ref::from_schema_name(T::name()));
             let cursor = SchemaType::from_iter([Type::String, Type::Null]);
             let page = ObjectBuilder::new().property("items", items).required("items");
-            let cursor = ObjectBuilder::new().schema_type(cursor).description(Some("What to send as `cursor` next"));
+            let cursor = ObjectBuilder::new()
+                .schema_type(cursor)
+                .description(Some("the `cursor` of the next page; null on the last page"));
             page.property("nextCursor", cursor).required("nextCursor").into()
         }
     }
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a list ordered by the number itself answers.
+    /// A listing of numbers, ordered by value.
     fn list(all: &[u32], paging: &Paging<u32>) -> Page<u32> {
         let rows = all.iter().copied().filter(|n| paging.after.is_none_or(|after| *n > after));
         Page::cut(rows.take(paging.fetch() as usize).collect(), paging, |n| *n)
@@ -120,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn following_the_cursors_shows_every_item_once(all: std::collections::BTreeSet<u32>, limit in 1u16..=200) {
+        fn following_the_cursors_returns_every_item_once(all: std::collections::BTreeSet<u32>, limit in 1u16..=200) {
             let all: Vec<u32> = all.into_iter().collect();
             let mut seen = Vec::new();
             let mut paging = Paging { limit, after: None };
@@ -129,20 +131,20 @@ mod tests {
                 prop_assert!(page.items.len() <= usize::from(limit));
                 seen.extend(page.items);
                 let Some(cursor) = page.next_cursor else { break };
-                paging = Paging::after(limit, &cursor).expect("our own cursor");
+                paging = Paging::after(limit, &cursor).expect("a valid cursor");
             }
             prop_assert_eq!(seen, all);
         }
 
         #[test]
-        fn any_text_is_a_cursor_or_refused(text: String) {
+        fn parsing_a_cursor_never_panics(text: String) {
             let _ = Paging::<u32>::after(50, &text);
             let _ = Paging::<(String, crate::UserId)>::after(50, &text);
         }
     }
 
     #[test]
-    fn a_cursor_of_another_list_is_refused() {
+    fn cursor_of_another_list_is_rejected() {
         let page = Page::cut(vec!["a", "b"], &Paging { limit: 1, after: None }, |item| (*item).to_owned());
         let cursor = page.next_cursor.expect("a second page");
         assert_eq!(Paging::<u32>::after(1, &cursor), Err(InvalidCursor));

@@ -1,13 +1,13 @@
-//! Plans and what they allow.
+//! Plans and their limits.
 
 use serde::Deserialize;
 
 crate::words! {
     /// An organization's plan. Only the payments webhook changes it.
     pub enum Plan {
-        /// What everybody starts with.
+        /// The plan of a new organization.
         Free = "free",
-        /// Paid.
+        /// The paid plan.
         Pro = "pro",
     } example Free
 }
@@ -22,35 +22,35 @@ pub struct Limits {
     pub pro: PlanLimits,
 }
 
-/// What one plan allows.
+/// The limits of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanLimits {
     /// Projects per organization.
     pub projects: u32,
-    /// Invitations that may be pending at once: a guard against abuse, the same for every plan unless set otherwise.
-    #[serde(default = "invites")]
+    /// Pending invitations per organization. The limit prevents abuse and is the same for every plan by default.
+    #[serde(default = "default_invites")]
     pub invites: u32,
-    /// Bundles of its projects.
+    /// The limits of a bundle.
     pub bundle: BundleLimits,
 }
 
-/// How large one bundle may be.
+/// The limits of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundleLimits {
-    /// Bytes as uploaded.
+    /// Size as uploaded, in bytes.
     pub compressed: u64,
-    /// Bytes once unpacked.
+    /// Unpacked size, in bytes.
     pub unpacked: u64,
-    /// Entries of the archive.
+    /// Entries in the archive.
     pub entries: u64,
 }
 
 impl Limits {
-    /// What `plan` allows.
+    /// The limits of a plan.
     #[must_use]
-    pub fn of(&self, plan: Plan) -> &PlanLimits {
+    pub fn for_plan(&self, plan: Plan) -> &PlanLimits {
         match plan {
             Plan::Free => &self.free,
             Plan::Pro => &self.pro,
@@ -58,7 +58,7 @@ impl Limits {
     }
 }
 
-const fn invites() -> u32 {
+const fn default_invites() -> u32 {
     50
 }
 
@@ -68,8 +68,8 @@ impl Default for Limits {
     fn default() -> Self {
         let bundle = |compressed, unpacked| BundleLimits { compressed, unpacked, entries: 20_000 };
         Self {
-            free: PlanLimits { projects: 3, invites: invites(), bundle: bundle(50 * MIB, 250 * MIB) },
-            pro: PlanLimits { projects: 100, invites: invites(), bundle: bundle(200 * MIB, 1024 * MIB) },
+            free: PlanLimits { projects: 3, invites: default_invites(), bundle: bundle(50 * MIB, 250 * MIB) },
+            pro: PlanLimits { projects: 100, invites: default_invites(), bundle: bundle(200 * MIB, 1024 * MIB) },
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Where a user signed in.
+//! Identity providers.
 
 crate::words! {
-    /// Who vouches for a user. Provider and subject together name one user for good.
+    /// An identity provider. Provider and subject together identify a user permanently.
     pub enum Provider {
         /// The development login.
         Dev = "dev",

@@ -1,15 +1,15 @@
-//! Addresses that a browser may be sent to (security rules, "OAuth").
+//! Validation of redirect addresses (security rules, "OAuth").
 //!
-//! What is asked for is parsed and held against each allowed address part by part: scheme, host and port exactly, the
-//! path up to a segment's border. A loopback address that is allowed without a port stands for all of its ports: a
-//! program on the browser's own machine listens where it finds room (RFC 8252 section 7.3). Texts that two parsers may
-//! read in two ways are refused before that, and what is used is the parsed address, never the text.
+//! A requested address is parsed and compared with each allowed address: scheme, host and port must be equal, and the
+//! path must be equal or continue after a `/`. An allowed loopback address without a port allows every port, because a
+//! program on the user's machine listens on any free port (RFC 8252 section 7.3). Texts that two parsers may read
+//! differently are rejected first. Callers use the parsed address, never the text.
 
 use std::str::FromStr;
 
 use url::Url;
 
-/// The addresses of a setting, under which others may be asked for.
+/// The allowed addresses of a setting. Each one also allows the addresses below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowList(Vec<Allowed>);
 
@@ -19,33 +19,31 @@ struct Allowed {
     any_port: bool,
 }
 
-/// As they are written without a port. Not `localhost`: what that is, the machine's resolver decides (section 8.3).
+/// Loopback addresses without a port. Not `localhost`, which the machine's resolver defines (section 8.3).
 const LOOPBACK: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
 
-/// A setting that is no such list.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "must be http or https addresses without user, query, fragment and wildcards, separated by commas: {0:?} is not"
-)]
+#[error("must be comma-separated http or https addresses without user, query, fragment or wildcard: {0:?} is invalid")]
 pub struct InvalidAllowList(String);
 
-/// An address that nobody is sent to.
+/// A rejected redirect address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ForbiddenAddress {
-    #[error("must be an absolute http or https address, without user, fragment, backslash and control characters")]
+    #[error("must be an absolute http or https address, without user, fragment, backslash or control characters")]
     Malformed,
-    #[error("is not under an address that this deployment allows")]
-    Elsewhere,
+    #[error("is not an address that this deployment allows, or below one")]
+    NotAllowed,
 }
 
 impl AllowList {
-    /// The address, when it lies under an allowed one.
+    /// Returns the parsed address if it is allowed.
     ///
     /// # Errors
-    /// When it is malformed, ambiguous or lies elsewhere.
+    /// Returns an error if the address is malformed, ambiguous or not allowed.
     pub fn admit(&self, text: &str) -> Result<Url, ForbiddenAddress> {
         let url = parse(text).ok_or(ForbiddenAddress::Malformed)?;
-        if self.0.iter().any(|allowed| allowed.covers(&url)) { Ok(url) } else { Err(ForbiddenAddress::Elsewhere) }
+        if self.0.iter().any(|allowed| allowed.covers(&url)) { Ok(url) } else { Err(ForbiddenAddress::NotAllowed) }
     }
 }
 
@@ -64,13 +62,13 @@ impl FromStr for AllowList {
 }
 
 fn parse(text: &str) -> Option<Url> {
-    // Only what the parser would not quietly mend: it strips white space, turns backslashes and adds slashes.
+    // Reject what the parser silently corrects: it strips white space, converts backslashes and adds slashes.
     let clean = !text.chars().any(|c| c == '\\' || c.is_control() || c.is_whitespace());
     let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
     let url = Url::parse(text).ok().filter(|_| clean && !authority.starts_with('/'))?;
     let plain = url.has_host() && url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
     let host = authority.split(['/', '?', '#']).next()?;
-    // What is decoded later may climb out of its segment.
+    // Reject escapes that leave their segment when they are decoded later.
     let path = text.split('?').next()?.to_ascii_lowercase();
     let ambiguous =
         host.contains('@') || ["%2e", "%2f", "%5c", "%00", "%25"].iter().any(|escape| path.contains(escape));
@@ -97,9 +95,9 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_under_an_allowed_address_is_admitted() {
+    fn addresses_below_an_allowed_address_are_accepted() {
         let list = list("https://app.example.org/signed-in, http://localhost:3000");
-        for (asked, gone) in [
+        for (requested, expected) in [
             ("https://app.example.org/signed-in", "https://app.example.org/signed-in"),
             ("https://app.example.org/signed-in/", "https://app.example.org/signed-in/"),
             ("https://app.example.org/signed-in/a?b=c", "https://app.example.org/signed-in/a?b=c"),
@@ -107,14 +105,14 @@ mod tests {
             ("http://localhost:3000", "http://localhost:3000/"),
             ("http://localhost:3000/any/where", "http://localhost:3000/any/where"),
         ] {
-            assert_eq!(list.admit(asked).map(String::from), Ok(gone.to_owned()), "{asked}");
+            assert_eq!(list.admit(requested).map(String::from), Ok(expected.to_owned()), "{requested}");
         }
     }
 
     #[test]
-    fn every_trick_is_refused() {
+    fn other_and_ambiguous_addresses_are_rejected() {
         let list = list("https://app.example.org/signed-in,http://localhost:3000");
-        for asked in [
+        for requested in [
             "",
             "/signed-in",
             "//app.example.org/signed-in",
@@ -159,22 +157,22 @@ mod tests {
             "http://127.0.0.1:3000/",
             "http://localhost:3000.evil.org/",
         ] {
-            assert!(list.admit(asked).is_err(), "{asked:?} was admitted");
+            assert!(list.admit(requested).is_err(), "{requested:?} was accepted");
         }
     }
 
     #[test]
-    fn a_loopback_address_without_a_port_stands_for_each_of_its_ports() {
-        let open = list("http://127.0.0.1/signed-in,http://[::1]");
-        for asked in [
+    fn loopback_address_without_a_port_allows_every_port() {
+        let any_port_list = list("http://127.0.0.1/signed-in,http://[::1]");
+        for requested in [
             "http://127.0.0.1:49152/signed-in",
             "http://127.0.0.1/signed-in/a",
             "http://127.0.0.1:80/signed-in",
             "http://[::1]:1/",
         ] {
-            assert!(open.admit(asked).is_ok(), "{asked:?} was refused");
+            assert!(any_port_list.admit(requested).is_ok(), "{requested:?} was rejected");
         }
-        for asked in [
+        for requested in [
             "http://127.0.0.1:49152/",
             "http://127.0.0.1:49152/signed-in-elsewhere",
             "https://127.0.0.1:49152/signed-in",
@@ -183,23 +181,24 @@ mod tests {
             "http://127.0.0.1.evil.org:49152/signed-in",
             "http://[::2]:1/",
         ] {
-            assert!(open.admit(asked).is_err(), "{asked:?} was admitted");
+            assert!(any_port_list.admit(requested).is_err(), "{requested:?} was accepted");
         }
-        // One with a port is that port, also where it is the scheme's own; and other hosts have no such rule.
-        let shut = list("http://127.0.0.1:3000,http://[::1]:80,http://localhost,https://127.0.0.1,http://10.0.0.1");
-        for asked in [
+        // An address with a port allows only that port, even the default port. Other hosts always have one port.
+        let exact_list =
+            list("http://127.0.0.1:3000,http://[::1]:80,http://localhost,https://127.0.0.1,http://10.0.0.1");
+        for requested in [
             "http://127.0.0.1:3001/",
             "http://[::1]:3000/",
             "http://localhost:3000/",
             "https://127.0.0.1:3000/",
             "http://10.0.0.1:3000/",
         ] {
-            assert!(shut.admit(asked).is_err(), "{asked:?} was admitted");
+            assert!(exact_list.admit(requested).is_err(), "{requested:?} was accepted");
         }
     }
 
     #[test]
-    fn a_setting_that_would_allow_too_much_is_refused() {
+    fn overly_broad_settings_are_rejected() {
         for setting in
             ["", "*", "https://*.example.org", "app.example.org", "https://a.org,", "https://u@a.org", "ftp://a.org"]
         {

@@ -1,4 +1,4 @@
-//! The optional resources of a project: a manifest declares them, a grant gives them.
+//! The optional resources of a project. A manifest declares them, and a grant enables them.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ crate::words! {
     } example Storage
 }
 
-/// One yes or no for each optional resource.
+/// A flag for each optional resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(
@@ -35,9 +35,9 @@ pub struct ResourceSet {
 }
 
 impl ResourceSet {
-    /// Yes for each resource that `has` accepts.
+    /// The set of the resources that `has` accepts.
     #[must_use]
-    pub fn which(has: impl Fn(Resource) -> bool) -> Self {
+    pub fn from_fn(has: impl Fn(Resource) -> bool) -> Self {
         Self {
             auth: has(Resource::Auth),
             database: has(Resource::Database),
@@ -47,7 +47,7 @@ impl ResourceSet {
         }
     }
 
-    /// Whether the set has this resource.
+    /// Whether the set contains this resource.
     #[must_use]
     pub const fn has(self, resource: Resource) -> bool {
         match resource {

@@ -1,13 +1,14 @@
 //! Roles within an organization.
 
 crate::words! {
-    /// A member's role, ascending: whatever one may, every higher one may (specification, general conventions 2).
+    /// A member's role, in ascending order: each role has all permissions of the lower ones (specification, general
+    /// conventions 2).
     pub enum Role {
-        /// Sees everything but secrets.
+        /// Reads everything except secrets.
         Viewer = "viewer",
-        /// Builds: creates projects, deploys, sets secrets.
+        /// Creates projects, deploys, and sets secrets.
         Member = "member",
-        /// Governs: members, money, whatever cannot be undone.
+        /// Manages members, billing and irreversible operations.
         Admin = "admin",
     } example Admin
 }

@@ -1,7 +1,7 @@
 //! Scopes of personal access tokens and connected apps (contract section 1).
 
 crate::words! {
-    /// What a credential may be used for. A login session has all of them.
+    /// A permission of a credential. A login session has all scopes.
     pub enum Scope {
         /// Read the account itself.
         AccountRead = "account:read",
@@ -21,11 +21,11 @@ crate::words! {
         DnsWrite = "dns:write",
         /// Read billing.
         BillingRead = "billing:read",
-        /// Spend and cancel.
+        /// Spend money and cancel plans.
         BillingWrite = "billing:write",
         /// Read repositories.
         GitRead = "git:read",
-        /// Push.
+        /// Push to repositories.
         GitWrite = "git:write",
         /// Call AI models.
         AiUse = "ai:use",
@@ -33,7 +33,8 @@ crate::words! {
 }
 
 impl Scope {
-    /// Whether holding `self` permits what `needed` names: itself, or the read of the write that is held.
+    /// Whether a credential with this scope may do what `needed` permits: the same scope, or the read scope of a write
+    /// scope.
     #[must_use]
     pub fn covers(self, needed: Self) -> bool {
         use Scope::{BillingRead, BillingWrite, DnsRead, DnsWrite, GitRead, GitWrite};
@@ -55,7 +56,7 @@ mod tests {
     use super::Scope;
 
     #[test]
-    fn a_write_covers_its_read_and_nothing_else_covers_another() {
+    fn write_scope_covers_its_read_scope_and_no_other() {
         for &held in Scope::ALL {
             for &needed in Scope::ALL {
                 let (area, verb) = held.as_str().split_once(':').unwrap_or((held.as_str(), ""));

@@ -1,8 +1,8 @@
-//! Sealed values: what must be read again, but not by who holds a copy of the database.
+//! Sealed values, which the service can read again and which a copy of the database does not reveal.
 //!
-//! AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce for every value. The place of the value is associated
-//! data, so a ciphertext moved to another row or field does not open. The key's id stands beside the value: the first
-//! configured key seals, every configured key opens.
+//! AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce per value. Table, row and column of the value are
+//! associated data, so a ciphertext cannot be opened after it is moved to another row or column. The key's id is stored
+//! with the value: the first configured key seals, and every configured key opens.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use crate::World;
+use crate::ClockRng;
 
-/// Where a sealed value lives.
+/// The associated data of a sealed value: its location in the database.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct AssociatedData<'a> {
     /// Schema and table, such as `projects.secrets`.
     pub table: &'a str,
     /// The row's key, as text.
@@ -23,7 +23,7 @@ pub struct Place<'a> {
     pub field: &'a str,
 }
 
-/// A sealed value as it is stored. Its `Debug` shows the key's id alone.
+/// A sealed value as it is stored. Its `Debug` shows only the key's id.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sealed {
     /// The id of the key that sealed it.
@@ -32,43 +32,43 @@ pub struct Sealed {
     pub bytes: Vec<u8>,
 }
 
-/// The keys of this deployment: `SVC_SEALING_KEYS`, `id:base64,…`. Cheap to clone. By default there are none, which
-/// seal and open nothing.
+/// The keys of this deployment, from `SVC_SEALING_KEYS`: `id:base64,…`. Cheap to clone. The default has no keys, and
+/// can neither seal nor open.
 #[derive(Clone, Default)]
 pub struct Keys(Arc<[(String, LessSafeKey)]>);
 
-/// A setting that holds no usable keys.
+/// A setting without usable keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("must be one or more id:base64 of 32-byte keys with different ids, separated by commas")]
+#[error("must be one or more id:base64 of 32-byte keys with distinct ids, separated by commas")]
 pub struct InvalidKeys;
 
 /// A value that cannot be sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// There is nothing to seal it with.
+    /// No key is configured.
     #[error("no sealing key is configured")]
     NoKey,
-    /// It is longer than the cipher takes (64 GiB).
-    #[error("longer than the cipher takes")]
+    /// The value exceeds the limit of the cipher (64 GiB).
+    #[error("exceeds the size limit of the cipher")]
     TooLong,
 }
 
-/// A sealed value that does not open.
+/// A sealed value that cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Its key is not configured here.
-    #[error("sealed under the key {0:?}, which is not configured")]
+    /// The key is not configured.
+    #[error("sealed with the key {0:?}, which is not configured")]
     UnknownKey(String),
-    /// It was changed, cut or moved.
-    #[error("does not open in this place")]
-    Broken,
+    /// The value is corrupt, or the associated data differs.
+    #[error("corrupt, or sealed with other associated data")]
+    Corrupt,
 }
 
 impl Keys {
-    /// Reads the setting.
+    /// Parses the setting.
     ///
     /// # Errors
-    /// When there is no key, an id is empty or repeated, or a key is not 32 bytes of base64.
+    /// Returns [`InvalidKeys`] if there is no key, an id is empty or repeated, or a key is not 32 bytes of base64.
     pub fn parse(setting: &str) -> Result<Self, InvalidKeys> {
         let mut keys: Vec<(String, LessSafeKey)> = Vec::new();
         for item in setting.split(',') {
@@ -83,38 +83,38 @@ impl Keys {
         Ok(Self(keys.into()))
     }
 
-    /// Seals `plaintext` for its place under the first key.
+    /// Seals `plaintext` with the first key and binds it to its associated data.
     ///
     /// # Errors
-    /// When there is no key, or the plaintext is longer than the cipher takes.
-    pub fn seal(&self, world: &World, place: Place<'_>, plaintext: &[u8]) -> Result<Sealed, SealError> {
+    /// Returns an error if there is no key, or the plaintext exceeds the limit of the cipher.
+    pub fn seal(&self, clock_rng: &ClockRng, data: AssociatedData<'_>, plaintext: &[u8]) -> Result<Sealed, SealError> {
         let (key_id, key) = self.0.first().ok_or(SealError::NoKey)?;
-        let nonce = world.bytes::<NONCE_LEN>();
+        let nonce = clock_rng.bytes::<NONCE_LEN>();
         let mut sealed = plaintext.to_vec();
-        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), place.associated(key_id), &mut sealed)
+        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), data.to_aad(key_id), &mut sealed)
             .map_err(|_| SealError::TooLong)?;
         let bytes = [nonce.as_slice(), &sealed].concat();
         Ok(Sealed { key_id: key_id.clone(), bytes })
     }
 
-    /// Opens what was sealed for this place.
+    /// Opens a value that was sealed with the same associated data.
     ///
     /// # Errors
-    /// When the key is unknown, or the value was not sealed for this very place.
-    pub fn open(&self, place: Place<'_>, sealed: &Sealed) -> Result<Vec<u8>, OpenError> {
+    /// Returns an error if the key is not configured, the value is corrupt, or the associated data differs.
+    pub fn open(&self, data: AssociatedData<'_>, sealed: &Sealed) -> Result<Vec<u8>, OpenError> {
         let unknown = || OpenError::UnknownKey(sealed.key_id.clone());
         let (key_id, key) = self.0.iter().find(|(id, _)| *id == sealed.key_id).ok_or_else(unknown)?;
-        let (nonce, rest) = sealed.bytes.split_at_checked(NONCE_LEN).ok_or(OpenError::Broken)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Broken)?;
+        let (nonce, rest) = sealed.bytes.split_at_checked(NONCE_LEN).ok_or(OpenError::Corrupt)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Corrupt)?;
         let mut rest = rest.to_vec();
-        let plaintext = key.open_in_place(nonce, place.associated(key_id), &mut rest).map_err(|_| OpenError::Broken)?;
+        let plaintext = key.open_in_place(nonce, data.to_aad(key_id), &mut rest).map_err(|_| OpenError::Corrupt)?;
         Ok(plaintext.to_vec())
     }
 }
 
-impl Place<'_> {
-    /// Each part behind its length, so that no two places have the same bytes.
-    fn associated(self, key_id: &str) -> Aad<Vec<u8>> {
+impl AssociatedData<'_> {
+    /// Prefixes each part with its length, so that different associated data has different bytes.
+    fn to_aad(self, key_id: &str) -> Aad<Vec<u8>> {
         let parts = [self.table, self.row, self.field, key_id];
         Aad::from(
             parts.iter().flat_map(|part| [&(part.len() as u64).to_be_bytes(), part.as_bytes()].concat()).collect(),
@@ -124,7 +124,7 @@ impl Place<'_> {
 
 impl std::fmt::Debug for Sealed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Sealed(under {})", self.key_id)
+        write!(f, "Sealed(key {})", self.key_id)
     }
 }
 
@@ -148,53 +148,53 @@ mod tests {
 
     proptest! {
         #[test]
-        fn opens_in_its_own_place_alone(plain: Vec<u8>, table: String, row: String, field: String, other: String) {
+        fn opens_only_with_its_associated_data(plain: Vec<u8>, table: String, row: String, field: String, other: String) {
             let keys = keys(OLD);
-            let place = Place { table: &table, row: &row, field: &field };
-            let sealed = keys.seal(&World::system(), place, &plain).expect("sealed");
-            prop_assert_eq!(keys.open(place, &sealed), Ok(plain));
+            let data = AssociatedData { table: &table, row: &row, field: &field };
+            let sealed = keys.seal(&ClockRng::system(), data, &plain).expect("sealed");
+            prop_assert_eq!(keys.open(data, &sealed), Ok(plain));
             for elsewhere in [
-                Place { table: &other, ..place },
-                Place { row: &other, ..place },
-                Place { field: &other, ..place },
-                Place { table: &format!("{table}{row}"), row: "", ..place },
+                AssociatedData { table: &other, ..data },
+                AssociatedData { row: &other, ..data },
+                AssociatedData { field: &other, ..data },
+                AssociatedData { table: &format!("{table}{row}"), row: "", ..data },
             ] {
-                let same = (elsewhere.table, elsewhere.row, elsewhere.field) == (place.table, place.row, place.field);
-                prop_assert!(same || keys.open(elsewhere, &sealed) == Err(OpenError::Broken));
+                let same = (elsewhere.table, elsewhere.row, elsewhere.field) == (data.table, data.row, data.field);
+                prop_assert!(same || keys.open(elsewhere, &sealed) == Err(OpenError::Corrupt));
             }
         }
 
         #[test]
-        fn any_changed_bit_is_noticed(plain: Vec<u8>, at: prop::sample::Index, bit in 0u8..8) {
+        fn every_changed_bit_is_detected(plain: Vec<u8>, at: prop::sample::Index, bit in 0u8..8) {
             let keys = keys(OLD);
-            let place = Place { table: "t", row: "r", field: "f" };
-            let mut sealed = keys.seal(&World::system(), place, &plain).expect("sealed");
+            let data = AssociatedData { table: "t", row: "r", field: "f" };
+            let mut sealed = keys.seal(&ClockRng::system(), data, &plain).expect("sealed");
             let at = at.index(sealed.bytes.len());
             sealed.bytes[at] ^= 1 << bit;
-            prop_assert_eq!(keys.open(place, &sealed), Err(OpenError::Broken));
+            prop_assert_eq!(keys.open(data, &sealed), Err(OpenError::Corrupt));
         }
     }
 
     #[test]
-    fn the_first_key_seals_and_every_key_opens() {
-        let place = Place { table: "t", row: "r", field: "f" };
-        let sealed = keys(OLD).seal(&World::system(), place, b"secret").expect("sealed");
+    fn first_key_seals_and_every_key_opens() {
+        let data = AssociatedData { table: "t", row: "r", field: "f" };
+        let sealed = keys(OLD).seal(&ClockRng::system(), data, b"secret").expect("sealed");
         let both = keys(&format!("{NEW},{OLD}"));
-        assert_eq!(both.open(place, &sealed).expect("opened"), b"secret");
-        assert_eq!(both.seal(&World::system(), place, b"secret").expect("sealed").key_id, "new");
-        assert_eq!(keys(NEW).open(place, &sealed), Err(OpenError::UnknownKey("old".into())));
+        assert_eq!(both.open(data, &sealed).expect("opened"), b"secret");
+        assert_eq!(both.seal(&ClockRng::system(), data, b"secret").expect("sealed").key_id, "new");
+        assert_eq!(keys(NEW).open(data, &sealed), Err(OpenError::UnknownKey("old".into())));
     }
 
     #[test]
-    fn without_keys_nothing_is_sealed_and_nothing_opens() {
-        let place = Place { table: "t", row: "r", field: "f" };
-        assert_eq!(Keys::default().seal(&World::system(), place, b"secret"), Err(SealError::NoKey));
-        let sealed = keys(OLD).seal(&World::system(), place, b"secret").expect("sealed");
-        assert_eq!(Keys::default().open(place, &sealed), Err(OpenError::UnknownKey("old".into())));
+    fn without_keys_sealing_and_opening_fail() {
+        let data = AssociatedData { table: "t", row: "r", field: "f" };
+        assert_eq!(Keys::default().seal(&ClockRng::system(), data, b"secret"), Err(SealError::NoKey));
+        let sealed = keys(OLD).seal(&ClockRng::system(), data, b"secret").expect("sealed");
+        assert_eq!(Keys::default().open(data, &sealed), Err(OpenError::UnknownKey("old".into())));
     }
 
     #[test]
-    fn settings_without_usable_keys_are_refused() {
+    fn settings_without_usable_keys_are_rejected() {
         for setting in
             ["", "id", "id:", "id:AAAA", ":AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", &format!("{OLD},{OLD}")]
         {

@@ -1,4 +1,4 @@
-//! Secrets as types: the plaintext and what is stored of it are different things, and `Debug` shows neither.
+//! Types for secrets. The plaintext and its stored form are different types, and `Debug` shows neither.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,9 +8,9 @@ use diesel::serialize::{self, Output, ToSql};
 use diesel::sql_types::Binary;
 use ring::digest;
 
-use crate::World;
+use crate::ClockRng;
 
-/// A secret text, such as a setting. Shown by nothing but [`Secret::reveal`].
+/// A secret text, such as a setting. Only [`Secret::reveal`] shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What a bearer token opens; told by its prefix (contract section 1, "Credentials").
+/// The kind of a bearer token, which its prefix identifies (contract section 1, "Credentials").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenKind {
     /// A login session.
@@ -43,16 +43,16 @@ pub enum TokenKind {
     Access,
     /// An invitation to an organization.
     Invite,
-    /// A sign-in at the code host that is under way: its state, and the cookie of its browser.
+    /// A sign-in at the code host that is in progress: its state, and the cookie of its browser.
     Login,
-    /// A key that passes by a project's access policy.
+    /// A key that bypasses a project's access policy.
     Bypass,
     /// A node's credential on the internal listener.
     Node,
 }
 
 impl TokenKind {
-    /// What every token of the kind begins with.
+    /// The prefix of all tokens of this kind.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -66,32 +66,32 @@ impl TokenKind {
     }
 }
 
-/// A bearer token in plaintext: the prefix of its kind and 256 random bits in base64url. It serialises, for the one
-/// answer that hands it out.
+/// A bearer token in plaintext: the prefix of its kind and 256 random bits in base64url. It is serialisable for the
+/// single response that contains it.
 #[derive(Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(transparent)]
 pub struct Token(String);
 
-/// SHA-256 of a token: all that is stored of it.
+/// The SHA-256 digest of a token, which is its stored form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, diesel::AsExpression, diesel::FromSqlRow)]
 #[diesel(sql_type = Binary)]
 pub struct TokenHash([u8; 32]);
 
 impl Token {
-    /// A fresh token.
+    /// Creates a token.
     #[must_use]
-    pub fn mint(kind: TokenKind, world: &World) -> Self {
-        Self(format!("{}{}", kind.prefix(), URL_SAFE_NO_PAD.encode(world.bytes::<32>())))
+    pub fn mint(kind: TokenKind, clock_rng: &ClockRng) -> Self {
+        Self(format!("{}{}", kind.prefix(), URL_SAFE_NO_PAD.encode(clock_rng.bytes::<32>())))
     }
 
-    /// The token that somebody sent, when it has the shape of one of this kind.
+    /// Parses a token of this kind. Returns `None` if the text does not have its format.
     #[must_use]
     pub fn parse(kind: TokenKind, text: &str) -> Option<Self> {
         let bits = URL_SAFE_NO_PAD.decode(text.strip_prefix(kind.prefix())?).ok()?;
         (bits.len() == 32).then(|| Self(text.to_owned()))
     }
 
-    /// What is stored of it.
+    /// The digest to store.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         let mut hash = [0; 32];
@@ -107,7 +107,7 @@ impl Token {
 }
 
 impl TokenHash {
-    /// The 64 hex digits, for whoever is to compare it elsewhere.
+    /// The digest as 64 hex digits, for a comparison elsewhere, such as at a node.
     #[must_use]
     pub fn hex(&self) -> String {
         crate::hex(&self.0)
@@ -141,15 +141,15 @@ impl FromSql<Binary, Pg> for TokenHash {
 
 crate::string_schema!(Token, |schema| schema
     .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::Password)))
-    .description(Some("a credential, shown in this answer alone")));
+    .description(Some("a credential, returned only in this response")));
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_token_parses_as_its_own_kind_only_and_debug_tells_nothing() {
-        let token = Token::mint(TokenKind::Session, &World::system());
+    fn token_parses_only_as_its_kind_and_debug_hides_it() {
+        let token = Token::mint(TokenKind::Session, &ClockRng::system());
         assert_eq!(Token::parse(TokenKind::Session, token.reveal()), Some(token.clone()));
         assert_eq!(Token::parse(TokenKind::Node, token.reveal()), None);
         assert_eq!(Token::parse(TokenKind::Session, &token.reveal()[..40]), None);

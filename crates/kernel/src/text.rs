@@ -1,16 +1,16 @@
-//! Text with a rule: newtypes over `String` and enums with a fixed set of words.
+//! Validated text: newtypes over `String`, and enums with a fixed set of words.
 //!
-//! The rule is stated once. Parsing, the database column and the OpenAPI schema all follow from it.
+//! Each type states its rule once. The parser, the database column and the OpenAPI schema follow from it.
 
-/// Why a text was refused: the rule it breaks, in words for people.
+/// The rule that a text violates, as the end of the sentence "must be …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be {0}")]
 pub struct InvalidText(pub &'static str);
 
-/// Declares a checked text: `text! { /// docs  pub struct Slug matches "^…$" means "2 to 40 …" example "acme" }`.
+/// Declares a validated text: `text! { /// docs  pub struct Slug matches "^…$" means "2 to 40 …" example "acme" }`.
 ///
-/// `matches` is a regular expression in the common subset of Rust and ECMA-262, `means` completes the sentence
-/// "must be …". The example of a type that the API shows is part of its schema.
+/// `matches` is a regular expression in the common subset of Rust and ECMA-262, `means` completes the sentence "must be
+/// …". A type that the API uses needs an example, which becomes part of its schema.
 #[macro_export]
 macro_rules! text {
     ($(#[$meta:meta])* pub struct $name:ident matches $pattern:literal means $rule:literal
@@ -22,7 +22,7 @@ macro_rules! text {
         pub struct $name(String);
 
         impl $name {
-            /// The text itself.
+            /// The text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -50,7 +50,8 @@ macro_rules! text {
     };
 }
 
-/// Declares an enum whose values are words: `words! { /// docs  pub enum Plan { Free = "free", Pro = "pro" } example Free }`.
+/// Declares an enum whose values are words: `words! { /// docs  pub enum Plan { Free = "free", Pro = "pro" } example
+/// Free }`.
 #[macro_export]
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }
@@ -65,7 +66,7 @@ macro_rules! words {
             /// Every value, in ascending order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word that stands for the value on the wire and in the database.
+            /// The word of the value on the wire and in the database.
             #[must_use]
             pub const fn as_str(&self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
@@ -159,7 +160,7 @@ macro_rules! string_schema {
     };
 }
 
-/// Without the OpenAPI document there is no schema.
+/// Without the OpenAPI document, types need no schema.
 #[doc(hidden)]
 #[cfg(not(feature = "openapi"))]
 #[macro_export]

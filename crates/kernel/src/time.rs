@@ -6,8 +6,8 @@ use diesel::pg::{Pg, PgValue};
 use diesel::serialize::{self, Output, ToSql};
 use diesel::sql_types::Timestamptz;
 
-/// A point in time. On the wire RFC 3339 in UTC with `Z` and milliseconds (contract section 1); what is stored is
-/// what is shown, so nothing finer than a millisecond is ever kept.
+/// A point in time. On the wire it is RFC 3339 in UTC with `Z` and milliseconds (contract section 1). Stored times have
+/// the same precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, diesel::AsExpression, diesel::FromSqlRow)]
 #[diesel(sql_type = Timestamptz)]
 pub struct Time(DateTime<Utc>);
@@ -16,19 +16,19 @@ impl Time {
     /// 1970-01-01T00:00:00.000Z.
     pub const UNIX_EPOCH: Self = Self(DateTime::UNIX_EPOCH);
 
-    /// The point in time, cut to its millisecond.
+    /// Truncates a time to milliseconds.
     #[must_use]
     pub fn new(at: DateTime<Utc>) -> Self {
         Self(at.trunc_subsecs(3))
     }
 
-    /// The point `seconds` later.
+    /// The time `seconds` later.
     #[must_use]
     pub fn plus_seconds(self, seconds: i64) -> Self {
         Self(self.0 + TimeDelta::seconds(seconds))
     }
 
-    /// The point `millis` milliseconds later.
+    /// The time `millis` milliseconds later.
     #[must_use]
     pub fn plus_millis(self, millis: i64) -> Self {
         Self(self.0 + TimeDelta::milliseconds(millis))
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wire_shows_utc_with_three_decimals() {
+    fn serialises_in_utc_with_milliseconds() {
         let time: Time = serde_json::from_str("\"2026-11-21T10:00:00.123987+02:00\"").expect("a time");
         assert_eq!(serde_json::to_string(&time).expect("text"), "\"2026-11-21T08:00:00.123Z\"");
         assert_eq!(time.plus_seconds(-1).to_string(), "2026-11-21T07:59:59.123Z");

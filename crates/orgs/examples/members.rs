@@ -1,18 +1,18 @@
-//! Lists the members of an organization, however many pages they fill:
+//! Lists all members of an organization, page by page:
 //! `SVC_DATABASE_URL=… cargo run -p orgs --example members -- <org id>`
 
 use std::error::Error;
 
-use kernel::{Limits, Paging, Secret, World};
+use kernel::{ClockRng, Limits, Paging, Secret};
 use orgs::{Orgs, Site};
 use store::{Config, Store};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    #[expect(clippy::disallowed_methods, reason = "one setting, and its error names it well enough")]
+    #[expect(clippy::disallowed_methods, reason = "the example has one setting, and its error names it")]
     let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
-    let org = std::env::args().nth(1).ok_or("which organization? give its id")?.parse()?;
-    let store = Store::new(&Config::new(Secret::new(url), "members"), World::system())?;
+    let org = std::env::args().nth(1).ok_or("missing argument: the organization id")?.parse()?;
+    let store = Store::new(&Config::new(Secret::new(url), "members"), ClockRng::system())?;
     let orgs = Orgs::new(store, Limits::default(), Site::default());
 
     let mut paging = Paging::default();

@@ -1,69 +1,69 @@
-//! What can go wrong with organizations, members and invitations.
+//! Errors of organizations, members and invitations.
 
-use kernel::{Code, Failure, Kind};
+use kernel::{ApiError, Code, Kind};
 use serde_json::{Value, json};
 
-/// A refused request, or a database that is away.
+/// An error of the organization service.
 #[derive(Debug, thiserror::Error)]
 pub enum OrgError {
     #[error("the slug {0} is taken; choose another")]
     SlugTaken(String),
-    #[error("nobody has signed in as {0} yet; invite them, or ask them to sign in once")]
+    #[error("the user {0} has never signed in; invite them, or ask them to sign in once")]
     UserNotFound(String),
-    #[error("already a member; change the role with PUT instead")]
+    #[error("the user is already a member; change the role with PUT instead")]
     AlreadyMember,
-    #[error("no such member in this organization")]
+    #[error("the organization has no such member")]
     MemberNotFound,
-    #[error("an organization keeps at least one admin; make somebody else admin first")]
+    #[error("an organization must have at least one admin; make another member an admin first")]
     LastAdmin,
-    #[error("there is no such organization")]
+    #[error("the organization does not exist")]
     OrgNotFound,
-    #[error("no such open invitation in this organization")]
+    #[error("the organization has no such open invitation")]
     InviteNotFound,
-    #[error("there is no such invitation; ask for a new one")]
+    #[error("the invitation does not exist; ask an admin of the organization for a new one")]
     InviteUnknown,
-    #[error("the invitation was used already; ask for a new one if it was not by you")]
+    #[error("the invitation was already used; if you did not use it, ask an admin of the organization for a new one")]
     InviteUsed,
-    #[error("the invitation was taken back; ask an admin of the organization")]
+    #[error("the invitation was revoked; ask an admin of the organization for a new one")]
     InviteRevoked,
-    #[error("the invitation has expired; ask for it to be sent again")]
+    #[error("the invitation has expired; ask an admin of the organization to send it again")]
     InviteExpired,
-    #[error("{0} invitations are pending, which is the limit; revoke some or wait for answers")]
+    #[error("the limit of {0} pending invitations is reached; revoke some, or wait until they are accepted or expire")]
     TooManyInvites(u32),
-    #[error("only an admin removes other members; you may remove yourself")]
+    #[error("only an admin can remove other members; you can remove yourself")]
     AdminOnly,
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
 impl OrgError {
-    /// 409: create under a slug in use.
+    /// 409: the slug of a new organization is in use.
     pub const SLUG_TAKEN: Code = Code::new("slug_taken", Kind::Conflict, "Another organization has the slug.");
-    /// 404: add somebody unknown.
+    /// 404: the user to add is unknown.
     pub const USER_NOT_FOUND: Code =
         Code::new("user_not_found", Kind::NotFound, "The user to add has never signed in; invite them instead.");
-    /// 409: add a member again.
+    /// 409: the user to add or invite is a member.
     pub const ALREADY_MEMBER: Code =
-        Code::new("already_member", Kind::Conflict, "The user is a member already; change the role with PUT.");
+        Code::new("already_member", Kind::Conflict, "The user is already a member; change the role with PUT.");
     /// 409: the organization would be left without an admin.
     pub const LAST_ADMIN: Code =
-        Code::new("last_admin", Kind::Conflict, "The last admin cannot be demoted, be removed or leave.");
-    /// 409: the abuse guard on pending invitations.
+        Code::new("last_admin", Kind::Conflict, "The last admin cannot be demoted or removed and cannot leave.");
+    /// 409: the limit of pending invitations, against abuse.
     pub const TOO_MANY_INVITES: Code = Code::new(
         "too_many_invites",
         Kind::Conflict,
-        "Too many invitations are pending; `details.limit` tells how many may be.",
+        "Too many invitations are pending; `details.limit` is the maximum.",
     );
-    /// 409: accept what was accepted.
-    pub const INVITE_USED: Code = Code::new("invite_used", Kind::Conflict, "Somebody accepted the invitation already.");
-    /// 409: accept what was taken back.
-    pub const INVITE_REVOKED: Code = Code::new("invite_revoked", Kind::Conflict, "An admin took the invitation back.");
-    /// 409: accept too late.
+    /// 409: the invitation was already accepted.
+    pub const INVITE_USED: Code = Code::new("invite_used", Kind::Conflict, "The invitation was already accepted.");
+    /// 409: the invitation was revoked.
+    pub const INVITE_REVOKED: Code = Code::new("invite_revoked", Kind::Conflict, "An admin revoked the invitation.");
+    /// 409: the invitation has expired.
     pub const INVITE_EXPIRED: Code =
-        Code::new("invite_expired", Kind::Conflict, "The invitation is older than seven days.");
+        Code::new("invite_expired", Kind::Conflict, "The invitation has expired after seven days.");
 }
 
-impl Failure for OrgError {
+impl ApiError for OrgError {
     fn code(&self) -> &'static Code {
         match self {
             Self::SlugTaken(_) => &Self::SLUG_TAKEN,
@@ -79,6 +79,7 @@ impl Failure for OrgError {
             Self::Store(error) => error.code(),
         }
     }
+
     fn details(&self) -> Option<Value> {
         match self {
             Self::TooManyInvites(limit) => Some(json!({ "limit": limit })),

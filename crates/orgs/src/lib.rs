@@ -1,8 +1,8 @@
-//! Organizations, their members and invitations, and what they are notified of.
+//! Organizations, their members, invitations and notifications.
 //!
-//! Owns the Postgres schema `orgs`. Whatever must hold for an organization as a whole (its last admin, its plan's
-//! limits, its pending invitations) is decided under a lock of its row, [`OrgRepository::org_lock`], which other contexts
-//! take through a port. Mails are queued in the outbox and sent through the port [`Post`].
+//! Owns the Postgres schema `orgs`. Invariants of a whole organization (its last admin, its plan's limits, its pending
+//! invitations) are checked under a row lock, [`OrgRepository::org_lock`]. Other contexts take the lock through a port.
+//! Mails are queued in the outbox and sent through the port [`Mailer`].
 
 mod error;
 mod mail;
@@ -17,6 +17,6 @@ pub use error::OrgError;
 pub use mail::{InviteMails, NotificationMails};
 pub use model::*;
 pub use notice::{Charge, Notice};
-pub use ports::{Letter, Post};
+pub use ports::{MailMessage, Mailer};
 pub use repository::*;
-pub use service::{Invited, Orgs, Site};
+pub use service::{InviteOutcome, Orgs, Site};

@@ -1,23 +1,23 @@
-//! The mails of this context: what is queued in the outbox, and the words that are sent.
+//! The mails of this context: their outbox messages and their texts.
 
 use std::sync::Arc;
 
 use kernel::{InviteId, NotificationId, Role, Time, Token, TokenKind};
 use serde::{Deserialize, Serialize};
 use store::Connection;
-use store::outbox::{Deliver, Message, Undelivered};
+use store::outbox::{DeliveryError, Message, OutboxHandler};
 
 use crate::model::Notification;
-use crate::ports::{Letter, Post};
+use crate::ports::{MailMessage, Mailer};
 use crate::repository::{InviteRecord, InviteRepository as _, NotificationRepository as _};
 use crate::service::Site;
 
-/// The topic of invitations' mails.
+/// The topic of invitation mails.
 pub(crate) const INVITE: &str = "orgs.invite";
-/// The topic of notifications' mails.
+/// The topic of notification mails.
 pub(crate) const NOTIFICATION: &str = "orgs.notification";
 
-/// A mail that invites, as it is queued.
+/// The outbox message of an invitation mail.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct InviteMail {
     invite: InviteId,
@@ -29,7 +29,7 @@ pub(crate) struct InviteMail {
     expires_at: Time,
 }
 
-/// A mail that notifies, as it is queued.
+/// The outbox message of a notification mail.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct NotificationMail {
     notification: NotificationId,
@@ -39,16 +39,16 @@ pub(crate) struct NotificationMail {
     message: String,
 }
 
-/// Sends the mails that invite.
+/// The outbox handler of invitation mails.
 pub struct InviteMails {
     pub site: Site,
-    pub post: Arc<dyn Post>,
+    pub mailer: Arc<dyn Mailer>,
 }
 
-/// Sends the mails that notify.
+/// The outbox handler of notification mails.
 pub struct NotificationMails {
     pub site: Site,
-    pub post: Arc<dyn Post>,
+    pub mailer: Arc<dyn Mailer>,
 }
 
 impl InviteMail {
@@ -57,23 +57,23 @@ impl InviteMail {
         Self { invite: id, token: token.reveal().to_owned(), to: email, org, inviter, role, expires_at }
     }
 
-    fn letter(self, site: &Site, id: String, date: Time) -> Letter {
+    fn render(self, site: &Site, id: String, date: Time) -> MailMessage {
         let Self { token, to, org, inviter, role, expires_at, .. } = self;
         let (site_name, until) =
             (&site.name, expires_at.to_string().replace('T', " ").chars().take(16).collect::<String>());
-        Letter {
+        MailMessage {
             id,
             date,
-            subject: format!("{inviter} invites you to {org} on {site_name}"),
+            subject: format!("{inviter} invites you to join {org} on {site_name}"),
             heading: format!("Join {org}"),
             paragraphs: vec![
-                format!("{inviter} invites you to the organization {org} on {site_name}, as {role}."),
-                format!("The link below works once, until {until} UTC."),
+                format!("{inviter} invites you to join the organization {org} on {site_name} with the role {role}."),
+                format!("The link below works once and expires at {until} UTC."),
             ],
             action: Some(("Accept the invitation".to_owned(), site.accept_url(&token))),
             footer: format!(
-                "{to} was invited by a user of {site_name}. If you do not know them, ignore this mail: nothing happens \
-                 unless the link is used."
+                "You get this mail because a user of {site_name} invited {to}. If you do not know the user, ignore \
+                 this mail. You join only if you use the link."
             ),
             to,
         }
@@ -86,9 +86,9 @@ impl NotificationMail {
         Self { notification: id, to, org, title, message }
     }
 
-    fn letter(self, site: &Site, id: String, date: Time) -> Letter {
+    fn render(self, site: &Site, id: String, date: Time) -> MailMessage {
         let Self { to, org, title, message, .. } = self;
-        Letter {
+        MailMessage {
             id,
             to,
             date,
@@ -96,44 +96,44 @@ impl NotificationMail {
             heading: title,
             paragraphs: vec![message],
             action: Some((format!("Open {}", site.name), site.dashboard_url.clone())),
-            footer: format!("You get this as an admin of {org} on {}.", site.name),
+            footer: format!("You get this mail because you are an admin of {org} on {}.", site.name),
         }
     }
 }
 
 #[async_trait::async_trait]
-impl Deliver for InviteMails {
+impl OutboxHandler for InviteMails {
     fn topic(&self) -> &'static str {
         INVITE
     }
 
-    async fn deliver(&self, message: &Message) -> Result<(), Undelivered> {
+    async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let mail: InviteMail = message.parse()?;
-        self.post.send(mail.letter(&self.site, message.id.to_string(), message.created_at)).await
+        self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await
     }
 
-    async fn delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
+    async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
         let mail: InviteMail = message.parse().map_err(|error| store::Error::inconsistent(format!("{error:?}")))?;
         let token = Token::parse(TokenKind::Invite, &mail.token);
-        let token = token.ok_or_else(|| store::Error::inconsistent("the queued mail holds no token"))?;
-        tx.invite_sent(mail.invite, token.hash(), at).await
+        let token = token.ok_or_else(|| store::Error::inconsistent("the queued mail has no token"))?;
+        tx.invite_mark_sent(mail.invite, token.hash(), at).await
     }
 }
 
 #[async_trait::async_trait]
-impl Deliver for NotificationMails {
+impl OutboxHandler for NotificationMails {
     fn topic(&self) -> &'static str {
         NOTIFICATION
     }
 
-    async fn deliver(&self, message: &Message) -> Result<(), Undelivered> {
+    async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let mail: NotificationMail = message.parse()?;
-        self.post.send(mail.letter(&self.site, message.id.to_string(), message.created_at)).await
+        self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await
     }
 
-    async fn delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
+    async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
         let mail: NotificationMail =
             message.parse().map_err(|error| store::Error::inconsistent(format!("{error:?}")))?;
-        tx.notification_sent(mail.notification, at).await
+        tx.notification_mark_sent(mail.notification, at).await
     }
 }

@@ -1,15 +1,16 @@
-//! Everything that an organization can be notified of (contract section 4), and its texts.
+//! The notices that an organization can get (contract section 4), and their texts.
 //!
-//! A context that raises a notice has an enum of its own kinds in its `ports.rs`; `apps/server` maps it to this one.
+//! A context that raises notices has its own enum in its `ports.rs`; `apps/server` maps it to this one.
 
 use kernel::Time;
 
 use crate::model::NotificationKind;
 
-/// A notification to raise. A `project` is the project's name; a `reason` is a clause for people, without a full stop.
+/// A notification to raise. `project` is the project's name, and `reason` is a human-readable clause without a full
+/// stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// A project was not created, because the plan allows no more than `limit`.
+    /// A project was not created because the plan allows at most `limit` projects.
     ProjectLimit { limit: u32 },
     /// A write to the project's storage was refused.
     StorageLimit { project: String, limit_bytes: u64 },
@@ -21,11 +22,11 @@ pub enum Notice {
     DatabaseLimit { project: String, limit_bytes: u64 },
     /// A backup of the project's database failed.
     BackupFailed { project: String, reason: String },
-    /// The project's database has had no successful backup since this time; none for never.
+    /// The project's database has had no successful backup since this time, or never if `since` is `None`.
     BackupStale { project: String, since: Option<Time> },
     /// The project's database was restored to a generation.
     RestoreCompleted { project: String, epoch: i64, seq: i64 },
-    /// The project's database was not restored to a generation.
+    /// The restore of the project's database to a generation failed.
     RestoreFailed { project: String, epoch: i64, seq: i64, reason: String },
     /// The project's database was deleted.
     DatabaseDeleted { project: String },
@@ -33,15 +34,15 @@ pub enum Notice {
     DomainExpiring { domain: String, expires_at: Time },
     /// A charge was declined.
     PaymentFailed { charge: Charge },
-    /// An active hostname has failed its ownership check; it is served until this time.
+    /// An active hostname failed its ownership check. It is served until this time.
     HostnameUnproved { project: String, hostname: String, until: Time },
-    /// Another organization has proved that a hostname of the project is theirs.
+    /// Another organization proved the ownership of a hostname of the project.
     HostnameTakenOver { project: String, hostname: String },
-    /// No certificate was issued for a hostname of the project.
+    /// The certificate of a hostname of the project was not issued.
     CertificateFailed { project: String, hostname: String, reason: String },
 }
 
-/// What a declined charge was for.
+/// The purpose of a declined charge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Charge {
     /// The organization's plan.
@@ -56,10 +57,9 @@ const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
 impl Notice {
-    /// Its kind, the project that it is about (none for the organization as a whole), and for how many seconds the same
-    /// kind about the same project is not raised again. Without seconds each is an event of its own, which its context
-    /// raises once.
-    pub(crate) fn about(&self) -> (NotificationKind, Option<&str>, Option<i64>) {
+    /// Returns the kind, the project (`None` for the whole organization), and the seconds in which the same kind is not
+    /// raised again for the same project. Without seconds, each notice is raised, because its context raises it once.
+    pub(crate) fn deduplication(&self) -> (NotificationKind, Option<&str>, Option<i64>) {
         use NotificationKind as Kind;
         match self {
             Self::ProjectLimit { .. } => (Kind::LimitProjects, None, Some(DAY)),
@@ -80,63 +80,65 @@ impl Notice {
         }
     }
 
-    /// The title, and the message: what happened, and what the reader can do.
+    /// Returns the title and the message.
     #[must_use]
     pub fn text(&self) -> (String, String) {
         match self {
             Self::ProjectLimit { limit } => (
-                "Your plan's project limit is reached".to_owned(),
-                format!("A project was not created: your plan allows {limit}. Delete a project, or change the plan."),
+                "You have reached your plan's project limit".to_owned(),
+                format!(
+                    "A project was not created because your plan allows {limit}. Delete a project or change your plan."
+                ),
             ),
             Self::StorageLimit { project, limit_bytes } => (
                 format!("The storage of {project} is full"),
                 format!(
-                    "A write was refused: your plan allows {}. Delete objects, or change the plan.",
+                    "A write was rejected because your plan allows {}. Delete objects or change your plan.",
                     mib(*limit_bytes)
                 ),
             ),
             Self::EmailLimit { project, per_hour } => (
                 format!("{project} reached its mail limit"),
                 format!(
-                    "A mail was not sent: your plan allows {per_hour} an hour. Send it again later, or change the plan."
+                    "A mail was not sent because your plan allows {per_hour} per hour. Send it later or change your \
+                     plan."
                 ),
             ),
             Self::AiCreditLimit => {
-                ("Your AI credit has run out".to_owned(), "AI calls are refused until you add credit.".to_owned())
+                ("Your AI credit has run out".to_owned(), "AI calls are rejected until you add credit.".to_owned())
             }
             Self::DatabaseLimit { project, limit_bytes } => (
                 format!("The database of {project} is full"),
                 format!(
-                    "A write was refused: your plan allows {}. Delete rows, or change the plan.",
+                    "A write was rejected because your plan allows {}. Delete rows or change your plan.",
                     mib(*limit_bytes)
                 ),
             ),
             Self::BackupFailed { project, reason } => (
                 format!("The backup of {project} failed"),
-                format!("{reason}. The backup is repeated; earlier generations are unaffected."),
+                format!("{reason}. The platform retries the backup. Earlier generations are not affected."),
             ),
             Self::BackupStale { project, since: Some(since) } => (
                 format!("The backup of {project} is out of date"),
-                format!("The last successful backup of its database was at {since}."),
+                format!("The last successful backup of the database was at {since}."),
             ),
             Self::BackupStale { project, since: None } => {
-                (format!("{project} has no backup"), "No backup of its database has succeeded yet.".to_owned())
+                (format!("{project} has no backup"), "The database has never been backed up successfully.".to_owned())
             }
-            Self::RestoreCompleted { project, epoch, seq } => (
-                format!("{project} is restored"),
-                format!("Its database was restored to the generation {epoch}/{seq}."),
-            ),
+            Self::RestoreCompleted { project, epoch, seq } => {
+                (format!("{project} was restored"), format!("The database was restored to generation {epoch}/{seq}."))
+            }
             Self::RestoreFailed { project, epoch, seq, reason } => (
                 format!("The restore of {project} failed"),
-                format!("{reason}. Restore the generation {epoch}/{seq} again, or choose another one."),
+                format!("{reason}. Restore generation {epoch}/{seq} again or choose another one."),
             ),
             Self::DatabaseDeleted { project } => (
-                format!("The database of {project} is deleted"),
+                format!("The database of {project} was deleted"),
                 "The project's worker can no longer use it.".to_owned(),
             ),
             Self::DomainExpiring { domain, expires_at } => (
                 format!("{domain} expires soon"),
-                format!("Renew it before {expires_at}. After that, its zone and its hostnames stop working."),
+                format!("Renew it before {expires_at}. After this time, its zone and hostnames stop working."),
             ),
             Self::PaymentFailed { charge } => (
                 "A payment was declined".to_owned(),
@@ -145,20 +147,20 @@ impl Notice {
             Self::HostnameUnproved { project, hostname, until } => (
                 format!("{hostname} failed its ownership check"),
                 format!(
-                    "The records that prove that {hostname} is yours are gone. It is served until {until}. Publish one \
-                     of them again, or remove the hostname from the project {project}."
+                    "The DNS records that prove that you own {hostname} are missing. It is served until {until}. \
+                     Publish one of the records again, or remove the hostname from the project {project}."
                 ),
             ),
             Self::HostnameTakenOver { project, hostname } => (
-                format!("{hostname} belongs to another organization now"),
+                format!("Another organization took over {hostname}"),
                 format!(
-                    "Another organization proved that {hostname} is theirs, so {project} no longer serves it. If it is \
-                     yours, add it again and publish the TXT record."
+                    "Another organization proved that it owns {hostname}, so {project} no longer serves it. If you own \
+                     it, add it again and publish the TXT record."
                 ),
             ),
             Self::CertificateFailed { project, hostname, reason } => (
                 format!("{hostname} has no certificate"),
-                format!("{reason}. The order is repeated. Check the DNS records of this hostname of {project}."),
+                format!("{reason}. The platform retries the order. Check the hostname's DNS records in {project}."),
             ),
         }
     }

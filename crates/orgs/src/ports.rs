@@ -1,37 +1,34 @@
-//! What this context asks of others.
+//! The ports of the organization context.
 
 use kernel::Time;
-use store::outbox::Undelivered;
+use store::outbox::DeliveryError;
 
-/// A mail to write: plain text, whatever it comes to look like.
+/// The content of a mail, as plain text without layout.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Letter {
-    /// The same for the same mail, however often it is sent.
+pub struct MailMessage {
+    /// A stable id: each attempt to send the mail uses the same one.
     pub id: String,
     pub to: String,
     pub date: Time,
     pub subject: String,
     pub heading: String,
     pub paragraphs: Vec<String>,
-    /// What the reader is asked to do: a label and an address.
+    /// The button of the mail: its label and address.
     pub action: Option<(String, String)>,
-    /// Why they got it.
+    /// The reason why the recipient gets the mail.
     pub footer: String,
 }
 
 /// Sends mail.
 #[async_trait::async_trait]
-pub trait Post: Send + Sync {
-    /// Hands the letter to whoever carries it.
-    ///
-    /// # Errors
-    /// Whether trying again may help.
-    async fn send(&self, letter: Letter) -> Result<(), Undelivered>;
+pub trait Mailer: Send + Sync {
+    /// Sends a mail.
+    async fn send(&self, mail: MailMessage) -> Result<(), DeliveryError>;
 }
 
-/// Without what it says, and to whom.
-impl std::fmt::Debug for Letter {
+/// Omits the content and the recipient.
+impl std::fmt::Debug for MailMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Letter").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("MailMessage").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -1,11 +1,11 @@
-//! Says whether a bundle would be taken, and why not:
-//! `cargo run -p projects --example check_bundle -- [--plan free|pro] [file]`. Without a file it reads standard input.
+//! Validates a bundle and prints a summary or the error:
+//! `cargo run -p projects --example check_bundle -- [--plan free|pro] [file]`. Without a file, it reads standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::process::ExitCode;
 
-use projects::bundle::{self, Contents, Fault};
+use projects::bundle::{self, BundleError, Contents};
 use projects::{BundleLimits, Plan, PlanLimits};
 
 fn main() -> ExitCode {
@@ -14,15 +14,15 @@ fn main() -> ExitCode {
             summarize(&contents);
             ExitCode::SUCCESS
         }
-        Ok(Err(fault)) => {
-            println!("refused: {fault}");
-            match fault {
-                Fault::Invalid { reason, entry } => {
+        Ok(Err(error)) => {
+            println!("error: {error}");
+            match error {
+                BundleError::Invalid { reason, entry } => {
                     println!("reason: {}", reason.as_str());
                     entry.iter().for_each(|entry| println!("entry: {entry}"));
                 }
-                Fault::TooLarge { limit, max } => println!("limit: {} {max}", limit.as_str()),
-                Fault::Io(cause) | Fault::Visit(cause) => println!("cause: {cause}"),
+                BundleError::TooLarge { limit, max } => println!("limit: {} {max}", limit.as_str()),
+                BundleError::Io(cause) | BundleError::Visit(cause) => println!("cause: {cause}"),
             }
             ExitCode::FAILURE
         }
@@ -33,14 +33,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn check() -> Result<Result<Contents, Fault>, String> {
+fn check() -> Result<Result<Contents, BundleError>, String> {
     let (mut plan, mut path) = (Plan::Free, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--plan" => plan = arguments.next().unwrap_or_default().parse().map_err(|_| "--plan is free or pro")?,
+            "--plan" => {
+                plan = arguments.next().unwrap_or_default().parse().map_err(|_| "--plan must be free or pro")?
+            }
             _ if argument.starts_with('-') || path.is_some() => {
-                return Err("check_bundle [--plan free|pro] [file]".into());
+                return Err("usage: check_bundle [--plan free|pro] [file]".into());
             }
             _ => path = Some(argument),
         }
@@ -50,7 +52,7 @@ fn check() -> Result<Result<Contents, Fault>, String> {
         None => Box::new(io::stdin().lock()),
     };
     let PlanLimits { bundle: BundleLimits { compressed, unpacked, entries }, .. } =
-        *projects::Limits::default().of(plan);
+        *projects::Limits::default().for_plan(plan);
     let limits = bundle::Limits { compressed, unpacked, entries };
     Ok(bundle::read(input, &limits, |_| Ok(())))
 }

@@ -1,73 +1,76 @@
-//! What can go wrong with projects and bundles.
+//! The errors of projects and bundles.
 
-use kernel::{Code, Failure, Kind, Malformed, Plan};
+use kernel::{ApiError, Code, InvalidField, Kind, Plan};
 use serde_json::{Value, json};
 
-/// A refused request, or something this context needs that is away.
+/// A rejected request, or a dependency that is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
-    #[error("there is a project of this name in the organization already")]
+    #[error("the organization already has a project with this name; choose another name")]
     NameTaken,
     #[error("the hostname {0} is in use; choose another name")]
     HostnameTaken(String),
-    #[error("the {plan} plan allows {limit} projects, and the organization has {count}")]
+    #[error("the {plan} plan allows {limit} projects, and the organization already has {count}")]
     Limit { limit: u32, count: i64, plan: Plan },
     #[error("no such project")]
     NotFound,
     #[error("the project has no such hostname")]
     HostnameNotFound,
-    #[error("the hostname that came with the project stays with it; delete or rename the project")]
+    #[error("the default hostname cannot be deleted; rename or delete the project instead")]
     DefaultHostname,
-    #[error("no project is served under this hostname")]
+    #[error("this hostname does not serve a project")]
     UnknownHostname,
-    #[error("confirm must be the project's name, {0}; nothing was deleted")]
+    #[error("confirm must equal the project's name, {0}; nothing was deleted")]
     ConfirmMismatch(String),
     #[error(transparent)]
-    Field(#[from] Malformed),
-    #[error("you are not a member of the organization that this hostname belongs to")]
+    Field(#[from] InvalidField),
+    #[error("you are not a member of the organization that owns this hostname")]
     Outsider,
-    #[error("this project is for members of its organization; you are {0} there, and member is the least")]
+    #[error("this project requires the role member in its organization, and your role is {0}")]
     MembersOnly(kernel::Role),
-    #[error("the code is unknown, used or expired; open the page again")]
+    #[error("the code is invalid, used or expired; open the page again")]
     InvalidCode,
     #[error("no such version of this project")]
     VersionNotFound,
     #[error("no such bundle")]
     BundleNotFound,
-    #[error("the bundle was refused: {0}")]
-    Bundle(bundle::Fault),
-    #[error("the upload broke off")]
+    #[error("the bundle was rejected: {0}")]
+    Bundle(bundle::BundleError),
+    #[error("the upload was interrupted; try again")]
     UploadBroken(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("the store of bundles did not answer; try again in a moment")]
+    #[error("the bundle store did not answer; try again in a moment")]
     BundleStore(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
 impl ProjectError {
-    /// 409: create under a name in use.
+    /// 409: the name is in use.
     pub const NAME_TAKEN: Code =
-        Code::new("project_name_taken", Kind::Conflict, "The organization has a project of this name.");
-    /// 409: a hostname in use.
-    pub const HOSTNAME_TAKEN: Code = Code::new("hostname_taken", Kind::Conflict, "Another project has the hostname.");
-    /// 409: the plan allows no more.
+        Code::new("project_name_taken", Kind::Conflict, "The organization already has a project with this name.");
+    /// 409: the hostname is in use.
+    pub const HOSTNAME_TAKEN: Code = Code::new("hostname_taken", Kind::Conflict, "Another project uses the hostname.");
+    /// 409: the plan's project limit is reached.
     pub const LIMIT: Code = Code::new(
         "project_limit",
         Kind::Conflict,
-        "The plan allows no more projects; `details` holds `limit`, `count` and `plan`.",
+        "The organization has reached the project limit of its plan. `details` contains `limit`, `count` and `plan`.",
     );
-    /// 400: a deletion that was not meant.
-    pub const CONFIRM_MISMATCH: Code =
-        Code::new("confirm_mismatch", Kind::Invalid, "`confirm` is not the project's name; nothing was deleted.");
-    /// 400: not a bundle that can be served.
+    /// 400: an unconfirmed deletion.
+    pub const CONFIRM_MISMATCH: Code = Code::new(
+        "confirm_mismatch",
+        Kind::Invalid,
+        "`confirm` does not equal the project's name. Nothing was deleted.",
+    );
+    /// 400: an invalid bundle.
     pub const INVALID_BUNDLE: Code = Code::new(
         "invalid_bundle",
         Kind::Invalid,
-        "The upload is not a bundle; `details.reason` says why, `details.entry` names the entry at fault.",
+        "The upload is not a valid bundle. `details.reason` is the violated rule, `details.entry` the invalid entry.",
     );
 }
 
-impl Failure for ProjectError {
+impl ApiError for ProjectError {
     fn code(&self) -> &'static Code {
         match self {
             Self::NameTaken => &Self::NAME_TAKEN,
@@ -81,10 +84,10 @@ impl Failure for ProjectError {
             Self::ConfirmMismatch(_) => &Self::CONFIRM_MISMATCH,
             Self::DefaultHostname | Self::Field(_) | Self::InvalidCode => &Code::BAD_REQUEST,
             Self::Outsider | Self::MembersOnly(_) => &Code::FORBIDDEN,
-            Self::Bundle(bundle::Fault::TooLarge { .. }) => &Code::PAYLOAD_TOO_LARGE,
-            Self::Bundle(bundle::Fault::Invalid { .. }) => &Self::INVALID_BUNDLE,
-            // The reader is fed from memory and visits nothing: neither can fail.
-            Self::Bundle(bundle::Fault::Io(_) | bundle::Fault::Visit(_)) => &Code::INTERNAL,
+            Self::Bundle(bundle::BundleError::TooLarge { .. }) => &Code::PAYLOAD_TOO_LARGE,
+            Self::Bundle(bundle::BundleError::Invalid { .. }) => &Self::INVALID_BUNDLE,
+            // The reader reads from memory and its visitor does nothing, so neither can fail.
+            Self::Bundle(bundle::BundleError::Io(_) | bundle::BundleError::Visit(_)) => &Code::INTERNAL,
             Self::UploadBroken(_) => &Code::BAD_REQUEST,
             Self::BundleStore(_) => &Code::UNAVAILABLE,
             Self::Store(error) => error.code(),
@@ -94,11 +97,13 @@ impl Failure for ProjectError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::Limit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
-            Self::Bundle(bundle::Fault::TooLarge { limit, max }) => Some(json!({ "limit": max, "of": limit.as_str() })),
-            Self::Bundle(bundle::Fault::Invalid { reason, entry }) => {
+            Self::Bundle(bundle::BundleError::TooLarge { limit, max }) => {
+                Some(json!({ "limit": max, "of": limit.as_str() }))
+            }
+            Self::Bundle(bundle::BundleError::Invalid { reason, entry }) => {
                 Some(json!({ "reason": reason.as_str(), "entry": entry }))
             }
-            Self::Field(malformed) => Some(malformed.details()),
+            Self::Field(invalid) => Some(invalid.details()),
             _ => None,
         }
     }

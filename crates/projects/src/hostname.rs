@@ -1,51 +1,51 @@
-//! The names that a project may claim.
+//! Validates the hostnames that a project may claim.
 
 use kernel::domain::{self, Characters, InvalidDomain};
 
-/// A custom host name as it is stored: lowercase punycode, without a trailing dot.
+/// A custom hostname in its stored form: lowercase punycode, without a trailing dot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(String);
 
-/// Why a text is no host name that a project may have.
+/// The reason why a project cannot use a hostname.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHostName {
     #[error(transparent)]
     Domain(InvalidDomain),
-    #[error("must not hold a wildcard; add each name by itself")]
+    #[error("must not contain a wildcard; add each name separately")]
     Wildcard,
-    #[error("must be a name without scheme, port and path")]
+    #[error("must be a hostname without scheme, port and path")]
     Address,
-    #[error("lies under a domain of this platform: {0}")]
+    #[error("must not be under the platform's domain {0}")]
     Platform(String),
 }
 
 impl HostName {
-    /// Reads a name, in any spelling, that does not lie under one of the platform's own domains.
+    /// Parses and normalises a hostname. Rejects names under the platform's `own_domains`.
     ///
     /// # Errors
-    /// When it is none, or none that a project may have.
-    pub fn parse(text: &str, own: &[String]) -> Result<Self, InvalidHostName> {
+    /// Returns [`InvalidHostName`] when the text is not a hostname, or not one that a project may use.
+    pub fn parse(text: &str, own_domains: &[String]) -> Result<Self, InvalidHostName> {
         let name = domain::parse(text, Characters::Host).map_err(|invalid| match invalid {
             InvalidDomain::Wildcard => InvalidHostName::Wildcard,
             InvalidDomain::Shape if text.contains(['/', ':', '@', '?', '#']) => InvalidHostName::Address,
             invalid => InvalidHostName::Domain(invalid),
         })?;
-        match own.iter().find(|own| domain::is_within(&name, own)) {
-            Some(own) => Err(InvalidHostName::Platform(own.clone())),
+        match own_domains.iter().find(|domain| domain::is_within(&name, domain)) {
+            Some(domain) => Err(InvalidHostName::Platform(domain.clone())),
             None => Ok(Self(name)),
         }
     }
 
-    /// The name.
+    /// Returns the hostname as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A host name in its one spelling, whoever's it is.
-pub(crate) fn normalised(text: &str) -> Option<String> {
-    domain::normalised(text, Characters::Host)
+/// Normalises any hostname, including names under the platform's domains.
+pub(crate) fn normalise(text: &str) -> Option<String> {
+    domain::normalise(text, Characters::Host)
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_name_is_one_name() {
+    fn all_spellings_normalise_to_one_name() {
         for (text, name) in [
             ("www.example.org", "www.example.org"),
             ("WWW.Example.ORG.", "www.example.org"),
@@ -80,10 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn what_no_project_may_have_is_refused() {
+    fn invalid_and_platform_names_are_rejected() {
         use InvalidHostName::{Address, Domain, Platform, Wildcard};
         use kernel::domain::InvalidDomain::{Ip, PublicSuffix, Shape, SingleLabel};
-        for (text, why) in [
+        for (text, error) in [
             ("", Domain(Shape)),
             (".", Domain(Shape)),
             ("example..org", Domain(Shape)),
@@ -115,7 +115,7 @@ mod tests {
             ("x.SVC.example.", Platform("svc.example".into())),
             ("ｓvc.example", Platform("svc.example".into())),
         ] {
-            assert_eq!(parse(text), Err(why), "{text}");
+            assert_eq!(parse(text), Err(error), "{text}");
         }
         assert_eq!(parse(&format!("{}.example.org", "a".repeat(64))), Err(Domain(Shape)));
         assert_eq!(parse(&format!("{}example.org", "a.".repeat(130))), Err(Domain(Shape)));

@@ -1,8 +1,8 @@
-//! Projects, their deployments, their hostnames and who may see them.
+//! Projects, their deployments, hostnames and access policies.
 //!
-//! Owns the Postgres schema `projects` and the store of bundles. Asked of others are the organization's lock and plan
-//! ([`Organizations`]), that a project's node converges on what is now live ([`Placements`]), and the proofs of hostnames
-//! ([`Resolver`], [`Zones`]).
+//! Owns the Postgres schema `projects` and the bundle store. Depends on other contexts through ports: the lock and the
+//! plan of an organization ([`Organizations`]), the desired state of a project's node ([`Placements`]), and the
+//! ownership verification of hostnames ([`Resolver`], [`Zones`]).
 
 mod bundles;
 mod error;
@@ -15,12 +15,14 @@ mod service;
 mod site_url;
 
 pub use bundle;
-pub use bundles::{Bundles, Received, S3};
+pub use bundles::{Bundles, S3Config, StoredBundle};
 pub use error::ProjectError;
 pub use hostname::{HostName, InvalidHostName};
 pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};
 pub use model::*;
-pub use ports::{Linked, Live, LiveAccess, LookupFailure, Notice, Organizations, Placements, Resolver, Zones};
+pub use ports::{
+    LiveAccess, LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Resolver, Zones,
+};
 pub use repository::*;
 pub use service::{Org, Ports, Projects, Site};
 pub use site_url::{InvalidSiteUrl, SiteUrl};

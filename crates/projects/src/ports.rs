@@ -1,138 +1,118 @@
-//! What this context asks of others.
+//! The ports that other contexts implement.
 
 use std::time::Duration;
 
 use kernel::{AccessMode, Digest, NotificationId, OrgId, Plan, ProjectId, Role, Time, TokenHash, UserId};
 use store::Connection;
 
-/// Organizations, as far as projects depend on them.
+/// Access to organizations.
 #[async_trait::async_trait]
 pub trait Organizations: Send + Sync {
-    /// Locks the organization's row until the transaction ends and tells its plan; none when there is no such
+    /// Locks the organization's row until the transaction ends and returns its plan, or `None` for an unknown
     /// organization.
-    ///
-    /// # Errors
-    /// When the database is away.
     async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>>;
 
-    /// The user's role in the organization; none for an outsider.
-    ///
-    /// # Errors
-    /// When the database is away.
+    /// Returns the user's role in the organization, or `None` if the user is not a member.
     async fn role(&self, connection: &mut Connection, org: OrgId, user: UserId) -> store::Result<Option<Role>>;
 
-    /// Raises a notification in the transaction of its cause. Gives nothing when the same was raised so shortly before
-    /// that it is not raised again.
-    ///
-    /// # Errors
-    /// When the database is away.
+    /// Raises a notification in the caller's transaction. Returns `None` when the same notification was raised
+    /// recently.
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<Option<NotificationId>>;
 }
 
 /// The notifications that projects raise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// The plan's limit has stopped a project from being created.
+    /// The plan's limit prevented the creation of a project.
     ProjectLimit { limit: u32 },
-    /// An active hostname has failed its ownership check; it is served until this time.
+    /// An active hostname failed its ownership check. It is served until `until`.
     HostnameUnproved { project: String, hostname: String, until: Time },
 }
 
-/// What is live of a project, for whoever serves it.
+/// The desired state of a project on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Live {
+pub struct LiveState {
     /// The active hostnames.
     pub hostnames: Vec<String>,
-    /// The bundle.
+    /// The bundle's digest.
     pub bundle: Digest,
     /// The bundle's size, in bytes.
     pub size_bytes: i64,
     /// The deployment's version.
     pub version: i32,
-    /// Who may see it.
+    /// The access policy.
     pub access: LiveAccess,
 }
 
-/// Who may see a project, for whoever serves it.
+/// The access policy of a project, as the node enforces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveAccess {
     pub mode: AccessMode,
     /// The shared password's hash, as a PHC string (Argon2id).
     pub password: Option<String>,
-    /// Of the key that passes by the policy.
+    /// The hash of the bypass key.
     pub bypass: Option<TokenHash>,
-    /// Raised by every change: what was let in before it is let in no longer.
+    /// Increases with every change, which invalidates the access cookies issued before.
     pub version: i32,
 }
 
-/// The nodes that serve projects.
+/// The desired state of projects on their nodes.
 #[async_trait::async_trait]
 pub trait Placements: Send + Sync {
-    /// Writes the part of the desired state that this context owns, in the transaction that decides it.
-    ///
-    /// # Errors
-    /// When the database is away.
-    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Live) -> store::Result<()>;
+    /// Writes the desired state that this context owns, in the caller's transaction.
+    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()>;
 
-    /// Ends the desired state of a project, in the transaction that deletes it.
-    ///
-    /// # Errors
-    /// When the database is away.
+    /// Removes the desired state of a project, in the transaction that deletes the project.
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
+
+    /// Deletes all data of purged projects, in the transaction that purges them.
+    async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()>;
 }
 
-/// What became of the records that lead visitors of a hostname to the platform, where its zone is hosted here.
+/// The result of publishing a hostname's DNS records in a hosted zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Linked {
-    /// Whether they were not there before.
+pub struct PublishedRecords {
+    /// Whether records were added.
     pub changed: bool,
-    /// Why they are not there, in words for people.
+    /// A message for users when the records could not be published.
     pub problem: Option<String>,
 }
 
-/// Zones that are hosted here.
+/// The hosted zones.
 #[async_trait::async_trait]
 pub trait Zones: Send + Sync {
-    /// The organization's zone that the name lies in.
-    ///
-    /// # Errors
-    /// When the database is away.
+    /// Returns the organization's zone that contains the name.
     async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<String>>;
 
-    /// Publishes the records of a served hostname in the organization's zone, in the transaction that decides it. A name
-    /// that lies in none is no problem.
-    ///
-    /// # Errors
-    /// When the database is away.
-    async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Linked>;
+    /// Publishes the records of an active hostname in the organization's zone, in the caller's transaction. Does
+    /// nothing for a name outside the organization's zones.
+    async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<PublishedRecords>;
 
-    /// Takes them away, in the transaction that decides it.
-    ///
-    /// # Errors
-    /// When the database is away.
+    /// Removes these records, in the caller's transaction.
     async fn unlink(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
 }
 
-/// Why a lookup gave nothing, in words for people.
+/// A failed DNS lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookupFailure {
+    /// A message for users.
     pub message: String,
-    /// Whether the same lookup may succeed later: nothing follows from it. That a name does not exist is an answer.
+    /// Whether the failure is transient, so that it proves nothing. A name that does not exist is a permanent failure.
     pub temporary: bool,
 }
 
-/// Looks records up in the public DNS.
+/// Lookups in the public DNS.
 #[async_trait::async_trait]
 pub trait Resolver: Send + Sync {
-    /// The texts of the name's TXT records; none when there are none.
+    /// Returns the texts of the name's TXT records.
     ///
     /// # Errors
-    /// When that cannot be said, or the name does not exist.
-    async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, LookupFailure>;
+    /// Returns an error when the lookup fails or the name does not exist.
+    async fn txt(&self, name: &str, timeout: Duration) -> Result<Vec<String>, LookupFailure>;
 
-    /// What the name is a CNAME of, lowercase and without the final dot.
+    /// Returns the target of the name's CNAME record, in lowercase and without the final dot.
     ///
     /// # Errors
-    /// When that cannot be said, or the name does not exist.
-    async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, LookupFailure>;
+    /// Returns an error when the lookup fails or the name does not exist.
+    async fn cname(&self, name: &str, timeout: Duration) -> Result<Option<String>, LookupFailure>;
 }

@@ -1,32 +1,32 @@
-//! The address of a deployed project.
+//! The URL of a deployed project.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// What stands for the hostname.
+/// The placeholder for the hostname.
 const HOSTNAME: &str = "{hostname}";
 
-/// How visitors reach a project by its hostname: `https://{hostname}`, perhaps with a port.
+/// The URL template of projects: `https://{hostname}`, optionally with `http` or a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteUrl {
     scheme: &'static str,
     port: Option<u16>,
 }
 
-/// Not `https://{hostname}`, or the same with `http` or a port.
+/// The error of an invalid URL template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("neither https://{{hostname}} nor http://{{hostname}}, with or without :port")]
+#[error("must be https://{{hostname}} or http://{{hostname}}, optionally with a port")]
 pub struct InvalidSiteUrl;
 
 impl SiteUrl {
-    /// The address of the project with this hostname, without a trailing slash.
+    /// Returns the URL of the project with this hostname, without a trailing slash.
     #[must_use]
     pub fn of(&self, hostname: &str) -> String {
         let port = self.port.map(|port| format!(":{port}")).unwrap_or_default();
         format!("{}://{hostname}{port}", self.scheme)
     }
 
-    /// Whether visitors come encrypted.
+    /// Returns whether visitors use TLS.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.scheme == "https"
@@ -67,10 +67,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_holds_the_hostname_and_nothing_else() {
-        for (text, of) in [("https://{hostname}", "https://a.b"), ("http://{hostname}:8088", "http://a.b:8088")] {
+    fn template_is_scheme_hostname_and_optional_port() {
+        for (text, expected) in [("https://{hostname}", "https://a.b"), ("http://{hostname}:8088", "http://a.b:8088")] {
             let url: SiteUrl = text.parse().unwrap();
-            assert_eq!((url.of("a.b").as_str(), url.to_string().as_str()), (of, text));
+            assert_eq!((url.of("a.b").as_str(), url.to_string().as_str()), (expected, text));
         }
         for text in ["", "https://", "https://x", "ftp://{hostname}", "https://{hostname}/", "https://{hostname}:x"] {
             assert_eq!(text.parse::<SiteUrl>(), Err(InvalidSiteUrl), "{text}");

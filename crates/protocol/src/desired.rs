@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The schema version that this release writes and reads. It is raised when a node that ignores the new fields or parts
-/// would do wrong.
+/// The schema version that this release writes and reads. It increases when a node that ignores the new fields or parts
+/// would behave incorrectly.
 pub const SCHEMA: u32 = 3;
 
 /// A part of a project's desired state. One context owns it and is the only one that writes it.
@@ -30,7 +30,7 @@ pub struct Desired {
     /// The number of the last batch of reports that the control plane accepted from this node.
     pub batch: i64,
     pub platform: Platform,
-    /// By revision, ascending.
+    /// The parts, by ascending revision.
     pub parts: Vec<Change>,
 }
 
@@ -46,7 +46,7 @@ pub struct Change {
     pub revision: i64,
     /// The part's name. A node ignores a part that it does not know.
     pub part: String,
-    /// The part. Null: it is no longer desired.
+    /// The content of the part; null if the part is no longer desired.
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::desired::AnyPart>))]
     pub desired: Option<Value>,
 }
@@ -56,9 +56,9 @@ pub struct Change {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Platform {
-    /// Base address of the dashboard, whose screen `/access/authorize` lets members in.
+    /// The base address of the dashboard. Its page `/access/authorize` grants members access.
     pub dashboard_url: String,
-    /// Whether visitors come over https, which a proxy in front of the node terminates.
+    /// Whether visitors use https, which a proxy in front of the node terminates.
     pub https: bool,
 }
 
@@ -73,19 +73,19 @@ pub(crate) enum AnyPart {
 }
 
 impl Change {
-    /// A change of the part `P`; none when it is no longer desired.
+    /// A change of the part `P`; `None` means that it is no longer desired.
     ///
     /// # Errors
-    /// When the part cannot be written as JSON.
+    /// Returns an error if the part cannot be serialised as JSON.
     pub fn new<P: DesiredPart>(project: String, revision: i64, desired: Option<&P>) -> serde_json::Result<Self> {
         let desired = desired.map(serde_json::to_value).transpose()?;
         Ok(Self { project, revision, part: P::NAME.to_owned(), desired })
     }
 
-    /// The part `P`; none when this is another part.
+    /// The content of the part `P`, or `None` if this is another part.
     ///
     /// # Errors
-    /// When the part does not have the shape of its name.
+    /// Returns an error if the content does not match the type of the part.
     pub fn read<P: DesiredPart>(&self) -> serde_json::Result<Option<Option<P>>> {
         if self.part != P::NAME {
             return Ok(None);
@@ -94,7 +94,7 @@ impl Change {
     }
 }
 
-/// Does not show the part, which may hold credentials.
+/// Omits the content of the part, which may contain credentials.
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { project, revision, part, desired } = self;
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn a_change_reads_back_as_its_own_part_only() {
+    fn change_parses_only_as_its_part() {
         let change = Change::new("prj_1".to_owned(), 4, Some(&Motd("hello".to_owned()))).unwrap();
         let wire = json!({ "project": "prj_1", "revision": 4, "part": "motd", "desired": "hello" });
         assert_eq!(serde_json::to_value(&change).unwrap(), wire);
         assert_eq!(change.read::<Motd>().unwrap(), Some(Some(Motd("hello".to_owned()))));
         assert_eq!(change.read::<Quota>().unwrap(), None);
-        let gone = Change::new::<Motd>("prj_1".to_owned(), 5, None).unwrap();
-        assert_eq!(gone.read::<Motd>().unwrap(), Some(None));
+        let removed = Change::new::<Motd>("prj_1".to_owned(), 5, None).unwrap();
+        assert_eq!(removed.read::<Motd>().unwrap(), Some(None));
         let wrong = Change { part: Quota::NAME.to_owned(), ..change.clone() };
         assert!(wrong.read::<Quota>().is_err());
         assert!(!format!("{change:?}").contains("hello"));

@@ -1,9 +1,9 @@
 //! The wire types between the control plane and its nodes: desired state, reports, and the access round trip.
 //!
-//! The control plane and every node use these types, so the two sides cannot drift apart. The crate depends on no other
-//! crate of the workspace but `sha256`: ids are texts here, and the control plane parses them.
+//! The control plane and all nodes use these types, so both sides agree on the format. `sha256` is the only dependency
+//! in the workspace: ids are strings here, and the control plane parses them.
 //!
-//! A context that wants something of a node adds a [`DesiredPart`]; a node that has something to tell adds a
+//! A context that needs desired state at nodes adds a [`DesiredPart`]. A new kind of observed state is a
 //! [`ReportKind`]. `docs/convergence.md` describes the protocol.
 
 mod desired;

@@ -1,10 +1,10 @@
 //! The reports of a node.
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// A kind of report. One context registers for it and receives every report of the kind.
+/// A kind of report. One context registers a kind and receives all its reports.
 pub trait ReportKind: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The kind's name on the wire.
     const NAME: &'static str;
@@ -15,16 +15,16 @@ pub trait ReportKind: Serialize + DeserializeOwned + Send + Sync + 'static {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, validator::Validate))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Batch {
-    /// Greater than that of the node's batch before. The control plane accepts each number once, whatever the batch
-    /// holds: send the same batch until it is answered.
+    /// The number of the batch, greater than that of the node's previous batch. The control plane accepts each number
+    /// once, whatever the batch contains. Send the same batch again until the control plane responds.
     #[cfg_attr(feature = "openapi", schema(minimum = 1), validate(range(min = 1)))]
     pub batch: i64,
-    /// At most 50.
+    /// At most 50 reports.
     #[cfg_attr(feature = "openapi", schema(max_items = 50), validate(length(max = 50)))]
     pub reports: Vec<Report>,
 }
 
-/// What a node observed of a project.
+/// An observed state of a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -54,10 +54,12 @@ pub struct Receipt {
 pub struct DeploymentReport {
     /// The deployment's version.
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    #[serde(deserialize_with = "version")]
     pub version: i32,
     pub state: DeploymentState,
-    /// The reason, in words for the project's members.
+    /// The reason, for the project's members.
     #[cfg_attr(feature = "openapi", schema(required, max_length = 1000))]
+    #[serde(deserialize_with = "message")]
     pub message: Option<String>,
 }
 
@@ -65,12 +67,31 @@ impl ReportKind for DeploymentReport {
     const NAME: &'static str = "deployment";
 }
 
+/// The most characters of a message.
+const MAX_MESSAGE: usize = 1000;
+
+fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let version = i32::deserialize(deserializer)?;
+    if version >= 1 { Ok(version) } else { Err(D::Error::custom("version must be at least 1")) }
+}
+
+fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let message = Option::<String>::deserialize(deserializer)?;
+    match &message {
+        Some(text) if text.contains('\0') => Err(D::Error::custom("message contains U+0000")),
+        Some(text) if text.chars().count() > MAX_MESSAGE => {
+            Err(D::Error::custom(format_args!("message has more than {MAX_MESSAGE} characters")))
+        }
+        _ => Ok(message),
+    }
+}
+
 /// The state of a deployment at its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeploymentState {
-    /// Visitors see it.
+    /// The node serves it to visitors.
     Serving,
     /// Its worker was stopped or died. The next request starts it again.
     Crashed,
@@ -92,7 +113,7 @@ impl Report {
     /// A report of kind `K`.
     ///
     /// # Errors
-    /// When the report cannot be written as JSON.
+    /// Returns an error if the report cannot be serialised as JSON.
     pub fn new<K: ReportKind>(project: String, report: &K) -> serde_json::Result<Self> {
         Ok(Self { project, kind: K::NAME.to_owned(), report: serde_json::to_value(report)? })
     }

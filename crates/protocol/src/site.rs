@@ -5,7 +5,7 @@ use sha256::Digest;
 
 use crate::desired::DesiredPart;
 
-/// What a node serves of a project. The context `projects` owns this part.
+/// The site of a project, which a node serves. The context `projects` owns this part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -37,21 +37,21 @@ pub struct SiteAccess {
     /// SHA-256 of the key that bypasses the policy, in hex.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub bypass: Option<String>,
-    /// Raised by every change: an access cookie of an earlier version is no longer valid.
+    /// Increases with every change, which invalidates the access cookies of earlier versions.
     pub version: i32,
 }
 
-/// Who may see a site.
+/// The visitors who may see a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessMode {
-    /// Everybody.
+    /// All visitors.
     Public,
     /// Members of the organization, through the dashboard.
     Org,
     /// Visitors who know the password.
     Password,
-    /// A mode that this release does not know: only the bypass key opens the site.
+    /// A mode that this release does not know. Only the bypass key grants access.
     #[serde(other)]
     Unknown,
 }
@@ -77,7 +77,7 @@ mod schema {
 
     use super::AccessMode;
 
-    /// Without `Unknown`, which the control plane never writes.
+    /// Omits `Unknown`, which the control plane never writes.
     impl PartialSchema for AccessMode {
         fn schema() -> RefOr<Schema> {
             let modes = [AccessMode::Public, AccessMode::Org, AccessMode::Password].map(AccessMode::as_str);

@@ -14,7 +14,7 @@ pub struct Redeem {
     pub code: String,
 }
 
-/// The visitor that a code admits, and the project.
+/// The visitor and the project of a valid code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

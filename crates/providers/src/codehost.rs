@@ -1,76 +1,76 @@
-//! Signing in with a code host: OAuth's code flow with PKCE (RFC 6749 section 4.1, RFC 7636), in GitHub's shapes.
+//! Sign-in at a code host: OAuth's code flow with PKCE (RFC 6749 section 4.1, RFC 7636), in GitHub's formats.
 //!
-//! The access token lives for the two calls of [`CodeHost::identify`] and is kept nowhere.
+//! The access token is used only within [`CodeHost::identify`] and never stored.
 
 use kernel::Secret;
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::outside::{InvalidOutside, Limits, Outside, OutsideError, origin};
+use crate::outbound::{Limits, OutboundClient, OutboundConfigError, OutboundError, origin};
 use crate::person::Person;
 
-/// What is asked for: who they are.
+/// The OAuth scope to read the user's profile.
 const SCOPE: &str = "read:user";
-const TOKEN_MAX_BYTES: usize = 4096;
+const MAX_TOKEN_BYTES: usize = 4096;
 
-/// The code host and our registration there.
+/// The code host and our registration at it.
 #[derive(Debug, Clone)]
 pub struct CodeHostConfig {
-    /// Our id there.
+    /// Our client id.
     pub client_id: String,
-    /// Our secret there.
+    /// Our client secret.
     pub client_secret: Secret,
-    /// Where browsers are sent. A query that it has is kept.
+    /// The authorization endpoint. Its query is preserved.
     pub authorize_url: Url,
-    /// Where a code becomes a token.
+    /// The token endpoint.
     pub token_url: Url,
-    /// Where a token tells its user.
+    /// The endpoint that returns the user of a token.
     pub user_url: Url,
 }
 
-/// Why nobody was identified. Shows no credential and no words of the code host but its error code.
+/// An error of a sign-in. Contains no credential, and of the code host's response only the error code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodeHostError {
-    /// The code host does not take the code: used, expired, made up, or meant for somebody else. Holds its error code,
-    /// which also tells when it is our registration that it does not take (`incorrect_client_credentials`).
-    #[error("the code host refused the code: {0}")]
+    /// The code host rejected the code: it is used, expired, invalid, or for another client. The error code also shows
+    /// a rejected registration (`incorrect_client_credentials`).
+    #[error("the code host rejected the code: {0}")]
     Refused(String),
-    /// It could not be asked, or answered nothing that can be read.
+    /// The code host is unreachable, or its response is unreadable.
     #[error("the code host is not available: {0}")]
-    Unavailable(#[from] OutsideError),
-    /// It answered JSON that makes no sense.
-    #[error("the code host answers nonsense: {0}")]
-    Nonsense(&'static str),
+    Unavailable(#[from] OutboundError),
+    /// The JSON response has an invalid field.
+    #[error("the code host sent an invalid response: {0}")]
+    InvalidResponse(&'static str),
 }
 
-/// A code host that people sign in with.
+/// A client of a code host.
 #[derive(Debug, Clone)]
 pub struct CodeHost {
     config: CodeHostConfig,
-    outside: Outside,
+    client: OutboundClient,
 }
 
 impl CodeHost {
-    /// A code host, called within the product's limits.
+    /// Creates a client with the default limits.
     ///
     /// # Errors
-    /// An address that is not http or https, or holds credentials.
-    pub fn new(config: CodeHostConfig) -> Result<Self, InvalidOutside> {
-        Self::within(config, Limits::default())
+    /// Returns an error for an address that is not http or https, or contains credentials.
+    pub fn new(config: CodeHostConfig) -> Result<Self, OutboundConfigError> {
+        Self::with_limits(config, Limits::default())
     }
 
-    /// A code host, called within other limits.
+    /// Creates a client with custom limits.
     ///
     /// # Errors
-    /// Those of [`CodeHost::new`].
-    pub fn within(config: CodeHostConfig, limits: Limits) -> Result<Self, InvalidOutside> {
-        // Browsers are sent there and it is not called from here, but it is held to the same rules.
+    /// See [`CodeHost::new`].
+    pub fn with_limits(config: CodeHostConfig, limits: Limits) -> Result<Self, OutboundConfigError> {
+        // Only browsers call this address, but the same rules apply.
         origin(&config.authorize_url)?;
-        let outside = Outside::within("code host", [&config.token_url, &config.user_url], limits)?;
-        Ok(Self { config, outside })
+        let client = OutboundClient::with_limits("code host", [&config.token_url, &config.user_url], limits)?;
+        Ok(Self { config, client })
     }
 
-    /// Where a browser is sent to sign in. `challenge` is S256 of the verifier that [`CodeHost::identify`] takes.
+    /// Returns the sign-in address for a browser. `challenge` is S256 of the verifier for [`CodeHost::identify`].
     #[must_use]
     pub fn authorize_url(&self, redirect_uri: &str, state: &str, challenge: &str) -> String {
         let mut url = self.config.authorize_url.clone();
@@ -87,14 +87,14 @@ impl CodeHost {
         url.into()
     }
 
-    /// Who the code stands for. Uses it up.
+    /// Exchanges the code, which is valid once, for the user who signed in.
     ///
     /// # Errors
-    /// [`CodeHostError`]. Only [`CodeHostError::Refused`] is about this sign-in alone.
+    /// [`CodeHostError`]. Only [`CodeHostError::Refused`] is specific to this sign-in.
     pub async fn identify(&self, code: &str, redirect_uri: &str, verifier: &str) -> Result<Person, CodeHostError> {
         let token = self.exchange(code, redirect_uri, verifier).await?;
-        let user: Map<String, Value> = self.outside.get(&self.config.user_url, &token).await?;
-        Person::of(&user).map_err(CodeHostError::Nonsense)
+        let user: Map<String, Value> = self.client.get(&self.config.user_url, &token).await?;
+        Person::parse(&user).map_err(CodeHostError::InvalidResponse)
     }
 
     async fn exchange(&self, code: &str, redirect_uri: &str, verifier: &str) -> Result<Secret, CodeHostError> {
@@ -106,34 +106,34 @@ impl CodeHost {
             ("redirect_uri", redirect_uri),
             ("code_verifier", verifier),
         ];
-        match self.outside.post_form(&self.config.token_url, &form).await {
-            Ok(answer) => granted(&answer),
-            // What a host that follows RFC 6749 section 5.2 to the letter answers to a code that it does not know.
-            Err(OutsideError::Refused(400)) => Err(CodeHostError::Refused("400".to_owned())),
+        match self.client.post_form(&self.config.token_url, &form).await {
+            Ok(response) => parse_token_response(&response),
+            // RFC 6749 section 5.2 requires this status for an invalid code.
+            Err(OutboundError::Status(400)) => Err(CodeHostError::Refused("400".to_owned())),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// RFC 6749 section 5.1 and 5.2; GitHub answers both with 200.
-fn granted(answer: &Map<String, Value>) -> Result<Secret, CodeHostError> {
-    let text = |key| answer.get(key).and_then(Value::as_str);
+/// Parses a token response (RFC 6749 section 5.1 and 5.2). GitHub sends status 200 for both kinds.
+fn parse_token_response(response: &Map<String, Value>) -> Result<Secret, CodeHostError> {
+    let text = |key| response.get(key).and_then(Value::as_str);
     if let Some(error) = text("error") {
         return Err(CodeHostError::Refused(error_code(error)));
     }
     if !text("token_type").is_some_and(|token_type| token_type.eq_ignore_ascii_case("bearer")) {
-        return Err(CodeHostError::Nonsense("the token's type"));
+        return Err(CodeHostError::InvalidResponse("token_type"));
     }
-    // It becomes part of a header.
-    let fits =
-        |token: &&str| (1..=TOKEN_MAX_BYTES).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
-    let token = text("access_token").filter(fits).ok_or(CodeHostError::Nonsense("the token"))?;
+    // The token becomes part of a header.
+    let is_valid =
+        |token: &&str| (1..=MAX_TOKEN_BYTES).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
+    let token = text("access_token").filter(is_valid).ok_or(CodeHostError::InvalidResponse("access_token"))?;
     Ok(Secret::new(token.to_owned()))
 }
 
-/// Error codes are words; anything else could be a text that repeats what we sent.
+/// Returns an error code that is a single word. Other texts could contain data of our request.
 fn error_code(error: &str) -> String {
     let is_word =
         (1..=64).contains(&error.len()) && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    if is_word { error.to_owned() } else { "an error without a code".to_owned() }
+    if is_word { error.to_owned() } else { "unknown error code".to_owned() }
 }

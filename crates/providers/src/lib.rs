@@ -1,24 +1,24 @@
-//! Adapters to the outside world: a code host that people sign in with, the server that takes our mail, and the DNS in
-//! which they prove what they own.
+//! Adapters for external services: the code host at which users sign in, the mail server, and the DNS lookups of the
+//! ownership verification.
 //!
-//! Each speaks a real protocol to a party that may be slow, wrong or hostile. What comes back is bounded in time and
-//! size and checked before it is a value here, and no error shows a credential, a contact or what the other side said
-//! in its own words. The crate knows no context: `apps/server` fits its types to their ports.
+//! An external service may be slow, faulty or hostile. The adapters bound each response in time and size and validate
+//! it. Errors contain no credential, no contact and no text of the response. The crate does not depend on any context:
+//! `apps/server` implements their ports with these types.
 
 mod codehost;
-mod letter;
 mod mail;
-mod outside;
+mod mail_content;
+mod outbound;
 mod person;
 mod resolver;
 mod smtp;
 mod tls;
 
 pub use codehost::{CodeHost, CodeHostConfig, CodeHostError};
-pub use letter::{Action, Letter, NotALink};
 pub use lettre::message::Mailbox;
 pub use mail::Mail;
-pub use outside::{InvalidOutside, Limits, Outside, OutsideError};
+pub use mail_content::{Action, InvalidLink, MailContent};
+pub use outbound::{Limits, OutboundClient, OutboundConfigError, OutboundError};
 pub use person::Person;
 pub use resolver::{InvalidResolver, LookupError, Resolver};
 pub use smtp::{Cause, Credentials, InvalidSmtp, MailError, Smtp, SmtpConfig, Step, Timeouts, Tls};

@@ -1,88 +1,87 @@
-//! Who signed in, as far as a code host is believed.
+//! The user profile of a code host.
 //!
-//! Everything it says is untrusted. Without an id and a login in their expected form there is no person; the rest is
-//! decoration, and is left out when it is odd.
+//! The profile is untrusted. A valid id and a valid login are required. Other invalid fields are dropped.
 
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-const NAME_MAX_CHARS: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 /// RFC 5321 section 4.5.3.1.3, less the angle brackets.
-const EMAIL_MAX_BYTES: usize = 254;
-const AVATAR_MAX_BYTES: usize = 2048;
+const MAX_EMAIL_BYTES: usize = 254;
+const MAX_AVATAR_URL_BYTES: usize = 2048;
 
 /// A user of a code host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
-    /// What names them for good: 1 to 64 of `A-Z a-z 0-9 _ -`. Logins change hands, this does not.
+    /// The permanent id: 1 to 64 of `A-Z a-z 0-9 _ -`. Unlike a login, it is never reassigned.
     pub subject: String,
-    /// Their handle: 1 to 100 of `A-Z a-z 0-9 . _ -`.
+    /// The login name: 1 to 100 of `A-Z a-z 0-9 . _ -`.
     pub login: String,
-    /// Their name for display, at most 100 characters without control characters; the login when they gave none.
+    /// The display name: at most 100 characters without control characters. Defaults to the login.
     pub name: String,
-    /// Their address, when they show one. The code host's claim, unverified by us.
+    /// The public mail address. It is not verified.
     pub email: Option<String>,
-    /// Their picture: an `https` address of at most 2,048 bytes, or `http` on this machine.
+    /// The address of the picture: at most 2,048 bytes of `https`, or `http` to a loopback host.
     pub avatar_url: Option<String>,
 }
 
 impl Person {
-    /// The person of a user endpoint's answer, or what is wrong with it.
-    pub(crate) fn of(user: &Map<String, Value>) -> Result<Self, &'static str> {
+    /// Parses the response of a user endpoint. Returns the name of a required field that is invalid.
+    pub(crate) fn parse(user: &Map<String, Value>) -> Result<Self, &'static str> {
         let text = |key| user.get(key).and_then(Value::as_str);
         let subject = match user.get("id") {
             Some(Value::Number(id)) => id.as_u64().map(|id| id.to_string()),
-            Some(Value::String(id)) => made_of(id, "_-", 64),
+            Some(Value::String(id)) => restricted_to(id, "_-", 64),
             _ => None,
         };
-        let subject = subject.ok_or("the user's id")?;
-        let login = text("login").and_then(|login| made_of(login, "._-", 100)).ok_or("the user's login")?;
+        let subject = subject.ok_or("id")?;
+        let login = text("login").and_then(|login| restricted_to(login, "._-", 100)).ok_or("login")?;
         let name = text("name").and_then(name).unwrap_or_else(|| login.clone());
         let (email, avatar_url) = (text("email").and_then(email), text("avatar_url").and_then(avatar));
         Ok(Self { subject, login, name, email, avatar_url })
     }
 }
 
-/// The text, when it is letters and digits of ASCII and `others` alone.
-fn made_of(text: &str, others: &str, max: usize) -> Option<String> {
+/// Returns the text if it consists of ASCII letters, digits and `others`.
+fn restricted_to(text: &str, others: &str, max: usize) -> Option<String> {
     let fits = (1..=max).contains(&text.len());
     (fits && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))).then(|| text.to_owned())
 }
 
 fn name(text: &str) -> Option<String> {
-    let shown: String = text.chars().filter(|c| !c.is_control() && !turns_text_around(*c)).collect();
-    let cut: String = shown.trim().chars().take(NAME_MAX_CHARS).collect();
-    let cut = cut.trim_end();
-    (!cut.is_empty()).then(|| cut.to_owned())
+    let visible: String = text.chars().filter(|c| !c.is_control() && !is_bidi_control(*c)).collect();
+    let truncated: String = visible.trim().chars().take(MAX_NAME_CHARS).collect();
+    let truncated = truncated.trim_end();
+    (!truncated.is_empty()).then(|| truncated.to_owned())
 }
 
-/// Unicode's explicit directional formatting (UAX 9 section 2): it would reorder what stands beside the name.
-const fn turns_text_around(c: char) -> bool {
+/// Returns whether a character is an explicit directional control (UAX 9 section 2), which reorders the adjacent text.
+const fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn email(text: &str) -> Option<String> {
     let (local, domain) = text.split_once('@')?;
-    let plausible = text.len() <= EMAIL_MAX_BYTES
+    let is_plausible = text.len() <= MAX_EMAIL_BYTES
         && !local.is_empty()
         && !domain.is_empty()
         && !domain.contains('@')
         && !text.contains(|c: char| c.is_control() || c.is_whitespace());
-    plausible.then(|| text.to_owned())
+    is_plausible.then(|| text.to_owned())
 }
 
 fn avatar(text: &str) -> Option<String> {
-    if text.len() > AVATAR_MAX_BYTES {
+    if text.len() > MAX_AVATAR_URL_BYTES {
         return None;
     }
     let url = Url::parse(text).ok()?;
-    let fetched = match url.scheme() {
+    let is_allowed = match url.scheme() {
         "https" => true,
         "http" => is_loopback(&url.host()?),
         _ => false,
     };
-    let plain = url.username().is_empty() && url.password().is_none() && url.as_str().len() <= AVATAR_MAX_BYTES;
-    (fetched && plain).then(|| url.into())
+    let is_plain = url.username().is_empty() && url.password().is_none() && url.as_str().len() <= MAX_AVATAR_URL_BYTES;
+    (is_allowed && is_plain).then(|| url.into())
 }
 
 pub(crate) fn is_loopback<S: AsRef<str>>(host: &Host<S>) -> bool {
@@ -100,26 +99,26 @@ mod tests {
     use super::*;
 
     fn person(user: Value) -> Result<Person, &'static str> {
-        Person::of(user.as_object().unwrap())
+        Person::parse(user.as_object().unwrap())
     }
 
     #[test]
-    fn an_id_and_a_login_are_needed() {
+    fn id_and_login_are_required() {
         for (id, subject) in [(json!(1), "1"), (json!(u64::MAX), "18446744073709551615"), (json!("a_B-9"), "a_B-9")] {
             assert_eq!(person(json!({ "id": id, "login": "ada" })).unwrap().subject, subject);
         }
         let long = "a".repeat(65);
         for id in [json!(null), json!(-1), json!(1.5), json!(""), json!("a b"), json!("é"), json!([1]), json!(long)] {
-            assert_eq!(person(json!({ "id": id, "login": "ada" })), Err("the user's id"));
+            assert_eq!(person(json!({ "id": id, "login": "ada" })), Err("id"));
         }
         let long = "a".repeat(101);
         for login in [json!(null), json!(""), json!(7), json!("a/b"), json!("ada\n"), json!("<ada>"), json!(long)] {
-            assert_eq!(person(json!({ "id": 1, "login": login })), Err("the user's login"));
+            assert_eq!(person(json!({ "id": 1, "login": login })), Err("login"));
         }
     }
 
     #[test]
-    fn a_name_is_cleaned_and_cut() {
+    fn name_is_cleaned_and_truncated() {
         let name = |name: Value| person(json!({ "id": 1, "login": "ada", "name": name })).unwrap().name;
         assert_eq!(name(json!("  Ada\r\n Lovelace\u{0}\u{85} ")), "Ada Lovelace");
         assert_eq!(name(json!("a\u{202e}b")), "ab");
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_kept_when_plausible() {
+    fn implausible_address_is_dropped() {
         let email = |email: &str| person(json!({ "id": 1, "login": "ada", "email": email })).unwrap().email;
         for good in ["ada@a.example", "a+b@müller.example"] {
             assert_eq!(email(good).as_deref(), Some(good));
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_https_or_on_this_machine() {
+    fn picture_must_be_https_or_loopback() {
         let avatar = |url: &str| person(json!({ "id": 1, "login": "ada", "avatar_url": url })).unwrap().avatar_url;
         for good in ["https://a.example/u/1?v=4", "http://127.0.0.1:99/a", "http://localhost/a", "http://[::1]/a"] {
             assert_eq!(avatar(good).as_deref(), Some(good));

@@ -1,14 +1,14 @@
-//! Look-ups for proofs that somebody owns a host name.
+//! DNS lookups for the ownership verification of hostnames.
 //!
-//! Each is made anew: no cache, no hosts file, no search list and no connection of the look-up before, so that a record
-//! counts as soon as the name server tells it. A look-up holds one socket, of UDP or then of TCP, which may stay open
-//! beside UDP while an alias is followed; where the system names several name servers, two are asked at once, each over
-//! its own. All are given back when the look-up ends, however it ends. [`LOOKUPS`] are made at once and the others
-//! wait, which their patience pays for.
+//! Lookups share no cache, hosts file, search list or connection, so that a new record is visible immediately. A lookup
+//! uses one socket, for UDP or TCP. The TCP socket may stay open next to a UDP socket while the lookup follows an
+//! alias. If the system configures several name servers, the lookup queries two of them concurrently, each over its own
+//! socket. All sockets are closed when the lookup ends. At most [`MAX_CONCURRENT_LOOKUPS`] run concurrently. Others
+//! wait, and the wait counts towards their timeout.
 //!
-//! The name server is believed: what it says is not proven by DNSSEC here.
+//! The name server is trusted: responses are not validated with DNSSEC.
 
-mod once;
+mod single_query;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,56 +21,55 @@ use hickory_resolver::proto::rr::rdata::TXT;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
-use once::AskedOnce;
+use single_query::SingleQueryProvider;
 
-/// Look-ups that are made at the same time.
-const LOOKUPS: usize = 128;
-/// Records of a name that are told, and bytes of each.
-const TEXTS: usize = 20;
-const TEXT: usize = 512;
+/// The maximum number of concurrent lookups.
+const MAX_CONCURRENT_LOOKUPS: usize = 128;
+/// The maximum number of returned TXT records, and the maximum bytes of each.
+const MAX_TEXTS: usize = 20;
+const MAX_TEXT_BYTES: usize = 512;
 
-/// Asks a recursive name server. Clones share their turns.
+/// A client of a recursive name server. Clones share the concurrency limit.
 #[derive(Debug, Clone)]
 pub struct Resolver {
     config: ResolverConfig,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-/// Why there is no resolver.
+/// The reason why a resolver cannot be created.
 #[derive(Debug, thiserror::Error)]
-#[error("the system's configuration names no name server: {0}")]
+#[error("the system configuration has no name server: {0}")]
 pub struct InvalidResolver(String);
 
-/// Why nothing is known, or that there is nothing to know. A name that exists without such a record is no error.
+/// An error of a lookup. A name without records of the requested type is not an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// Too long, or of other characters than letters, digits, hyphens and underscores; nobody was asked.
-    #[error("the name is not a host name")]
+    /// The name is too long, or has characters other than letters, digits, hyphens and underscores. No query was sent.
+    #[error("the name is not a valid hostname")]
     InvalidName,
-    /// NXDOMAIN, of the name or of what it is an alias of.
+    /// NXDOMAIN for the name or for the target of its alias.
     #[error("the name does not exist")]
     NoSuchName,
-    /// REFUSED or NOTAUTH: the name server does not work for us.
-    #[error("the name server refused to answer")]
+    /// REFUSED or NOTAUTH: the name server does not serve this client.
+    #[error("the name server refused the query")]
     Refused,
-    /// SERVFAIL and its like. Mostly it is the domain's own name servers, or its DNSSEC, that are broken.
-    #[error("the name server failed to find an answer")]
+    /// SERVFAIL or another error code. Usually, the domain's name servers or its DNSSEC are broken.
+    #[error("the name server failed to resolve the name")]
     ServerFailure,
-    /// Also where nobody listens, since UDP does not tell.
-    #[error("the name server did not answer in time")]
+    /// No response. UDP does not reveal whether a name server is listening.
+    #[error("the name server did not respond in time")]
     Timeout,
-    /// No way to it, or none over TCP, which a long answer needs.
-    #[error("the name server cannot be reached")]
+    /// The name server is unreachable, or unreachable over TCP, which a long response requires.
+    #[error("the name server is unreachable")]
     Unreachable,
-    /// It is no DNS. What does not answer the question that was asked is not looked at.
-    #[error("the name server's answer cannot be understood")]
+    /// The response is not valid DNS. Responses to other queries are ignored.
+    #[error("the name server sent an invalid response")]
     Malformed,
 }
 
 impl LookupError {
-    /// Whether this says nothing about the name: the same look-up may have an answer later.
+    /// Returns whether a retry may succeed, because the error is not about the name.
     #[must_use]
     pub const fn is_temporary(self) -> bool {
         !matches!(self, Self::InvalidName | Self::NoSuchName)
@@ -78,78 +77,74 @@ impl LookupError {
 }
 
 impl Resolver {
-    /// Asks this name server, or those that the system's configuration names now.
+    /// Creates a resolver for this name server, or for those of the system configuration.
     ///
     /// # Errors
-    /// No name server was given and the system has none either.
+    /// Returns an error if `server` is `None` and the system has no name server.
     pub fn new(server: Option<SocketAddr>) -> Result<Self, InvalidResolver> {
         let servers = match server {
             Some(server) => vec![name_server(server)],
             None => read_system_conf().map_err(|error| InvalidResolver(error.to_string()))?.0.into_parts().2,
         };
         let config = ResolverConfig::from_name_servers(servers);
-        Ok(Self { config, turns: Arc::new(Semaphore::new(LOOKUPS)) })
+        Ok(Self { config, permits: Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)) })
     }
 
-    /// The name's TXT records, or those of what it is an alias of: of each the strings joined, with U+FFFD for what is
-    /// no UTF-8, cut after 512 bytes; 20 of them at most, in no order. Empty when the name exists and has none.
+    /// Returns the TXT records of the name, or of the target of its alias, in any order: at most 20. The strings of a
+    /// record are joined, invalid UTF-8 becomes U+FFFD, and the text is truncated to 512 bytes. Returns an empty list
+    /// if the name exists without such records.
     ///
-    /// The name is absolute, with or without its last dot, and IDNA is behind it already.
-    ///
-    /// # Errors
-    /// There is no such name, or no answer within this patience.
-    pub async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, LookupError> {
+    /// The name is absolute, with or without the trailing dot, and in ASCII (Punycode).
+    pub async fn txt(&self, name: &str, timeout: Duration) -> Result<Vec<String>, LookupError> {
         let mut name = absolute(name)?;
-        let records = self.lookup(&name, RecordType::TXT, patience).await?;
-        // As often as there are records: an alias may lead back to itself.
+        let records = self.lookup(&name, RecordType::TXT, timeout).await?;
+        // The number of records bounds the loop, because aliases can be circular.
         for _ in &records {
-            match alias(&name, &records) {
+            match cname_target(&name, &records) {
                 Some(target) => name = target.clone(),
                 None => break,
             }
         }
         let texts = records.iter().filter(|record| record.name == name).filter_map(|record| match &record.data {
-            RData::TXT(txt) => Some(text(txt)),
+            RData::TXT(txt) => Some(joined_text(txt)),
             _ => None,
         });
-        Ok(texts.take(TEXTS).collect())
+        Ok(texts.take(MAX_TEXTS).collect())
     }
 
-    /// What the name itself is an alias of, in small letters and without the last dot; whether that exists is not
-    /// asked. None when the name exists and is no alias.
-    ///
-    /// # Errors
-    /// Those of [`Resolver::txt`].
-    pub async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, LookupError> {
+    /// Returns the target of the name's CNAME record, in lower case and without the trailing dot. The target need not
+    /// exist. Returns `None` if the name exists and is not an alias.
+    pub async fn cname(&self, name: &str, timeout: Duration) -> Result<Option<String>, LookupError> {
         let name = absolute(name)?;
-        let records = self.lookup(&name, RecordType::CNAME, patience).await?;
-        Ok(alias(&name, &records).map(|target| {
+        let records = self.lookup(&name, RecordType::CNAME, timeout).await?;
+        Ok(cname_target(&name, &records).map(|target| {
             let target = target.to_lowercase().to_ascii();
             target.strip_suffix('.').unwrap_or(&target).to_owned()
         }))
     }
 
-    /// The answer's records, whose names are still to be compared.
-    async fn lookup(&self, name: &Name, kind: RecordType, patience: Duration) -> Result<Vec<Record>, LookupError> {
+    /// Returns all records of the response. The caller must compare their names.
+    async fn lookup(&self, name: &Name, kind: RecordType, timeout: Duration) -> Result<Vec<Record>, LookupError> {
         let lookup = async {
-            // They are never closed.
-            let _turn = self.turns.acquire().await.ok();
-            let client = self.client(patience / 2)?;
+            // The semaphore is never closed.
+            let _permit = self.permits.acquire().await.ok();
+            let client = self.client(timeout / 2)?;
             client.lookup(name.clone(), kind).await
         };
-        match timeout(patience, lookup).await {
+        match tokio::time::timeout(timeout, lookup).await {
             Ok(Ok(lookup)) => Ok(lookup.answers().to_vec()),
-            Ok(Err(error)) => negative(&error),
+            Ok(Err(error)) => map_no_records(&error),
             Err(_) => Err(LookupError::Timeout),
         }
     }
 
-    /// A client for one look-up, which asks twice.
-    fn client(&self, attempt: Duration) -> Result<hickory_resolver::Resolver<AskedOnce>, NetError> {
-        let mut builder = hickory_resolver::Resolver::builder_with_config(self.config.clone(), AskedOnce::default());
+    /// Creates a client for one lookup with two attempts.
+    fn client(&self, attempt_timeout: Duration) -> Result<hickory_resolver::Resolver<SingleQueryProvider>, NetError> {
+        let mut builder =
+            hickory_resolver::Resolver::builder_with_config(self.config.clone(), SingleQueryProvider::default());
         let options = builder.options_mut();
-        options.timeout = attempt;
-        // Beside the first.
+        options.timeout = attempt_timeout;
+        // One retry after the first attempt.
         options.attempts = 1;
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;
@@ -165,7 +160,7 @@ fn name_server(address: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.into())
 }
 
-/// Not every name that DNS can hold: neither the root nor what a master file escapes.
+/// Parses an absolute name. Rejects the root and characters that a master file escapes.
 fn absolute(name: &str) -> Result<Name, LookupError> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.is_empty()
@@ -179,26 +174,26 @@ fn absolute(name: &str) -> Result<Name, LookupError> {
     Ok(name)
 }
 
-fn alias<'a>(name: &Name, records: &'a [Record]) -> Option<&'a Name> {
+fn cname_target<'a>(name: &Name, records: &'a [Record]) -> Option<&'a Name> {
     records.iter().filter(|record| record.name == *name).find_map(|record| match &record.data {
         RData::CNAME(target) => Some(&target.0),
         _ => None,
     })
 }
 
-fn text(txt: &TXT) -> String {
+fn joined_text(txt: &TXT) -> String {
     let mut text = String::from_utf8_lossy(&txt.txt_data.concat()).into_owned();
-    text.truncate(text.floor_char_boundary(TEXT));
+    text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     text
 }
 
-/// What there is to say when there are no records.
-fn negative(error: &NetError) -> Result<Vec<Record>, LookupError> {
+/// Maps a response without records to an empty list or an error.
+fn map_no_records(error: &NetError) -> Result<Vec<Record>, LookupError> {
     let code = match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => none.response_code,
         NetError::Dns(DnsError::ResponseCode(code)) => *code,
         NetError::Timeout => return Err(LookupError::Timeout),
-        // Truncated is what is left when the attempt over TCP had no answer.
+        // hickory returns `Truncated` if the retry over TCP fails.
         NetError::Io(_) | NetError::NoConnections | NetError::Busy | NetError::Truncated => {
             return Err(LookupError::Unreachable);
         }

@@ -1,12 +1,11 @@
-//! Mail over SMTP (RFC 5321), submission and its extensions: STARTTLS (RFC 3207), AUTH (RFC 4954).
+//! Mail submission over SMTP (RFC 5321) with STARTTLS (RFC 3207) and AUTH (RFC 4954).
 //!
-//! Each mail has a connection of its own. A connection that is kept would have to be probed before each use and can
-//! still break under it; at our rate the handshake costs less than telling the two apart. The conversation is held a
-//! step at a time, since the same reply means another thing at another step.
+//! Each mail uses its own connection. A pooled connection would need a probe before each use and could still break; at
+//! our rate, a handshake is simpler. The session runs step by step, because the meaning of a reply depends on the step.
 
 mod config;
 mod error;
-mod line;
+mod line_reader;
 
 use std::time::Duration;
 
@@ -23,27 +22,27 @@ use url::Host;
 use crate::mail::{Mail, address};
 pub use config::{Credentials, InvalidSmtp, SmtpConfig, Tls};
 pub use error::{Cause, MailError, Step};
-use line::Lines;
+use line_reader::LineReader;
 
-/// How long a server may take.
+/// The timeouts of an SMTP session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until there is a connection to one of its addresses.
+    /// The timeout of a connection attempt to one address.
     pub connect: Duration,
-    /// For a mail in all.
-    pub whole: Duration,
+    /// The timeout of the delivery of one mail.
+    pub total: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(5), whole: Duration::from_secs(30) }
+        Self { connect: Duration::from_secs(5), total: Duration::from_secs(30) }
     }
 }
 
-/// How long a server that has taken the mail may take to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// The timeout of QUIT after the server accepted the mail.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sends mail through one server, under one sender. Cheap to clone.
+/// Sends mail through one server with one sender address. Cheap to clone.
 #[derive(Clone)]
 pub struct Smtp {
     config: SmtpConfig,
@@ -61,110 +60,116 @@ impl std::fmt::Debug for Smtp {
 
 type Result<T> = std::result::Result<T, MailError>;
 
-/// Names the step at which lettre's error came up.
-fn at<T>(step: Step, result: std::result::Result<T, smtp::Error>) -> Result<T> {
+/// Adds the step to an error of lettre.
+fn at_step<T>(step: Step, result: std::result::Result<T, smtp::Error>) -> Result<T> {
     result.map_err(|error| MailError::at(step, &error))
 }
 
 impl Smtp {
-    /// A sender of mail within the product's time limits.
+    /// Creates a mail client with the default timeouts.
     ///
     /// # Errors
-    /// A sender's address that is malformed or beyond ASCII before its `@`, an authority that is no certificate.
+    /// Returns an error for an invalid CA certificate, and for a sender address that is invalid or not ASCII before the
+    /// `@`.
     pub fn new(config: &SmtpConfig, from: Mailbox) -> std::result::Result<Self, InvalidSmtp> {
-        Self::within(config, from, Timeouts::default())
+        Self::with_timeouts(config, from, Timeouts::default())
     }
 
-    /// A sender of mail within other time limits.
+    /// Creates a mail client with custom timeouts.
     ///
     /// # Errors
-    /// Those of [`Smtp::new`].
-    pub fn within(config: &SmtpConfig, from: Mailbox, timeouts: Timeouts) -> std::result::Result<Self, InvalidSmtp> {
-        let email = address(from.email.as_ref()).ok_or(InvalidSmtp("the sender's address is malformed"))?;
-        // A name that is fully qualified and ours, which a host's own often is not.
+    /// See [`Smtp::new`].
+    pub fn with_timeouts(
+        config: &SmtpConfig,
+        from: Mailbox,
+        timeouts: Timeouts,
+    ) -> std::result::Result<Self, InvalidSmtp> {
+        let email = address(from.email.as_ref()).ok_or(InvalidSmtp("the sender address is invalid"))?;
+        // EHLO sends the sender's domain, because the name of the host often is not fully qualified.
         let hello = ClientId::Domain(email.domain().to_owned());
-        let tls = tls(config)?;
+        let tls = tls_parameters(config)?;
         Ok(Self { config: config.clone(), tls, from: Mailbox::new(from.name, email), hello, timeouts })
     }
 
-    /// Hands a mail to the server. When this answers `Ok`, the server has taken it over.
+    /// Sends a mail. `Ok` means that the server accepted responsibility for it.
     ///
     /// # Errors
-    /// [`MailError::Later`] when another attempt may succeed; then the server may have taken the mail nevertheless, if
-    /// the connection broke before it said so. [`MailError::Never`] when none will.
+    /// [`MailError::Transient`] if a retry may succeed. The server may have accepted the mail if the connection broke
+    /// before its reply. [`MailError::Permanent`] if a retry cannot succeed.
     pub async fn send(&self, mail: &Mail) -> Result<()> {
         let message = mail.compose(&self.from)?;
-        let sent = timeout(self.timeouts.whole, self.converse(&message)).await;
-        let mut connection = sent.map_err(|_| MailError::Later(Cause::Timeout))??;
-        // The mail is theirs by now, whatever becomes of the goodbye.
-        let _ = timeout(GOODBYE, connection.quit()).await;
+        let sent = timeout(self.timeouts.total, self.deliver(&message)).await;
+        let mut connection = sent.map_err(|_| MailError::Transient(Cause::Timeout))??;
+        // The server has accepted the mail, so the result of QUIT does not matter.
+        let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
         Ok(())
     }
 
-    async fn converse(&self, message: &Message) -> Result<AsyncSmtpConnection> {
+    async fn deliver(&self, message: &Message) -> Result<AsyncSmtpConnection> {
         let mut connection = self.connect().await?;
         if let Some(Credentials { user, password }) = &self.config.credentials {
             let credentials = authentication::Credentials::new(user.clone(), password.reveal().to_owned());
-            at(Step::Auth, connection.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await)?;
+            at_step(Step::Auth, connection.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await)?;
         }
         let envelope = message.envelope();
         let sender = commands::Mail::new(envelope.from().cloned(), Vec::new());
-        at(Step::Sender, connection.command(sender).await)?;
+        at_step(Step::Sender, connection.command(sender).await)?;
         for recipient in envelope.to() {
-            at(Step::Recipient, connection.command(Rcpt::new(recipient.clone(), Vec::new())).await)?;
+            at_step(Step::Recipient, connection.command(Rcpt::new(recipient.clone(), Vec::new())).await)?;
         }
-        at(Step::Message, connection.command(Data).await)?;
-        at(Step::Message, connection.message(&message.formatted()).await)?;
+        at_step(Step::Message, connection.command(Data).await)?;
+        at_step(Step::Message, connection.message(&message.formatted()).await)?;
         Ok(connection)
     }
 
-    /// A connection past EHLO, and past STARTTLS where it is to be.
+    /// Connects and sends EHLO, and STARTTLS if it applies.
     async fn connect(&self) -> Result<AsyncSmtpConnection> {
-        let (host, port) = (bare(&self.config.host), self.config.port);
+        let (host, port) = (unbracketed(&self.config.host), self.config.port);
         if self.config.tls == Tls::Implicit {
             let (limit, tls) = (Some(self.timeouts.connect), Some(self.tls.clone()));
             let connection = AsyncSmtpConnection::connect_tokio1((host, port), limit, &self.hello, tls, None).await;
-            return at(Step::Connect, connection);
+            return at_step(Step::Connect, connection);
         }
-        let stream = Box::new(Lines(self.dial(&host, port).await?));
-        let mut connection = at(Step::Connect, AsyncSmtpConnection::connect_with_transport(stream, &self.hello).await)?;
-        let encrypts = match self.config.tls {
+        let stream = Box::new(LineReader(self.connect_tcp(&host, port).await?));
+        let mut connection =
+            at_step(Step::Connect, AsyncSmtpConnection::connect_with_transport(stream, &self.hello).await)?;
+        let uses_starttls = match self.config.tls {
             Tls::Opportunistic => connection.can_starttls(),
             tls => tls == Tls::Required,
         };
-        if encrypts {
-            at(Step::Tls, connection.starttls(self.tls.clone(), &self.hello).await)?;
+        if uses_starttls {
+            at_step(Step::Tls, connection.starttls(self.tls.clone(), &self.hello).await)?;
         }
         Ok(connection)
     }
 
-    /// Tries the host's addresses one after the other.
-    async fn dial(&self, host: &str, port: u16) -> Result<TcpStream> {
-        let failed = |what: String| MailError::Later(Cause::Connection { at: Step::Connect, what });
+    /// Connects to the first reachable address of the host.
+    async fn connect_tcp(&self, host: &str, port: u16) -> Result<TcpStream> {
+        let failed = |what: String| MailError::Transient(Cause::Connection { step: Step::Connect, reason: what });
         let addresses = lookup_host((host, port)).await.map_err(|error| failed(error.to_string()))?;
         let mut last = failed("the host has no address".to_owned());
         for address in addresses {
             match timeout(self.timeouts.connect, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => last = failed(error.to_string()),
-                Err(_) => last = MailError::Later(Cause::Timeout),
+                Err(_) => last = MailError::Transient(Cause::Timeout),
             }
         }
         Err(last)
     }
 }
 
-fn tls(config: &SmtpConfig) -> std::result::Result<TlsParameters, InvalidSmtp> {
-    let mut tls = TlsParameters::builder(bare(&config.host));
-    if let Some(pem) = &config.authority {
-        let none = InvalidSmtp("the authority is no certificate in PEM");
-        tls = tls.add_root_certificate(Certificate::from_pem(pem.as_bytes()).map_err(|_| none)?);
+fn tls_parameters(config: &SmtpConfig) -> std::result::Result<TlsParameters, InvalidSmtp> {
+    let mut tls = TlsParameters::builder(unbracketed(&config.host));
+    if let Some(pem) = &config.ca_certificate {
+        let invalid = InvalidSmtp("the CA certificate is not a PEM certificate");
+        tls = tls.add_root_certificate(Certificate::from_pem(pem.as_bytes()).map_err(|_| invalid)?);
     }
-    tls.build_rustls().map_err(|_| InvalidSmtp("TLS cannot be set up"))
+    tls.build_rustls().map_err(|_| InvalidSmtp("failed to set up TLS"))
 }
 
-/// As it is looked up: without the brackets of an IPv6 address.
-fn bare(host: &Host<String>) -> String {
+/// Returns the host without the brackets of an IPv6 address.
+fn unbracketed(host: &Host<String>) -> String {
     match host {
         Host::Domain(name) => name.clone(),
         Host::Ipv4(address) => address.to_string(),

@@ -1,11 +1,11 @@
-//! Who is believed over TLS.
+//! TLS of the outbound client.
 
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 
-/// A client that believes the system's authorities; `SSL_CERT_FILE` names others. With its provider of cryptography at
-/// hand, so that none has to be installed for the whole process first.
+/// Returns a TLS configuration that trusts the system's CAs, or those of `SSL_CERT_FILE`. It includes the crypto
+/// provider, so that the process need not install one.
 pub(crate) fn client_config() -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

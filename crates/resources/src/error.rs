@@ -1,15 +1,15 @@
 //! The errors of this context.
 
-use kernel::{Code, Failure};
+use kernel::{ApiError, Code};
 
-/// A database that is away.
+/// An error of the resources service.
 #[derive(Debug, thiserror::Error)]
 pub enum ResourceError {
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
-impl Failure for ResourceError {
+impl ApiError for ResourceError {
     fn code(&self) -> &'static Code {
         match self {
             Self::Store(error) => error.code(),

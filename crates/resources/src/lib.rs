@@ -1,7 +1,7 @@
-//! The optional resources that projects are granted.
+//! Grants of optional resources to projects.
 //!
-//! Owns the Postgres schema `resources`. A manifest declares a resource, which is a property of a deployment; a grant gives
-//! it to the project, whatever is deployed. The gateway shows both together.
+//! Owns the Postgres schema `resources`. A manifest declares resources for one deployment. A grant gives a resource to
+//! the project, independent of its deployments. The gateway shows both.
 
 mod error;
 mod repository;

@@ -1,4 +1,4 @@
-//! What resources ask of storage, and their SQL.
+//! The repository of grants: a trait and its SQL.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -9,7 +9,7 @@ use crate::schema::grants;
 
 /// Grants on a [`store::Connection`].
 pub trait ResourceRepository {
-    /// The resources that the project is granted.
+    /// Lists the resources granted to a project.
     async fn grant_list(&mut self, project: ProjectId) -> Result<ResourceSet>;
 }
 
@@ -17,6 +17,6 @@ impl ResourceRepository for Connection {
     async fn grant_list(&mut self, project: ProjectId) -> Result<ResourceSet> {
         let query = grants::table.filter(grants::project_id.eq(project)).select(grants::resource);
         let granted: Vec<Resource> = query.load(self).await?;
-        Ok(ResourceSet::which(|resource| granted.contains(&resource)))
+        Ok(ResourceSet::from_fn(|resource| granted.contains(&resource)))
     }
 }

@@ -1,8 +1,8 @@
-//! What stops the start.
+//! Errors of settings.
 
 use std::fmt::Display;
 
-/// What is wrong with one setting: one line that begins with its name and holds no value.
+/// An error of one setting: one line that begins with its name and contains no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
 pub struct Error {
@@ -11,7 +11,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Names and parsers' messages come from outside and could break the line.
+    /// Removes line breaks, because names and messages of parsers come from outside.
     pub(crate) fn new(name: &str, problem: impl Display) -> Self {
         let on_one_line = |text: &str| text.replace(char::is_control, " ");
         Self { name: on_one_line(name), problem: on_one_line(&problem.to_string()) }

@@ -1,26 +1,27 @@
-//! How a process reads its settings: environment variables over an optional TOML file that `SVC_CONFIG` names.
+//! Settings of a process: environment variables over an optional TOML file that `SVC_CONFIG` names.
 //!
-//! A process states its settings once, with [`table!`], and reads them with [`Settings::from_env`]. Whatever is wrong
-//! stops the start with one line that names the setting and never shows a value:
+//! A process declares its settings once, with [`table!`], and reads them with [`Settings::from_env`]. An invalid
+//! setting prevents the start. The error is one line that names the setting and never shows a value. These settings are
+//! invalid:
 //!
-//! - what is required and given nowhere, or given without a value; a value that does not parse;
-//! - a name with a prefix that the process claims ([`Claim`]) and no setting of that name;
-//! - a secret given both as `NAME` and as `NAME_FILE`, a file whose content is the secret, less one trailing newline.
+//! - a required setting that is missing, an empty value, or a value that does not parse;
+//! - an unknown name with a prefix that the process claims ([`Claim`]);
+//! - a secret that is set both as `NAME` and as `NAME_FILE`. The latter is the path of a file with the secret, whose
+//!   trailing newline is ignored.
 //!
-//! Several processes share one environment and one file, so names that another process claims are passed over. In the
-//! file, whose keys are the same names, nothing but settings is expected: a key that does not begin with `SVC_` is
-//! refused by everybody.
+//! Several processes share one environment and one file, so a process ignores the names that another process claims.
+//! The keys of the file are the same names. Every process rejects a key that does not begin with `SVC_`.
 //!
 //! ```
 //! use settings::{Claim, Secret, Setting, Settings};
 //! use std::net::SocketAddr;
 //!
 //! settings::table! {
-//!     /// Where the mailer listens.
+//!     /// The listen address of the mailer.
 //!     LISTEN: SocketAddr = Setting::with_default("SVC_MAILER_LISTEN", "127.0.0.1:25");
-//!     /// What the mailer signs with.
+//!     /// The signing key of the mailer.
 //!     KEY: Secret = Setting::required("SVC_MAILER_KEY");
-//!     /// Where mail goes that nobody wants.
+//!     /// The address that receives undeliverable mail.
 //!     SINK: Option<SocketAddr> = Setting::optional("SVC_MAILER_SINK");
 //! }
 //! const CLAIM: Claim = Claim { prefixes: &["SVC_MAILER_"], except: &[] };
@@ -42,7 +43,7 @@ mod value;
 
 pub use error::Error;
 pub use markdown::markdown;
-pub use networks::{Networks, counted};
-pub use setting::{Need, Row, Setting};
+pub use networks::{Networks, rate_limit_key};
+pub use setting::{Requirement, Row, Setting};
 pub use source::{Claim, Settings};
 pub use value::{ByteSize, Flag, Secret, Value};

@@ -1,22 +1,22 @@
-//! Networks of proxies, and who came through them.
+//! Networks of trusted proxies, and the client addresses behind them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Networks of proxies whose `X-Forwarded-For` is believed: CIDRs, separated by commas.
+/// Networks of proxies whose `X-Forwarded-For` is trusted: CIDRs, separated by commas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks(Vec<IpNet>);
 
 impl Networks {
-    /// Where a request came from: the peer, or whom the proxies name. Each proxy appends who spoke to it, so the entries
-    /// are believed from the last one backwards, as long as proxies of these networks wrote them and they can be read.
+    /// Returns the client address of a request. Each proxy appends the address of its peer, so the entries are read
+    /// from the last one backwards, as long as they parse and a proxy in these networks wrote them.
     pub fn client<'a>(&self, peer: IpAddr, forwarded_for: impl Iterator<Item = &'a str>) -> IpAddr {
         let hops: Vec<&str> = forwarded_for.flat_map(|value| value.split(',')).collect();
         let mut nearest = peer.to_canonical();
         for hop in hops.into_iter().rev() {
-            let Some(before) = hop_address(hop.trim()).filter(|_| self.contains(nearest)) else { break };
+            let Some(before) = parse_hop(hop.trim()).filter(|_| self.contains(nearest)) else { break };
             nearest = before.to_canonical();
         }
         nearest
@@ -27,17 +27,17 @@ impl Networks {
     }
 }
 
-/// What an address is counted as: an IPv6 client has a /64 at least, and may pick any address of it.
+/// The address by which a client is counted. An IPv6 client has at least a /64 and can use every address in it.
 #[must_use]
-pub fn counted(address: IpAddr) -> IpAddr {
+pub fn rate_limit_key(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
         v4 => v4,
     }
 }
 
-/// An address, with or without a port.
-fn hop_address(hop: &str) -> Option<IpAddr> {
+/// Parses an address with or without a port.
+fn parse_hop(hop: &str) -> Option<IpAddr> {
     let bare = hop.parse().ok();
     bare.or_else(|| hop.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }

@@ -1,93 +1,93 @@
-//! What a process states about a setting.
+//! Declarations of settings.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
 
 use crate::{Error, Value};
 
-/// One setting: its name, and what is read from it, `T`. For constants that [`table!`](crate::table!) declares.
+/// A setting: its name and the type of its value. Declare it with [`table!`](crate::table!).
 ///
-/// `T` tells how the setting is asked for: [`Settings::get`](crate::Settings::get) takes what always has a value,
-/// [`Settings::opt`](crate::Settings::opt) what is declared as an `Option`.
+/// `T` determines how to read the setting: with [`Settings::get`](crate::Settings::get) if it always has a value, or
+/// with [`Settings::opt`](crate::Settings::opt) if `T` is an `Option`.
 pub struct Setting<T> {
     row: Row,
     value: PhantomData<fn() -> T>,
 }
 
-/// What the table holds of a setting.
+/// A row of the settings table.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The name of the environment variable.
     pub name: &'static str,
-    /// What it means, for the reference.
+    /// The description in the reference.
     pub meaning: &'static str,
-    /// What holds when it is not given.
-    pub need: Need,
-    /// Whether it may also be given as `<NAME>_FILE`.
+    /// The behaviour without a value.
+    pub requirement: Requirement,
+    /// Whether the value may also come from the file that `<NAME>_FILE` names.
     pub secret: bool,
 }
 
-/// What holds when a setting is not given.
+/// The behaviour of a setting without a value.
 #[derive(Debug, Clone, Copy)]
-pub enum Need {
+pub enum Requirement {
     /// The process does not start.
     Required,
-    /// What it is for stays off.
+    /// Its feature stays off.
     Optional,
-    /// This value.
+    /// The setting has this value.
     Default(&'static str),
 }
 
 impl<T: Value> Setting<T> {
-    /// A setting without which the process does not start.
+    /// A required setting.
     #[must_use]
     pub const fn required(name: &'static str) -> Self {
-        Self::new(name, Need::Required, T::SECRET)
+        Self::new(name, Requirement::Required, T::SECRET)
     }
 
-    /// A setting with a default. A secret has none, which the compiler sees to.
+    /// A setting with a default. The compiler rejects a default of a secret.
     #[must_use]
     pub const fn with_default(name: &'static str, default: &'static str) -> Self {
-        const { assert!(!T::SECRET, "a secret has no default") };
-        Self::new(name, Need::Default(default), T::SECRET)
+        const { assert!(!T::SECRET, "a secret cannot have a default") };
+        Self::new(name, Requirement::Default(default), T::SECRET)
     }
 }
 
 impl<T: Value> Setting<Option<T>> {
-    /// A setting that may be left out.
+    /// An optional setting.
     #[must_use]
     pub const fn optional(name: &'static str) -> Self {
-        Self::new(name, Need::Optional, T::SECRET)
+        Self::new(name, Requirement::Optional, T::SECRET)
     }
 }
 
 impl<T> Setting<T> {
-    const fn new(name: &'static str, need: Need, secret: bool) -> Self {
-        Self { row: Row { name, meaning: "", need, secret }, value: PhantomData }
+    const fn new(name: &'static str, need: Requirement, secret: bool) -> Self {
+        Self { row: Row { name, meaning: "", requirement: need, secret }, value: PhantomData }
     }
 
-    /// The same setting with its sentence for the reference; [`table!`](crate::table!) takes it from the doc comment.
+    /// Adds the description for the reference; [`table!`](crate::table!) takes it from the doc comment.
     #[must_use]
     pub const fn meaning(mut self, meaning: &'static str) -> Self {
         self.row.meaning = meaning;
         self
     }
 
-    /// Its row of the table.
+    /// The setting's row of the table.
     #[must_use]
     pub const fn row(&self) -> Row {
         self.row
     }
 
-    /// The error of a value that parses and still cannot be used, such as one that contradicts another setting. `why`
-    /// must not show a secret.
+    /// An error for a value that parses but cannot be used, such as one that contradicts another setting. `why` must
+    /// not contain a secret.
     pub fn malformed(&self, why: impl Display) -> Error {
         Error::malformed(self.row.name, why)
     }
 }
 
-/// Declares the settings of a process, each as a constant, and `TABLE` of them all. The doc comment of a setting is its
-/// sentence in the reference.
+/// Declares the settings of a process as constants, and `TABLE` with all of them. The doc comment of a setting is its
+/// description in the reference.
 #[macro_export]
 macro_rules! table {
     ($($(#[doc = $doc:literal])+ $vis:vis $name:ident: $type:ty = $setting:expr;)+) => {

@@ -1,21 +1,21 @@
-//! Where values come from, and the rules of the start.
+//! Sources of values, and the rules for names.
 
 use std::collections::BTreeMap;
 use std::{env, fmt, fs};
 
-use crate::{Error, Need, Row, Setting, Value};
+use crate::{Error, Requirement, Row, Setting, Value};
 
-/// Names the file under the environment. It belongs to every process, so no table holds it.
+/// The path of the file with settings. All processes share it, so no table contains it.
 const CONFIG: &str = "SVC_CONFIG";
-/// What the name of everything in that file begins with.
-const PRODUCT: &str = "SVC_";
+/// The prefix of all keys in the file.
+const KEY_PREFIX: &str = "SVC_";
 
-/// The names that a process answers for: one it does not know among them stops its start.
+/// The names that a process claims. It does not start if it finds an unknown one among them.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim {
-    /// Its names begin with one of these …
+    /// The prefixes of its names.
     pub prefixes: &'static [&'static str],
-    /// … and with none of these, which are another process's.
+    /// The prefixes among them that belong to another process.
     pub except: &'static [&'static str],
 }
 
@@ -29,16 +29,16 @@ impl Claim {
 /// One source of values, by name.
 type Layer = BTreeMap<String, String>;
 
-/// The settings of a process as they were given. Holds secrets: `Debug` shows names alone.
+/// The values of a process's settings. They include secrets, so `Debug` shows only names.
 pub struct Settings {
     values: BTreeMap<&'static str, Option<String>>,
 }
 
 impl Settings {
-    /// Reads the process's environment.
+    /// Reads the environment of the process.
     ///
     /// # Errors
-    /// The first thing wrong, as this crate's documentation lists them.
+    /// Returns the first invalid setting; see the documentation of the crate.
     pub fn from_env(table: &[Row], claim: &Claim) -> Result<Self, Error> {
         let mut environment = Layer::new();
         for (name, value) in env::vars_os() {
@@ -54,7 +54,7 @@ impl Settings {
         Self::read(table, claim, environment)
     }
 
-    /// Reads `environment` as if it were the process's.
+    /// Reads `environment` instead of the environment of the process.
     ///
     /// # Errors
     /// As [`Settings::from_env`].
@@ -66,39 +66,41 @@ impl Settings {
         let mut environment: Layer = environment.into_iter().collect();
         let file = environment.remove(CONFIG).map_or_else(|| Ok(Layer::new()), |path| parse_file(&path))?;
         let is_unknown = |name: &&String| claim.covers(name) && !declared(table, name);
-        let is_stray = |name: &&String| !name.starts_with(PRODUCT);
-        if let Some(name) =
-            environment.keys().find(is_unknown).or_else(|| file.keys().find(|name| is_stray(name) || is_unknown(name)))
+        let has_other_prefix = |name: &&String| !name.starts_with(KEY_PREFIX);
+        if let Some(name) = environment
+            .keys()
+            .find(is_unknown)
+            .or_else(|| file.keys().find(|name| has_other_prefix(name) || is_unknown(name)))
         {
             return Err(Error::new(name, "is unknown: this process has no such setting"));
         }
         let mut values = BTreeMap::new();
         for row in table {
-            let given = match given(row, &environment)? {
+            let value = match value_in(row, &environment)? {
                 Some(text) => Some(text),
-                None => given(row, &file)?,
+                None => value_in(row, &file)?,
             };
-            let value = match (given, row.need) {
+            let value = match (value, row.requirement) {
                 (Some(text), _) => Some(text),
-                (None, Need::Default(text)) => Some(text.to_owned()),
-                (None, Need::Optional) => None,
-                (None, Need::Required) => return Err(Error::new(row.name, "is missing")),
+                (None, Requirement::Default(text)) => Some(text.to_owned()),
+                (None, Requirement::Optional) => None,
+                (None, Requirement::Required) => return Err(Error::new(row.name, "is missing")),
             };
             values.insert(row.name, value);
         }
         Ok(Self { values })
     }
 
-    /// The value of a setting that always has one.
+    /// Returns the value of a setting that is required or has a default.
     ///
     /// # Errors
-    /// It does not parse; or it is not of the table that was read.
+    /// Returns an error if the value does not parse, or the setting is not in the table.
     pub fn get<T: Value>(&self, setting: &Setting<T>) -> Result<T, Error> {
         let name = setting.row().name;
         self.parse(name)?.ok_or_else(|| Error::new(name, "is missing"))
     }
 
-    /// The value of a setting that may be left out.
+    /// Returns the value of an optional setting.
     ///
     /// # Errors
     /// As [`Settings::get`].
@@ -123,8 +125,8 @@ fn declared(table: &[Row], name: &str) -> bool {
     table.iter().any(|row| row.name == name || is_file_of(row))
 }
 
-/// What `layer` gives for `row`, from the file that holds it where one is named.
-fn given(row: &Row, layer: &Layer) -> Result<Option<String>, Error> {
+/// Returns the value of `row` in `layer`, from its file if `layer` names one.
+fn value_in(row: &Row, layer: &Layer) -> Result<Option<String>, Error> {
     let file_name = format!("{}_FILE", row.name);
     let path = layer.get(&file_name).filter(|_| row.secret);
     let text = match (layer.get(row.name), path) {
@@ -133,13 +135,13 @@ fn given(row: &Row, layer: &Layer) -> Result<Option<String>, Error> {
         (Some(text), None) => text.clone(),
         (None, Some(path)) => read_secret(&file_name, path)?,
     };
-    // `NAME=` is what a template leaves behind, and "no password" is never what it means.
+    // `NAME=` is what a template leaves behind; it never means an empty password.
     if text.is_empty() { Err(Error::new(row.name, "is empty")) } else { Ok(Some(text)) }
 }
 
-/// The error does not show the path: what is there by mistake may be the secret itself.
+/// The error does not contain the path, because users may set the secret itself by mistake.
 fn read_secret(file_name: &str, path: &str) -> Result<String, Error> {
-    let mut text = fs::read_to_string(path).map_err(|error| Error::new(file_name, cannot_be_read(&error)))?;
+    let mut text = fs::read_to_string(path).map_err(|error| Error::new(file_name, read_error(&error)))?;
     if text.ends_with('\n') {
         text.pop();
         if text.ends_with('\r') {
@@ -150,16 +152,16 @@ fn read_secret(file_name: &str, path: &str) -> Result<String, Error> {
 }
 
 fn parse_file(path: &str) -> Result<Layer, Error> {
-    let text = fs::read_to_string(path).map_err(|error| Error::new(CONFIG, cannot_be_read(&error)))?;
+    let text = fs::read_to_string(path).map_err(|error| Error::new(CONFIG, read_error(&error)))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        // Its own message quotes the line, which may hold a secret.
+        // The parser's message quotes the line, which may contain a secret.
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         Error::malformed(CONFIG, format_args!("line {} is not TOML", before.split('\n').count()))
     })?;
     table.into_iter().map(scalar).collect()
 }
 
-fn cannot_be_read(error: &std::io::Error) -> String {
+fn read_error(error: &std::io::Error) -> String {
     format!("cannot be read: {error}")
 }
 
@@ -168,6 +170,6 @@ fn scalar((name, value): (String, toml::Value)) -> Result<(String, String), Erro
         toml::Value::String(text) => Ok((name, text)),
         toml::Value::Integer(number) => Ok((name, number.to_string())),
         toml::Value::Boolean(flag) => Ok((name, flag.to_string())),
-        _ => Err(Error::malformed(&name, "neither a string, an integer nor a boolean")),
+        _ => Err(Error::malformed(&name, "expected a string, an integer or a boolean")),
     }
 }

@@ -1,17 +1,17 @@
-//! What settings are parsed to.
+//! The types of values.
 
 use std::fmt::{self, Debug, Display};
 use std::str::FromStr;
 
-/// What a setting can be parsed to: everything that parses from a text, and [`Secret`].
+/// A type of values: every type that parses from text, and [`Secret`].
 pub trait Value: Sized {
     /// Whether the value is a credential.
     const SECRET: bool = false;
 
-    /// The value, or why the text is none.
+    /// Parses the value.
     ///
     /// # Errors
-    /// A message that becomes part of the line that stops the start.
+    /// Returns a message, which becomes part of the error that prevents the start.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
@@ -25,8 +25,8 @@ where
     }
 }
 
-/// A credential. Shown by nothing but [`Secret::reveal`]. It parses from every text, so that no parser's message can
-/// quote it; what reads more into it reports its own error with [`Setting::malformed`](crate::Setting::malformed).
+/// A credential. Only [`Secret::reveal`] shows it. Every text parses, so that no parser's message can quote it. Code
+/// that parses it further reports errors with [`Setting::malformed`](crate::Setting::malformed).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -52,7 +52,7 @@ impl Value for Secret {
     }
 }
 
-/// On or off, in the spellings that people use; `bool` knows two of them.
+/// On or off, in the usual spellings; `bool` accepts only two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flag(pub bool);
 
@@ -63,12 +63,12 @@ impl FromStr for Flag {
         match text {
             "1" | "true" | "on" => Ok(Self(true)),
             "0" | "false" | "off" => Ok(Self(false)),
-            _ => Err("neither on, true, 1 nor off, false, 0"),
+            _ => Err("expected on, true, 1, off, false or 0"),
         }
     }
 }
 
-/// A number of bytes: `500`, or with a unit, `10GiB`.
+/// A number of bytes: `500`, or `10GiB` with a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
@@ -83,9 +83,9 @@ impl FromStr for ByteSize {
             "MiB" => 1 << 20,
             "GiB" => 1 << 30,
             "TiB" => 1 << 40,
-            _ => return Err("neither a number of bytes nor one with KiB, MiB, GiB or TiB behind it"),
+            _ => return Err("expected a number of bytes, optionally with the unit KiB, MiB, GiB or TiB"),
         };
         let number: u64 = number.parse().map_err(|_| "not a number of bytes")?;
-        number.checked_mul(unit).map(Self).ok_or("more bytes than can be counted")
+        number.checked_mul(unit).map(Self).ok_or("too many bytes")
     }
 }

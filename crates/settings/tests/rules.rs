@@ -1,4 +1,4 @@
-//! Every rule of the start, one test each.
+//! The rules for settings, one test each.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::net::SocketAddr;
@@ -8,31 +8,31 @@ use std::{fs, process};
 use settings::{ByteSize, Claim, Error, Flag, Secret, Setting, Settings, markdown};
 
 settings::table! {
-    /// Where it listens.
+    /// The listen address.
     LISTEN: SocketAddr = Setting::with_default("SVC_LISTEN", "127.0.0.1:1");
-    /// What it is called,
+    /// The name,
     /// `a|b`.
     NAME: String = Setting::required("SVC_NAME");
-    /// How many.
+    /// The count.
     COUNT: Option<u8> = Setting::optional("SVC_COUNT");
-    /// Whether.
+    /// The flag.
     FLAG: Flag = Setting::with_default("SVC_FLAG", "off");
-    /// Which password.
+    /// The password.
     PASSWORD: Option<Secret> = Setting::optional("SVC_PASSWORD");
 }
 const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_OTHER_"] };
-const STRAY: Setting<String> = Setting::required("SVC_STRAY");
+const UNDECLARED: Setting<String> = Setting::required("SVC_UNDECLARED");
 
 fn read(given: &[(&str, &str)]) -> Result<Settings, Error> {
     let given = [("SVC_NAME", "n")].iter().chain(given).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::read(TABLE, &CLAIM, given.collect::<Vec<_>>())
 }
 
-fn refusal(given: &[(&str, &str)]) -> String {
+fn error_of(given: &[(&str, &str)]) -> String {
     read(given).unwrap_err().to_string()
 }
 
-/// A file of this test, gone with it.
+/// A temporary file, which is removed on drop.
 struct File(PathBuf);
 
 impl File {
@@ -54,7 +54,7 @@ impl Drop for File {
 }
 
 #[test]
-fn values_are_parsed_and_defaults_hold() {
+fn values_are_parsed_and_defaults_apply() {
     let settings = read(&[("SVC_COUNT", "3"), ("SVC_FLAG", "1"), ("HOME", "/"), ("SVC_OTHER_THING", "x")]).unwrap();
     assert_eq!(settings.get(&LISTEN).unwrap().port(), 1);
     assert_eq!(settings.get(&NAME).unwrap(), "n");
@@ -64,7 +64,7 @@ fn values_are_parsed_and_defaults_hold() {
 }
 
 #[test]
-fn bytes_are_counted_with_and_without_a_unit() {
+fn byte_sizes_parse_with_and_without_a_unit() {
     for (text, bytes) in
         [("0", 0), ("500", 500), ("3KiB", 3 << 10), ("20MiB", 20 << 20), ("10GiB", 10 << 30), ("1TiB", 1 << 40)]
     {
@@ -76,21 +76,21 @@ fn bytes_are_counted_with_and_without_a_unit() {
 }
 
 #[test]
-fn missing_unknown_and_empty_stop_the_start() {
+fn missing_unknown_and_empty_settings_are_rejected() {
     assert_eq!(Settings::read(TABLE, &CLAIM, []).unwrap_err().to_string(), "SVC_NAME is missing");
-    assert_eq!(refusal(&[("SVC_LISTNE", "x")]), "SVC_LISTNE is unknown: this process has no such setting");
-    assert_eq!(refusal(&[("SVC_LISTEN_FILE", "x")]), "SVC_LISTEN_FILE is unknown: this process has no such setting");
-    assert_eq!(refusal(&[("SVC_A\nB", "x")]), "SVC_A B is unknown: this process has no such setting");
-    assert_eq!(refusal(&[("SVC_NAME", "")]), "SVC_NAME is empty");
-    assert_eq!(refusal(&[("SVC_PASSWORD", "")]), "SVC_PASSWORD is empty");
+    assert_eq!(error_of(&[("SVC_LISTNE", "x")]), "SVC_LISTNE is unknown: this process has no such setting");
+    assert_eq!(error_of(&[("SVC_LISTEN_FILE", "x")]), "SVC_LISTEN_FILE is unknown: this process has no such setting");
+    assert_eq!(error_of(&[("SVC_A\nB", "x")]), "SVC_A B is unknown: this process has no such setting");
+    assert_eq!(error_of(&[("SVC_NAME", "")]), "SVC_NAME is empty");
+    assert_eq!(error_of(&[("SVC_PASSWORD", "")]), "SVC_PASSWORD is empty");
 }
 
 #[test]
-fn malformed_values_are_named_and_not_shown() {
+fn malformed_value_errors_name_the_setting_and_hide_the_value() {
     let settings = read(&[("SVC_LISTEN", "hush"), ("SVC_FLAG", "perhaps"), ("SVC_COUNT", "256")]).unwrap();
     let line = |error: Error| error.to_string();
     assert_eq!(line(settings.get(&LISTEN).unwrap_err()), "SVC_LISTEN is malformed: invalid socket address syntax");
-    assert_eq!(line(settings.get(&FLAG).unwrap_err()), "SVC_FLAG is malformed: neither on, true, 1 nor off, false, 0");
+    assert_eq!(line(settings.get(&FLAG).unwrap_err()), "SVC_FLAG is malformed: expected on, true, 1, off, false or 0");
     assert_eq!(
         line(settings.opt(&COUNT).unwrap_err()),
         "SVC_COUNT is malformed: number too large to fit in target type"
@@ -99,13 +99,13 @@ fn malformed_values_are_named_and_not_shown() {
 }
 
 #[test]
-fn a_setting_outside_the_table_is_refused_even_when_it_is_given() {
-    let error = read(&[]).unwrap().get(&STRAY).unwrap_err();
-    assert_eq!(error.to_string(), "SVC_STRAY is not in this process's table");
+fn setting_outside_the_table_is_rejected() {
+    let error = read(&[]).unwrap().get(&UNDECLARED).unwrap_err();
+    assert_eq!(error.to_string(), "SVC_UNDECLARED is not in this process's table");
 }
 
 #[test]
-fn a_secret_comes_from_a_file_less_one_newline() {
+fn secret_file_loses_one_trailing_newline() {
     for (content, secret) in [("s", "s"), ("s\n", "s"), ("s\r\n", "s"), ("s\n\n", "s\n"), (" s ", " s ")] {
         let file = File::new("secret", content);
         let settings = read(&[("SVC_PASSWORD_FILE", file.path())]).unwrap();
@@ -114,22 +114,22 @@ fn a_secret_comes_from_a_file_less_one_newline() {
 }
 
 #[test]
-fn a_secret_file_that_gives_none_stops_the_start() {
+fn unusable_secret_file_is_rejected() {
     let file = File::new("empty", "\n");
-    assert_eq!(refusal(&[("SVC_PASSWORD_FILE", file.path())]), "SVC_PASSWORD is empty");
+    assert_eq!(error_of(&[("SVC_PASSWORD_FILE", file.path())]), "SVC_PASSWORD is empty");
     assert_eq!(
-        refusal(&[("SVC_PASSWORD_FILE", file.path()), ("SVC_PASSWORD", "s")]),
+        error_of(&[("SVC_PASSWORD_FILE", file.path()), ("SVC_PASSWORD", "s")]),
         "SVC_PASSWORD and SVC_PASSWORD_FILE are both given"
     );
-    let pasted = refusal(&[("SVC_PASSWORD_FILE", "hush")]);
+    let pasted = error_of(&[("SVC_PASSWORD_FILE", "hush")]);
     assert!(pasted.starts_with("SVC_PASSWORD_FILE cannot be read: ") && !pasted.contains("hush"), "{pasted}");
     let binary = File::new("binary", b"hush\xff");
-    let binary = refusal(&[("SVC_PASSWORD_FILE", binary.path())]);
+    let binary = error_of(&[("SVC_PASSWORD_FILE", binary.path())]);
     assert!(binary.starts_with("SVC_PASSWORD_FILE cannot be read: ") && !binary.contains("hush"), "{binary}");
 }
 
 #[test]
-fn the_environment_wins_over_the_file() {
+fn environment_overrides_the_file() {
     let file = File::new(
         "layers.toml",
         r#"
@@ -148,37 +148,37 @@ fn the_environment_wins_over_the_file() {
 }
 
 #[test]
-fn the_file_holds_settings_and_nothing_else() {
-    let refused = |content: &str| {
+fn unknown_and_malformed_keys_in_the_file_are_rejected() {
+    let file_error = |content: &str| {
         let file = File::new("faults.toml", content);
-        refusal(&[("SVC_CONFIG", file.path())])
+        error_of(&[("SVC_CONFIG", file.path())])
     };
-    assert_eq!(refused("SVC_LISTNE = 'x'"), "SVC_LISTNE is unknown: this process has no such setting");
-    assert_eq!(refused("SCV_OTHER_X = 'x'"), "SCV_OTHER_X is unknown: this process has no such setting");
-    assert_eq!(refused("SVC_CONFIG = 'x'"), "SVC_CONFIG is unknown: this process has no such setting");
-    assert_eq!(refused("SVC_COUNT = [1]"), "SVC_COUNT is malformed: neither a string, an integer nor a boolean");
-    assert_eq!(refused("SVC_COUNT = 1\nSVC_PASSWORD = hush"), "SVC_CONFIG is malformed: line 2 is not TOML");
-    assert!(refusal(&[("SVC_CONFIG", "/nonexistent")]).starts_with("SVC_CONFIG cannot be read: "));
+    assert_eq!(file_error("SVC_LISTNE = 'x'"), "SVC_LISTNE is unknown: this process has no such setting");
+    assert_eq!(file_error("SCV_OTHER_X = 'x'"), "SCV_OTHER_X is unknown: this process has no such setting");
+    assert_eq!(file_error("SVC_CONFIG = 'x'"), "SVC_CONFIG is unknown: this process has no such setting");
+    assert_eq!(file_error("SVC_COUNT = [1]"), "SVC_COUNT is malformed: expected a string, an integer or a boolean");
+    assert_eq!(file_error("SVC_COUNT = 1\nSVC_PASSWORD = hush"), "SVC_CONFIG is malformed: line 2 is not TOML");
+    assert!(error_of(&[("SVC_CONFIG", "/nonexistent")]).starts_with("SVC_CONFIG cannot be read: "));
 }
 
 #[test]
-fn debug_shows_no_secret() {
+fn debug_hides_secrets() {
     let settings = read(&[("SVC_PASSWORD", "hush")]).unwrap();
     let shown = format!("{settings:?} {:?}", settings.opt(&PASSWORD).unwrap());
     assert!(shown.contains("SVC_PASSWORD") && !shown.contains("hush"), "{shown}");
 }
 
 #[test]
-fn the_reference_lists_every_setting() {
+fn reference_lists_every_setting() {
     let expected = r"## The process
 
 | setting | default | meaning |
 |---|---|---|
-| `SVC_LISTEN` | `127.0.0.1:1` | Where it listens. |
-| `SVC_NAME` | required | What it is called, `a\|b`. |
-| `SVC_COUNT` | — | How many. |
-| `SVC_FLAG` | `off` | Whether. |
-| `SVC_PASSWORD` or `SVC_PASSWORD_FILE` | — | Which password. |
+| `SVC_LISTEN` | `127.0.0.1:1` | The listen address. |
+| `SVC_NAME` | required | The name, `a\|b`. |
+| `SVC_COUNT` | — | The count. |
+| `SVC_FLAG` | `off` | The flag. |
+| `SVC_PASSWORD` or `SVC_PASSWORD_FILE` | — | The password. |
 ";
     assert_eq!(markdown("The process", TABLE), expected);
 }

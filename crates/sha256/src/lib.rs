@@ -20,7 +20,7 @@ pub struct Digest([u8; 32]);
 #[error("must be sha256: and 64 lowercase hex digits")]
 pub struct InvalidDigest;
 
-/// Computes a [`Digest`] of bytes as they come.
+/// Computes a [`Digest`] incrementally.
 #[derive(Clone)]
 pub struct Digester(Context);
 
@@ -36,7 +36,7 @@ impl Digest {
     /// The digest with these 64 hex digits, without `sha256:`.
     ///
     /// # Errors
-    /// [`InvalidDigest`]; uppercase digits are not accepted, so a digest has one spelling.
+    /// Returns [`InvalidDigest`], also for uppercase digits, so that a digest has one spelling.
     pub fn from_hex(digits: &str) -> Result<Self, InvalidDigest> {
         if digits.len() != 64 || !digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(InvalidDigest);
@@ -63,12 +63,12 @@ impl Default for Digester {
 }
 
 impl Digester {
-    /// Takes the next bytes.
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all bytes taken.
+    /// Returns the digest of all added bytes.
     #[must_use]
     pub fn finish(self) -> Digest {
         let mut digest = [0; 32];
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_reads_back() {
+    fn text_round_trips() {
         let digest = Digest::of(b"abc");
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), text);

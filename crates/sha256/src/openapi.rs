@@ -1,4 +1,4 @@
-//! The schema of a digest.
+//! The OpenAPI schema of a digest.
 
 use std::borrow::Cow;
 

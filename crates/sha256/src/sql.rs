@@ -1,4 +1,4 @@
-//! A digest in Postgres.
+//! The Postgres encoding of a digest.
 
 use diesel::deserialize::{self, FromSql};
 use diesel::pg::{Pg, PgValue};

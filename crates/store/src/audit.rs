@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
-use kernel::{AuditId, OrgId, Time, UserId, World};
+use kernel::{AuditId, ClockRng, OrgId, Time, UserId};
 use serde_json::Value;
 
 use crate::schema::audit;
@@ -23,10 +23,15 @@ struct NewRow<'a> {
     created_at: Time,
 }
 
-pub(crate) async fn append(connection: &mut Connection, world: &World, actor: &Actor, event: &Event) -> Result<()> {
-    let now = world.now();
+pub(crate) async fn append(
+    connection: &mut Connection,
+    clock_rng: &ClockRng,
+    actor: &Actor,
+    event: &Event,
+) -> Result<()> {
+    let now = clock_rng.now();
     let row = NewRow {
-        id: world.id_at(now),
+        id: clock_rng.id_at(now),
         event: event.name,
         org_id: event.org,
         actor_id: actor.user,

@@ -1,10 +1,10 @@
-//! Work on many rows, some at a time: no statement runs into its time-out, and no lock is held for long.
+//! Batches for background jobs that change many rows: no statement reaches its timeout, and no lock is held for long.
 
-/// Rows at a time.
-pub const BATCH: i64 = 1000;
+/// The number of rows in a batch.
+pub const BATCH_SIZE: i64 = 1000;
 
-/// Whether a batch of so many rows was a full one, so that there may be more.
+/// Whether a batch of this many rows was full, so that more rows may remain.
 #[must_use]
-pub fn is_full(rows: usize) -> bool {
-    i64::try_from(rows).is_ok_and(|rows| rows >= BATCH)
+pub fn is_full_batch(rows: usize) -> bool {
+    i64::try_from(rows).is_ok_and(|rows| rows >= BATCH_SIZE)
 }

@@ -1,4 +1,4 @@
-//! Opening one connection: TLS where asked for, session settings from the first packet on, statements observed.
+//! Opens connections, with optional TLS, session settings from the first packet on, and instrumentation.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::Connection;
 use crate::config::{InvalidUrl, Target, Tls};
-use crate::instrument::Statements;
+use crate::instrument::StatementInstrumentation;
 
 /// Opens connections to one database; cheap to clone.
 #[derive(Clone)]
@@ -44,18 +44,19 @@ impl Connector {
                 Connection::try_from_client_and_connection(client, driver).await?
             }
         };
-        connection.set_instrumentation(Statements::default());
+        connection.set_instrumentation(StatementInstrumentation::default());
         Ok(connection)
     }
 
-    /// Asks the server to give up what a connection is doing. Best effort: the server's own timeouts are the backstop.
+    /// Asks the server to cancel the statement of a connection. Best effort: the server's own timeouts are the
+    /// backstop.
     pub(crate) async fn cancel(&self, token: CancelToken) {
-        let asked = match &self.tls {
+        let result = match &self.tls {
             None => token.cancel_query(NoTls).await,
             Some(tls) => token.cancel_query(tls.clone()).await,
         };
-        if let Err(error) = asked {
-            tracing::debug!(%error, "an abandoned statement could not be cancelled");
+        if let Err(error) = result {
+            tracing::debug!(%error, "failed to cancel an abandoned statement");
         }
     }
 }

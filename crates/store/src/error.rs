@@ -1,28 +1,28 @@
-//! What can go wrong between a context and Postgres, in two kinds: away, and our fault.
+//! Database errors: Postgres is unavailable, or the service has a bug.
 
 use diesel::result::{DatabaseErrorKind, Error as Diesel};
-use kernel::{Code, Failure};
+use kernel::{ApiError, Code};
 
-/// The result of anything that asks Postgres.
+/// The result of a database operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failure of the database. Messages are safe to show; the cause stays in `source()`.
+/// A database error. Clients may see the message; the cause stays in `source()`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Postgres is away, busy, out of space, or gave up a statement: the same request may succeed later.
+    /// Postgres is unreachable, busy, out of space, or canceled the statement. The same request may succeed later.
     #[error("the database did not answer in time; try again in a moment")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A statement that should not have failed.
+    /// A statement failed unexpectedly.
     #[error("something went wrong on our side")]
     Statement(#[source] Diesel),
-    /// A row that contradicts the types.
+    /// A value contradicts the types.
     #[error("something went wrong on our side")]
     Inconsistent(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Starts of messages that mean "later", where diesel-async keeps no SQLSTATE: lock, statement and idle timeouts,
-/// deadlocks, restarts, failovers and full disks.
-const PASSING: &[&str] = &[
+/// Prefixes of the messages of transient errors, for which diesel-async keeps no SQLSTATE: lock, statement and idle
+/// timeouts, deadlocks, restarts, failovers and full disks.
+const TRANSIENT: &[&str] = &[
     "canceling statement due to",
     "deadlock detected",
     "terminating connection",
@@ -38,28 +38,28 @@ const PASSING: &[&str] = &[
     "cannot execute",
 ];
 
-/// Those of them that mean that nothing can be written for now, while reading goes on.
+/// The prefixes that mean that Postgres rejects writes for now, but may serve reads.
 const READ_ONLY: &[&str] = &["could not extend file", "could not write", "No space left on device", "cannot execute"];
 
 impl From<Diesel> for Error {
     fn from(error: Diesel) -> Self {
-        let passing = match &error {
+        let transient = match &error {
             Diesel::DatabaseError(kind, info) => match kind {
                 DatabaseErrorKind::SerializationFailure
                 | DatabaseErrorKind::ReadOnlyTransaction
                 | DatabaseErrorKind::ClosedConnection
                 | DatabaseErrorKind::UnableToSendCommand => true,
-                _ => PASSING.iter().any(|start| info.message().starts_with(start)),
+                _ => TRANSIENT.iter().any(|prefix| info.message().starts_with(prefix)),
             },
             Diesel::BrokenTransactionManager | Diesel::RollbackErrorOnCommit { .. } => true,
             _ => false,
         };
-        if passing { Self::Unavailable(error.into()) } else { Self::Statement(error) }
+        if transient { Self::Unavailable(error.into()) } else { Self::Statement(error) }
     }
 }
 
 impl Error {
-    /// Whether the statement ran into the named constraint: a repository asks this to tell a conflict from a fault.
+    /// Whether the statement violated the named constraint, so that repositories can distinguish a conflict from a bug.
     #[must_use]
     pub fn violates(&self, constraint: &str) -> bool {
         match self {
@@ -68,25 +68,25 @@ impl Error {
         }
     }
 
-    /// Whether Postgres took no writes: its disk is full, or it follows another one. It may well answer reads.
+    /// Whether Postgres rejected a write because its disk is full or it is a standby. Reads may still succeed.
     #[must_use]
     pub fn refuses_writes(&self) -> bool {
         let Self::Unavailable(source) = self else { return false };
         match source.downcast_ref::<Diesel>() {
             Some(Diesel::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _)) => true,
-            Some(Diesel::DatabaseError(_, info)) => READ_ONLY.iter().any(|start| info.message().starts_with(start)),
+            Some(Diesel::DatabaseError(_, info)) => READ_ONLY.iter().any(|prefix| info.message().starts_with(prefix)),
             _ => false,
         }
     }
 
-    /// A stored row that cannot be what it says.
+    /// An error for a stored value that contradicts the types.
     #[must_use]
     pub fn inconsistent(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Inconsistent(error.into())
     }
 }
 
-impl Failure for Error {
+impl ApiError for Error {
     fn code(&self) -> &'static Code {
         match self {
             Self::Unavailable(_) => &Code::UNAVAILABLE,

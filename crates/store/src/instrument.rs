@@ -1,4 +1,4 @@
-//! A span and a measurement for every statement. Statements are shown as prepared: without the values bound to them.
+//! A span and a duration metric for every statement. Spans contain the prepared text, without the bound values.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -12,19 +12,19 @@ static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
         .f64_histogram("svc.db.statement.duration")
         .with_unit("s")
-        .with_description("Statements sent to Postgres, those of transactions' BEGIN and COMMIT included")
+        .with_description("Duration of the statements sent to Postgres, including BEGIN and COMMIT")
         .with_boundaries(vec![0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 3.0])
         .build()
 });
 
-/// Observes the statements of one lease.
+/// Instruments the statements of one connection.
 #[derive(Default)]
-pub(crate) struct Statements {
+pub(crate) struct StatementInstrumentation {
     running: Option<(Instant, tracing::Span)>,
     in_flight: InFlight,
 }
 
-/// Whether a statement was sent whose answer has not been read: still so when its future was dropped.
+/// Whether a statement was sent and its response was not read. Stays true if the statement's future is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct InFlight(Arc<AtomicBool>);
 
@@ -34,13 +34,13 @@ impl InFlight {
     }
 }
 
-impl Statements {
-    pub(crate) fn of(in_flight: InFlight) -> Self {
+impl StatementInstrumentation {
+    pub(crate) fn new(in_flight: InFlight) -> Self {
         Self { running: None, in_flight }
     }
 }
 
-impl Instrumentation for Statements {
+impl Instrumentation for StatementInstrumentation {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         match event {
             InstrumentationEvent::StartQuery { query, .. } => {
@@ -51,7 +51,7 @@ impl Instrumentation for Statements {
                     db.system = "postgresql",
                     db.statement = tracing::field::Empty
                 );
-                // Writing a statement out costs more than much of what is done with its answer.
+                // Formatting a statement is expensive, so only enabled spans record it.
                 if !span.is_disabled() {
                     let text = query.to_string();
                     let statement = text.split_once(" -- binds: ").map_or(text.as_str(), |(statement, _)| statement);
@@ -65,7 +65,7 @@ impl Instrumentation for Statements {
                     let failed = error.is_some();
                     DURATION.record(since.elapsed().as_secs_f64(), &[KeyValue::new("failed", failed)]);
                     if failed {
-                        span.in_scope(|| tracing::debug!("the statement failed"));
+                        span.in_scope(|| tracing::debug!("statement failed"));
                     }
                 }
             }

@@ -1,37 +1,36 @@
-//! Postgres, as every context uses it: the pool, the transaction with its audit row, notifications, sealed values,
-//! the outbox and migrations.
+//! Postgres access for every context: the pool, transactions with an audit row, notifications, sealed values, the
+//! outbox and migrations.
 //!
-//! A context's repository is a trait implemented for [`Connection`]; a service begins the unit of work with
-//! [`Store::transaction`] or borrows a connection for reading with [`Store::connection`], and the repository's verbs
-//! are at hand on what it is given.
+//! A context's repository is a trait that is implemented for [`Connection`]. A service calls its methods in a
+//! transaction ([`Store::transaction`]), or on a pooled connection for reads ([`Store::connection`]).
 
 mod audit;
 mod batches;
-mod cached;
 mod config;
 mod connect;
 mod error;
+mod idempotency;
 mod instrument;
 mod listen;
 pub mod migrations;
-mod once;
 pub mod outbox;
 mod page;
+mod per_thread_pools;
 mod pool;
+mod prepared;
 pub mod schema;
 mod seal;
-mod shares;
 mod transaction;
 
-pub use batches::{BATCH, is_full};
-pub use cached::Cached;
+pub use batches::{BATCH_SIZE, is_full_batch};
 pub use config::{Config, InvalidUrl};
 pub use error::{Error, Result};
+pub use idempotency::{ClaimOutcome, ClaimRequest};
 pub use listen::{Listener, notify};
-pub use once::{Claim, Request};
-pub use page::of;
-pub use pool::{Lease, Store};
-pub use shares::PoolStatus;
+pub use page::any_of;
+pub use per_thread_pools::PoolStatus;
+pub use pool::{PooledConnection, Store};
+pub use prepared::Prepared;
 pub use transaction::Outcome;
 
 /// The connection that repositories are implemented for.

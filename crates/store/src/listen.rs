@@ -1,4 +1,4 @@
-//! `LISTEN` and `NOTIFY`: a wake-up, never a message. Whoever waits looks at the tables again.
+//! `LISTEN` and `NOTIFY` as wake-ups. They carry no state: receivers read the tables again.
 
 use std::time::Duration;
 
@@ -7,51 +7,50 @@ use diesel_async::RunQueryDsl as _;
 use futures_util::StreamExt as _;
 use tokio::sync::broadcast;
 
-use crate::{Cached, Connection, Result, Store};
+use crate::{Connection, Prepared, Result, Store};
 
-/// Wakes waiters of this process when something was committed on a channel.
+/// Forwards the notifications of one channel to subscribers in this process.
 #[derive(Debug)]
 pub struct Listener {
-    signals: broadcast::Sender<String>,
+    wakeups: broadcast::Sender<String>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// Announces on `channel`, when and if the transaction commits, that what `payload` names has changed.
-///
-/// # Errors
-/// When Postgres does not take the statement.
+/// Notifies `channel` when the transaction commits. `payload` names the changed object.
 pub async fn notify(connection: &mut Connection, channel: &str, payload: &str) -> Result<()> {
     let statement = diesel::sql_query("SELECT pg_notify($1, $2)").bind::<Text, _>(channel).bind::<Text, _>(payload);
-    Cached(statement).execute(connection).await?;
+    Prepared(statement).execute(connection).await?;
     Ok(())
 }
 
 impl Store {
-    /// Listens on a channel with a connection of its own, reconnecting for as long as the listener lives.
+    /// Listens on a channel over a dedicated connection, and reconnects until the listener is dropped.
     #[must_use]
     pub fn listen(&self, channel: &'static str) -> Listener {
-        let (signals, _) = broadcast::channel(1024);
-        let (store, sender) = (self.clone(), signals.clone());
+        let (wakeups, _) = broadcast::channel(1024);
+        let (store, sender) = (self.clone(), wakeups.clone());
         let task = tokio::spawn(async move {
             let mut pause = Duration::from_millis(100);
             loop {
                 match listen_once(&store, channel, &sender).await {
                     Ok(()) => pause = Duration::from_millis(100),
-                    Err(error) => tracing::warn!(channel, error = %error, "listening was interrupted"),
+                    Err(error) => {
+                        tracing::warn!(channel, error = %error, "lost the connection of LISTEN; reconnecting")
+                    }
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(2));
             }
         });
-        Listener { signals, task }
+        Listener { wakeups, task }
     }
 }
 
-/// Listens until the connection ends.
+/// Listens until the connection closes.
 async fn listen_once(
     store: &Store,
     channel: &str,
-    signals: &broadcast::Sender<String>,
+    wakeups: &broadcast::Sender<String>,
 ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listening = async {
         let mut connection = store.connector().connect().await?;
@@ -59,21 +58,21 @@ async fn listen_once(
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(connection)
     };
     let mut connection = tokio::time::timeout(Duration::from_secs(3), listening).await??;
-    // Whatever was announced while nobody listened: an empty payload means "anything".
-    drop(signals.send(String::new()));
+    // Earlier notifications are lost. An empty payload means that anything may have changed.
+    drop(wakeups.send(String::new()));
     let mut notifications = std::pin::pin!(connection.notifications_stream());
     while let Some(notification) = notifications.next().await {
-        drop(signals.send(notification?.payload));
+        drop(wakeups.send(notification?.payload));
     }
     Ok(())
 }
 
 impl Listener {
-    /// What is announced from now on. A receiver that lags, and an empty payload, both mean that anything may have
+    /// Subscribes to future notifications. An empty payload and a lagging receiver both mean that anything may have
     /// changed.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<String> {
-        self.signals.subscribe()
+        self.wakeups.subscribe()
     }
 }
 

@@ -1,12 +1,13 @@
-//! The schema's history, and the one way it moves.
+//! Schema migrations.
 //!
-//! Each migration is a folder of `migrations/` with `up.sql` and `down.sql`, compiled in by the build script, so a binary
-//! needs no source tree. The baseline is one folder for each context; what a later release changes is a folder after it.
+//! Each migration is a folder of `migrations/` with `up.sql` and `down.sql`. The build script compiles them in, so a
+//! binary needs no source tree. The baseline is one folder per context; each later change of the schema is a new
+//! folder.
 //!
-//! A file runs in one transaction with its line in the books. One that does something `CONCURRENTLY`, which Postgres
-//! refuses there, holds that statement and no other.
+//! A file and its row in the migration history form one transaction. Postgres rejects `CONCURRENTLY` in a transaction,
+//! so a file that uses it contains a single statement.
 //!
-//! The books are kept in `public.__diesel_schema_migrations`, as diesel's own tools keep them.
+//! The migration history is `public.__diesel_schema_migrations`, the table of diesel's own tools.
 
 use std::time::{Duration, Instant};
 
@@ -18,89 +19,89 @@ use kernel::Secret;
 use crate::connect::Connector;
 use crate::{Config, InvalidUrl};
 
-/// One step of the schema and its way back.
+/// A change of the schema, and its reversal.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// The folder's name: `<version>_<what>`.
+    /// The folder's name: `<version>_<title>`.
     pub name: &'static str,
-    /// What `up.sql` holds.
+    /// The content of `up.sql`.
     pub up: &'static str,
-    /// What `down.sql` holds.
+    /// The content of `down.sql`.
     pub down: &'static str,
 }
 
 impl Migration {
-    /// What the books know it by: the digits before the first underscore.
+    /// The version in the migration history: the digits before the first underscore.
     pub fn version(&self) -> &'static str {
         self.name.split('_').next().unwrap_or(self.name)
     }
 }
 
-/// Every migration that this binary knows, oldest first: the folders in `migrations/`.
+/// The migrations of this binary, oldest first: the folders in `migrations/`.
 pub const ALL: &[Migration] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
-/// Why the schema did not move, or is not where it should be.
+/// An error of a migration, or of a check of the schema.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file was refused by Postgres. What it had done is undone; migrations before it stay.
-    #[error("migrations/{file} failed, nothing of it is left: {source}")]
+    /// Postgres rejected a file. Its changes are rolled back; earlier migrations stay applied.
+    #[error("migrations/{file} failed and was rolled back: {source}")]
     Failed {
         /// `<name>/up.sql` or `<name>/down.sql`.
         file: String,
-        /// What Postgres said.
+        /// The error from Postgres.
         source: diesel::result::Error,
     },
-    /// A file that runs outside a transaction was refused by Postgres, which may leave an invalid index.
+    /// Postgres rejected a file that runs outside a transaction, which may leave an invalid index.
     #[error("migrations/{file} failed; drop the invalid index that it may have left, then try again: {source}")]
-    FailedAlone {
+    FailedOutsideTransaction {
         /// `<name>/up.sql` or `<name>/down.sql`.
         file: String,
-        /// What Postgres said.
+        /// The error from Postgres.
         source: diesel::result::Error,
     },
-    /// The database is behind this binary.
+    /// The database lacks these migrations.
     #[error("pending: {}", .0.join(", "))]
     Pending(Vec<&'static str>),
-    /// The database is ahead of this binary, by these versions.
+    /// The database has these versions, which this binary does not know.
     #[error("applied, but unknown to this binary: {}", .0.join(", "))]
     Unknown(Vec<String>),
-    /// Somebody else has been migrating for longer than [`PATIENCE`].
-    #[error("another migration of this database has been running for {} s", PATIENCE.as_secs())]
+    /// Another process has been migrating the database for too long.
+    #[error("another migration of this database has been running for {} s", ADVISORY_LOCK_TIMEOUT.as_secs())]
     Busy,
-    /// The books could not be read or written.
+    /// The migration history could not be read or written.
     #[error(transparent)]
     Database(#[from] diesel::result::Error),
-    /// The address is not usable.
+    /// The address is invalid.
     #[error(transparent)]
     Url(#[from] InvalidUrl),
-    /// Nobody usable answers at the address.
+    /// The connection failed.
     #[error(transparent)]
     Connection(#[from] diesel::ConnectionError),
 }
 
-/// How long a migration waits for another one to end.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// The timeout for another migration to finish.
+pub const ADVISORY_LOCK_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Where a database stands, oldest first.
+/// The migrations of a database, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
     /// Known and applied.
     pub applied: Vec<&'static Migration>,
     /// Known and not applied.
     pub pending: Vec<&'static Migration>,
-    /// Applied, but unknown to this binary: the versions as the books hold them.
+    /// Applied, but unknown to this binary: their versions.
     pub unknown: Vec<String>,
 }
 
-/// Moves a database along a list of migrations.
+/// Applies and reverts migrations.
 #[derive(Debug, Clone, Copy)]
 pub struct Migrator {
-    /// The list, oldest first.
+    /// The migrations, oldest first.
     pub migrations: &'static [Migration],
-    /// How long one statement may wait for a lock on a table before its migration fails: a migration in the queue for
-    /// a busy table makes everybody else queue behind it.
+    /// The lock timeout of a statement. A migration that waits for a lock on a busy table blocks all later statements
+    /// on it.
     pub lock_timeout: Duration,
-    /// Answer what would be done and do nothing.
+    /// Return the plan and change nothing.
     pub dry_run: bool,
 }
 
@@ -117,25 +118,25 @@ enum Direction {
 }
 
 impl Migrator {
-    /// Applies what is pending, oldest first, each in a transaction of its own. Answers what was applied.
+    /// Applies the pending migrations, oldest first, each in its own transaction. Returns the applied migrations.
     pub async fn up(&self, conn: &mut AsyncPgConnection) -> Result<Vec<&'static Migration>, Error> {
-        self.go(conn, Direction::Up, usize::MAX).await
+        self.migrate(conn, Direction::Up, usize::MAX).await
     }
 
-    /// Reverts the last `count` applied migrations, newest first. Answers what was reverted. Refused when something
-    /// unknown may have been built on them.
+    /// Reverts the last `count` applied migrations, newest first. Returns the reverted migrations. Fails if the
+    /// database has unknown migrations, which may depend on them.
     pub async fn down(&self, conn: &mut AsyncPgConnection, count: usize) -> Result<Vec<&'static Migration>, Error> {
-        self.go(conn, Direction::Down, count).await
+        self.migrate(conn, Direction::Down, count).await
     }
 
-    /// Compares the list with the books.
+    /// Compares the migrations with the migration history.
     pub async fn status(&self, conn: &mut AsyncPgConnection) -> Result<Status, Error> {
         let mut unknown = applied(conn).await?;
         let mut status = Status::default();
         for migration in self.migrations {
             match unknown.iter().position(|version| version == migration.version()) {
-                Some(at) => {
-                    unknown.remove(at);
+                Some(index) => {
+                    unknown.remove(index);
                     status.applied.push(migration);
                 }
                 None => status.pending.push(migration),
@@ -144,7 +145,7 @@ impl Migrator {
         Ok(Status { unknown, ..status })
     }
 
-    /// Succeeds when the database is exactly where this binary expects it.
+    /// Succeeds if the database has exactly the migrations of this binary.
     pub async fn check(&self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
         let Status { pending, unknown, .. } = self.status(conn).await?;
         if !pending.is_empty() {
@@ -156,7 +157,7 @@ impl Migrator {
         Ok(())
     }
 
-    async fn go(
+    async fn migrate(
         &self,
         conn: &mut AsyncPgConnection,
         direction: Direction,
@@ -166,10 +167,11 @@ impl Migrator {
             return self.plan(conn, direction, count).await;
         }
         lock(conn).await?;
-        let moved = self.run(conn, direction, count).await;
-        let unlock = format!("RESET lock_timeout; RESET statement_timeout; SELECT pg_advisory_unlock({LOCK})");
+        let result = self.run(conn, direction, count).await;
+        let unlock =
+            format!("RESET lock_timeout; RESET statement_timeout; SELECT pg_advisory_unlock({ADVISORY_LOCK_KEY})");
         conn.batch_execute(&unlock).await?;
-        moved
+        result
     }
 
     async fn plan(
@@ -193,7 +195,7 @@ impl Migrator {
         count: usize,
     ) -> Result<Vec<&'static Migration>, Error> {
         let lock_timeout = self.lock_timeout.as_millis();
-        let prepare = format!("SET statement_timeout = 0; SET lock_timeout = {lock_timeout}; {CREATE_BOOKS}");
+        let prepare = format!("SET statement_timeout = 0; SET lock_timeout = {lock_timeout}; {CREATE_HISTORY}");
         conn.batch_execute(&prepare).await?;
         let plan = self.plan(conn, direction, count).await?;
         for migration in &plan {
@@ -203,13 +205,13 @@ impl Migrator {
     }
 }
 
-/// One connection, for a process that has no pool: verified TLS where the address asks for it.
+/// Opens a connection for a process without a pool, with verified TLS if the address requires it.
 pub async fn connect(url: Secret) -> Result<AsyncPgConnection, Error> {
-    let target = Config::new(url, "migrate").target()?;
+    let target = Config::new(url, "migrate").parse_url()?;
     Ok(Connector::new(target)?.connect().await?)
 }
 
-/// The names of the migrations that this binary knows and the database lacks; what `/readyz` asks.
+/// The names of the migrations that the database lacks, for `/readyz`.
 pub async fn pending(conn: &mut AsyncPgConnection) -> Result<Vec<&'static str>, Error> {
     Ok(names(&Migrator::default().status(conn).await?.pending))
 }
@@ -218,18 +220,17 @@ fn names(migrations: &[&Migration]) -> Vec<&'static str> {
     migrations.iter().map(|migration| migration.name).collect()
 }
 
-// Named with its schema: once the schema of a context bears the name of the database's user, it comes first in the
-// search path.
-const CREATE_BOOKS: &str = "CREATE TABLE IF NOT EXISTS public.__diesel_schema_migrations \
+// Qualified with its schema: a schema with the name of the database user would come first in the search path.
+const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS public.__diesel_schema_migrations \
     (version varchar(50) PRIMARY KEY NOT NULL, run_on timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)";
 
-// Chosen once, at random; every binary of every release takes the same.
-const LOCK: i64 = 6_230_718_455_117;
+// The random key of the advisory lock, the same in every release.
+const ADVISORY_LOCK_KEY: i64 = 6_230_718_455_117;
 
 #[derive(QueryableByName)]
-struct Yes {
+struct BoolRow {
     #[diesel(sql_type = Bool)]
-    yes: bool,
+    value: bool,
 }
 
 #[derive(QueryableByName)]
@@ -238,21 +239,21 @@ struct Version {
     version: String,
 }
 
-/// The versions in the books, oldest first; none when there are no books yet.
+/// The versions in the migration history, oldest first. Empty without a migration history.
 async fn applied(conn: &mut AsyncPgConnection) -> Result<Vec<String>, diesel::result::Error> {
-    if !ask(conn, "SELECT to_regclass('public.__diesel_schema_migrations') IS NOT NULL AS yes").await? {
+    if !query_bool(conn, "SELECT to_regclass('public.__diesel_schema_migrations') IS NOT NULL AS value").await? {
         return Ok(Vec::new());
     }
     let query = diesel::sql_query("SELECT version::text FROM public.__diesel_schema_migrations ORDER BY version");
     Ok(query.load::<Version>(conn).await?.into_iter().map(|row| row.version).collect())
 }
 
-/// Polls instead of waiting in the server: a statement that waits holds a snapshot, and `CREATE INDEX CONCURRENTLY` of
-/// the migration it waits for would wait for that snapshot in turn.
+/// Polls for the advisory lock instead of waiting on the server. A waiting statement holds a snapshot, for which
+/// `CREATE INDEX CONCURRENTLY` in the other migration would wait in turn.
 async fn lock(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     let start = Instant::now();
-    while !ask(conn, &format!("SELECT pg_try_advisory_lock({LOCK}) AS yes")).await? {
-        if start.elapsed() > PATIENCE {
+    while !query_bool(conn, &format!("SELECT pg_try_advisory_lock({ADVISORY_LOCK_KEY}) AS value")).await? {
+        if start.elapsed() > ADVISORY_LOCK_TIMEOUT {
             return Err(Error::Busy);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -260,14 +261,14 @@ async fn lock(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-async fn ask(conn: &mut AsyncPgConnection, query: &str) -> Result<bool, diesel::result::Error> {
-    Ok(diesel::sql_query(query).get_result::<Yes>(conn).await?.yes)
+async fn query_bool(conn: &mut AsyncPgConnection, query: &str) -> Result<bool, diesel::result::Error> {
+    Ok(diesel::sql_query(query).get_result::<BoolRow>(conn).await?.value)
 }
 
-/// One message of several statements is one transaction, so the file and its line in the books stand or fall together.
+/// Sends the file and its row of the migration history in one message, which Postgres executes as one transaction.
 async fn apply(conn: &mut AsyncPgConnection, migration: &Migration, direction: Direction) -> Result<(), Error> {
     let version = migration.version();
-    let (file, sql, books) = match direction {
+    let (file, sql, record) = match direction {
         Direction::Up => {
             ("up.sql", migration.up, format!("INSERT INTO public.__diesel_schema_migrations VALUES ('{version}')"))
         }
@@ -278,14 +279,14 @@ async fn apply(conn: &mut AsyncPgConnection, migration: &Migration, direction: D
         ),
     };
     let file = format!("{}/{file}", migration.name);
-    if is_alone(sql) {
-        conn.batch_execute(sql).await.map_err(|source| Error::FailedAlone { file, source })?;
-        return Ok(conn.batch_execute(&books).await?);
+    if runs_outside_transaction(sql) {
+        conn.batch_execute(sql).await.map_err(|source| Error::FailedOutsideTransaction { file, source })?;
+        return Ok(conn.batch_execute(&record).await?);
     }
-    conn.batch_execute(&format!("{sql}\n;{books}")).await.map_err(|source| Error::Failed { file, source })
+    conn.batch_execute(&format!("{sql}\n;{record}")).await.map_err(|source| Error::Failed { file, source })
 }
 
-/// What Postgres does concurrently it does in no transaction: such a file is one statement.
-fn is_alone(sql: &str) -> bool {
+/// Whether a file uses `CONCURRENTLY`, which Postgres rejects in a transaction.
+fn runs_outside_transaction(sql: &str) -> bool {
     sql.lines().any(|line| !line.trim_start().starts_with("--") && line.contains(" CONCURRENTLY "))
 }

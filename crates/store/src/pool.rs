@@ -1,78 +1,77 @@
-//! The pool, and the lease that never hands back a connection in the middle of a transaction.
+//! The pool, and its connections, which never return to it in the middle of a transaction.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use diesel_async::pooled_connection::deadpool::Object;
 use diesel_async::{AsyncConnection, TransactionManager as _};
-use kernel::World;
+use kernel::ClockRng;
 use kernel::seal::Keys;
 
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
-use crate::instrument::{InFlight, Statements};
-use crate::shares::Shares;
+use crate::instrument::{InFlight, StatementInstrumentation};
+use crate::per_thread_pools::PerThreadPools;
 use crate::{Config, Connection, Error, Listener, PoolStatus, Result};
 
-/// The channel that announces outbox messages. The payload names the topic; an empty one means all topics.
+/// The `NOTIFY` channel of outbox messages. The payload is the topic; an empty payload means all topics.
 pub(crate) const OUTBOX_CHANNEL: &str = "outbox";
 
-/// The database of this process: its pool, the [`World`] that ids and times of rows come from, and the keys of what is
-/// sealed in rows. Cheap to clone.
+/// The database of this process: its pool, the clock and RNG for ids and times, and the sealing keys. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    shares: Arc<Shares>,
+    pools: Arc<PerThreadPools>,
     connector: Connector,
-    world: World,
+    clock_rng: ClockRng,
     keys: Keys,
     outbox_listener: Arc<Mutex<Weak<Listener>>>,
 }
 
 impl Store {
-    /// Prepares the pool; connections are opened when they are first needed.
+    /// Creates the pool, which opens connections on demand.
     ///
     /// # Errors
-    /// When the address cannot be used.
-    pub fn new(config: &Config, world: World) -> std::result::Result<Self, InvalidUrl> {
-        let connector = Connector::new(config.target()?)?;
-        let shares = Shares::new(config, &connector)?;
-        let (world, keys) = (world, config.keys.clone());
-        Ok(Self { shares: Arc::new(shares), connector, world, keys, outbox_listener: Arc::default() })
+    /// Returns [`InvalidUrl`] if the address is invalid.
+    pub fn new(config: &Config, clock_rng: ClockRng) -> std::result::Result<Self, InvalidUrl> {
+        let connector = Connector::new(config.parse_url()?)?;
+        let pools = PerThreadPools::new(config, &connector)?;
+        let keys = config.keys.clone();
+        Ok(Self { pools: Arc::new(pools), connector, clock_rng, keys, outbox_listener: Arc::default() })
     }
 
-    /// Gives this thread, which runs a runtime of its own and serves requests for as long as it lives, connections that no
-    /// other thread uses: what Postgres answers is read where it is waited for.
-    pub fn settle(&self) {
-        self.shares.settle();
+    /// Gives this thread connections that no other thread uses. The thread must run its own runtime and serve requests
+    /// until it ends: it then reads the responses from Postgres that it waits for.
+    pub fn bind_pool_to_thread(&self) {
+        self.pools.bind_to_thread();
     }
 
-    /// Where ids and times come from.
+    /// The clock and RNG for ids and times.
     #[must_use]
-    pub fn world(&self) -> &World {
-        &self.world
+    pub fn clock_rng(&self) -> &ClockRng {
+        &self.clock_rng
     }
 
-    /// A connection for reading. What changes anything goes through [`Store::transaction`].
+    /// Returns a connection for reads. Writes use [`Store::transaction`].
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when none is free or Postgres is away.
-    pub async fn connection(&self) -> Result<Lease> {
-        let mut object = self.shares.here().get().await.map_err(|error| Error::Unavailable(error.into()))?;
+    /// Returns [`Error::Unavailable`] if no connection is free in time, or Postgres is unreachable.
+    pub async fn connection(&self) -> Result<PooledConnection> {
+        let mut object = self.pools.current().get().await.map_err(|error| Error::Unavailable(error.into()))?;
         let in_flight = InFlight::default();
-        object.set_instrumentation(Statements::of(in_flight.clone()));
-        Ok(Lease { object: Some(object), in_flight, connector: self.connector.clone() })
+        object.set_instrumentation(StatementInstrumentation::new(in_flight.clone()));
+        Ok(PooledConnection { object: Some(object), in_flight, connector: self.connector.clone() })
     }
 
-    /// How busy the pool is.
+    /// The usage of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
-        self.shares.status()
+        self.pools.status()
     }
 
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Listens for what is enqueued: one connection for all passes of this process, for as long as there are any.
+    /// The listener for outbox messages. All outbox workers of this process share it; it ends with the last one.
     pub(crate) fn outbox_listener(&self) -> Arc<Listener> {
         let mut shared = self.outbox_listener.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
@@ -93,34 +92,34 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// A connection on loan from the pool.
+/// A connection from the pool.
 ///
-/// A request may be given up at any await. deadpool would take the connection back with its transaction open and its
-/// row locks held, or with a statement running that the next user waits behind; the lease closes such a connection at
-/// once instead.
-pub struct Lease {
+/// A request can be dropped at any await. deadpool would take the connection back with an open transaction and its row
+/// locks, or with a running statement that blocks the next user. This type closes such a connection immediately
+/// instead.
+pub struct PooledConnection {
     object: Option<Object<Connection>>,
     in_flight: InFlight,
     connector: Connector,
 }
 
-impl std::ops::Deref for Lease {
+impl std::ops::Deref for PooledConnection {
     type Target = Connection;
 
-    #[expect(clippy::expect_used, reason = "the object is taken in drop alone")]
+    #[expect(clippy::expect_used, reason = "only drop takes the object")]
     fn deref(&self) -> &Connection {
-        self.object.as_ref().expect("held until dropped")
+        self.object.as_ref().expect("present until drop")
     }
 }
 
-impl std::ops::DerefMut for Lease {
-    #[expect(clippy::expect_used, reason = "the object is taken in drop alone")]
+impl std::ops::DerefMut for PooledConnection {
+    #[expect(clippy::expect_used, reason = "only drop takes the object")]
     fn deref_mut(&mut self) -> &mut Connection {
-        self.object.as_mut().expect("held until dropped")
+        self.object.as_mut().expect("present until drop")
     }
 }
 
-impl Drop for Lease {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         let Some(mut object) = self.object.take() else { return };
         let in_transaction =

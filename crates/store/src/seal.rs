@@ -1,24 +1,24 @@
-//! Sealed values of rows, under the keys that this process was configured with.
+//! Seals and opens values with the configured keys.
 
-use kernel::seal::{Place, Sealed};
+use kernel::seal::{AssociatedData, Sealed};
 
 use crate::{Error, Result, Store};
 
 impl Store {
-    /// Seals a value for its place.
+    /// Seals a value and binds it to its associated data.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] when there is no key to seal with, or the value is beyond all measure.
-    pub fn seal(&self, place: Place<'_>, plaintext: &[u8]) -> Result<Sealed> {
-        self.keys().seal(self.world(), place, plaintext).map_err(Error::inconsistent)
+    /// Returns [`Error::Inconsistent`] if no key is configured or the value is too long.
+    pub fn seal(&self, data: AssociatedData<'_>, plaintext: &[u8]) -> Result<Sealed> {
+        self.keys().seal(self.clock_rng(), data, plaintext).map_err(Error::inconsistent)
     }
 
-    /// Opens what was sealed for this place.
+    /// Opens a value that was sealed with the same associated data.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`], whose source says why, when its key is not configured or it was not sealed for this
-    /// very place.
-    pub fn open(&self, place: Place<'_>, sealed: &Sealed) -> Result<Vec<u8>> {
-        self.keys().open(place, sealed).map_err(Error::inconsistent)
+    /// Returns [`Error::Inconsistent`] with the reason as its source if the key is not configured, the value is
+    /// corrupt, or the associated data differs.
+    pub fn open(&self, data: AssociatedData<'_>, sealed: &Sealed) -> Result<Vec<u8>> {
+        self.keys().open(data, sealed).map_err(Error::inconsistent)
     }
 }

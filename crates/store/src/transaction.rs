@@ -1,114 +1,114 @@
-//! The unit of work: domain rows and the audit row in one commit.
+//! Transactions that commit a change and its audit row together.
 
 use diesel_async::{AsyncConnection, RunQueryDsl, TransactionManager};
 use kernel::audit::{Actor, Event};
 
-use crate::{Cached, Connection, Error, Store, audit, once};
+use crate::{Connection, Error, Prepared, Store, audit, idempotency};
 
 type Manager = <Connection as AsyncConnection>::TransactionManager;
 
-const ONE_MOMENT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+const SET_SNAPSHOT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-/// How a unit of work ended. There is no way to commit a change without saying what the audit log is to tell of it.
+/// The outcome of a transaction. A change cannot commit without its audit event.
 #[derive(Debug)]
 pub enum Outcome<T> {
-    /// Something changed: its one audit event.
+    /// A change, with its audit event.
     Changed(T, Event),
-    /// Everything already was as asked for. Whatever was written all the same is rolled back.
+    /// A no-op. Its writes, if any, are rolled back.
     Unchanged(T),
 }
 
 impl Store {
-    /// Runs `work` in one transaction and commits what it did together with its audit row; an error rolls all of it
-    /// back. `work` may borrow, and may be abandoned at any await.
+    /// Runs `work` in a transaction and commits its writes together with the audit row. An error rolls all of them
+    /// back. `work` may borrow, and the caller may drop the future at any await.
     ///
     /// # Errors
-    /// Whatever `work` answers, or [`Error`] when Postgres does not take the transaction.
+    /// Returns the error of `work`, or [`Error`] if the transaction fails.
     pub async fn transaction<T, E: From<Error>>(
         &self,
         actor: &Actor,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
     ) -> Result<T, E> {
-        self.unit(async |connection| self.perform(connection, actor, work).await).await
+        self.run_transaction(async |connection| self.run_audited(connection, actor, work).await).await
     }
 
-    /// Runs `work` in one transaction without an audit row: for what was observed, which is no operation of anybody's.
+    /// Runs `work` in a transaction without an audit row, for observed state, which is not an operation of an actor.
     ///
     /// # Errors
-    /// Whatever `work` answers, or [`Error`] when Postgres does not take the transaction.
-    pub async fn observe<T, E: From<Error>>(
+    /// Returns the error of `work`, or [`Error`] if the transaction fails.
+    pub async fn transaction_unaudited<T, E: From<Error>>(
         &self,
         work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.unit(async |connection| work(connection).await.map(Ended::Commit)).await
+        self.run_transaction(async |connection| work(connection).await.map(End::Commit)).await
     }
 
-    /// Runs `work`, which only reads, so that all its statements see the database as of one moment.
+    /// Runs `work`, which only reads, so that all its statements see the same snapshot.
     ///
     /// # Errors
-    /// Whatever `work` answers, or [`Error`] when Postgres does not take the transaction.
+    /// Returns the error of `work`, or [`Error`] if the transaction fails.
     pub async fn snapshot<T, E: From<Error>>(
         &self,
         work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.unit(async |connection| {
-            Cached(diesel::sql_query(ONE_MOMENT)).execute(connection).await.map_err(Error::from)?;
-            work(connection).await.map(Ended::RollBack)
+        self.run_transaction(async |connection| {
+            Prepared(diesel::sql_query(SET_SNAPSHOT)).execute(connection).await.map_err(Error::from)?;
+            work(connection).await.map(End::RollBack)
         })
         .await
     }
 
-    /// Runs `work` in a transaction, which ends as it says.
-    async fn unit<T, E: From<Error>>(
+    /// Runs `work` in a transaction and ends the transaction as `work` requests.
+    async fn run_transaction<T, E: From<Error>>(
         &self,
-        work: impl AsyncFnOnce(&mut Connection) -> Result<Ended<T>, E>,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<End<T>, E>,
     ) -> Result<T, E> {
-        let mut lease = self.connection().await?;
-        let connection: &mut Connection = &mut lease;
+        let mut pooled = self.connection().await?;
+        let connection: &mut Connection = &mut pooled;
         begin(connection).await?;
         match work(connection).await {
-            Ok(Ended::Commit(value)) => {
+            Ok(End::Commit(value)) => {
                 commit(connection).await?;
                 Ok(value)
             }
-            Ok(Ended::RollBack(value)) => {
+            Ok(End::RollBack(value)) => {
                 roll_back(connection).await;
                 Ok(value)
             }
-            Err(failure) => {
+            Err(error) => {
                 roll_back(connection).await;
-                Err(failure)
+                Err(error)
             }
         }
     }
 
-    async fn perform<T, E: From<Error>>(
+    async fn run_audited<T, E: From<Error>>(
         &self,
         connection: &mut Connection,
         actor: &Actor,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
-    ) -> Result<Ended<T>, E> {
+    ) -> Result<End<T>, E> {
         match work(connection).await? {
-            Outcome::Unchanged(value) => Ok(Ended::RollBack(value)),
+            Outcome::Unchanged(value) => Ok(End::RollBack(value)),
             Outcome::Changed(value, event) => {
-                audit::append(connection, self.world(), actor, &event).await?;
-                if let Some(once) = actor.once {
-                    once::commit(connection, once).await?;
+                audit::append(connection, self.clock_rng(), actor, &event).await?;
+                if let Some(claim) = actor.idempotency {
+                    idempotency::commit(connection, claim).await?;
                 }
-                Ok(Ended::Commit(value))
+                Ok(End::Commit(value))
             }
         }
     }
 }
 
-/// What is left to do with a transaction.
-enum Ended<T> {
+/// How to end a transaction.
+enum End<T> {
     Commit(T),
     RollBack(T),
 }
 
-/// Whoever begins a transaction with this commits without an audit row: what is noted must be no operation of anybody.
-#[expect(clippy::disallowed_methods, reason = "this is the one place that begins transactions")]
+/// Begins a transaction that commits without an audit row: only for writes that are not operations of an actor.
+#[expect(clippy::disallowed_methods, reason = "all transactions begin here")]
 pub(crate) async fn begin(connection: &mut Connection) -> Result<(), Error> {
     Ok(Manager::begin_transaction(connection).await?)
 }
@@ -119,7 +119,7 @@ pub(crate) async fn commit(connection: &mut Connection) -> Result<(), Error> {
 
 pub(crate) async fn roll_back(connection: &mut Connection) {
     if let Err(error) = Manager::rollback_transaction(connection).await {
-        // The lease closes the connection, which rolls back as well.
-        tracing::debug!(%error, "a rollback could not be sent");
+        // The pooled connection is closed on drop, which also rolls back.
+        tracing::debug!(%error, "failed to roll back");
     }
 }

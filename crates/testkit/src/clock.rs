@@ -1,9 +1,9 @@
-//! The test clock, and the system's randomness.
+//! The test clock, which also provides the system's RNG.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use kernel::{Clock, Random, Time, World};
+use kernel::{Clock, ClockRng, Random, Time};
 
 /// A clock that a test controls. Clones share one clock.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl TestClock {
 
     /// Stops the clock: from now on only `advance` moves it.
     pub fn stop(&self) {
-        self.stopped_at.get_or_init(|| World::system().now());
+        self.stopped_at.get_or_init(|| ClockRng::system().now());
     }
 
     /// Moves the clock forward.
@@ -38,10 +38,10 @@ impl TestClock {
         self.advance(days * 24 * 3600);
     }
 
-    /// A world with this clock.
+    /// This clock, with the system's RNG.
     #[must_use]
-    pub fn world(&self) -> World {
-        World::new(self.clone(), self.clone())
+    pub fn clock_rng(&self) -> ClockRng {
+        ClockRng::new(self.clone(), self.clone())
     }
 }
 
@@ -55,14 +55,14 @@ impl Default for TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Time {
-        let now = self.stopped_at.get().copied().unwrap_or_else(|| World::system().now());
+        let now = self.stopped_at.get().copied().unwrap_or_else(|| ClockRng::system().now());
         now.plus_seconds(self.advanced.load(Ordering::SeqCst))
     }
 }
 
 impl Random for TestClock {
     fn fill(&self, bytes: &mut [u8]) {
-        let world = World::system();
-        bytes.iter_mut().for_each(|byte| [*byte] = world.bytes());
+        let clock_rng = ClockRng::system();
+        bytes.iter_mut().for_each(|byte| [*byte] = clock_rng.bytes());
     }
 }

@@ -6,7 +6,7 @@ use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{OrgId, Secret, Time, UserId};
 use serde_json::Value;
-use store::{Config, Lease, Store};
+use store::{Config, PooledConnection, Store};
 
 use crate::{TestClock, TestDatabase, keys};
 
@@ -66,7 +66,7 @@ impl TestStore {
     pub async fn with(connections: usize) -> Self {
         let (database, clock) = (TestDatabase::create().await, TestClock::default());
         let config = Config { connections, keys: keys(), ..Config::new(Secret::new(database.url()), "test") };
-        let store = Store::new(&config, clock.world()).unwrap();
+        let store = Store::new(&config, clock.clock_rng()).unwrap();
         Self { store, clock, database }
     }
 
@@ -89,14 +89,14 @@ impl TestStore {
     /// The clock's current time.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.store.world().now()
+        self.store.clock_rng().now()
     }
 
     /// A pooled connection.
     ///
     /// # Panics
     /// When Postgres is unreachable.
-    pub async fn connection(&self) -> Lease {
+    pub async fn connection(&self) -> PooledConnection {
         self.store.connection().await.unwrap()
     }
 

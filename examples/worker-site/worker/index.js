@@ -1,6 +1,6 @@
 import { page } from './page.js'
 
-// A few answers of its own; everything else is a file under assets/.
+// Handles a few paths. All other requests are served from assets/.
 export default {
   async fetch(request, env) {
     const url = new URL(request.url)

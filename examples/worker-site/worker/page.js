@@ -8,6 +8,6 @@ export const page = name => `<!doctype html>
 <title>Hello</title>
 <link rel="stylesheet" href="/style.css">
 <h1>Hello, ${escaped(name)}</h1>
-<p>This page is made anew for each request. <a href="/about.html">About</a> is a file.
+<p>The worker generates this page for each request. <a href="/about.html">About</a> is a file.
 </html>
 `

@@ -1,4 +1,4 @@
-//! What Postgres knows of the relations of one schema.
+//! The relations of one schema, from the Postgres catalog.
 
 use anyhow::Result;
 use diesel::QueryableByName;
@@ -12,7 +12,7 @@ pub struct Relation {
     pub columns: Vec<Column>,
 }
 
-/// A column, as Postgres names its type.
+/// A column with its Postgres type.
 #[derive(QueryableByName)]
 pub struct Column {
     #[diesel(sql_type = Text)]
@@ -25,7 +25,7 @@ pub struct Column {
     pub nullable: bool,
 }
 
-/// A foreign key of one column between two tables of the schema.
+/// A foreign key with one column between two tables of the schema.
 #[derive(QueryableByName)]
 pub struct Reference {
     #[diesel(sql_type = Text)]
@@ -44,8 +44,8 @@ struct Key {
     columns: Vec<String>,
 }
 
-// The catalog calls every column of a view nullable. It is taken for what the column of the same name is in the table
-// that the view reads, which holds for views that select and filter; one with an outer join needs more than this.
+// The catalog reports every column of a view as nullable. This query uses the nullability of the base table's column
+// with the same name. That is correct for views that select and filter, but not for columns of an outer join.
 const COLUMNS: &str = "
     SELECT c.relname::text AS relation, a.attname::text AS name, format_type(a.atttypid, NULL) AS pg_type,
            NOT coalesce(base.attnotnull, a.attnotnull) AS nullable
@@ -79,7 +79,7 @@ const REFERENCES: &str = "
       AND child.relnamespace = $1::regnamespace AND parent.relnamespace = $1::regnamespace
     ORDER BY child.relname, parent.relname, a.attnum";
 
-/// The relations of a schema, by name.
+/// Returns the relations of a schema, ordered by name.
 pub async fn relations(conn: &mut AsyncPgConnection, schema: &str) -> Result<Vec<Relation>> {
     let columns: Vec<Column> = diesel::sql_query(COLUMNS).bind::<Text, _>(schema).load(conn).await?;
     let keys: Vec<Key> = diesel::sql_query(KEYS).bind::<Text, _>(schema).load(conn).await?;
@@ -90,7 +90,7 @@ pub async fn relations(conn: &mut AsyncPgConnection, schema: &str) -> Result<Vec
             _ => {
                 let name = column.relation.clone();
                 let key = keys.iter().find(|key| key.relation == name).map(|key| key.columns.clone());
-                // A view has none; diesel asks for one.
+                // Views have no primary key, but diesel needs one.
                 let key = key.unwrap_or_else(|| vec![column.name.clone()]);
                 relations.push(Relation { name, key, columns: vec![column] });
             }
@@ -99,10 +99,10 @@ pub async fn relations(conn: &mut AsyncPgConnection, schema: &str) -> Result<Vec
     Ok(relations)
 }
 
-/// The foreign keys of a schema that diesel can join by.
+/// Returns the foreign keys of a schema that diesel can join by.
 pub async fn references(conn: &mut AsyncPgConnection, schema: &str) -> Result<Vec<Reference>> {
     let mut all: Vec<Reference> = diesel::sql_query(REFERENCES).bind::<Text, _>(schema).load(conn).await?;
-    // Where two keys join the same two tables, diesel has no way to say which is meant.
+    // diesel cannot choose between two foreign keys that join the same tables.
     let pairs: Vec<[String; 2]> = all.iter().map(Reference::pair).collect();
     all.retain(|it| pairs.iter().filter(|pair| **pair == it.pair()).count() == 1);
     Ok(all)

@@ -1,7 +1,7 @@
-//! The Rust client, written from the OpenAPI document: the document's second reader.
+//! Generates the Rust client from the OpenAPI document.
 //!
-//! What this does not understand of the document, it refuses: a shape that one reader needs to be told about is one
-//! that others will stumble over.
+//! The generator rejects every construct of the document that it does not support: a construct that needs a special
+//! case here would also be difficult for other generators.
 
 mod area;
 mod comment;
@@ -20,40 +20,40 @@ use schema::reachable;
 
 /// The folder of the generated files. It holds nothing else.
 pub const FOLDER: &str = "crates/client/src/generated";
-/// The file of the types that several areas use.
-const SHARED: &str = "shared";
+/// The module of the types that several areas use.
+const SHARED_MODULE: &str = "shared";
 
-/// The generated files: one per area, the shared types, and the module that joins them. `document` is the text of
+/// Generates one file per area, a file of shared types, and the parent module. `document` is the text of
 /// `docs/openapi.json`.
 pub fn files(document: &str) -> Result<Vec<File>> {
     let document: Value = serde_json::from_str(document)?;
     let schemas = document.pointer("/components/schemas").and_then(Value::as_object).context("no schemas")?;
     let areas = area::all(&document, schemas)?;
     let shared = shared(&areas, schemas);
-    let sent: BTreeSet<String> = areas.iter().flat_map(|area| &area.sent).cloned().collect();
-    let mut answered: BTreeSet<String> = areas.iter().flat_map(|area| &area.answered).cloned().collect();
-    answered.extend(errors(schemas));
+    let sent_types: BTreeSet<String> = areas.iter().flat_map(|area| &area.request_types).cloned().collect();
+    let mut received_types: BTreeSet<String> = areas.iter().flat_map(|area| &area.response_types).cloned().collect();
+    received_types.extend(errors(schemas));
 
     let types = |names: &BTreeSet<String>| {
         let mut text = String::new();
         for name in names {
             let schema = schemas.get(name).with_context(|| format!("no schema {name}"))?;
-            let direction = (sent.contains(name), answered.contains(name));
+            let direction = (sent_types.contains(name), received_types.contains(name));
             schema::write(&mut text, name, schema, direction).with_context(|| name.clone())?;
         }
         anyhow::Ok(text)
     };
-    let mut files = vec![file(SHARED, "Types that several areas use.", &types(&shared)?, &BTreeSet::new())?];
+    let mut files = vec![file(SHARED_MODULE, "Types that several areas use.", &types(&shared)?, &BTreeSet::new())?];
     for area in &areas {
-        let own = area.types().filter(|name| !shared.contains(*name)).cloned().collect();
-        let text = types(&own)? + &area.parameters()? + &area.methods()?;
+        let own_types = area.types().filter(|name| !shared.contains(*name)).cloned().collect();
+        let text = types(&own_types)? + &area.parameters()? + &area.methods()?;
         files.push(file(&area.name, &area.description, &text, &shared)?);
     }
-    files.push(joined(&files)?);
+    files.push(module_file(&files)?);
     Ok(files)
 }
 
-/// The types that several areas use, and those of errors.
+/// The types that several areas use, and the error types.
 fn shared(areas: &[Area], schemas: &Map<String, Value>) -> BTreeSet<String> {
     let mut users: BTreeMap<&String, usize> = BTreeMap::new();
     areas.iter().flat_map(Area::types).for_each(|name| *users.entry(name).or_default() += 1);
@@ -67,7 +67,7 @@ fn errors(schemas: &Map<String, Value>) -> BTreeSet<String> {
     reachable(schemas, BTreeSet::from(["Error".to_owned()]))
 }
 
-/// A file with the imports that its text needs.
+/// Builds a file with the imports that its text needs.
 fn file(module: &str, description: &str, text: &str, shared: &BTreeSet<String>) -> Result<File> {
     let used = identifiers(text);
     let import = |from: &str, names: &[&str]| {
@@ -81,36 +81,36 @@ fn file(module: &str, description: &str, text: &str, shared: &BTreeSet<String>) 
         import("serde", &["Deserialize", "Serialize"]),
         "\n".to_owned(),
         import("super::shared", &shared),
-        import("crate", &["Call", "Client", "Page", "Paging", "Secret", "Upload", "words"]),
+        import("crate", &["Call", "Client", "Page", "Paging", "Secret", "Upload", "open_enum"]),
         text.to_owned(),
     ];
     Ok((format!("{FOLDER}/{module}.rs"), rustfmt(&text.concat())?))
 }
 
-/// The identifiers in generated code, without the words in comments and strings.
+/// Returns the identifiers in generated code, without the words in comments and strings.
 fn identifiers(text: &str) -> BTreeSet<&str> {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("///"));
     let code = code.flat_map(|line| line.split('"').step_by(2));
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).collect()
 }
 
-/// The module of these files. It exports all of their types under one path.
-fn joined(files: &[File]) -> Result<File> {
+/// Builds the parent module, which exports the types of all files under one path.
+fn module_file(files: &[File]) -> Result<File> {
     let (mut modules, mut exports) = (BTreeSet::new(), BTreeSet::new());
     for (path, text) in files {
         let module =
             path.rsplit('/').next().and_then(|file| file.strip_suffix(".rs")).context("a file without a name")?;
-        ensure!(modules.insert(format!("mod {module};\n")), "two areas are called {module}");
-        if ["\npub struct ", "\npub type ", "\nwords! {"].iter().any(|declaration| text.contains(declaration)) {
+        ensure!(modules.insert(format!("mod {module};\n")), "two areas have the name {module}");
+        if ["\npub struct ", "\npub type ", "\nopen_enum! {"].iter().any(|declaration| text.contains(declaration)) {
             exports.insert(format!("pub use super::{module}::*;\n"));
         }
     }
     let text = [
-        "//! The operations and their types, one file per area. Operations that return no JSON are left out: they are for\n\
-         //! browsers.\n//!\n//! Written by `cargo xtask codegen` from `docs/openapi.json`.\n\n"
+        "//! The operations and their types, one file per area. Operations for browsers, which return no JSON, are\n\
+         //! omitted.\n//!\n//! Written by `cargo xtask codegen` from `docs/openapi.json`.\n\n"
             .to_owned(),
         modules.into_iter().collect(),
-        "\n/// The types of requests and responses. A response may hold more fields than its type, and words that its type\n\
+        "\n/// The types of requests and responses. Responses may contain fields and enum values that their type\n\
          /// does not list.\npub mod types {"
             .to_owned(),
         exports.into_iter().collect(),
@@ -128,13 +128,13 @@ mod tests {
     fn document() -> Value {
         let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
         let object = |properties: Value| json!({ "type": "object", "properties": properties });
-        let operation = |area: &str, answer: &str| {
+        let operation = |area: &str, response: &str| {
             json!({ "get": {
                 "operationId": format!("{area}.get"),
                 "tags": [area],
                 "summary": "Return it",
                 "parameters": [],
-                "responses": { "200": { "content": { "application/json": { "schema": reference(answer) } } } },
+                "responses": { "200": { "content": { "application/json": { "schema": reference(response) } } } },
             } })
         };
         json!({
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_area_has_a_file_with_its_types_and_shares_the_rest() {
+    fn each_area_file_contains_its_own_types_and_imports_shared_ones() {
         let files = generated(&document());
         assert_eq!(files.keys().collect::<Vec<_>>(), ["dns.rs", "me.rs", "mod.rs", "shared.rs"]);
         for (file, declared, imported) in [
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_identifiers_of_the_code_are_imported() {
+    fn identifiers_in_comments_and_strings_are_ignored() {
         let text = "/// A Secret.\npub fn get(&self) -> Call<Zone> { self.header(\"X-Git-Commit\", None) }";
         let found = identifiers(text);
         assert!(["Call", "Zone", "header"].iter().all(|name| found.contains(name)), "{found:?}");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_without_a_tag_or_with_the_name_of_another_file_is_rejected() {
+    fn unknown_tags_and_duplicate_file_names_are_rejected() {
         let mut unknown = document();
         unknown["tags"] = json!([]);
         assert!(files(&unknown.to_string()).is_err());

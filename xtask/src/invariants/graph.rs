@@ -1,4 +1,4 @@
-//! Who depends on whom, as `cargo metadata` resolved it: normal dependencies, by name.
+//! The dependency graph of `cargo metadata`: normal dependencies, by crate name.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ impl Graph {
         let name = |id: &str| names.get(id).copied().unwrap_or_default().to_owned();
         let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for node in &metadata.resolve.nodes {
-            // Two versions of a crate become one node: none of the rules asks for a version.
+            // Two versions of a crate become one node, because no rule depends on a version.
             let normal = node.deps.iter().filter(|it| it.dep_kinds.iter().any(|kind| kind.kind.is_none()));
             edges.entry(name(&node.id)).or_default().extend(normal.map(|it| name(&it.pkg)));
         }
@@ -68,7 +68,7 @@ impl Graph {
         self.manifests.keys().map(String::as_str)
     }
 
-    /// Those that own a part of the product, a Postgres schema and nothing of the others; `store` is what all stand on.
+    /// The contexts: the crates that own a Postgres schema, except `store`, which all of them use.
     pub fn contexts(&self) -> impl Iterator<Item = &str> {
         let has_tables = |manifest: &PathBuf| manifest.with_file_name("src").join("schema.rs").exists();
         self.manifests
@@ -86,8 +86,8 @@ impl Graph {
         self.edges.get(from).is_some_and(|edges| edges.contains(to))
     }
 
-    /// The shortest way from one crate to another.
-    pub fn path<'a>(&'a self, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
+    /// Returns the shortest dependency path from one crate to another.
+    pub fn shortest_path<'a>(&'a self, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
         let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
         let mut queue = VecDeque::from([from]);
         while let Some(at) = queue.pop_front() {

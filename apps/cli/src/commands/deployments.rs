@@ -1,24 +1,24 @@
-//! What was deployed, and going back to it.
+//! `svc deployments` and `svc rollback`.
 
 use std::time::Duration;
 
 use client::types::{self, Deployment, DeploymentStatus};
-use client::{Answer, Client, Error};
+use client::{Client, Error, Response};
 
-use crate::failure::Failure;
-use crate::options::Part;
+use crate::error::CliError;
+use crate::options::PageArgs;
 use crate::output::or_dash;
 use crate::svc::Svc;
 
-/// How long is waited before it is asked whether a deployment is served: twice as long each time, up to the second.
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The poll interval doubles from the first to the maximum.
+const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
+const SERVING_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub async fn list(svc: &Svc<'_>, part: &Part) -> Result<(), Failure> {
+pub async fn list(svc: &Svc<'_>, part: &PageArgs) -> Result<(), CliError> {
     let (org, project) = svc.project()?;
     let page = svc.client()?.deployments_list(&org, &project, &part.paging()).send().await?;
-    svc.out.list(&page, ["VERSION", "", "STATUS", "CREATED", "BY", "FROM"], |it| {
+    svc.out.page(&page, ["VERSION", "", "STATUS", "CREATED", "BY", "FROM"], |it| {
         let live = if it.live { "live" } else { "" };
         [
             it.version.to_string(),
@@ -26,97 +26,98 @@ pub async fn list(svc: &Svc<'_>, part: &Part) -> Result<(), Failure> {
             it.status.to_string(),
             it.created_at.clone(),
             it.created_by.subject.clone(),
-            source(it),
+            commit(it),
         ]
     })
 }
 
 #[derive(clap::Args)]
 pub struct Rollback {
-    /// The deployment's version
+    /// Version of the deployment
     version: i32,
-    /// Do not wait until visitors see it
+    /// Do not wait until the deployment is served
     #[arg(long)]
     no_wait: bool,
 }
 
 impl Rollback {
-    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let (org, project) = svc.project()?;
         let client = svc.client()?;
         let to = types::Rollback { version: self.version };
         let deployment = client.deployments_rollback(&org, &project, &to).send().await?;
-        let (seen, served) =
-            if self.no_wait { (deployment, Ok(())) } else { served(&client, (&org, &project), deployment).await };
-        let printed = svc.out.answer(&seen, line);
-        served?;
-        svc.out.done(format!("version {} is live again", self.version));
+        let (latest, outcome) = if self.no_wait {
+            (deployment, Ok(()))
+        } else {
+            wait_until_served(&client, (&org, &project), deployment).await
+        };
+        let printed = svc.out.response(&latest, summary);
+        outcome?;
+        svc.out.success(format!("version {} is live again", self.version));
         printed
     }
 }
 
-/// Waits until visitors see a deployment; what was seen of it last, and whether they do.
-pub async fn served(
+/// Polls a deployment until it is served. Returns its last observed state and the outcome.
+pub async fn wait_until_served(
     client: &Client,
     project: (&str, &str),
-    mut seen: Answer<Deployment>,
-) -> (Answer<Deployment>, Result<(), Failure>) {
-    let (version, mut trouble) = (seen.version, None);
-    let watched = tokio::time::timeout(PATIENCE, watch(client, project, &mut seen, &mut trouble)).await;
-    let outcome = watched.unwrap_or_else(|_| {
-        let trouble = trouble.map(|error| format!(": {error}")).unwrap_or_default();
-        Err(Failure::NotServed(format!("version {version} is deployed, and after a minute not seen served{trouble}")))
+    mut latest: Response<Deployment>,
+) -> (Response<Deployment>, Result<(), CliError>) {
+    let (version, mut last_error) = (latest.version, None);
+    let polled = tokio::time::timeout(SERVING_TIMEOUT, poll(client, project, &mut latest, &mut last_error)).await;
+    let outcome = polled.unwrap_or_else(|_| {
+        let cause = last_error.map(|error| format!(": {error}")).unwrap_or_default();
+        Err(CliError::NotServed(format!("version {version} is deployed but was not served within one minute{cause}")))
     });
-    (seen, outcome)
+    (latest, outcome)
 }
 
-/// Looks until it is decided. `trouble` is why the last look saw nothing.
-async fn watch(
+/// Polls until the deployment is served, fails or is superseded. `last_error` is the transient error of the last poll.
+async fn poll(
     client: &Client,
     (org, project): (&str, &str),
-    seen: &mut Answer<Deployment>,
-    trouble: &mut Option<Error>,
-) -> Result<(), Failure> {
-    let version = seen.version.to_string();
-    let mut pause = FIRST;
+    latest: &mut Response<Deployment>,
+    last_error: &mut Option<Error>,
+) -> Result<(), CliError> {
+    let version = latest.version.to_string();
+    let mut interval = FIRST_POLL_INTERVAL;
     loop {
-        match &seen.status {
-            // Unless another one has taken its place.
-            DeploymentStatus::Pending | DeploymentStatus::Retired if seen.live => {}
+        match &latest.status {
+            DeploymentStatus::Pending | DeploymentStatus::Retired if latest.live => {}
             status @ (DeploymentStatus::Crashed | DeploymentStatus::Failed) => {
-                let why = seen.status_message.as_deref().unwrap_or("nothing more is known");
-                return Err(Failure::NotServed(format!("version {version} is deployed, and {status}: {why}")));
+                let reason = latest.status_message.as_deref().unwrap_or("no details are available");
+                return Err(CliError::NotServed(format!("version {version} is deployed but {status}: {reason}")));
             }
             _ => return Ok(()),
         }
-        tokio::time::sleep(trouble.as_ref().and_then(Error::retry_after).unwrap_or_default().max(pause)).await;
-        pause = (pause * 2).min(LONGEST);
-        *trouble = match client.deployments_get(org, project, &version).send().await {
-            Ok(now) => {
-                *seen = now;
+        tokio::time::sleep(last_error.as_ref().and_then(Error::retry_after).unwrap_or_default().max(interval)).await;
+        interval = (interval * 2).min(MAX_POLL_INTERVAL);
+        *last_error = match client.deployments_get(org, project, &version).send().await {
+            Ok(deployment) => {
+                *latest = deployment;
                 None
             }
-            // A token that may deploy need not be one that may look.
-            Err(Error::Refused { status: 403, .. }) => return Ok(()),
-            Err(error) if is_passing(&error) => Some(error),
+            // The token may deploy but not read the project.
+            Err(Error::Api { status: 403, .. }) => return Ok(()),
+            Err(error) if is_transient(&error) => Some(error),
             Err(error) => return Err(error.into()),
         };
     }
 }
 
-/// Whether the next look may see more.
-fn is_passing(error: &Error) -> bool {
+fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Unreachable(_)) || matches!(error.status(), Some(429 | 500..))
 }
 
-/// A deployment in a line.
-pub fn line(deployment: &Deployment) -> String {
+/// A one-line summary of a deployment.
+pub fn summary(deployment: &Deployment) -> String {
     let Deployment { version, digest, created_at, .. } = deployment;
     format!("version {version} of {created_at}, {digest}")
 }
 
-/// The commit that it was made from.
-fn source(deployment: &Deployment) -> String {
+/// The git commit that a deployment was made from.
+fn commit(deployment: &Deployment) -> String {
     let git = &deployment.git;
     let Some(commit) = git.commit.as_ref().and_then(|commit| commit.get(..7)) else { return or_dash(None) };
     let dirty = if git.dirty == Some(true) { "+" } else { "" };

@@ -1,31 +1,31 @@
-//! Hostnames of a project.
+//! `svc hostnames`: the hostnames of a project.
 
 use client::types::{Hostname, HostnameState, NewHostname};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output::{or_dash, table};
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
 pub enum Hostnames {
-    /// The hostnames of a project
+    /// List the hostnames of a project
     List,
-    /// Claim a hostname; it is served once its ownership is proved
+    /// Claim a hostname, which is served after ownership verification
     Add { name: String },
-    /// Look for the proof of a hostname now
+    /// Verify the ownership of a hostname now
     Verify { name: String },
-    /// Give a hostname up
+    /// Remove a hostname
     Remove { name: String },
 }
 
 impl Hostnames {
-    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let (org, project) = svc.project()?;
         let client = svc.client()?;
         let hostname = match self {
             Self::List => {
                 let page = client.hostnames_list(&org, &project).send().await?;
-                return svc.out.answer(&page, |page| {
+                return svc.out.response(&page, |page| {
                     let rows = page.items.iter().map(|it| {
                         [it.name.clone(), it.kind.to_string(), it.state.to_string(), or_dash(it.last_error.as_deref())]
                     });
@@ -34,25 +34,25 @@ impl Hostnames {
             }
             Self::Remove { name } => {
                 let removed = client.hostnames_delete(&org, &project, &name).send().await?;
-                return svc.out.gone(&removed, format!("removed {name}"));
+                return svc.out.empty_response(&removed, format!("removed {name}"));
             }
             Self::Add { name } => client.hostnames_add(&org, &project, &NewHostname { name }).send().await?,
             Self::Verify { name } => client.hostnames_verify(&org, &project, &name).send().await?,
         };
-        svc.out.answer(&hostname, |it| format!("{}  {}", it.name, it.state))?;
-        tell(svc, &hostname);
+        svc.out.response(&hostname, |it| format!("{}  {}", it.name, it.state))?;
+        print_next_step(svc, &hostname);
         Ok(())
     }
 }
 
-/// What is still to be done for it.
-fn tell(svc: &Svc<'_>, hostname: &Hostname) {
+/// Prints the records to publish for a hostname that is not active yet.
+fn print_next_step(svc: &Svc<'_>, hostname: &Hostname) {
     if hostname.state == HostnameState::Active {
-        return svc.out.done(format!("{} is served", hostname.name));
+        return svc.out.success(format!("{} is active", hostname.name));
     }
-    svc.out.say(or_dash(hostname.last_error.as_deref()));
-    svc.out.say("Publish one of these records, then `svc hostnames verify`:");
+    svc.out.info(or_dash(hostname.last_error.as_deref()));
+    svc.out.info(format!("Publish one of these records, then run `svc hostnames verify {}`:", hostname.name));
     for record in &hostname.verify {
-        svc.out.say(format!("  {} {} {}", record.name, record.r#type, record.value));
+        svc.out.info(format!("  {} {} {}", record.name, record.r#type, record.value));
     }
 }

@@ -1,4 +1,4 @@
-//! Signing in and out, and who that is.
+//! `svc login`, `svc logout` and `svc whoami`.
 
 use std::time::Duration;
 
@@ -8,136 +8,141 @@ use serde_json::Value;
 
 use crate::browser;
 use crate::config::Config;
-use crate::failure::Failure;
-use crate::loopback::{Loopback, Told};
+use crate::error::CliError;
+use crate::loopback::{CallbackParams, Loopback};
 use crate::output::{or_dash, table};
 use crate::prompt;
 use crate::svc::Svc;
 
-/// A sign-in lives ten minutes at the API.
-const PATIENCE: Duration = Duration::from_secs(600);
-const SESSION: &str = "svc_ses_";
+/// The lifetime of a sign-in at the API.
+const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(600);
+const SESSION_PREFIX: &str = "svc_ses_";
 
 #[derive(clap::Args)]
 pub struct Login {
-    /// As this subject, on a deployment with the development login
+    /// Use the development login as this subject
     #[arg(long, value_name = "SUBJECT", conflicts_with = "token")]
     dev: Option<String>,
-    /// With a personal access token, read from stdin
+    /// Use a personal access token, read from stdin
     #[arg(long)]
     token: bool,
-    /// Print the address to open instead of opening it
+    /// Print the sign-in URL instead of opening it
     #[arg(long, conflicts_with_all = ["dev", "token"])]
     no_browser: bool,
 }
 
 impl Login {
-    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         if self.token {
-            svc.chosen("a token is to be sent")?;
+            svc.require_explicit_api("the token")?;
         }
-        if svc.anyone.base().scheme() != "https" && !svc.anyone.is_loopback() {
-            svc.out.warn(format!("{} is not https: whoever is in between can read your credential", svc.api));
+        if svc.anonymous.base().scheme() != "https" && !svc.anonymous.is_loopback() {
+            svc.out.warn(format!("{} is not https: others on the network can read your credential", svc.api));
         }
-        svc.out.say(format!("Signing in at {}", svc.api));
+        svc.out.info(format!("Signing in at {}", svc.api));
         let credential = match self {
             Self { token: true, .. } => prompt::secret("token")?,
-            Self { dev: Some(subject), .. } => dev(svc, subject).await?,
-            Self { no_browser, .. } => code_host(svc, no_browser).await?,
+            Self { dev: Some(subject), .. } => dev_login(svc, subject).await?,
+            Self { no_browser, .. } => code_host_login(svc, no_browser).await?,
         };
-        let client = svc.anyone.clone().with_credential(credential.clone());
-        // Before it is kept: what does not open anything is not worth keeping.
-        match show(svc, &client).await {
-            // Nobody reads whose it is; it is to be kept all the same.
-            Ok(()) | Err(Failure::Closed) => {}
-            Err(failure) => return Err(failure),
+        let client = svc.anonymous.clone().with_credential(credential.clone());
+        // Verify the credential before storing it.
+        match show_identity(svc, &client).await {
+            // A closed output does not invalidate the credential.
+            Ok(()) | Err(CliError::Closed) => {}
+            Err(error) => return Err(error),
         }
         let mut config = Config::read()?;
         config.credentials.insert(svc.api.clone(), credential);
-        if !svc.is_linked {
+        if !svc.is_api_from_link {
             config.current = Some(svc.api.clone());
         }
         config.write()?;
-        svc.out.done(format!("signed in at {}", svc.api));
+        svc.out.success(format!("signed in at {}", svc.api));
         Ok(())
     }
 }
 
-async fn dev(svc: &Svc<'_>, subject: String) -> Result<Secret, Failure> {
+async fn dev_login(svc: &Svc<'_>, subject: String) -> Result<Secret, CliError> {
     let login = DevLogin { subject, email: None, name: None };
-    let answer = svc.anyone.auth_dev_login(&login).send().await;
+    let answer = svc.anonymous.auth_dev_login(&login).send().await;
     let session: Session = match answer {
-        Err(client::Error::Refused { status: 404, .. }) => {
-            return Err(Failure::Other(format!("{} has no development login", svc.api)));
+        Err(client::Error::Api { status: 404, .. }) => {
+            return Err(CliError::Other(format!("the development login is disabled at {}", svc.api)));
         }
         answer => answer?.value,
     };
     Ok(session.token)
 }
 
-async fn code_host(svc: &Svc<'_>, no_browser: bool) -> Result<Secret, Failure> {
-    let document = svc.anyone.call::<Value>(Method::GET, &["v1", "openapi.json"]).send().await?;
+async fn code_host_login(svc: &Svc<'_>, no_browser: bool) -> Result<Secret, CliError> {
+    let document = svc.anonymous.call::<Value>(Method::GET, &["v1", "openapi.json"]).send().await?;
     if document.get("paths").and_then(|paths| paths.get("/v1/auth/codehost/start")).is_none() {
-        let words = format!("{} has no code host to sign in at; `svc login --token` takes an access token", svc.api);
-        return Err(Failure::Other(words));
+        return Err(CliError::Other(format!(
+            "sign-in at a code host is disabled at {}; run `svc login --token` with an access token",
+            svc.api
+        )));
     }
     let loopback = Loopback::listen().await?;
     let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("redirect", &loopback.url()).finish();
     let start = format!("{}/v1/auth/codehost/start?{query}", svc.api);
     if no_browser || !browser::open(&start) {
-        svc.out.say(format!("Open this address in a browser on this machine:\n\n  {start}\n"));
+        svc.out.info(format!("Open this URL in a browser on this machine:\n\n  {start}\n"));
     } else {
-        svc.out.say(format!("Your browser opens {start}"));
+        svc.out.info(format!("Opening {start} in your browser"));
     }
-    svc.out.say("Waiting for it. (Should it show that the address is not allowed: the API's operator has to add");
-    svc.out.say("http://127.0.0.1 to SVC_CODEHOST_REDIRECTS.)");
-    let told = tokio::time::timeout(PATIENCE, loopback.told()).await;
-    session(told.map_err(|_| Failure::Other("nobody signed in within ten minutes".to_owned()))??)
+    svc.out
+        .info("Waiting for the sign-in. If the page reports that the address is not allowed, ask the operator of the");
+    svc.out.info("API to add http://127.0.0.1 to SVC_CODEHOST_REDIRECTS.");
+    let params = tokio::time::timeout(SIGN_IN_TIMEOUT, loopback.callback()).await;
+    session(params.map_err(|_| CliError::Other("the sign-in was not completed within ten minutes".to_owned()))??)
 }
 
-fn session(mut told: Told) -> Result<Secret, Failure> {
-    if let Some(error) = told.remove("error") {
-        let message = told.remove("message").unwrap_or_default();
-        return Err(Failure::Other(format!("the sign-in failed: {message} (code {error})")));
+fn session(mut params: CallbackParams) -> Result<Secret, CliError> {
+    if let Some(error) = params.remove("error") {
+        let message = params.remove("message").unwrap_or_default();
+        return Err(CliError::Other(format!("the sign-in failed: {message} (code {error})")));
     }
-    let token = told.remove("token").filter(|token| token.starts_with(SESSION));
-    token.map(Secret::new).ok_or_else(|| Failure::Other("the browser handed over no session".to_owned()))
+    let token = params.remove("token").filter(|token| token.starts_with(SESSION_PREFIX));
+    token.map(Secret::new).ok_or_else(|| CliError::Other("the browser did not return a session".to_owned()))
 }
 
-pub async fn logout(svc: &Svc<'_>) -> Result<(), Failure> {
+pub async fn logout(svc: &Svc<'_>) -> Result<(), CliError> {
     let mut config = Config::read()?;
     let Some(credential) = config.credentials.remove(&svc.api) else {
-        svc.out.say(format!("you are not signed in at {}", svc.api));
-        return svc.out.for_programs(&Value::Null);
+        svc.out.info(format!("you are not signed in at {}", svc.api));
+        return svc.out.json_only(&Value::Null);
     };
-    // First, so that this machine has signed out wherever the API is.
+    // Delete the credential first, so that this machine is signed out even if the API is unavailable.
     config.write()?;
-    if credential.reveal().starts_with(SESSION) {
-        match svc.anyone.clone().with_credential(credential).auth_logout().send().await {
-            // It had ended before.
+    if credential.reveal().starts_with(SESSION_PREFIX) {
+        match svc.anonymous.clone().with_credential(credential).auth_logout().send().await {
+            // The session has already ended.
             Err(error) if error.status() == Some(401) => {}
-            Err(error) => svc.out.warn(format!("the session lives on at the API until it expires: {error}")),
+            Err(error) => {
+                svc.out.warn(format!("the API did not end the session, which remains valid until it expires: {error}"))
+            }
             Ok(_) => {}
         }
     }
-    svc.out.done(format!("signed out at {}", svc.api));
-    svc.out.for_programs(&Value::Null)
+    svc.out.success(format!("signed out at {}", svc.api));
+    svc.out.json_only(&Value::Null)
 }
 
-pub async fn whoami(svc: &Svc<'_>) -> Result<(), Failure> {
-    show(svc, &svc.client()?).await
+pub async fn whoami(svc: &Svc<'_>) -> Result<(), CliError> {
+    show_identity(svc, &svc.client()?).await
 }
 
-/// Who a credential belongs to; of a token that may not know, what it is.
-async fn show(svc: &Svc<'_>, client: &Client) -> Result<(), Failure> {
+/// Prints the user of a credential, or the token itself if it has no permission to read the account.
+async fn show_identity(svc: &Svc<'_>, client: &Client) -> Result<(), CliError> {
     let me = match client.me_get().send().await {
         Err(error) if error.code() == Some("insufficient_scope") => {
             let token = client.credentials_token_current().send().await?;
-            return svc.out.answer(&token, |token| format!("the token {} ({}…)", token.name, token.prefix));
+            return svc.out.response(&token, |token| format!("the token {} ({}…)", token.name, token.prefix));
         }
         answer => answer?,
     };
-    svc.out.answer(&me, |me| {
+    svc.out.response(&me, |me| {
         let name = or_dash(me.name.as_deref().or(me.email.as_deref()));
         let orgs = me.orgs.iter().map(|org| [org.slug.clone(), org.role.to_string(), org.plan.to_string()]);
         format!("{} at {} ({name})\n\n{}", me.subject, me.provider, table(["ORGANIZATION", "ROLE", "PLAN"], orgs))

@@ -1,4 +1,4 @@
-//! The commands, a file each.
+//! The commands, one file each.
 
 pub mod access;
 pub mod audit;
@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 
 use crate::args::{Args, Command};
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output::Output;
-use crate::svc::{Given, Svc};
+use crate::svc::{GlobalArgs, Svc};
 
-pub async fn run(args: Args, out: &Output) -> Result<(), Failure> {
+pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
     let Args { command, api, org, project, .. } = args;
-    let given = Given { api, org, project };
+    let global = GlobalArgs { api, org, project };
     if let Command::Completion { shell } = command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Args::command(), "svc", &mut script);
@@ -33,7 +33,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), Failure> {
         Command::Deploy(deploy) => deploy.folder.dir.clone(),
         _ => PathBuf::from("."),
     };
-    let svc = &Svc::find(given, Path::new(&folder), out)?;
+    let svc = &Svc::find(global, Path::new(&folder), out)?;
     match command {
         Command::Login(login) => login.run(svc).await,
         Command::Logout => login::logout(svc).await,

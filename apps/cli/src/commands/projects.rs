@@ -1,48 +1,48 @@
-//! Projects.
+//! `svc projects`: the projects of an organization.
 
 use client::types::{NewProject, ProjectChange, ProjectDeletion, ProjectDetail};
 
-use super::deployments::line;
+use super::deployments::summary;
 use super::open;
-use crate::failure::Failure;
-use crate::options::Part;
+use crate::error::CliError;
+use crate::options::PageArgs;
 use crate::output::or_dash;
 use crate::prompt;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
 pub enum Projects {
-    /// The projects of an organization
-    List(Part),
+    /// List the projects of an organization
+    List(PageArgs),
     /// Create a project
     Create { name: String },
-    /// One project, with what it serves and where
+    /// Show a project
     Show { name: Option<String> },
-    /// Give a project another name; its default hostname follows
+    /// Rename a project, which also changes its default hostname
     Rename { name: String, to: String },
-    /// Delete a project with all that is in it
+    /// Delete a project and all of its data
     Delete {
         name: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
 }
 
 impl Projects {
-    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let client = svc.client()?;
         match self {
             Self::List(part) => {
                 let page = client.projects_list(&svc.org()?, &part.paging()).send().await?;
-                svc.out.list(&page, ["NAME", "HOSTNAME", "CREATED"], |it| {
+                svc.out.page(&page, ["NAME", "HOSTNAME", "CREATED"], |it| {
                     [it.name.clone(), it.hostname.clone(), it.created_at.clone()]
                 })
             }
             Self::Create { name } => {
                 let project = client.projects_create(&svc.org()?, &NewProject { name }).send().await?;
-                svc.out.answer(&project, |project| project.name.clone())?;
-                svc.out.done(format!("created the project {}/{}", project.org, project.name));
+                svc.out.response(&project, |project| project.name.clone())?;
+                svc.out.success(format!("created the project {}/{}", project.org, project.name));
                 Ok(())
             }
             Self::Show { name } => {
@@ -52,22 +52,25 @@ impl Projects {
                 };
                 let project = client.projects_get(&org, &name).send().await?;
                 let address = open::address(&client, &project.hostname).await?;
-                svc.out.answer(&project, |project| show(project, &address))
+                svc.out.response(&project, |project| show(project, &address))
             }
             Self::Rename { name, to } => {
                 let project = client.projects_rename(&svc.org()?, &name, &ProjectChange { name: to }).send().await?;
-                svc.out.answer(&project, |project| project.name.clone())?;
-                svc.out.done(format!("it is {}/{} now, at {}", project.org, project.name, project.hostname));
+                svc.out.response(&project, |project| project.name.clone())?;
+                svc.out.success(format!(
+                    "renamed the project to {}/{}, served at {}",
+                    project.org, project.name, project.hostname
+                ));
                 Ok(())
             }
             Self::Delete { name, yes } => {
                 let org = svc.org()?;
-                if !yes && !prompt::confirmed(&format!("Delete {org}/{name} and all that is in it?"))? {
-                    return Err(Failure::Usage("nothing was deleted: say --yes".to_owned()));
+                if !yes && !prompt::confirm(&format!("Delete {org}/{name} and all of its data?"))? {
+                    return Err(CliError::Usage("nothing was deleted: confirm with --yes".to_owned()));
                 }
                 let deleted =
                     client.projects_delete(&org, &name, &ProjectDeletion { confirm: name.clone() }).send().await?;
-                svc.out.gone(&deleted, format!("deleted {org}/{name}"))
+                svc.out.empty_response(&deleted, format!("deleted {org}/{name}"))
             }
         }
     }
@@ -80,7 +83,7 @@ fn show(project: &ProjectDetail, address: &str) -> String {
         ["address".to_owned(), address.to_owned()],
         ["hostnames".to_owned(), names.join(" ")],
         ["access".to_owned(), project.access.mode.to_string()],
-        ["live".to_owned(), or_dash(project.live.as_ref().map(line).as_deref())],
+        ["live".to_owned(), or_dash(project.live.as_ref().map(summary).as_deref())],
         ["created".to_owned(), project.created_at.clone()],
     ];
     rows.map(|[name, value]| format!("{name:<10}  {value}")).join("\n")

@@ -1,21 +1,21 @@
-//! Personal access tokens.
+//! `svc tokens`: personal access tokens.
 
 use client::types::{AccessToken, NewAccessToken, Restrict, Scope};
 
-use crate::failure::Failure;
-use crate::options::Part;
+use crate::error::CliError;
+use crate::options::PageArgs;
 use crate::output::or_dash;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
 pub enum Tokens {
-    /// Your tokens, newest first
-    List(Part),
-    /// Create a token; it is shown this once
+    /// List your tokens, newest first
+    List(PageArgs),
+    /// Create a token, which is shown only once
     Create(Create),
     /// Revoke a token
     Revoke {
-        /// Its id
+        /// ID of the token
         id: String,
     },
 }
@@ -23,41 +23,41 @@ pub enum Tokens {
 #[derive(clap::Args)]
 pub struct Create {
     name: String,
-    /// What it may do; more than once for more
+    /// Scope of the token (repeatable)
     #[arg(long = "scope", value_name = "SCOPE", required = true,
           value_parser = clap::builder::PossibleValuesParser::new(Scope::KNOWN))]
     scopes: Vec<String>,
-    /// When it ends, such as 2030-01-01T00:00:00Z
+    /// Expiry time, such as 2030-01-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
-    /// Limit it to this organization
+    /// Restrict the token to this organization
     #[arg(long, value_name = "SLUG")]
     only_org: Option<String>,
-    /// Limit it to this project of it; more than once for more
+    /// Restrict the token to this project of the organization (repeatable)
     #[arg(long = "only-project", value_name = "NAME", requires = "only_org")]
     only_projects: Vec<String>,
-    /// Limit it to this zone of it; more than once for more
+    /// Restrict the token to this zone of the organization (repeatable)
     #[arg(long = "only-zone", value_name = "NAME", requires = "only_org")]
     only_zones: Vec<String>,
 }
 
 impl Tokens {
-    pub async fn run(self, svc: &Svc<'_>) -> Result<(), Failure> {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let client = svc.client()?;
         match self {
             Self::List(part) => {
                 let page = client.credentials_tokens(&part.paging()).send().await?;
-                svc.out.list(&page, ["ID", "NAME", "SCOPES", "STATE"], row)
+                svc.out.page(&page, ["ID", "NAME", "SCOPES", "STATE"], row)
             }
             Self::Create(create) => {
                 let token = client.credentials_token_create(&create.into()).send().await?;
-                svc.out.answer(&token, |token| token.token.reveal().to_owned())?;
-                svc.out.done(format!("created the token {} ({}); it is not shown again", token.name, token.id));
+                svc.out.response(&token, |token| token.token.reveal().to_owned())?;
+                svc.out.success(format!("created the token {} ({}); it is not shown again", token.name, token.id));
                 Ok(())
             }
             Self::Revoke { id } => {
                 let revoked = client.credentials_token_revoke(&id).send().await?;
-                svc.out.gone(&revoked, format!("revoked {id}"))
+                svc.out.empty_response(&revoked, format!("revoked {id}"))
             }
         }
     }
@@ -66,8 +66,8 @@ impl Tokens {
 impl From<Create> for NewAccessToken {
     fn from(create: Create) -> Self {
         let Create { name, scopes, expires_at, only_org, only_projects, only_zones } = create;
-        let named = |names: Vec<String>| Some(names).filter(|names| !names.is_empty());
-        let (projects, zones) = (named(only_projects), named(only_zones));
+        let nonempty = |names: Vec<String>| Some(names).filter(|names| !names.is_empty());
+        let (projects, zones) = (nonempty(only_projects), nonempty(only_zones));
         let scopes = scopes.iter().map(|scope| Scope::from(scope.as_str())).collect();
         Self { name, scopes, expires_at, restrict: only_org.map(|org| Restrict { org, projects, zones }) }
     }

@@ -1,4 +1,4 @@
-//! Signing in at a code host, with every request that a browser makes.
+//! Sign-in at a code host, with all requests that a browser makes.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
@@ -7,15 +7,15 @@ use reqwest::header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use reqwest::{Client, RequestBuilder, Response};
 use sandbox::CodeHostServer;
 
-use crate::kit::{Machine, Platform};
+use crate::support::{Machine, Platform};
 
-struct World {
+struct Fixture {
     host: CodeHostServer,
     platform: Platform,
     browser: Client,
 }
 
-impl World {
+impl Fixture {
     async fn new(redirects: &str) -> Self {
         let host = CodeHostServer::start().await;
         let redirects = [("SVC_CODEHOST_REDIRECTS", redirects.to_owned())];
@@ -29,73 +29,73 @@ impl World {
         self.browser.get(url).send().await.unwrap()
     }
 
-    /// All the way from the first address to the page on this machine, and its fragment.
+    /// Follows the redirects from the start URL to the loopback page. Returns the page's URL and fragment.
     async fn sign_in(&self, start: &str) -> (String, String) {
-        let begun = self.get(start).await;
-        let cookie = header(&begun, SET_COOKIE).split(';').next().unwrap().to_owned();
-        let back = header(&self.get(&header(&begun, LOCATION)).await, LOCATION);
-        let ended = self.browser.get(back).header(COOKIE, cookie).send().await.unwrap();
-        let (page, fragment) = header(&ended, LOCATION).split_once('#').map(|(a, b)| (a.into(), b.into())).unwrap();
+        let started = self.get(start).await;
+        let cookie = header(&started, SET_COOKIE).split(';').next().unwrap().to_owned();
+        let back = header(&self.get(&header(&started, LOCATION)).await, LOCATION);
+        let finished = self.browser.get(back).header(COOKIE, cookie).send().await.unwrap();
+        let (page, fragment) = header(&finished, LOCATION).split_once('#').map(|(a, b)| (a.into(), b.into())).unwrap();
         (page, fragment)
     }
 
-    /// What the page's script sends.
-    fn hand_over(&self, page: &str, fragment: &str) -> RequestBuilder {
+    /// The request that the script of the page sends.
+    fn post_result(&self, page: &str, fragment: &str) -> RequestBuilder {
         let origin = page.split('/').take(3).collect::<Vec<_>>().join("/");
         self.browser.post(page).header(ORIGIN, origin).body(fragment.to_owned())
     }
 }
 
-fn header(answer: &Response, name: reqwest::header::HeaderName) -> String {
-    answer.headers()[name].to_str().unwrap().to_owned()
+fn header(response: &Response, name: reqwest::header::HeaderName) -> String {
+    response.headers()[name].to_str().unwrap().to_owned()
 }
 
-/// A `svc login` that waits, and the address that it has people open.
+/// Starts `svc login`. Returns the process, which waits for the browser, and the sign-in URL.
 fn login(machine: &Machine) -> (Child, String) {
     let mut child = machine.command(&["login", "--no-browser"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let start = lines.find_map(|line| Some(line.unwrap().trim().to_owned()).filter(|it| it.starts_with("http")));
-    // Whatever it says later needs a reader.
+    // Keep reading stderr, so that the process does not block or fail.
     std::thread::spawn(move || lines.for_each(drop));
     (child, start.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_browser_hands_the_session_over_and_nobody_else_can() {
-    let world = World::new("http://127.0.0.1,http://localhost:3000").await;
-    let mut machine = Machine::new(&world.platform.api);
+async fn only_the_loopback_page_can_deliver_the_session() {
+    let fixture = Fixture::new("http://127.0.0.1,http://localhost:3000").await;
+    let mut machine = Machine::new(&fixture.platform.api);
     let (mut login, start) = login(&machine);
-    let (page, fragment) = world.sign_in(&start).await;
+    let (page, fragment) = fixture.sign_in(&start).await;
     assert!(fragment.starts_with("token=svc%5Fses%5F"), "{fragment}");
-    let shown = world.get(&page).await;
+    let shown = fixture.get(&page).await;
     assert_eq!(shown.status(), 200);
     let policy = header(&shown, reqwest::header::CONTENT_SECURITY_POLICY);
     assert!(policy.contains("default-src 'none'; script-src 'sha256-"), "{policy}");
     assert!(shown.text().await.unwrap().contains("location.hash"));
 
-    // Another page, another program, another name for this machine; and what is no sign-in.
-    let theirs = "token=svc_ses_theirs&subject=mallory";
-    let elsewhere = format!("{}/AAAAAAAAAAAAAAAAAAAAAA", page.rsplit_once('/').unwrap().0);
+    // Another path, a client without an origin, another origin, another host, and malformed results.
+    let forged = "token=svc_ses_theirs&subject=mallory";
+    let wrong_path = format!("{}/AAAAAAAAAAAAAAAAAAAAAA", page.rsplit_once('/').unwrap().0);
     for (attempt, status) in [
-        (world.hand_over(&elsewhere, theirs), 404),
-        (world.browser.post(&page).body(theirs), 404),
-        (world.browser.post(&page).header(ORIGIN, "https://evil.example").body(theirs), 404),
-        (world.hand_over(&page, theirs).header(HOST, "evil.example"), 404),
-        (world.hand_over(&page, "subject=mallory"), 400),
-        (world.hand_over(&page, &"x".repeat(20_000)), 400),
-        (world.browser.get(&elsewhere), 404),
+        (fixture.post_result(&wrong_path, forged), 404),
+        (fixture.browser.post(&page).body(forged), 404),
+        (fixture.browser.post(&page).header(ORIGIN, "https://evil.example").body(forged), 404),
+        (fixture.post_result(&page, forged).header(HOST, "evil.example"), 404),
+        (fixture.post_result(&page, "subject=mallory"), 400),
+        (fixture.post_result(&page, &"x".repeat(20_000)), 400),
+        (fixture.browser.get(&wrong_path), 404),
     ] {
         assert_eq!(attempt.send().await.unwrap().status(), status);
     }
-    assert!(login.try_wait().unwrap().is_none(), "it still waits");
+    assert!(login.try_wait().unwrap().is_none(), "svc login exited");
 
-    let said = world.hand_over(&page, &fragment).send().await.unwrap();
-    assert_eq!(said.text().await.unwrap(), "You are signed in. Go back to the terminal.");
+    let accepted = fixture.post_result(&page, &fragment).send().await.unwrap();
+    assert_eq!(accepted.text().await.unwrap(), "You are signed in. Go back to the terminal.");
     assert!(login.wait().unwrap().success());
     let me = machine.json(&["whoami"]);
     assert_eq!((me["provider"].as_str(), me["name"].as_str()), (Some("codehost"), Some("Ada Lovelace")));
-    // The page is gone with it.
-    assert!(world.browser.get(&page).send().await.is_err());
+    // The page ends with the process.
+    assert!(fixture.browser.get(&page).send().await.is_err());
 
     let opened = machine.browser();
     let mut login = machine.command(&["login"]).spawn().unwrap();
@@ -105,33 +105,33 @@ async fn the_browser_hands_the_session_over_and_nobody_else_can() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     };
-    let (page, fragment) = world.sign_in(start.trim()).await;
-    world.hand_over(&page, &fragment).send().await.unwrap();
+    let (page, fragment) = fixture.sign_in(start.trim()).await;
+    fixture.post_result(&page, &fragment).send().await.unwrap();
     assert!(login.wait().unwrap().success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_no_at_the_code_host_is_told() {
-    let world = World::new("http://127.0.0.1").await;
-    let machine = Machine::new(&world.platform.api);
+async fn denied_sign_in_fails() {
+    let fixture = Fixture::new("http://127.0.0.1").await;
+    let machine = Machine::new(&fixture.platform.api);
     let (login, start) = login(&machine);
-    world.host.deny(true);
-    let (page, fragment) = world.sign_in(&start).await;
+    fixture.host.deny(true);
+    let (page, fragment) = fixture.sign_in(&start).await;
     assert!(fragment.starts_with("error=access%5Fdenied"), "{fragment}");
-    world.hand_over(&page, &fragment).send().await.unwrap();
+    fixture.post_result(&page, &fragment).send().await.unwrap();
     assert_eq!(login.wait_with_output().unwrap().status.code(), Some(1));
     assert!(!machine.credentials().exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nobody_can_sign_in_so_it_is_said_at_once() {
+async fn login_fails_without_a_code_host_or_an_allowed_redirect() {
     let platform = Platform::start().await;
-    Machine::new(&platform.api).svc(&["login"]).fails(1).says("svc login --token");
-    // A deployment that allows no loopback address says so in the browser.
-    let world = World::new("https://dashboard.example.org").await;
-    let machine = Machine::new(&world.platform.api);
+    Machine::new(&platform.api).svc(&["login"]).fails(1).stderr_contains("svc login --token");
+    // A deployment that does not allow loopback redirects reports it in the browser.
+    let fixture = Fixture::new("https://dashboard.example.org").await;
+    let machine = Machine::new(&fixture.platform.api);
     let (mut login, start) = login(&machine);
-    assert_eq!(world.get(&start).await.status(), 400);
+    assert_eq!(fixture.get(&start).await.status(), 400);
     login.kill().unwrap();
     login.wait().unwrap();
 }

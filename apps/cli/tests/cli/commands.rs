@@ -1,23 +1,23 @@
-//! Every command once, in the order in which a person meets them.
+//! Each command, in the order of typical use.
 
 use std::fs;
 
 use sandbox::{Encryption, SmtpServer};
 use serde_json::{Value, json};
 
-use crate::kit::{Machine, Platform};
+use crate::support::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn organizations_and_projects() {
+async fn manages_organizations_and_projects() {
     let platform = Platform::start().await;
     let ada = platform.ada();
     assert_eq!(ada.json(&["orgs", "create", "acme", "--name", "Acme Inc."])["name"], "Acme Inc.");
-    ada.svc(&["orgs", "create", "acme"]).fails(1).says("code slug_taken, request ");
-    ada.svc(&["orgs", "create", "A!"]).fails(1).says("slug must be");
+    ada.svc(&["orgs", "create", "acme"]).fails(1).stderr_contains("code slug_taken, request ");
+    ada.svc(&["orgs", "create", "A!"]).fails(1).stderr_contains("slug must be");
     let listed = ada.svc(&["orgs", "list"]).succeeds().out;
     assert!(listed.lines().any(|line| line.starts_with("acme  admin  free  Acme Inc.")), "{listed}");
 
-    ada.svc(&["projects", "list"]).fails(2).says("--org");
+    ada.svc(&["projects", "list"]).fails(2).stderr_contains("--org");
     ada.svc(&["projects", "create", "site", "--org", "nowhere"]).fails(5);
     assert_eq!(ada.json(&["projects", "create", "site", "--org", "acme"])["hostname"], "site-acme.localhost");
     ada.svc(&["projects", "create", "shop", "--org", "acme"]).succeeds();
@@ -25,14 +25,16 @@ async fn organizations_and_projects() {
     let cursor = page["nextCursor"].as_str().unwrap();
     let rest = ada.json(&["projects", "list", "--org", "acme", "--cursor", cursor]);
     assert_eq!((page["items"].as_array().unwrap().len(), rest["items"].as_array().unwrap().len()), (1, 1));
-    ada.svc(&["projects", "list", "--org", "acme", "--limit", "1"]).succeeds().says(&format!("--cursor {cursor}"));
+    ada.svc(&["projects", "list", "--org", "acme", "--limit", "1"])
+        .succeeds()
+        .stderr_contains(&format!("--cursor {cursor}"));
 
     let shown = ada.svc(&["projects", "show", "site", "--org", "acme"]).succeeds().out;
     assert!(shown.contains("http://site-acme.localhost:8088"), "{shown}");
     assert_eq!(ada.json(&["projects", "rename", "shop", "store", "--org", "acme"])["name"], "store");
-    ada.svc(&["projects", "delete", "store", "--org", "acme"]).fails(2).says("--yes");
+    ada.svc(&["projects", "delete", "store", "--org", "acme"]).fails(2).stderr_contains("--yes");
     assert_eq!(ada.json(&["projects", "delete", "store", "--org", "acme", "--yes"]), Value::Null);
-    ada.svc(&["projects", "show", "store", "--org", "acme"]).fails(5).says("svc projects list");
+    ada.svc(&["projects", "show", "store", "--org", "acme"]).fails(5).stderr_contains("svc projects list");
 
     let audit = ada.svc(&["audit", "--org", "acme"]).succeeds().out;
     for event in ["org.create", "project.create", "project.delete"] {
@@ -46,15 +48,15 @@ async fn organizations_and_projects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_arrives_by_mail_and_is_accepted_once() {
+async fn invitation_is_mailed_and_accepted_once() {
     let smtp = SmtpServer::start(Encryption::None).await;
     let settings = [("SVC_SMTP_URL", smtp.url()), ("SVC_MAIL_FROM", "svc@svc.example".to_owned())];
     let platform = Platform::with(&settings).await;
     let ada = platform.ada();
     ada.svc(&["orgs", "create", "acme"]).succeeds();
-    ada.svc(&["orgs", "invite", "grace@navy.example"]).fails(2).says("--org");
+    ada.svc(&["orgs", "invite", "grace@navy.example"]).fails(2).stderr_contains("--org");
     let invited = ada.svc(&["orgs", "invite", "grace@navy.example", "--role", "viewer", "--org", "acme"]).succeeds();
-    invited.says("invited grace@navy.example as viewer");
+    invited.stderr_contains("invited grace@navy.example as viewer");
     let mail = String::from_utf8(smtp.wait_for(1).await[0].raw.clone()).unwrap();
     let link = invited.out.trim();
     assert!(mail.replace("=\r\n", "").contains(link), "{link} is not in {mail}");
@@ -62,20 +64,20 @@ async fn an_invitation_arrives_by_mail_and_is_accepted_once() {
     let grace = Machine::new(&platform.api);
     grace.svc(&["orgs", "join", link]).fails(3);
     grace.svc(&["login", "--dev", "grace"]).succeeds();
-    grace.svc(&["orgs", "join", link]).succeeds().says("you are viewer of acme");
+    grace.svc(&["orgs", "join", link]).succeeds().stderr_contains("you are viewer of acme");
     let token = link.rsplit('/').next().unwrap();
-    assert!(ada.svc(&["orgs", "join", token]).code != 0, "an invitation is accepted once");
+    assert!(ada.svc(&["orgs", "join", token]).code != 0, "a used invitation was accepted again");
     let orgs = grace.json(&["orgs", "list"]);
     let acme = orgs["items"].as_array().unwrap().iter().find(|org| org["slug"] == "acme");
     assert_eq!(acme.unwrap()["role"], "viewer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_s_hostnames_access_and_address() {
+async fn manages_hostnames_and_access_and_opens_a_project() {
     let platform = Platform::start().await;
     let mut ada = platform.ada_with_site();
     let added = ada.svc(&["hostnames", "add", "www.example.org"]).succeeds();
-    added.says("_svc-verify.www.example.org TXT svc-verify=").says("CNAME fallback.localhost");
+    added.stderr_contains("_svc-verify.www.example.org TXT svc-verify=").stderr_contains("CNAME fallback.localhost");
     assert_eq!(added.out.trim(), "www.example.org  pending_dns");
     let verified = ada.json(&["hostnames", "verify", "www.example.org"]);
     assert_eq!((&verified["state"], verified["checks"].is_array()), (&json!("pending_dns"), true));
@@ -87,8 +89,10 @@ async fn a_project_s_hostnames_access_and_address() {
 
     assert_eq!(ada.json(&["access", "show"])["mode"], "public");
     ada.svc(&["access", "set", "anyone"]).fails(2);
-    ada.svc_given("short\n", &["access", "set", "password"]).fails(1).says("password must have at least 8");
-    ada.svc_given("open sesame\n", &["access", "set", "password"]).succeeds();
+    ada.svc_with_stdin("short\n", &["access", "set", "password"])
+        .fails(1)
+        .stderr_contains("password must have at least 8");
+    ada.svc_with_stdin("open sesame\n", &["access", "set", "password"]).succeeds();
     ada.svc(&["access", "set", "org"]).succeeds();
     ada.svc(&["access", "set", "password", "--keep-password"]).succeeds();
     assert!(ada.svc(&["access", "bypass"]).succeeds().out.starts_with("svc_byp_"));
@@ -111,15 +115,15 @@ async fn a_project_s_hostnames_access_and_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_do_what_they_say_until_they_are_revoked() {
+async fn tokens_have_their_scopes_until_revoked() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
     ada.svc(&["tokens", "create", "ci"]).fails(2);
     ada.svc(&["tokens", "create", "ci", "--scope", "everything"]).fails(2);
     ada.svc(&["tokens", "create", "ci", "--scope", "deploy", "--only-project", "site"]).fails(2);
-    let narrow = ["--scope", "project:read", "--only-org", "ada", "--only-project", "site"];
+    let limits = ["--scope", "project:read", "--only-org", "ada", "--only-project", "site"];
     let created =
-        ada.json(&[&["tokens", "create", "ci", "--expires-at", "2100-01-01T00:00:00Z"], &narrow[..]].concat());
+        ada.json(&[&["tokens", "create", "ci", "--expires-at", "2100-01-01T00:00:00Z"], &limits[..]].concat());
     let expected = json!({ "org": "ada", "projects": ["site"], "zones": null });
     assert_eq!((&created["restrict"], &created["scopes"]), (&expected, &json!(["project:read"])));
 
@@ -136,8 +140,8 @@ async fn tokens_do_what_they_say_until_they_are_revoked() {
 }
 
 #[test]
-fn every_shell_gets_a_completion_and_a_wrong_line_a_usage() {
-    let machine = crate::kit::Machine::new("http://127.0.0.1:9");
+fn prints_completions_and_rejects_invalid_commands() {
+    let machine = crate::support::Machine::new("http://127.0.0.1:9");
     for shell in ["bash", "zsh", "fish"] {
         assert!(machine.svc(&["completion", shell]).succeeds().out.contains("hostnames"), "{shell}");
     }

@@ -1,30 +1,30 @@
-//! From a folder to a deployment and back.
+//! `svc init`, `svc deploy` and `svc rollback`.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
 
-use crate::kit::{Machine, Platform};
+use crate::support::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_is_initialised_deployed_listed_and_rolled_back() {
+async fn folder_is_initialised_deployed_listed_and_rolled_back() {
     let platform = Platform::start().await;
     let ada = platform.ada();
-    ada.svc(&["deploy"]).fails(2).says("svc init");
-    ada.svc(&["init", "--org", "ada", "--project", "site"]).succeeds().says("linked the folder to ada/site");
+    ada.svc(&["deploy"]).fails(2).stderr_contains("svc init");
+    ada.svc(&["init", "--org", "ada", "--project", "site"]).succeeds().stderr_contains("linked the folder to ada/site");
     ada.write("assets/index.html", "one");
     ada.write("svc.json", "{ \"name\": \"mine\" }");
     let linked = json!({ "api": platform.api, "org": "ada", "project": "site" });
     assert_eq!(ada.json(&["init", "--org", "ada", "--project", "site"]), linked);
     assert_eq!(std::fs::read_to_string(ada.folder.join("svc.json")).unwrap(), "{ \"name\": \"mine\" }");
 
-    // The folder's project is that of its own organization.
-    ada.svc(&["deploy", "--org", "other"]).fails(2).says("which project?");
-    // Nobody is there to be asked.
+    // The linked project applies only in the linked organization.
+    ada.svc(&["deploy", "--org", "other"]).fails(2).stderr_contains("no project is selected");
+    // Without a terminal, svc cannot ask whether to create the project.
     ada.svc(&["deploy", "--no-wait"]).fails(5);
     let first = ada.svc(&["deploy", "--no-wait", "--create"]).succeeds();
-    first.says("created the project ada/site").says("deployed to http://site-ada.localhost:8088");
+    first.stderr_contains("created the project ada/site").stderr_contains("deployed to http://site-ada.localhost:8088");
     assert!(first.out.starts_with("version 1 of "), "{first:?}");
     ada.write("assets/index.html", "two");
     let second = ada.json(&["deploy", "--no-wait"]);
@@ -37,22 +37,22 @@ async fn a_folder_is_initialised_deployed_listed_and_rolled_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_may_only_deploy_can() {
+async fn deploys_with_a_token_that_cannot_read_the_project() {
     let platform = Platform::start().await;
     let mut ada = platform.ada_with_site();
     let token = ada.svc(&["tokens", "create", "ci", "--scope", "deploy"]).succeeds().out;
     ada.environment.insert("SVC_CLI_TOKEN", token.trim().to_owned());
-    // And does not wait for what it may not see.
-    ada.svc(&["deploy"]).succeeds().says("deployed to http://site-ada.localhost:8088");
+    // Without `--no-wait`, svc does not wait for a state that the token cannot read.
+    ada.svc(&["deploy"]).succeeds().stderr_contains("deployed to http://site-ada.localhost:8088");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_git_knows_goes_with_it() {
+async fn deployment_records_the_git_provenance() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
     assert_eq!(ada.json(&["deploy", "--no-wait"])["git"]["commit"], json!(null));
     git(&ada, &["init", "--quiet", "--initial-branch", "größe"]);
-    // A repository without a commit has nothing to tell.
+    // A repository without a commit.
     assert_eq!(ada.json(&["deploy", "--no-wait"])["git"]["commit"], json!(null));
     git(&ada, &["add", "svc.json", "assets"]);
     git(&ada, &["commit", "--quiet", "-m", "site: say hello — 100 %\n\nAnd more."]);
@@ -72,16 +72,16 @@ async fn what_git_knows_goes_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_git_knows_is_cut_to_what_the_api_keeps() {
+async fn git_provenance_is_truncated_to_the_limits_of_the_api() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
     let (line, branch) = ("é".repeat(300), format!("{}/{}é{}", "a".repeat(200), "b".repeat(53), "c".repeat(100)));
     git(&ada, &["init", "--quiet", "--initial-branch", &branch]);
     git(&ada, &["add", "svc.json"]);
     git(&ada, &["commit", "--quiet", "-m", &format!("{line}\nthe same paragraph")]);
-    let told = ada.json(&["deploy", "--no-wait"])["git"].clone();
-    assert_eq!(told["message"], "é".repeat(200));
-    assert_eq!(told["branch"], branch[..254]);
+    let git_info = ada.json(&["deploy", "--no-wait"])["git"].clone();
+    assert_eq!(git_info["message"], "é".repeat(200));
+    assert_eq!(git_info["branch"], branch[..254]);
     git(&ada, &["commit", "--quiet", "--amend", "-m", "one\ntwo"]);
     assert_eq!(ada.json(&["deploy", "--no-wait"])["git"]["message"], "one");
 }
@@ -93,18 +93,19 @@ fn git(machine: &Machine, arguments: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_api_cannot_turn_on_it_is_said() {
+async fn deploy_warns_about_unsupported_resources() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
     ada.write("svc.json", r#"{ "auth": true, "storage": false }"#);
     let ran = ada.svc(&["deploy", "--no-wait"]).succeeds();
-    let position = |resource: &str| ran.err.find(&format!("declares {resource}, and this API cannot")).unwrap();
+    let position =
+        |resource: &str| ran.err.find(&format!("declares {resource}, which this API does not support")).unwrap();
     assert!(position("database") < position("auth"), "{ran:?}");
     assert!(!ran.err.contains("storage"), "{ran:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_examples_deploy() {
+async fn deploys_the_examples() {
     let platform = Platform::start().await;
     let ada = platform.ada();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

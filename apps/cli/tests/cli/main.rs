@@ -1,14 +1,14 @@
-//! `svc` as it is run, against a real server.
+//! Tests of the `svc` program against a real server.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic on unexpected results")]
 
-mod breaking;
 mod codehost;
 mod commands;
+mod connection_failures;
 mod deploying;
-mod front;
-mod kit;
 mod output;
 mod packing;
+mod reverse_proxy;
 mod signing_in;
+mod support;
 mod waiting;

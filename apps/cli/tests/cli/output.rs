@@ -1,39 +1,39 @@
-//! What goes where, and how it looks.
+//! Output: stdout, stderr, `--json` and colours.
 
 use serde_json::Value;
 
-use crate::kit::{Machine, Platform};
+use crate::support::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_is_what_the_api_answered_and_words_go_elsewhere() {
+async fn json_prints_the_api_response_and_messages_go_to_stderr() {
     let platform = Platform::start().await;
     let ada = platform.ada();
     let created = ada.svc(&["--json", "orgs", "create", "acme"]).succeeds();
     let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    // Also what this release of the command has no use for.
+    // All fields of the response, including fields that svc does not use.
     let expected = ["createdAt", "id", "name", "personal", "plan", "projectLimit", "role", "slug"];
     assert_eq!(members(&created.json()), expected);
-    created.says("created the organization acme");
+    created.stderr_contains("created the organization acme");
 
     let refused = ada.svc(&["orgs", "create", "acme", "--json"]).fails(1);
     assert_eq!(members(&refused.json()), ["code", "details", "message", "requestId"]);
     let id = refused.json()["requestId"].as_str().unwrap().to_owned();
-    refused.says("error: ").says(&id);
-    // What is no answer of the API is no document.
+    refused.stderr_contains("error: ").stderr_contains(&id);
+    // An error that does not come from the API prints no document.
     assert_eq!(ada.svc(&["projects", "list", "--json"]).fails(2).out, "");
 }
 
 #[test]
-fn an_api_that_is_away_is_told_from_one_that_refuses() {
+fn unreachable_api_exits_with_code_7() {
     let mut machine = Machine::new("http://127.0.0.1:9");
     machine.environment.insert("SVC_CLI_TOKEN", "svc_pat_x".to_owned());
     let ran = machine.svc(&["whoami"]).fails(7);
-    ran.says("error: the API cannot be reached").says("next: ");
+    ran.stderr_contains("error: the API is unreachable").stderr_contains("next: ");
     assert!(!ran.err.contains("svc_pat_x"), "{ran:?}");
 }
 
 #[test]
-fn colours_are_for_who_wants_them() {
+fn colours_follow_no_color_and_clicolor_force() {
     let mut machine = Machine::new("http://127.0.0.1:9");
     let plain = machine.svc(&["whoami"]).fails(3).err;
     machine.environment.insert("CLICOLOR_FORCE", "1".to_owned());
@@ -45,21 +45,21 @@ fn colours_are_for_who_wants_them() {
 }
 
 #[test]
-fn what_others_wrote_moves_no_cursor() {
+fn control_characters_in_untrusted_text_are_replaced() {
     let mut machine = Machine::new("ftp://\u{1b}[2Jexample\u{9b}1m.org");
     machine.environment.insert("CLICOLOR_FORCE", "1".to_owned());
-    let said = machine.svc(&["whoami"]).fails(2).err;
-    assert!(said.contains("ftp://\u{fffd}[2Jexample\u{fffd}1m.org"), "{said:?}");
-    // Our own colours are around the one word.
-    assert_eq!(said.matches('\u{1b}').count(), 2, "{said:?}");
+    let stderr = machine.svc(&["whoami"]).fails(2).err;
+    assert!(stderr.contains("ftp://\u{fffd}[2Jexample\u{fffd}1m.org"), "{stderr:?}");
+    // Only the escape sequences around the label `error:` remain.
+    assert_eq!(stderr.matches('\u{1b}').count(), 2, "{stderr:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_who_leaves_early_is_no_failure() {
+async fn closed_stdout_is_not_an_error() {
     let platform = Platform::start().await;
     let ada = platform.ada();
     let mut child = ada.command(&["orgs", "list"]).spawn().unwrap();
     drop(child.stdout.take());
-    let ended = child.wait_with_output().unwrap();
-    assert_eq!((ended.status.code(), ended.stderr.len()), (Some(0), 0));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
 }

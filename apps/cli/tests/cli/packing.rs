@@ -1,18 +1,18 @@
-//! What a folder becomes, before anything is sent.
+//! Packing of a folder into a bundle.
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::{Duration, SystemTime};
 
-use crate::kit::{Machine, Platform};
+use crate::support::{Machine, Platform};
 
-/// Deploys the folder and answers the digest.
+/// Deploys the folder and returns the digest of its bundle.
 fn digest(machine: &Machine) -> String {
     machine.json(&["deploy", "--no-wait"])["digest"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_files_are_the_same_bytes_whenever_and_by_whomever_they_were_written() {
+async fn bundle_does_not_depend_on_times_modes_and_owners() {
     let platform = Platform::start().await;
     let (one, two) = (platform.ada_with_site(), platform.ada());
     two.svc(&["init", "--org", "ada", "--project", "site"]).succeeds();
@@ -24,10 +24,10 @@ async fn the_same_files_are_the_same_bytes_whenever_and_by_whomever_they_were_wr
     for (age, name) in names.iter().rev().enumerate() {
         two.write(name, name);
         let file = File::options().write(true).open(two.folder.join(name)).unwrap();
-        let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + age as u64);
-        file.set_times(FileTimes::new().set_modified(then)).unwrap();
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + age as u64);
+        file.set_times(FileTimes::new().set_modified(modified)).unwrap();
         fs::set_permissions(two.folder.join(name), Permissions::from_mode(0o700)).unwrap();
-        // Only root may give a file to somebody else; who is not has shown the rest.
+        // Only root can change the owner. Other users test the rest.
         let _ = std::os::unix::fs::chown(two.folder.join(name), Some(12345), Some(12345));
     }
     let first = digest(&one);
@@ -38,11 +38,11 @@ async fn the_same_files_are_the_same_bytes_whenever_and_by_whomever_they_were_wr
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_bundle_s_places_are_packed_less_what_is_ignored() {
+async fn bundle_contains_only_its_folders_without_ignored_files() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
     let before = digest(&ada);
-    // Beside the bundle's places anything may lie; in them, what is to be ignored.
+    // Files outside the bundle's folders, and ignored files inside them.
     ada.write("notes.txt", "mine");
     ada.write("src/assets/x", "mine");
     symlink("nowhere", ada.folder.join("link")).unwrap();
@@ -59,56 +59,59 @@ async fn only_the_bundle_s_places_are_packed_less_what_is_ignored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_may_be_named_by_a_link() {
+async fn folder_can_be_a_symlink() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
-    let named = digest(&ada);
+    let expected = digest(&ada);
     let link = ada.unlinked().join("current");
     symlink(&ada.folder, &link).unwrap();
-    assert_eq!(ada.json(&["deploy", "--no-wait", &link.display().to_string()])["digest"], named);
+    assert_eq!(ada.json(&["deploy", "--no-wait", &link.display().to_string()])["digest"], expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_bundle_is_refused_before_anything_is_sent() {
+async fn invalid_bundle_is_rejected_before_the_upload() {
     let platform = Platform::start().await;
-    let refused = |prepare: &dyn Fn(&Machine), words: &str| {
+    let assert_rejected = |prepare: &dyn Fn(&Machine), text: &str| {
         let machine = platform.ada();
         machine.svc(&["init", "--org", "ada", "--project", "nowhere"]).succeeds();
         machine.write("assets/index.html", "page");
         prepare(&machine);
-        // Whatever were sent would be answered by exit code 5: there is no such project.
-        machine.svc(&["deploy"]).fails(6).says(words);
+        // An upload would fail with exit code 5, because the project does not exist.
+        machine.svc(&["deploy"]).fails(6).stderr_contains(text);
     };
     let write = |path: &'static str, text: &'static str| move |it: &Machine| it.write(path, text);
-    refused(
+    assert_rejected(
         &|it| symlink("index.html", it.folder.join("assets/link")).unwrap(),
         "assets/link: This is a symbolic link",
     );
-    refused(
+    assert_rejected(
         &|it| {
             fs::rename(it.folder.join("assets"), it.folder.join("real")).unwrap();
             symlink("real", it.folder.join("assets")).unwrap();
         },
         "assets: This is a symbolic link",
     );
-    refused(
+    assert_rejected(
         &|it| {
-            let made = std::process::Command::new("mkfifo").arg(it.folder.join("assets/fifo")).status().unwrap();
-            assert!(made.success());
+            let status = std::process::Command::new("mkfifo").arg(it.folder.join("assets/fifo")).status().unwrap();
+            assert!(status.success());
         },
         "assets/fifo: This is a FIFO",
     );
-    refused(&write("assets/INDEX.html", "page"), "differs only by case");
-    refused(&write("assets/a\\b", "page"), "backslash");
-    refused(&write("svc.json", "{\"auth\": \"yes\"}"), "svc.json: In the manifest auth");
-    refused(&write("svc.json", "{\"a\": 1, \"a\": 2}"), "has a key twice");
-    refused(&write("worker/other.js", "export default {}"), "manifest's main");
-    refused(&|it| fs::remove_file(it.folder.join("svc.json")).unwrap(), "`svc init` writes one");
-    refused(&|it| fs::remove_dir_all(it.folder.join("assets")).unwrap(), "neither worker code nor an asset");
-    refused(&write("assets/.svcignore", "*.map\n[z-a]\n"), "assets/.svcignore: line 2");
-    refused(&write(".svcignore/secret", ""), ".svcignore: Is a directory");
-    refused(&|it| symlink("nowhere", it.folder.join(".svcignore")).unwrap(), ".svcignore: No such file");
-    refused(&|it| fs::write(it.folder.join(".svcignore"), b"*.map\n\xff\n").unwrap(), ".svcignore: stream did not");
-    refused(&write(".svcignore", "assets/\n"), "neither worker code nor an asset");
+    assert_rejected(&write("assets/INDEX.html", "page"), "differs only in case");
+    assert_rejected(&write("assets/a\\b", "page"), "backslash");
+    assert_rejected(&write("svc.json", "{\"auth\": \"yes\"}"), "svc.json: In the manifest auth");
+    assert_rejected(&write("svc.json", "{\"a\": 1, \"a\": 2}"), "has a duplicate key");
+    assert_rejected(&write("worker/other.js", "export default {}"), "manifest's main");
+    assert_rejected(&|it| fs::remove_file(it.folder.join("svc.json")).unwrap(), "Run `svc init` to create one");
+    assert_rejected(&|it| fs::remove_dir_all(it.folder.join("assets")).unwrap(), "neither worker code nor an asset");
+    assert_rejected(&write("assets/.svcignore", "*.map\n[z-a]\n"), "assets/.svcignore: line 2");
+    assert_rejected(&write(".svcignore/secret", ""), ".svcignore: Is a directory");
+    assert_rejected(&|it| symlink("nowhere", it.folder.join(".svcignore")).unwrap(), ".svcignore: No such file");
+    assert_rejected(
+        &|it| fs::write(it.folder.join(".svcignore"), b"*.map\n\xff\n").unwrap(),
+        ".svcignore: stream did not",
+    );
+    assert_rejected(&write(".svcignore", "assets/\n"), "neither worker code nor an asset");
     platform.ada().svc(&["deploy", "nowhere", "--org", "ada", "--project", "site"]).fails(2);
 }

@@ -1,86 +1,96 @@
-//! Who is signed in, and where that is kept.
+//! Sign-in, sign-out and stored credentials.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
-use crate::kit::{Machine, Platform};
+use crate::support::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_development_login_is_kept_for_its_owner_alone_until_logout() {
+async fn credential_is_private_and_deleted_at_logout() {
     let platform = Platform::start().await;
     let machine = Machine::new(&platform.api);
-    machine.svc(&["whoami"]).fails(3).says("svc login");
+    machine.svc(&["whoami"]).fails(3).stderr_contains("svc login");
     let ran = machine.svc(&["login", "--dev", "ada"]).succeeds();
     assert!(ran.out.contains("ada at dev"), "{ran:?}");
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let kept = machine.credentials();
-    assert_eq!((mode(kept.as_path()), mode(kept.parent().unwrap())), (0o600, 0o700));
+    let path = machine.credentials();
+    assert_eq!((mode(path.as_path()), mode(path.parent().unwrap())), (0o600, 0o700));
     assert_eq!(machine.json(&["whoami"])["subject"], "ada");
 
-    let session = fs::read_to_string(&kept).unwrap();
+    let session = fs::read_to_string(&path).unwrap();
     machine.svc(&["logout"]).succeeds();
     machine.svc(&["whoami"]).fails(3);
-    assert!(!fs::read_to_string(&kept).unwrap().contains("svc_ses_"));
-    machine.svc(&["logout"]).succeeds().says("not signed in");
-    // The session has ended there, too, and what one machine still has of it is no way in.
-    fs::write(&kept, session).unwrap();
-    machine.svc(&["whoami"]).fails(3).says("code unauthenticated, request ");
+    assert!(!fs::read_to_string(&path).unwrap().contains("svc_ses_"));
+    machine.svc(&["logout"]).succeeds().stderr_contains("not signed in");
+    // The API has ended the session too, so a copy of the credential is invalid.
+    fs::write(&path, session).unwrap();
+    machine.svc(&["whoami"]).fails(3).stderr_contains("code unauthenticated, request ");
     assert_eq!(machine.json(&["logout"]), Value::Null);
     assert_eq!(machine.json(&["logout"]), Value::Null);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_signs_out_has_even_when_the_api_is_away() {
+async fn logout_succeeds_while_the_api_is_unavailable() {
     let platform = Platform::start().await;
     let machine = platform.ada();
     drop(platform);
-    machine.svc(&["logout"]).succeeds().says("warning: the session lives on").says("signed out");
+    machine
+        .svc(&["logout"])
+        .succeeds()
+        .stderr_contains("warning: the API did not end the session")
+        .stderr_contains("signed out");
     assert!(!fs::read_to_string(machine.credentials()).unwrap().contains("svc_ses_"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_alone_does_not_choose_where_a_pasted_token_goes_or_what_is_current() {
+async fn login_at_the_api_of_a_link_file_requires_confirmation_and_does_not_select_it() {
     let platform = Platform::start().await;
     let mut machine = Machine::new(&platform.api);
     machine.svc(&["init", "--org", "ada", "--project", "site"]).succeeds();
     let token = platform.ada().svc(&["tokens", "create", "ci", "--scope", "deploy"]).succeeds().out;
     machine.environment.remove("SVC_CLI_API");
-    machine.svc_given(&token, &["login", "--token"]).fails(2).says("only the folder says").says("SVC_CLI_API");
+    machine
+        .svc_with_stdin(&token, &["login", "--token"])
+        .fails(2)
+        .stderr_contains("which only .svc/project.json names")
+        .stderr_contains("SVC_CLI_API");
     assert!(!machine.credentials().exists());
-    machine.svc_given(&token, &["login", "--token", "--api", &platform.api]).succeeds();
+    machine.svc_with_stdin(&token, &["login", "--token", "--api", &platform.api]).succeeds();
     machine.svc(&["logout"]).succeeds();
 
     fs::remove_file(machine.credentials()).unwrap();
-    machine.svc(&["login", "--dev", "ada"]).succeeds().says(&format!("Signing in at {}", platform.api));
-    let kept: Value = serde_json::from_slice(&fs::read(machine.credentials()).unwrap()).unwrap();
-    assert_eq!((&kept["current"], kept["credentials"].as_object().unwrap().len()), (&Value::Null, 1));
+    machine.svc(&["login", "--dev", "ada"]).succeeds().stderr_contains(&format!("Signing in at {}", platform.api));
+    let stored: Value = serde_json::from_slice(&fs::read(machine.credentials()).unwrap()).unwrap();
+    assert_eq!((&stored["current"], stored["credentials"].as_object().unwrap().len()), (&Value::Null, 1));
     assert_eq!(machine.json(&["whoami"])["subject"], "ada");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_proxy_is_asked_for_an_api_on_this_machine() {
+async fn local_api_is_reached_without_a_proxy() {
     let platform = Platform::start().await;
     let mut ada = platform.ada();
     ada.environment.insert("http_proxy", "http://127.0.0.1:9".to_owned());
     ada.svc(&["whoami"]).succeeds();
-    ada.svc(&["--api", "http://127.0.0.1.example.org", "login", "--dev", "ada"]).fails(7).says("is not https");
+    ada.svc(&["--api", "http://127.0.0.1.example.org", "login", "--dev", "ada"])
+        .fails(7)
+        .stderr_contains("is not https");
 }
 
 #[test]
-fn a_link_is_not_looked_for_above_a_home() {
+fn search_for_a_link_stops_at_the_home() {
     let mut machine = Machine::new("http://127.0.0.1:9");
     machine.svc(&["init", "--org", "ada", "--project", "site"]).succeeds();
     fs::create_dir(machine.folder.join("inner")).unwrap();
     machine.folder.push("inner");
     machine.svc(&["projects", "list"]).fails(3);
     machine.environment.insert("HOME", machine.folder.display().to_string());
-    machine.svc(&["deployments"]).fails(2).says("which organization?");
+    machine.svc(&["deployments"]).fails(2).stderr_contains("no organization is selected");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_comes_from_stdin_or_the_environment_and_never_from_an_argument() {
+async fn token_is_read_from_stdin_or_the_environment_but_not_from_arguments() {
     let platform = Platform::start().await;
     let ada = platform.ada();
     let token = ada.svc(&["tokens", "create", "ci", "--scope", "deploy"]).succeeds().out;
@@ -88,14 +98,14 @@ async fn a_token_comes_from_stdin_or_the_environment_and_never_from_an_argument(
 
     let mut other = Machine::new(&platform.api);
     other.svc(&["login", "--token", token.trim()]).fails(2);
-    other.svc_given("\n", &["login", "--token"]).fails(2);
-    other.svc_given("svc_pat_wrong\n", &["login", "--token"]).fails(3);
+    other.svc_with_stdin("\n", &["login", "--token"]).fails(2);
+    other.svc_with_stdin("svc_pat_wrong\n", &["login", "--token"]).fails(3);
     assert!(!other.credentials().exists());
-    let ran = other.svc_given(&token, &["login", "--token"]).succeeds();
+    let ran = other.svc_with_stdin(&token, &["login", "--token"]).succeeds();
     assert!(ran.out.contains("the token ci") && !ran.out.contains(token.trim()), "{ran:?}");
     assert_eq!(other.json(&["whoami"])["name"], "ci");
-    other.svc(&["tokens", "list"]).fails(4).says("svc tokens create <name> --scope account:read");
-    other.svc(&["tokens", "create", "more", "--scope", "deploy"]).fails(3).says("svc login");
+    other.svc(&["tokens", "list"]).fails(4).stderr_contains("svc tokens create <name> --scope account:read");
+    other.svc(&["tokens", "create", "more", "--scope", "deploy"]).fails(3).stderr_contains("svc login");
 
     other.svc(&["logout"]).succeeds();
     other.environment.insert("SVC_CLI_TOKEN", token.trim().to_owned());
@@ -103,26 +113,26 @@ async fn a_token_comes_from_stdin_or_the_environment_and_never_from_an_argument(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_api_has_its_own_credential_and_a_folder_does_not_choose_who_gets_a_token() {
+async fn credentials_are_stored_per_api_and_tokens_need_an_explicit_api() {
     let (one, two) = (Platform::start().await, Platform::start().await);
     let mut machine = one.ada_with_site();
     machine.environment.remove("SVC_CLI_API");
-    // The folder says where it belongs.
+    // The link file names the API.
     assert_eq!(machine.json(&["projects", "list"])["items"][0]["name"], "site");
     machine.svc(&["--api", &two.api, "whoami"]).fails(3);
     machine.svc(&["--api", &format!("{}/", two.api), "login", "--dev", "bob"]).succeeds();
     assert_eq!(machine.json(&["--api", &two.api, "whoami"])["subject"], "bob");
     assert_eq!(machine.json(&["whoami"])["subject"], "ada");
-    // Elsewhere it is who signed in at last.
+    // In an unlinked folder, the API of the last sign-in applies.
     let unlinked = machine.unlinked();
     let folder = std::mem::replace(&mut machine.folder, unlinked);
     assert_eq!(machine.json(&["whoami"])["subject"], "bob");
     machine.folder = folder;
 
     machine.environment.insert("SVC_CLI_TOKEN", "svc_pat_mine".to_owned());
-    machine.svc(&["whoami"]).fails(2).says("SVC_CLI_API");
+    machine.svc(&["whoami"]).fails(2).stderr_contains("SVC_CLI_API");
     machine.svc(&["--api", &one.api, "whoami"]).fails(3);
     machine.svc(&["--api", "ftp://example.org", "whoami"]).fails(2);
-    let kept: Value = serde_json::from_slice(&fs::read(machine.credentials()).unwrap()).unwrap();
-    assert_eq!(kept["credentials"].as_object().unwrap().len(), 2);
+    let stored: Value = serde_json::from_slice(&fs::read(machine.credentials()).unwrap()).unwrap();
+    assert_eq!(stored["credentials"].as_object().unwrap().len(), 2);
 }

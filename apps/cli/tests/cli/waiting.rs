@@ -1,4 +1,4 @@
-//! Waiting until a deployment is served. No node runs here: what is deployed stays pending until another one is.
+//! Waiting until a deployment is served. No node runs, so a deployment stays pending until another one supersedes it.
 
 use std::process::Child;
 use std::sync::Arc;
@@ -7,61 +7,61 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::front;
-use crate::kit::{Machine, Platform};
+use crate::reverse_proxy;
+use crate::support::{Machine, Platform};
 
-/// Comes back when it is so, or when the command has ended.
-async fn until(command: &mut Child, so: impl Fn() -> bool) {
-    while !so() && command.try_wait().unwrap().is_none() {
+/// Waits until the condition holds or the command exits.
+async fn wait_until(command: &mut Child, condition: impl Fn() -> bool) {
+    while !condition() && command.try_wait().unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-fn deployed(machine: &Machine) -> usize {
+fn deployment_count(machine: &Machine) -> usize {
     machine.json(&["deployments"])["items"].as_array().unwrap().len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_outlasts_an_api_that_is_away_for_a_moment() {
-    const AWAY: [u16; 3] = [502, 429, 500];
+async fn waiting_survives_transient_errors_of_the_api() {
+    const ERRORS: [u16; 3] = [502, 429, 500];
     let platform = Platform::start().await;
-    let looks = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&looks);
-    let front = front::before(&platform, move |request| match request {
-        "GET /v1/orgs/ada/projects/site/deployments/1" => AWAY.get(counted.fetch_add(1, Ordering::SeqCst)).copied(),
-        // Where it is seen nobody learns; it is deployed all the same.
+    let polls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&polls);
+    let proxy = reverse_proxy::start(&platform, move |request| match request {
+        "GET /v1/orgs/ada/projects/site/deployments/1" => ERRORS.get(counter.fetch_add(1, Ordering::SeqCst)).copied(),
+        // The URL of the project stays unknown, but the deployment succeeds.
         "GET /v1/orgs/ada/projects/site" => Some(502),
         _ => None,
     });
     let ada = platform.ada_with_site();
-    let front = front.await;
-    let mut deploy = ada.command(&["deploy", "--json", "--api", &front]);
+    let proxy = proxy.await;
+    let mut deploy = ada.command(&["deploy", "--json", "--api", &proxy]);
     let token = ada.svc(&["tokens", "create", "ci", "--scope", "deploy", "--scope", "project:read"]).succeeds().out;
     let mut deploy = deploy.env("SVC_CLI_TOKEN", token.trim()).spawn().unwrap();
-    until(&mut deploy, || looks.load(Ordering::SeqCst) > AWAY.len()).await;
+    wait_until(&mut deploy, || polls.load(Ordering::SeqCst) > ERRORS.len()).await;
     ada.svc(&["deploy", "--no-wait"]).succeeds();
-    let ended = deploy.wait_with_output().unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!((ended.status.code(), said.contains("deployed to ada/site")), (Some(0), true), "{said}");
-    assert_eq!(serde_json::from_slice::<Value>(&ended.stdout).unwrap()["version"], 1);
+    let output = deploy.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.contains("deployed to ada/site")), (Some(0), true), "{stderr}");
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["version"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_after_the_deployment_is_no_second_document_and_counts_when_nobody_reads() {
+async fn error_after_the_deployment_sets_the_exit_code_and_prints_no_second_document() {
     let platform = Platform::start().await;
-    for is_read in [true, false] {
+    for reads_stdout in [true, false] {
         let ada = platform.ada_with_site();
         let mut deploy = ada.command(&["deploy", "--json"]).spawn().unwrap();
-        if !is_read {
+        if !reads_stdout {
             drop(deploy.stdout.take());
         }
-        until(&mut deploy, || deployed(&ada) == 1).await;
+        wait_until(&mut deploy, || deployment_count(&ada) == 1).await;
         ada.svc(&["projects", "delete", "site", "--yes"]).succeeds();
-        let ended = deploy.wait_with_output().unwrap();
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!((ended.status.code(), said.contains("code not_found")), (Some(5), true), "{said}");
-        if is_read {
-            assert_eq!(serde_json::from_slice::<Value>(&ended.stdout).unwrap()["version"], 1);
+        let output = deploy.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.contains("code not_found")), (Some(5), true), "{stderr}");
+        if reads_stdout {
+            assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["version"], 1);
         }
     }
 }

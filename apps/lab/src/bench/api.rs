@@ -1,13 +1,13 @@
-//! `bench`: the control API beside Postgres alone, beside a bare actix-web program, and beside itself with a hundred
-//! thousand times as much to keep.
+//! `bench`: compares the control API with plain Postgres, with a bare actix-web server, and with itself on a database
+//! with 100,000 times as many projects.
 
-mod bare;
+mod bare_actix;
 mod changes;
-mod lab;
-mod limit;
+mod environment;
 mod memory;
 mod pgbench;
-mod recorded;
+mod postgres_limit;
+mod recorder;
 mod scale;
 mod seed;
 
@@ -19,32 +19,39 @@ use clap::ValueEnum as _;
 use xtask::postgres::Cluster;
 use xtask::services::Services;
 
-use super::machine::measured;
+use super::machine::with_release_build;
 use super::report::Report;
 use super::wrk::Wrk;
-use lab::{Lab, Part};
+use environment::{Environment, Part};
 
-pub use lab::Args;
+pub use environment::Args;
 
 const ABOUT: &str = "\
-Written by `cargo xtask bench`. Release build; Postgres with `fsync` on; client, server and Postgres share the machine, over
-loopback and a unix socket. Every ratio is of runs taken in turns; figures are medians of them, errors their sum.";
+Written by `cargo xtask bench`. Release build; Postgres with `fsync` on; client, server and Postgres share the machine
+and connect over loopback and a unix socket. The two sides of each ratio run alternately. Figures are medians of all
+runs; errors are sums.";
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let wrk = Wrk::find()?;
-    measured(async |services, folder| measure(services, folder, &args, &wrk).await).await
+    with_release_build(async |services, folder| measure(services, folder, &args, &wrk).await).await
 }
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk) -> Result<()> {
     let cluster = Cluster::bench()?;
-    let lab =
-        Lab { folder, bin: cluster.bin().to_owned(), log: cluster.log(), url: cluster.url("postgres"), args, wrk };
+    let lab = Environment {
+        folder,
+        bin: cluster.bin().to_owned(),
+        log: cluster.log(),
+        url: cluster.url("postgres"),
+        args,
+        wrk,
+    };
     services.postgres = Some(cluster);
     let mut report = Report::new("Benchmarks", ABOUT, &[&lab.bin.join("postgres"), Path::new("rustc")])?;
     for part in &args.parts {
         match part {
-            Part::Limit => limit::compare(services, &lab, &mut report).await?,
-            Part::Fixed => bare::compare(services, &lab, &mut report).await?,
+            Part::Limit => postgres_limit::compare(services, &lab, &mut report).await?,
+            Part::Fixed => bare_actix::compare(services, &lab, &mut report).await?,
             Part::Scale => scale::compare(services, &lab, &mut report).await?,
             Part::Memory => memory::measure(services, &lab, &mut report).await?,
         }

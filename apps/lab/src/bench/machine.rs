@@ -1,4 +1,4 @@
-//! The release build, free addresses and installed programs that a measurement needs.
+//! The release build, free addresses and installed programs for benchmarks.
 
 use std::env;
 use std::fs;
@@ -10,10 +10,10 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use xtask::process::Signals;
 use xtask::services::Services;
-use xtask::workspace::{self, step};
+use xtask::workspace::{self, print_step};
 
-/// Measures programs of a release build. Their folder is removed afterwards.
-pub async fn measured(work: impl AsyncFnOnce(&mut Services, &Path) -> Result<()>) -> Result<ExitCode> {
+/// Builds the programs in release mode and runs `work` in a temporary folder.
+pub async fn with_release_build(work: impl AsyncFnOnce(&mut Services, &Path) -> Result<()>) -> Result<ExitCode> {
     let mut services = Services::new(Signals::listen()?);
     build(&mut services).await?;
     let folder = env::temp_dir().join(format!("svc-bench-{}", std::process::id()));
@@ -28,18 +28,18 @@ pub async fn build(services: &mut Services) -> Result<()> {
     let start = Instant::now();
     let mut cargo = workspace::cargo(workspace::BUILD_PROGRAMS)?;
     cargo.args(["-p", "bare", "--release"]);
-    ensure!(services.signals.run(cargo).await?.success(), "the programs do not build");
-    step("Programs", "built", start);
+    ensure!(services.signals.run(cargo).await?.success(), "failed to build the programs");
+    print_step("Programs", "built", start);
     Ok(())
 }
 
-/// A free address of this machine.
+/// Returns a free loopback address.
 pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// The path of an installed program. Not every `PATH` has the folders of system programs.
-pub fn installed(name: &str, package: &str) -> Result<PathBuf> {
+/// Returns the path of an installed program. Also searches the `sbin` folders, which may not be in `PATH`.
+pub fn find_installed(name: &str, package: &str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     let found = folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()));

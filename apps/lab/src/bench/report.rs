@@ -1,4 +1,4 @@
-//! What was measured: told at once, and kept for a page of the documentation.
+//! A report that is printed while it grows, and written to a page of the documentation.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -11,42 +11,42 @@ use xtask::workspace;
 
 use super::run::{Run, median};
 
-/// A page that grows.
+/// A Markdown page of results.
 pub struct Report {
     text: String,
 }
 
 impl Report {
-    /// A page that begins with where and with what it was measured. `programs` are asked for their versions.
+    /// Starts a page with a description of the machine and the versions of `programs`.
     pub fn new(title: &str, about: &str, programs: &[&Path]) -> Result<Self> {
-        let text = format!("# {title}\n\n{about}\n\n{}\n", machine(programs)?);
+        let text = format!("# {title}\n\n{about}\n\n{}\n", describe_machine(programs)?);
         println!("{text}");
         Ok(Self { text })
     }
 
-    /// A heading, and what is to be known of the table below it.
+    /// Adds a heading and a paragraph.
     pub fn section(&mut self, title: &str, about: &str) -> Result<()> {
         self.add(&format!("\n## {title}\n\n{about}\n"))
     }
 
-    /// A table's head.
+    /// Adds the head of a table.
     pub fn columns(&mut self, names: &[&str]) -> Result<()> {
         self.add(&format!("\n| {} |\n|{}", names.join(" | "), "---|".repeat(names.len())))
     }
 
-    /// A row of it.
+    /// Adds a row of a table.
     pub fn row(&mut self, cells: &[&str]) -> Result<()> {
         self.add(&format!("| {} |", cells.join(" | ")))
     }
 
-    /// A row for what is known and one for what is measured beside it.
-    pub fn beside(&mut self, what: &str, [known, ours]: [(&str, &[Run]); 2]) -> Result<()> {
-        let [of_known, of_ours] = [known.1, ours.1].map(median);
-        self.add(&of_known.row(what, known.0, 1.0))?;
-        self.add(&of_ours.row("", ours.0, of_ours.rate / of_known.rate))
+    /// Adds a row for the baseline, and a row for the measured program.
+    pub fn comparison(&mut self, what: &str, [baseline, measured]: [(&str, &[Run]); 2]) -> Result<()> {
+        let [baseline_run, measured_run] = [baseline.1, measured.1].map(median);
+        self.add(&baseline_run.row(what, baseline.0, 1.0))?;
+        self.add(&measured_run.row("", measured.0, measured_run.rate / baseline_run.rate))
     }
 
-    /// Writes the page to its file in the checkout.
+    /// Writes the page to a file of the checkout.
     pub fn write(&self, path: &str) -> Result<()> {
         let path = workspace::root()?.join(path);
         fs::write(&path, &self.text).with_context(|| format!("{}", path.display()))
@@ -58,11 +58,11 @@ impl Report {
     }
 }
 
-/// The columns of [`Report::beside`].
-pub const BESIDE: &[&str] = &["what", "", "per second", "p50 ms", "p99 ms", "errors", "ratio"];
+/// The columns of [`Report::comparison`].
+pub const COMPARISON_COLUMNS: &[&str] = &["operation", "program", "per second", "p50 ms", "p99 ms", "errors", "ratio"];
 
-/// What it is measured on, as a list: the machine, and the versions of these programs.
-pub fn machine<P: AsRef<OsStr>>(programs: &[P]) -> Result<String> {
+/// Returns a Markdown list of the machine's properties and the versions of `programs`.
+pub fn describe_machine<P: AsRef<OsStr>>(programs: &[P]) -> Result<String> {
     let field = |file: &str, name: &str| -> Result<String> {
         let text = fs::read_to_string(file)?;
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();

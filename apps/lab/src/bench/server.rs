@@ -1,4 +1,4 @@
-//! The control API as it is measured, and somebody who is signed in.
+//! The server under test, and a session of a signed-in user.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::World;
+use kernel::ClockRng;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use xtask::probe;
@@ -17,26 +17,26 @@ use xtask::workspace;
 
 use super::machine::free_address;
 
-/// What its key is called.
+/// The id of the server's sealing key.
 pub const SEALING_KEY: &str = "bench";
 
-/// A server that runs, and a session with it. The organization is `ada`.
+/// A running server and a session of the user `ada`, whose organization has the same name.
 pub struct Server {
-    /// Where everybody asks.
+    /// The address of the public API.
     pub public: SocketAddr,
-    /// Where nodes ask.
+    /// The address of the internal API for nodes.
     pub internal: SocketAddr,
-    /// Its process.
-    pub process: u32,
-    /// From its start to its being ready.
-    pub start: Duration,
+    /// The id of the server process.
+    pub pid: u32,
+    /// The duration from the start until the server was ready.
+    pub startup_time: Duration,
     client: Client,
     api: String,
     token: String,
 }
 
 impl Server {
-    /// Starts the server on a migrated database and signs in. `more` are settings beside those that it needs.
+    /// Starts the server on a migrated database and signs in. `more` contains additional settings.
     pub async fn start(
         services: &mut Services,
         folder: &Path,
@@ -47,46 +47,46 @@ impl Server {
         let api = format!("http://{public}");
         let given = settings(folder, database_url, public, internal)?;
         let start = Instant::now();
-        let program = workspace::binaries(true)?.join("svc-server");
+        let program = workspace::program_folder(true)?.join("svc-server");
         let process = services.start("server", &program, folder, |it| {
             it.env_clear().envs(given);
             it.envs(more.iter().map(|(name, value)| (name, value)));
         })?;
-        services.during(probe::until_ok(public, "/readyz")).await?;
+        services.supervise(probe::wait_until_ok(public, "/readyz")).await?;
         let start = start.elapsed();
         let client = client()?;
         let sign_in = client.post(format!("{api}/v1/auth/dev/login")).json(&json!({ "subject": "ada" }));
-        let token = text(&answer(sign_in.send().await?).await?, "/token")?;
-        Ok(Self { public, internal, process, start, client, api, token })
+        let token = string_at(&success_json(sign_in.send().await?).await?, "/token")?;
+        Ok(Self { public, internal, pid: process, startup_time: start, client, api, token })
     }
 
-    /// A client without a credential.
+    /// Returns a client without a credential.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// A request of hers.
+    /// Builds a request with the session's token.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, self.url(path)).bearer_auth(&self.token)
     }
 
-    /// Where a path is asked for.
+    /// The URL of a path in the public API.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.api)
     }
 
-    /// What her requests say in `Authorization`.
+    /// The `Authorization` header of the session.
     pub fn authorization(&self) -> String {
         format!("Bearer {}", self.token)
     }
 
-    /// Sends a request that is to succeed.
-    pub async fn done(&self, request: RequestBuilder) -> Result<()> {
-        succeeded(request.send().await?).await.map(drop)
+    /// Sends a request and fails unless the response is 2xx.
+    pub async fn expect_success(&self, request: RequestBuilder) -> Result<()> {
+        success_body(request.send().await?).await.map(drop)
     }
 }
 
-/// What the server is told, wherever it is measured.
+/// The settings of every server under test.
 pub fn settings(
     folder: &Path,
     database_url: String,
@@ -94,7 +94,7 @@ pub fn settings(
     internal: SocketAddr,
 ) -> Result<Vec<(&'static str, String)>> {
     let limits = folder.join("limits.toml");
-    fs::write(&limits, chaos::LIMITS)?;
+    fs::write(&limits, chaos::LOAD_TEST_LIMITS)?;
     Ok(vec![
         ("SVC_DATABASE_URL", database_url),
         ("SVC_LISTEN", api.to_string()),
@@ -105,33 +105,33 @@ pub fn settings(
         ("SVC_PLATFORM_DOMAIN", "localhost".to_owned()),
         ("SVC_FALLBACK_ORIGIN", "fallback.localhost".to_owned()),
         ("SVC_BUNDLE_STORE", format!("file://{}/bundles", folder.display())),
-        ("SVC_SEALING_KEYS", format!("{SEALING_KEY}:{}", STANDARD.encode(World::system().bytes::<32>()))),
+        ("SVC_SEALING_KEYS", format!("{SEALING_KEY}:{}", STANDARD.encode(ClockRng::system().bytes::<32>()))),
         ("SVC_LIMITS", limits.display().to_string()),
         ("SVC_LOG", "warn".to_owned()),
     ])
 }
 
-/// A client without a credential.
+/// Builds a client without a credential.
 pub fn client() -> Result<Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     Ok(Client::builder().no_proxy().build()?)
 }
 
-/// The JSON of an answer that is a success.
-pub async fn answer(response: Response) -> Result<Value> {
-    Ok(serde_json::from_str(&succeeded(response).await?)?)
+/// Returns the JSON body of a 2xx response, and fails for other responses.
+pub async fn success_json(response: Response) -> Result<Value> {
+    Ok(serde_json::from_str(&success_body(response).await?)?)
 }
 
-/// The body of an answer that is a success.
-async fn succeeded(response: Response) -> Result<String> {
+/// Returns the body of a 2xx response, and fails for other responses.
+async fn success_body(response: Response) -> Result<String> {
     let (status, url) = (response.status(), response.url().path().to_owned());
     let body = response.text().await?;
-    ensure!(status.is_success(), "{url} answered {status}: {body}");
+    ensure!(status.is_success(), "{url} returned {status}: {body}");
     Ok(body)
 }
 
-/// A text within it.
-pub fn text(value: &Value, pointer: &str) -> Result<String> {
+/// Returns the string at a JSON pointer.
+pub fn string_at(value: &Value, pointer: &str) -> Result<String> {
     let found = value.pointer(pointer).and_then(Value::as_str);
     Ok(found.with_context(|| format!("no {pointer} in {value}"))?.to_owned())
 }

@@ -1,4 +1,4 @@
-//! wrk, and what it prints.
+//! wrk and its output.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,17 +7,17 @@ use anyhow::{Context as _, Result, ensure};
 use tokio::process::Command;
 use xtask::debian::Unpacked;
 
-use super::machine::installed;
+use super::machine::find_installed;
 use super::run::Run;
 
-/// The program, of this system or unpacked.
+/// The wrk program, installed or unpacked from its package.
 pub struct Wrk {
     program: PathBuf,
-    /// Where what it needs is, unless that is installed.
+    /// The folder with its libraries, if it is not installed.
     libraries: Option<PathBuf>,
 }
 
-/// How much is asked.
+/// The number of connections and the duration of a run.
 pub struct Load<'a> {
     pub wrk: &'a Wrk,
     pub seconds: u32,
@@ -26,14 +26,14 @@ pub struct Load<'a> {
 
 impl Wrk {
     pub fn find() -> Result<Self> {
-        if let Ok(program) = installed("wrk", "wrk") {
+        if let Ok(program) = find_installed("wrk", "wrk") {
             return Ok(Self { program, libraries: None });
         }
         let unpacked = Unpacked::obtain("wrk", &["wrk"])?;
         Ok(Self { program: unpacked.file("usr/bin/wrk")?, libraries: Some(unpacked.libraries()) })
     }
 
-    /// The program, ready to be given arguments.
+    /// Builds a command without arguments.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         if let Some(libraries) = &self.libraries {
@@ -45,7 +45,7 @@ impl Wrk {
 }
 
 impl Load<'_> {
-    /// Asks for one thing as fast as answers come.
+    /// Requests one URL at full load.
     pub async fn run(&self, url: &str, headers: &[(&str, &str)]) -> Result<Run> {
         let mut wrk = self.wrk.command();
         for (name, value) in headers {
@@ -54,7 +54,7 @@ impl Load<'_> {
         self.measure(wrk, url).await
     }
 
-    /// Asks for whatever a script says, as fast as answers come.
+    /// Sends the requests of a script at full load.
     pub async fn script(&self, url: &str, script: &Path) -> Result<Run> {
         let mut wrk = self.wrk.command();
         wrk.arg("-s").arg(script);
@@ -66,12 +66,12 @@ impl Load<'_> {
         let output = wrk.arg(url).output().await?;
         ensure!(output.status.success(), "wrk: {}", String::from_utf8_lossy(&output.stderr).trim_end());
         let printed = String::from_utf8(output.stdout)?;
-        Run::read(&printed).with_context(|| format!("wrk printed what is not understood:\n{printed}"))
+        Run::parse(&printed).with_context(|| format!("unexpected wrk output:\n{printed}"))
     }
 }
 
 impl Run {
-    fn read(printed: &str) -> Option<Self> {
+    fn parse(printed: &str) -> Option<Self> {
         let after = |label: &str| Some(printed.lines().find_map(|line| line.trim().strip_prefix(label))?.trim());
         let sockets = after("Socket errors:").unwrap_or_default().split(',');
         let broken = sockets.filter_map(|part| part.split_whitespace().last()?.parse::<u64>().ok()).sum::<u64>();
@@ -102,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_wrk_prints_is_read() {
+    fn wrk_output_is_parsed() {
         let printed = "  Latency Distribution\n     50%  780.00us\n     75%    1.20ms\n     99%    2.50ms\n  10 requests in 1s\n\
             \n  Socket errors: connect 1, read 2, write 0, timeout 3\n  Non-2xx or 3xx responses: 4\nRequests/sec:  43210.50\n";
-        assert_eq!(Run::read(printed), Some(Run { rate: 43210.5, p50: 0.78, p99: 2.5, errors: 10 }));
-        assert_eq!(Run::read("unable to connect"), None);
+        assert_eq!(Run::parse(printed), Some(Run { rate: 43210.5, p50: 0.78, p99: 2.5, errors: 10 }));
+        assert_eq!(Run::parse("unable to connect"), None);
     }
 }

@@ -1,21 +1,21 @@
-//! Ten thousand requests that are not what they should be.
+//! 10,000 malformed requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use kernel::World;
+use kernel::ClockRng;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Outcome;
+use super::load::{self, Connection};
 use super::report::Finding;
-use super::rig::{Rig, Watch};
-use super::wire::{self, Wire};
+use super::rig::{RequestProbe, Rig};
 
 const REQUESTS: usize = 10_000;
 
-/// Routes of each kind; `ORG` is somebody's.
+/// A selection of routes. `ORG` is replaced by an existing organization.
 const ROUTES: &[(&str, &str)] = &[
     ("POST", "/v1/auth/dev/login"),
     ("GET", "/v1/auth/codehost/callback?code=x&state=y"),
@@ -39,7 +39,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("PUT", "/v1/orgs/ORG/dns/zones/ORG.example.org/zonefile"),
 ];
 
-/// Bodies that are JSON, and not the right one; or nearly JSON; or none.
+/// Valid JSON of the wrong shape, invalid JSON, and an empty body.
 const BODIES: &[&str] = &[
     "",
     "{",
@@ -66,73 +66,73 @@ const BODIES: &[&str] = &[
 pub async fn run() -> Result<Outcome> {
     let (mut outcome, mut rig) = (Outcome::default(), Rig::start(&[]).await?);
     let (token, org) = rig.caller(0)?;
-    let no_op = Watch::no_op(rig.service.api);
-    let mut asking = JoinSet::new();
+    let no_op = RequestProbe::no_op(rig.service.api);
+    let mut pending = JoinSet::new();
     let mut statuses = BTreeMap::<u16, usize>::new();
     for _ in 0..REQUESTS {
-        if asking.len() >= 64
-            && let Some(status) = asking.join_next().await
+        if pending.len() >= 64
+            && let Some(status) = pending.join_next().await
         {
             *statuses.entry(status?).or_default() += 1;
         }
-        asking.spawn(ask(rig.service.api, malformed(&token, &org)));
+        pending.spawn(send(rig.service.api, malformed_request(&token, &org)));
     }
-    for status in asking.join_all().await {
+    for status in pending.join_all().await {
         *statuses.entry(status).or_default() += 1;
     }
-    let shots = no_op.end().await?;
-    rig.look(&mut outcome).await?;
-    let faults: usize = statuses.iter().filter(|(status, _)| **status >= 500).map(|(_, count)| count).sum();
-    let silent = statuses.remove(&0).unwrap_or_default();
+    let samples = no_op.stop().await?;
+    rig.verify(&mut outcome).await?;
+    let server_errors: usize = statuses.iter().filter(|(status, _)| **status >= 500).map(|(_, count)| count).sum();
+    let closed = statuses.remove(&0).unwrap_or_default();
     outcome.findings.push(Finding::new(
         "10,000 malformed requests",
         "no 5xx, no panic in the log",
-        faults == 0 && outcome.wrong.is_empty(),
+        server_errors == 0 && outcome.violations.is_empty(),
         format!(
-            "{faults} answers of 500 and more, {} lines of faults in the log; answers {statuses:?}, {silent} connections ended without one; \
-             no-op {:.1} ms",
-            outcome.wrong.len(),
-            wire::quantile(&shots, 99, |_| true)
+            "{server_errors} responses with 5xx, {} errors in the log; statuses {statuses:?}, {closed} connections \
+             closed without a response; no-op {:.1} ms",
+            outcome.violations.len(),
+            load::percentile(&samples, 99, |_| true)
         ),
     ));
     rig.stop().await?;
     Ok(outcome)
 }
 
-/// The status, or 0 where the connection ended. Who sent half a request hangs up.
-async fn ask(address: std::net::SocketAddr, request: Vec<u8>) -> u16 {
-    let asked = async {
-        let mut wire = Wire::connect(address).await?;
-        wire.ask(&request).await
+/// Sends a request and returns the status, or 0 without a response. An incomplete request ends after a timeout.
+async fn send(address: std::net::SocketAddr, request: Vec<u8>) -> u16 {
+    let response = async {
+        let mut connection = Connection::connect(address).await?;
+        connection.request(&request).await
     };
-    timeout(Duration::from_millis(500), asked).await.ok().and_then(Result::ok).unwrap_or_default()
+    timeout(Duration::from_millis(500), response).await.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// A number below `most`.
-fn any(most: usize) -> usize {
-    usize::from(u16::from_be_bytes(World::system().bytes())) % most.max(1)
+/// Returns a random number below `limit`.
+fn random_below(limit: usize) -> usize {
+    usize::from(u16::from_be_bytes(ClockRng::system().bytes())) % limit.max(1)
 }
 
-fn pick<'a, T>(all: &'a [T], otherwise: &'a T) -> &'a T {
-    all.get(any(all.len())).unwrap_or(otherwise)
+fn pick<'a, T>(all: &'a [T], default: &'a T) -> &'a T {
+    all.get(random_below(all.len())).unwrap_or(default)
 }
 
-/// A request with one thing wrong, or several.
-fn malformed(token: &str, org: &str) -> Vec<u8> {
+/// Builds a request with one or more defects.
+fn malformed_request(token: &str, org: &str) -> Vec<u8> {
     let (method, path) = pick(ROUTES, &("GET", "/"));
     let (path, body) = (path.replace("ORG", org), pick(BODIES, &""));
-    let plain = wire::request(method, &path, token, body);
+    let plain = load::request(method, &path, token, body);
     let text = String::from_utf8_lossy(&plain).into_owned();
     let replaced = |from: &str, to: &str| text.replacen(from, to, 1).into_bytes();
-    let broken = |mut bytes: Vec<u8>| {
-        let at = any(bytes.len());
+    let corrupt = |mut bytes: Vec<u8>| {
+        let at = random_below(bytes.len());
         if let Some(byte) = bytes.get_mut(at) {
-            *byte = World::system().bytes::<1>()[0];
+            *byte = ClockRng::system().bytes::<1>()[0];
         }
         bytes
     };
-    match any(16) {
-        0 => World::system().bytes::<64>().to_vec(),
+    match random_below(16) {
+        0 => ClockRng::system().bytes::<64>().to_vec(),
         1 => replaced(" HTTP/1.1", " HTTP/9.9"),
         2 => replaced(" /v1", &format!(" /v1/{}", "a".repeat(9000))),
         3 => replaced(" /v1", " /v1/%00%ff%2e%2e//..;"),
@@ -145,7 +145,7 @@ fn malformed(token: &str, org: &str) -> Vec<u8> {
         10 => replaced("Host: svc", "Host: svc\r\nContent-Encoding: br\r\nIdempotency-Key: \u{e9}"),
         11 => replaced("application/json", "application/gzip"),
         12 => replaced("Host: svc", "Host: svc\r\nIf-Match: W/\"\u{1}\"\r\nTraceparent: 00-zz"),
-        13 => broken(broken(plain)),
+        13 => corrupt(corrupt(plain)),
         14 => replaced("GET", "G\u{c9}T"),
         _ => plain,
     }

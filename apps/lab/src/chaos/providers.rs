@@ -1,154 +1,167 @@
-//! Mail, code host and name server, each away, hanging, and answering what is not asked for.
+//! Mail server, code host and resolver: unreachable, unresponsive, and returning invalid responses.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use chaos::Passage;
+use chaos::NetworkFault;
 use reqwest::Client;
 use sandbox::{CodeHostFault, DnsFault, Endpoint, SmtpFault};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::report::Finding;
-use super::rig::{Rig, Watch};
+use super::rig::{RequestProbe, Rig};
 use super::sign_in::sign_in;
-use super::{Outcome, wire};
-use crate::bench::server::answer;
+use super::{Outcome, load};
+use crate::bench::server::success_json;
 
-/// How each of them fails.
-const WAYS: [Way; 3] = [Way::Away, Way::Hangs, Way::Html];
+/// The faults of each provider.
+const PROVIDER_FAULTS: [ProviderFault; 3] =
+    [ProviderFault::Unreachable, ProviderFault::Unresponsive, ProviderFault::InvalidResponse];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Away,
-    Hangs,
-    Html,
+enum ProviderFault {
+    Unreachable,
+    Unresponsive,
+    InvalidResponse,
 }
 
-/// The longest wait, and what was not as documented.
+/// The longest wait, and responses other than the documented ones.
 #[derive(Default)]
-struct Seen {
-    longest: Duration,
-    wrong: Vec<String>,
+struct Measurement {
+    longest_wait: Duration,
+    unexpected: Vec<String>,
 }
 
 pub async fn run() -> Result<Outcome> {
     let (mut outcome, mut rig) = (Outcome::default(), Rig::start(&[]).await?);
     let client = chaos::client()?;
-    let others = Watch::start(rig.service.api, rig.request("GET", "/v1/me", "")?);
-    let no_op = Watch::no_op(rig.service.api);
-    let (mut code_host, mut resolver) = (Seen::default(), Seen::default());
+    let others = RequestProbe::start(rig.service.api, rig.request("GET", "/v1/me", "")?);
+    let no_op = RequestProbe::no_op(rig.service.api);
+    let (mut code_host, mut resolver) = (Measurement::default(), Measurement::default());
     let claim = post(&rig, &client, "projects/site/hostnames", json!({ "name": "www.providers.example.net" })).await?;
     claim.get("verificationToken").context("no token")?;
-    for way in WAYS {
-        at_code_host(&rig, &client, way, &mut code_host).await?;
-        at_resolver(&rig, &client, way, &mut resolver).await?;
+    for fault in PROVIDER_FAULTS {
+        measure_sign_in(&rig, &client, fault, &mut code_host).await?;
+        measure_verification(&rig, &client, fault, &mut resolver).await?;
     }
-    let mail = mail(&rig, &client).await?;
-    let (others, no_op) = (others.end().await?, no_op.end().await?);
-    rig.look(&mut outcome).await?;
-    let failed = wire::count(&others, |status| status != 200);
-    let longest = code_host.longest.max(resolver.longest).max(mail.longest);
-    let wrong: Vec<String> = [code_host.wrong, resolver.wrong, mail.wrong].concat();
+    let mail = measure_mail(&rig, &client).await?;
+    let (others, no_op) = (others.stop().await?, no_op.stop().await?);
+    rig.verify(&mut outcome).await?;
+    let failed = load::count_status(&others, |status| status != 200);
+    let longest = code_host.longest_wait.max(resolver.longest_wait).max(mail.longest_wait);
+    let unexpected: Vec<String> = [code_host.unexpected, resolver.unexpected, mail.unexpected].concat();
     outcome.findings.push(Finding::new(
-        "a provider is down, hangs, answers HTML",
+        "a provider is down, hangs or returns HTML",
         "the documented code within 10 s; other routes unaffected",
-        wrong.is_empty() && failed == 0 && longest <= Duration::from_secs(10),
+        unexpected.is_empty() && failed == 0 && longest <= Duration::from_secs(10),
         format!(
-            "mail, code host and name server, each in three ways: the documented answer within {:.1} s, otherwise {wrong:?}; mail that \
-             waited went out once it could; {failed} of {} requests to other routes failed, p99 {:.1} ms; no-op {:.1} ms",
+            "mail, code host and resolver, with three faults each: the documented response within {:.1} s, exceptions \
+             {unexpected:?}; queued mail sent after each fault; {failed} of {} requests to other routes failed, p99 \
+             {:.1} ms; no-op {:.1} ms",
             longest.as_secs_f64(),
             others.len(),
-            wire::quantile(&others, 99, |_| true),
-            wire::quantile(&no_op, 99, |_| true),
+            load::percentile(&others, 99, |_| true),
+            load::percentile(&no_op, 99, |_| true),
         ),
     ));
     rig.stop().await?;
     Ok(outcome)
 }
 
-impl Seen {
-    fn note(&mut self, since: Instant, is: &str, expected: &str) {
-        self.longest = self.longest.max(since.elapsed());
-        if !is.contains(expected) {
-            self.wrong.push(format!("{is} in place of {expected}"));
+impl Measurement {
+    fn record(&mut self, since: Instant, outcome: &str, expected: &str) {
+        self.longest_wait = self.longest_wait.max(since.elapsed());
+        if !outcome.contains(expected) {
+            self.unexpected.push(format!("{outcome} instead of {expected}"));
         }
     }
 }
 
-async fn at_code_host(rig: &Rig, client: &Client, way: Way, seen: &mut Seen) -> Result<()> {
-    for page in [Endpoint::Token, Endpoint::User] {
+async fn measure_sign_in(
+    rig: &Rig,
+    client: &Client,
+    fault: ProviderFault,
+    measurement: &mut Measurement,
+) -> Result<()> {
+    for endpoint in [Endpoint::Token, Endpoint::User] {
         let (host, proxy) = &rig.code_host;
-        match way {
-            Way::Away => proxy.set(Passage::Cut),
-            Way::Hangs if page == Endpoint::Token => proxy.set(Passage::Hole),
-            Way::Hangs => host.inject(page, Some(CodeHostFault::Hang)),
-            Way::Html => host.inject(page, Some(CodeHostFault::Html)),
+        match fault {
+            ProviderFault::Unreachable => proxy.set_fault(NetworkFault::Disconnect),
+            ProviderFault::Unresponsive if endpoint == Endpoint::Token => proxy.set_fault(NetworkFault::Blackhole),
+            ProviderFault::Unresponsive => host.inject(endpoint, Some(CodeHostFault::Hang)),
+            ProviderFault::InvalidResponse => host.inject(endpoint, Some(CodeHostFault::Html)),
         }
         let since = Instant::now();
-        let ended = sign_in(client, &rig.service.base()).await?;
-        seen.note(since, &ended, "error=codehost_unavailable");
-        proxy.set(Passage::Open);
-        host.inject(page, None);
+        let result = sign_in(client, &rig.service.base()).await?;
+        measurement.record(since, &result, "error=codehost_unavailable");
+        proxy.set_fault(NetworkFault::None);
+        host.inject(endpoint, None);
     }
-    let ended = sign_in(client, &rig.service.base()).await?;
-    seen.note(Instant::now(), ended.split('=').next().unwrap_or_default(), "token");
+    let result = sign_in(client, &rig.service.base()).await?;
+    measurement.record(Instant::now(), result.split('=').next().unwrap_or_default(), "token");
     Ok(())
 }
 
-async fn at_resolver(rig: &Rig, client: &Client, way: Way, seen: &mut Seen) -> Result<()> {
-    rig.resolver.inject(Some(match way {
-        Way::Away => DnsFault::Refused,
-        Way::Hangs => DnsFault::Silent,
-        Way::Html => DnsFault::Garbage,
+async fn measure_verification(
+    rig: &Rig,
+    client: &Client,
+    fault: ProviderFault,
+    measurement: &mut Measurement,
+) -> Result<()> {
+    rig.resolver.inject(Some(match fault {
+        ProviderFault::Unreachable => DnsFault::Refused,
+        ProviderFault::Unresponsive => DnsFault::Silent,
+        ProviderFault::InvalidResponse => DnsFault::Garbage,
     }));
     let since = Instant::now();
-    let look = post(rig, client, "projects/site/hostnames/www.providers.example.net/verify", json!({})).await?;
-    let (state, error) = (look.get("state").and_then(Value::as_str), look.get("lastError").and_then(Value::as_str));
-    seen.note(
+    let hostname = post(rig, client, "projects/site/hostnames/www.providers.example.net/verify", json!({})).await?;
+    let (state, error) =
+        (hostname.get("state").and_then(Value::as_str), hostname.get("lastError").and_then(Value::as_str));
+    measurement.record(
         since,
-        &format!("{} {}", state.unwrap_or_default(), error.map_or("", |_| "and why")),
-        "pending_dns and why",
+        &format!("{} {}", state.unwrap_or_default(), error.map_or("", |_| "with an error")),
+        "pending_dns with an error",
     );
     rig.resolver.inject(None);
     Ok(())
 }
 
-/// Mail is not waited for: the answer is there at once, and the mail once it can be.
-async fn mail(rig: &Rig, client: &Client) -> Result<Seen> {
+/// Requests do not wait for mail: the response is immediate, and the mail follows after the fault.
+async fn measure_mail(rig: &Rig, client: &Client) -> Result<Measurement> {
     let (server, proxy) = &rig.smtp;
-    let mut seen = Seen::default();
-    for way in WAYS {
-        match way {
-            Way::Away => proxy.set(Passage::Cut),
-            Way::Hangs => proxy.set(Passage::Hole),
-            Way::Html => server.inject(Some(SmtpFault::NotSmtp)),
+    let mut measurement = Measurement::default();
+    for fault in PROVIDER_FAULTS {
+        match fault {
+            ProviderFault::Unreachable => proxy.set_fault(NetworkFault::Disconnect),
+            ProviderFault::Unresponsive => proxy.set_fault(NetworkFault::Blackhole),
+            ProviderFault::InvalidResponse => server.inject(Some(SmtpFault::NotSmtp)),
         }
         let since = Instant::now();
-        let address = format!("{way:?}@providers.example.net");
+        let address = format!("{fault:?}@providers.example.net");
         let invite = post(rig, client, "invites", json!({ "email": address, "role": "viewer" })).await?;
-        seen.note(since, if invite.get("id").is_some() { "invited" } else { "no id" }, "invited");
+        measurement.record(since, if invite.get("id").is_some() { "invited" } else { "no id" }, "invited");
         sleep(Duration::from_millis(500)).await;
-        proxy.set(Passage::Open);
+        proxy.set_fault(NetworkFault::None);
         server.inject(None);
     }
     let since = Instant::now();
-    let arrived = |way: &Way| {
-        let address = format!("{way:?}@providers.example.net");
+    let arrived = |fault: &ProviderFault| {
+        let address = format!("{fault:?}@providers.example.net");
         server.received().iter().any(|mail| mail.to.iter().any(|to| to.eq_ignore_ascii_case(&address)))
     };
-    while !WAYS.iter().all(arrived) {
+    while !PROVIDER_FAULTS.iter().all(arrived) {
         if since.elapsed() > Duration::from_secs(60) {
-            seen.wrong.push("a mail that never went out".to_owned());
+            measurement.unexpected.push("a mail that was not sent".to_owned());
             break;
         }
         sleep(Duration::from_millis(100)).await;
     }
-    Ok(seen)
+    Ok(measurement)
 }
 
 async fn post(rig: &Rig, client: &Client, path: &str, body: Value) -> Result<Value> {
     let (token, org) = rig.caller(0)?;
     let path = format!("{}/v1/orgs/{org}/{path}", rig.service.base());
-    answer(client.post(path).bearer_auth(token).json(&body).send().await?).await
+    success_json(client.post(path).bearer_auth(token).json(&body).send().await?).await
 }

@@ -1,4 +1,4 @@
-//! What was found, for people: a table while it runs, and a page of `docs/` in the end.
+//! Prints the results of each fault and writes `docs/reliability.md`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,30 +6,30 @@ use std::fs;
 use anyhow::Result;
 use xtask::workspace;
 
-use crate::bench::report::machine;
+use crate::bench::report::describe_machine;
 
-/// The result of one fault.
+/// The results of one fault.
 #[derive(Default)]
 pub struct Outcome {
     pub findings: Vec<Finding>,
-    /// Acknowledged writes that were lost or doubled, invariants that were broken, faults in the log.
-    pub wrong: Vec<String>,
-    /// Faults that could not be injected here, and the reasons.
-    pub left_out: Vec<String>,
+    /// Acknowledged writes that were lost or duplicated, invariant violations, and errors in the log.
+    pub violations: Vec<String>,
+    /// Scenarios that were not run, with the reason.
+    pub skipped: Vec<String>,
 }
 
-/// One promise, and what came of it.
+/// The measurement of one reliability target.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    pub promise: &'static str,
-    pub figure: &'static str,
+    pub scenario: &'static str,
+    pub target: &'static str,
     pub measured: String,
     pub met: bool,
 }
 
 impl Finding {
-    pub fn new(promise: &'static str, figure: &'static str, met: bool, measured: String) -> Self {
-        Self { promise, figure, measured, met }
+    pub fn new(scenario: &'static str, target: &'static str, met: bool, measured: String) -> Self {
+        Self { scenario, target, measured, met }
     }
 
     const fn verdict(&self) -> &'static str {
@@ -37,52 +37,54 @@ impl Finding {
     }
 }
 
-const HEAD: &str = "\
+const INTRODUCTION: &str = "\
 # Reliability
 
-Written by `cargo xtask chaos`, which breaks a release build on purpose and measures what it promises to survive. Postgres
-keeps what it acknowledges (`fsync` on); it, the service and whoever loads it share one machine, and everything is on
-loopback. Writers keep a journal of what was acknowledged to them; after each fault it is compared with the database,
-along with the statements of [`invariants.sql`](../crates/chaos/src/invariants.sql), none of which may answer a row.
-`no-op` is the 99th percentile of `/healthz` in the same run.
+Written by `cargo xtask chaos`, which injects faults into a release build and measures the reliability targets. Postgres
+(with `fsync` on), the service and the load generator share one machine and connect over loopback. Writers keep a
+journal of acknowledged writes. After each fault, the journal is compared with the database, and the statements of
+[`invariants.sql`](../crates/chaos/src/invariants.sql) must return no rows. `no-op` is the p99 of `/healthz` in the same
+run.
 
 ";
 
-const ABSENT: &str = "
-Not built yet, and so not measured: redelivered webhooks, providers other than mail, code host and name servers, sagas,
-the ledger, orders and revoked grants. A million projects in one organization are `cargo xtask bench`'s.
+const NOT_COVERED: &str = "
+Not built yet and therefore not measured: webhook redeliveries, providers other than mail, code host and resolver,
+sagas, the ledger, orders and revoked grants. `cargo xtask bench` measures a million projects in one organization.
 ";
 
-/// Faults that are shown of each kind.
-const SHOWN: usize = 10;
+/// The maximum number of violations to print.
+const MAX_PRINTED_VIOLATIONS: usize = 10;
 
-/// What came of a fault, as it is found.
+/// Prints the results of a fault.
 pub fn print(outcome: &Outcome) {
-    for Finding { promise, figure, measured, met } in &outcome.findings {
-        println!("  {:<9} {promise} [{figure}]: {measured}", if *met { "met" } else { "NOT MET" });
+    for Finding { scenario, target, measured, met } in &outcome.findings {
+        println!("  {:<9} {scenario} [{target}]: {measured}", if *met { "met" } else { "NOT MET" });
     }
-    for wrong in outcome.wrong.iter().take(SHOWN) {
-        println!("  {:<9} {wrong}", "WRONG");
+    for violation in outcome.violations.iter().take(MAX_PRINTED_VIOLATIONS) {
+        println!("  {:<9} {violation}", "VIOLATION");
     }
-    if outcome.wrong.len() > SHOWN {
-        println!("  {:<9} … {} more", "WRONG", outcome.wrong.len() - SHOWN);
+    if outcome.violations.len() > MAX_PRINTED_VIOLATIONS {
+        println!("  {:<9} … {} more", "VIOLATION", outcome.violations.len() - MAX_PRINTED_VIOLATIONS);
     }
-    for what in &outcome.left_out {
-        println!("  {:<9} {what}", "left out");
+    for skipped in &outcome.skipped {
+        println!("  {:<9} {skipped}", "skipped");
     }
 }
 
 /// Writes the page.
 pub fn write(outcome: &Outcome) -> Result<()> {
-    let mut page =
-        format!("{HEAD}{}\n\n| promise | figure | measured | |\n|---|---|---|---|\n", machine(&["psql", "rustc"])?);
+    let mut page = format!(
+        "{INTRODUCTION}{}\n\n| scenario | target | measured | |\n|---|---|---|---|\n",
+        describe_machine(&["psql", "rustc"])?
+    );
     for finding in &outcome.findings {
-        let Finding { promise, figure, measured, .. } = finding;
-        writeln!(page, "| {promise} | {figure} | {measured} | {} |", finding.verdict())?;
+        let Finding { scenario, target, measured, .. } = finding;
+        writeln!(page, "| {scenario} | {target} | {measured} | {} |", finding.verdict())?;
     }
-    page.push_str(ABSENT);
-    for what in &outcome.left_out {
-        writeln!(page, "\nLeft out in this run: {what}.")?;
+    page.push_str(NOT_COVERED);
+    for skipped in &outcome.skipped {
+        writeln!(page, "\nSkipped in this run: {skipped}.")?;
     }
     Ok(fs::write(workspace::root()?.join("docs/reliability.md"), page)?)
 }

@@ -1,5 +1,4 @@
-//! Everything around the server under test: Postgres behind a proxy, the outside world's other sides behind theirs, and
-//! writers who keep a journal.
+//! The server under test with Postgres and the providers, each behind a fault proxy, and writers that keep a journal.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use chaos::{Proxy, Upstream, Writers};
-use kernel::{Secret, World};
+use kernel::{ClockRng, Secret};
 use reqwest::Url;
 use sandbox::{CodeHostServer, DnsServer, Encryption, OAuthClient, SmtpServer};
 use store::migrations::{self, Migrator};
@@ -18,13 +17,13 @@ use tokio::task::JoinHandle;
 use xtask::postgres::Cluster;
 
 use super::Outcome;
+use super::load::{self, RequestSource, Sample};
 use super::service::Service;
-use super::wire::{self, Ask, Shot};
 use crate::bench::server::SEALING_KEY;
 
 pub struct Rig {
     pub cluster: Cluster,
-    /// Behind the proxy.
+    /// The database URL that bypasses the proxy.
     pub database: String,
     pub postgres: Proxy,
     pub smtp: (SmtpServer, Proxy),
@@ -35,32 +34,32 @@ pub struct Rig {
     folder: PathBuf,
 }
 
-/// Writers at a time.
+/// The number of concurrent writers.
 const WRITERS: usize = 8;
 
 impl Rig {
-    /// Starts everything, on a Postgres of its own.
+    /// Starts everything with a new Postgres cluster.
     pub async fn start(more: &[(&'static str, String)]) -> Result<Self> {
-        Self::on(Cluster::bench()?, "postgres", more).await
+        Self::start_on(Cluster::bench()?, "postgres", more).await
     }
 
-    /// Starts everything on this database of a cluster, with these settings beside the usual ones.
-    pub async fn on(cluster: Cluster, database: &str, more: &[(&'static str, String)]) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("svc-chaos-{}", World::system().id::<uuid::Uuid>().simple()));
+    /// Starts everything on a database of this cluster. `more` contains additional settings.
+    pub async fn start_on(cluster: Cluster, database: &str, more: &[(&'static str, String)]) -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
         fs::create_dir(&folder)?;
         let database = cluster.url(database);
         Migrator::default().up(&mut migrations::connect(Secret::new(database.clone())).await?).await?;
-        let (postgres, through) = Proxy::before_postgres(&database).await?;
+        let (postgres, proxy_url) = Proxy::start_for_postgres(&database).await?;
         let smtp = SmtpServer::start(Encryption::None).await;
-        let smtp_proxy = Proxy::before(Upstream::Tcp(smtp.address())).await?;
+        let smtp_proxy = Proxy::start(Upstream::Tcp(smtp.address())).await?;
         let (code_host, resolver) = (CodeHostServer::start().await, DnsServer::start().await);
         let client = code_host.client();
-        let code_host_proxy = Proxy::before(Upstream::Tcp(address(&client.token_url)?)).await?;
-        let behind = |url: &Url| {
+        let code_host_proxy = Proxy::start(Upstream::Tcp(address(&client.token_url)?)).await?;
+        let through_proxy = |url: &Url| {
             let (proxy, path) = (code_host_proxy.address(), url.path());
             Url::parse(&format!("http://{proxy}{path}"))
         };
-        let (token_url, user_url) = (behind(&client.token_url)?, behind(&client.user_url)?);
+        let (token_url, user_url) = (through_proxy(&client.token_url)?, through_proxy(&client.user_url)?);
         let behind_proxy = OAuthClient { token_url, user_url, ..client };
         let mut settings = behind_proxy.settings().to_vec();
         settings.extend([
@@ -70,38 +69,38 @@ impl Rig {
             ("SVC_DNS_RESOLVER", resolver.address().to_string()),
         ]);
         settings.extend_from_slice(more);
-        let service = Service::start(&folder, through, &settings).await?;
+        let service = Service::start(&folder, proxy_url, &settings).await?;
         let writers = Writers::start(&service.base(), WRITERS).await?;
         let (smtp, code_host) = ((smtp, smtp_proxy), (code_host, code_host_proxy));
         Ok(Self { cluster, database, postgres, smtp, code_host, resolver, service, writers, folder })
     }
 
-    /// The session of a writer, and its organization.
+    /// Returns the session token and the organization of a writer.
     pub fn caller(&self, number: usize) -> Result<(String, String)> {
         let all = self.writers.all();
         let writer = all.get(number % all.len().max(1)).context("no writer")?;
         Ok((writer.token().to_owned(), writer.org().to_owned()))
     }
 
-    /// A request of the first writer.
+    /// Builds a request of the first writer.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Vec<u8>> {
-        Ok(wire::request(method, path, &self.caller(0)?.0, body))
+        Ok(load::request(method, path, &self.caller(0)?.0, body))
     }
 
-    /// Looks at whatever was written and at what must hold, and notes what is wrong. Gives the time until everything was
+    /// Retries unacknowledged writes, then records the violations in `outcome`. Returns the time until all writes were
     /// acknowledged.
-    pub async fn look(&mut self, outcome: &mut Outcome) -> Result<Duration> {
+    pub async fn verify(&mut self, outcome: &mut Outcome) -> Result<Duration> {
         let start = Instant::now();
-        if let Err(error) = self.writers.settle().await {
-            outcome.wrong.push(error.to_string());
+        if let Err(error) = self.writers.retry_unacknowledged().await {
+            outcome.violations.push(error.to_string());
         }
-        let took = start.elapsed();
-        outcome.wrong.extend(self.writers.faults(&self.database, &[SEALING_KEY]).await?);
-        outcome.wrong.extend(self.service.faults()?.into_iter().map(|line| format!("in the log: {line}")));
-        Ok(took)
+        let resolved = start.elapsed();
+        outcome.violations.extend(self.writers.violations(&self.database, &[SEALING_KEY]).await?);
+        outcome.violations.extend(self.service.log_errors()?.into_iter().map(|line| format!("in the log: {line}")));
+        Ok(resolved)
     }
 
-    /// Ends everything.
+    /// Stops everything.
     pub async fn stop(self) -> Result<()> {
         self.service.stop().await;
         drop(self.cluster);
@@ -113,32 +112,31 @@ fn address(url: &Url) -> Result<SocketAddr> {
     url.socket_addrs(|| None)?.first().copied().context("no address")
 }
 
-/// One request again and again, whatever else goes on.
-pub struct Watch {
-    over: Arc<AtomicBool>,
-    shots: JoinHandle<Vec<Shot>>,
+/// A request that is repeated in the background.
+pub struct RequestProbe {
+    stopped: Arc<AtomicBool>,
+    samples: JoinHandle<Vec<Sample>>,
 }
 
-impl Watch {
-    /// Fifty a second.
+impl RequestProbe {
+    /// Starts to send the request 50 times per second.
     pub fn start(address: SocketAddr, request: Vec<u8>) -> Self {
-        let over = Arc::<AtomicBool>::default();
-        let (ends, ask): (_, Ask) = (over.clone(), Arc::new(move |_| request.clone()));
-        let shots =
-            tokio::spawn(
-                async move { wire::open_while(address, &ask, 50.0, move |_| !ends.load(Ordering::SeqCst)).await },
-            );
-        Self { over, shots }
+        let stopped = Arc::<AtomicBool>::default();
+        let (stop, requests): (_, RequestSource) = (stopped.clone(), Arc::new(move |_| request.clone()));
+        let samples = tokio::spawn(async move {
+            load::open_loop_while(address, &requests, 50.0, move |_| !stop.load(Ordering::SeqCst)).await
+        });
+        Self { stopped, samples }
     }
 
-    /// Of the route that does nothing.
+    /// Starts to request `/healthz`, which does nothing.
     pub fn no_op(address: SocketAddr) -> Self {
-        Self::start(address, wire::request("GET", "/healthz", "", ""))
+        Self::start(address, load::request("GET", "/healthz", "", ""))
     }
 
-    /// What came of them.
-    pub async fn end(self) -> Result<Vec<Shot>> {
-        self.over.store(true, Ordering::SeqCst);
-        Ok(self.shots.await?)
+    /// Stops and returns the samples.
+    pub async fn stop(self) -> Result<Vec<Sample>> {
+        self.stopped.store(true, Ordering::SeqCst);
+        Ok(self.samples.await?)
     }
 }

@@ -1,4 +1,4 @@
-//! The server under test, as a process that is killed and started again.
+//! The server under test, as a process that can be killed and restarted.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it, with these settings beside the usual ones, and waits until it is ready.
+    /// Starts the server and waits until it is ready. `more` contains additional settings.
     pub async fn start(folder: &Path, database_url: String, more: &[(&'static str, String)]) -> Result<Self> {
         let (api, internal) = (free_address()?, free_address()?);
         let mut settings = settings(folder, database_url, api, internal)?;
@@ -34,59 +34,59 @@ impl Service {
         File::create(&log)?;
         let child = spawn(&settings, &log)?;
         let service = Self { api, settings, log, child };
-        probe::until_ok(api, "/readyz").await?;
+        probe::wait_until_ok(api, "/readyz").await?;
         Ok(service)
     }
 
-    /// Where it is, for clients.
+    /// The base URL of the public API.
     pub fn base(&self) -> String {
         format!("http://{}", self.api)
     }
 
-    /// `kill -9`.
+    /// Sends SIGKILL.
     pub async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }
 
-    /// Starts it again. Gives the time until it was ready.
-    pub async fn start_again(&mut self) -> Result<Duration> {
+    /// Starts the server again. Returns the time until it was ready.
+    pub async fn restart(&mut self) -> Result<Duration> {
         let start = Instant::now();
         self.child = spawn(&self.settings, &self.log)?;
-        probe::until_ok(self.api, "/readyz").await?;
+        probe::wait_until_ok(self.api, "/readyz").await?;
         Ok(start.elapsed())
     }
 
-    /// SIGTERM. Gives how it ended, and how long that took.
+    /// Sends SIGTERM. Returns the exit status and the duration of the shutdown.
     pub async fn terminate(&mut self) -> Result<(ExitStatus, Duration)> {
         let start = Instant::now();
         kill_process(self.process()?, Signal::TERM)?;
         Ok((self.child.wait().await?, start.elapsed()))
     }
 
-    /// Ends it, if it runs.
+    /// Kills the server if it is running.
     pub async fn stop(mut self) {
         let _ = self.child.kill().await;
     }
 
-    /// What it occupies now and at most so far, in MB.
+    /// Returns the current and the peak resident memory in MB.
     pub fn memory(&self) -> Result<(f64, f64)> {
-        usage::memory(self.child.id().context("the server has ended")?)
+        usage::memory(self.child.id().context("the server has exited")?)
     }
 
-    /// Lines of its log that tell of a fault of its own.
-    pub fn faults(&self) -> Result<Vec<String>> {
+    /// Returns the log lines that report panics or internal errors.
+    pub fn log_errors(&self) -> Result<Vec<String>> {
         let log = fs::read_to_string(&self.log)?;
-        let is_fault = |line: &&str| line.contains("panicked") || line.contains("\"code\":\"internal\"");
-        Ok(log.lines().filter(is_fault).map(str::to_owned).collect())
+        let is_error = |line: &&str| line.contains("panicked") || line.contains("\"code\":\"internal\"");
+        Ok(log.lines().filter(is_error).map(str::to_owned).collect())
     }
 
     fn process(&self) -> Result<Pid> {
-        pid(&self.child).context("the server has ended")
+        pid(&self.child).context("the server has exited")
     }
 }
 
 fn spawn(settings: &[(&'static str, String)], log: &Path) -> Result<Child> {
-    let program = workspace::binaries(true)?.join("svc-server");
+    let program = workspace::program_folder(true)?.join("svc-server");
     let output = OpenOptions::new().append(true).open(log)?;
     let mut command = ExecChild::wrap(&program)?;
     command.env_clear().envs(settings.iter().map(|(name, value)| (name, value)));

@@ -4,12 +4,12 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, ContentType, WWW_AUTHENTICATE};
 
-/// Where the form posts to.
-pub const ACTION: &str = "/__svc/access/password";
+/// The path that the form posts to.
+pub const FORM_PATH: &str = "/__svc/access/password";
 
-/// The form, with what went wrong the last time. `next` is where it leads in the end.
-pub fn form(status: StatusCode, next: &str, trouble: Option<&str>) -> HttpResponse {
-    let trouble = trouble.map(|words| format!("<p role=\"alert\">{}</p>\n", escaped(words))).unwrap_or_default();
+/// The password form, with the error of the previous submission. `next` is the path to redirect to after sign-in.
+pub fn form(status: StatusCode, next: &str, error: Option<&str>) -> HttpResponse {
+    let error = error.map(|error| format!("<p role=\"alert\">{}</p>\n", escaped(error))).unwrap_or_default();
     let mut response = HttpResponse::build(status);
     response
         .content_type(ContentType::html())
@@ -24,7 +24,7 @@ pub fn form(status: StatusCode, next: &str, trouble: Option<&str>) -> HttpRespon
          body {{ font: 1rem/1.5 system-ui, sans-serif; display: grid; place-items: center; min-height: 90vh; margin: 0 }}\n\
          form {{ display: grid; gap: .75rem; width: min(20rem, 90vw) }}\n\
          input, button {{ font: inherit; padding: .5rem }}\n</style>\n\
-         <form method=\"post\" action=\"{ACTION}\">\n<h1>This site is protected</h1>\n{trouble}\
+         <form method=\"post\" action=\"{FORM_PATH}\">\n<h1>This site is protected</h1>\n{error}\
          <input type=\"hidden\" name=\"next\" value=\"{next}\">\n\
          <label for=\"password\">Password</label>\n\
          <input id=\"password\" name=\"password\" type=\"password\" autocomplete=\"current-password\" required autofocus>\n\

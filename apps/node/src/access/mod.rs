@@ -1,13 +1,13 @@
-//! Whom a site lets in (specification, "Access control"; contract section 5).
+//! The access gate of sites (specification, "Access control"; contract section 5).
 //!
-//! Whoever knocks at a protected site carries the key that passes by its policy, or a [`Pass`] in a cookie, or is shown a
-//! way to one: the dashboard's round trip, or the password form. A policy that this release does not know lets nobody in
-//! but the key.
+//! A request to a protected site must carry the policy's bypass key or a valid access cookie. Otherwise the visitor
+//! must sign in through the dashboard or with the password form. Under a policy that this release does not know, only
+//! the bypass key is accepted.
 
 mod attempts;
-mod door;
+mod cookie;
 mod form;
-mod pass;
+mod gate;
 mod policy;
 
-pub use door::Doors;
+pub use gate::AccessGate;

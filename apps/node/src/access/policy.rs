@@ -1,4 +1,4 @@
-//! The access policy of a site, as a visitor meets it.
+//! How a request satisfies a site's access policy.
 
 use actix_web::HttpRequest;
 use protocol::{AccessMode, SiteAccess};
@@ -8,30 +8,30 @@ use crate::digest::Digest;
 /// The header with the key that bypasses a policy, which CI sends.
 const BYPASS: &str = "Svc-Access-Bypass";
 
-/// How a visitor gets in.
-pub enum Way<'a> {
-    /// The site is public.
+/// How a visitor signs in.
+pub enum Challenge<'a> {
+    /// The site is public: no sign-in.
     Open,
-    /// Through the dashboard.
+    /// Sign-in through the dashboard.
     Dashboard,
-    /// By the password with this hash.
+    /// The password with this hash.
     Password(&'a str),
-    /// No way that this release knows.
-    None,
+    /// This release does not know the policy.
+    Unsupported,
 }
 
-/// How a visitor gets past this policy.
-pub fn way(access: &SiteAccess) -> Way<'_> {
+/// The challenge of this policy.
+pub fn required_challenge(access: &SiteAccess) -> Challenge<'_> {
     match (access.mode, &access.password) {
-        (AccessMode::Public, _) => Way::Open,
-        (AccessMode::Org, _) => Way::Dashboard,
-        (AccessMode::Password, Some(hash)) => Way::Password(hash),
-        (AccessMode::Password, None) | (AccessMode::Unknown, _) => Way::None,
+        (AccessMode::Public, _) => Challenge::Open,
+        (AccessMode::Org, _) => Challenge::Dashboard,
+        (AccessMode::Password, Some(hash)) => Challenge::Password(hash),
+        (AccessMode::Password, None) | (AccessMode::Unknown, _) => Challenge::Unsupported,
     }
 }
 
-/// Whether the request carries the policy's bypass key. Digests are compared, not keys: the time that this takes reveals
-/// nothing about a key.
+/// Whether the request carries the policy's bypass key. Digests are compared instead of keys, so that timing does not
+/// reveal the key.
 pub fn has_bypass_key(access: &SiteAccess, request: &HttpRequest) -> bool {
     let mut sent = request.headers().get_all(BYPASS);
     let (Some(key), None) = (sent.next(), sent.next()) else { return false };

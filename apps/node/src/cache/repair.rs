@@ -1,4 +1,4 @@
-//! Giving up what turned out to be damaged, so that it is fetched again.
+//! Removal of damaged bundles, so that they are fetched again.
 
 use std::fs::File;
 use std::io;
@@ -6,34 +6,34 @@ use std::path::Path;
 use std::sync::PoisonError;
 
 use super::{Blob, Cache, remove, size_of, sync};
-use crate::digest::{Digest, Hashing};
+use crate::digest::{Digest, HashingWriter};
 use crate::index::Asset;
 
 impl Cache {
-    /// Removes the index of a bundle, and those of its contents that are not what their names say. Blocks.
-    pub fn give_up(&self, bundle: Digest) -> io::Result<()> {
-        let _alone = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+    /// Removes the index of a bundle and its damaged blobs.
+    pub fn remove_damaged_bundle(&self, bundle: Digest) -> io::Result<()> {
+        let _exclusive = self.removal_lock.write().unwrap_or_else(PoisonError::into_inner);
         let Some(index) = self.index(bundle)? else { return Ok(()) };
         remove(&self.index_path(bundle))?;
         sync(&self.dir.join("sites"))?;
-        index.contents().try_for_each(|asset| self.remove_damaged(asset))
+        index.contents().try_for_each(|asset| self.remove_if_damaged(asset))
     }
 
-    /// A compressed content is held to its size alone: its digest is nowhere.
-    fn remove_damaged(&self, asset: &Asset) -> io::Result<()> {
+    /// Checks compressed blobs by size only, because their digests are not stored.
+    fn remove_if_damaged(&self, asset: &Asset) -> io::Result<()> {
         for coding in asset.codings() {
-            let path = self.blob(Blob { content: asset.content, coding });
+            let path = self.blob_path(Blob { content: asset.content, coding });
             if size_of(&path)? != asset.size_in(coding) {
                 remove(&path)?;
             }
         }
-        if self.is_intact(asset.content)? { Ok(()) } else { remove(&self.blob(asset.content)) }
+        if self.is_intact(asset.content)? { Ok(()) } else { remove(&self.blob_path(asset.content)) }
     }
 
-    /// Whether a content is here and what its name says. Reads all of it.
+    /// Whether a blob is stored and matches its digest. Reads the whole file.
     pub fn is_intact(&self, content: Digest) -> io::Result<bool> {
-        match digest(&self.blob(content)) {
-            Ok(found) => Ok(found == content),
+        match digest(&self.blob_path(content)) {
+            Ok(actual) => Ok(actual == content),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -41,7 +41,7 @@ impl Cache {
 }
 
 fn digest(path: &Path) -> io::Result<Digest> {
-    let mut content = Hashing::new(io::sink());
+    let mut content = HashingWriter::new(io::sink());
     io::copy(&mut File::open(path)?, &mut content)?;
     Ok(content.finish())
 }

@@ -1,7 +1,7 @@
-//! `env.assets`: the node answers a worker as it answers visitors.
+//! `env.assets`: serves assets to workers as to visitors.
 //!
-//! All workers ask at one socket. Whose assets are meant is told by a key that `workerd` adds to each request; the code
-//! neither sees it nor can send another.
+//! All workers use one socket. `workerd` adds a key to each request that identifies the bundle. Worker code can neither
+//! read nor override the key.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,26 +14,26 @@ use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 
-use super::definition::KEY;
-use super::folder::Run;
+use super::definition::KEY_HEADER;
+use super::folder::RunDir;
 use crate::contents::Contents;
 use crate::index::Index;
 use crate::page::page;
 use crate::random;
-use crate::show::show;
+use crate::serve::serve_assets;
 
-/// The indexes of what runs, by their keys.
+/// The indexes of running bundles, by key.
 #[derive(Default)]
 pub struct Registry(RwLock<HashMap<String, Arc<Index>>>);
 
-/// A key, good until this is dropped.
+/// A key, valid until this is dropped.
 pub struct Registration {
     key: String,
     registry: Arc<Registry>,
 }
 
 impl Registry {
-    /// Gives the index a key.
+    /// Registers an index under a new key.
     pub fn register(self: &Arc<Self>, index: Arc<Index>) -> Registration {
         let key = random::id().simple().to_string();
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), index);
@@ -41,7 +41,7 @@ impl Registry {
     }
 
     fn find(&self, request: &HttpRequest) -> Option<Arc<Index>> {
-        let key = request.headers().get(KEY)?.to_str().ok()?;
+        let key = request.headers().get(KEY_HEADER)?.to_str().ok()?;
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 }
@@ -58,22 +58,25 @@ impl Drop for Registration {
     }
 }
 
-/// Listens in `run`.
-pub fn listen(run: &Run, registry: Arc<Registry>, contents: Arc<Contents>) -> io::Result<Server> {
+/// Starts the server on the socket in `run`.
+pub fn listen(run: &RunDir, registry: Arc<Registry>, contents: Arc<Contents>) -> io::Result<Server> {
     let (registry, contents) = (Data::from(registry), Data::from(contents));
     let app = move || {
         App::new()
             .app_data(Data::clone(&registry))
             .app_data(Data::clone(&contents))
             .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
-            .default_service(web::to(answer))
+            .default_service(web::to(handle))
     };
     Ok(HttpServer::new(app).workers(1).disable_signals().listen_uds(run.listen()?)?.run())
 }
 
-async fn answer(request: HttpRequest, registry: Data<Registry>, contents: Data<Contents>) -> HttpResponse {
+async fn handle(request: HttpRequest, registry: Data<Registry>, contents: Data<Contents>) -> HttpResponse {
     match registry.find(&request) {
-        Some(index) => show(&request, &contents, &index).await,
-        None => page(StatusCode::FORBIDDEN, "This is for the workers of this node."),
+        Some(index) => serve_assets(&request, &contents, &index).await,
+        None => page(
+            StatusCode::FORBIDDEN,
+            "Only the workers of this node may read assets here. Use the address of the site.",
+        ),
     }
 }

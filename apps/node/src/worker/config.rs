@@ -1,30 +1,30 @@
-//! How workers are run.
+//! The configuration of workers.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What running workers takes.
+/// The configuration of workers.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The program `workerd`.
     pub workerd: PathBuf,
-    /// This program, which becomes it; see [`super::launch`].
+    /// The path of `svc-node`, which starts `workerd`; see [`super::launch`].
     pub launcher: PathBuf,
-    /// How many bytes of memory a process may have in use.
+    /// The memory limit of a process in bytes.
     pub memory: u64,
-    /// The user ids of workers, when the node may give them away.
+    /// The user ids of worker processes, if the node runs as root.
     pub uids: UidRange,
-    /// How long a worker is kept that nobody asks anything.
+    /// A process without requests for this long is stopped.
     pub idle: Duration,
 }
 
-/// User ids, both ends included.
+/// A range of user ids, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UidRange {
-    /// The least.
+    /// The lowest id.
     pub first: u32,
-    /// The greatest.
+    /// The highest id.
     pub last: u32,
 }
 
@@ -32,11 +32,15 @@ impl FromStr for UidRange {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const SHAPE: &str = "not two user ids like 200000-265535, the first at least 1000 and not above the last";
-        let (first, last) = text.split_once('-').ok_or(SHAPE)?;
-        let range = Self { first: first.parse().map_err(|_| SHAPE)?, last: last.parse().map_err(|_| SHAPE)? };
-        // The greatest number means "no id" to the kernel.
-        if range.first >= 1000 && range.first <= range.last && range.last < u32::MAX { Ok(range) } else { Err(SHAPE) }
+        const EXPECTED: &str = "it must be a range of user ids such as 200000-265535, from 1000";
+        let (first, last) = text.split_once('-').ok_or(EXPECTED)?;
+        let range = Self { first: first.parse().map_err(|_| EXPECTED)?, last: last.parse().map_err(|_| EXPECTED)? };
+        // The kernel reserves the highest number for "no id".
+        if range.first >= 1000 && range.first <= range.last && range.last < u32::MAX {
+            Ok(range)
+        } else {
+            Err(EXPECTED)
+        }
     }
 }
 
@@ -45,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_have_two_ends_in_order_and_leave_the_system_alone() {
+    fn uid_ranges_are_ordered_and_exclude_system_users() {
         assert_eq!("200000-265535".parse(), Ok(UidRange { first: 200_000, last: 265_535 }));
         assert!("5000-5000".parse::<UidRange>().is_ok());
         for text in ["", "1000", "0-5000", "999-5000", "5001-5000", "5000-4294967295", "-1-5000", "5000-6000-7000"] {

@@ -1,42 +1,42 @@
-//! What `workerd` is told to run: a configuration in Cap'n Proto's text form.
+//! The configuration of `workerd`, in Cap'n Proto's text format.
 //!
-//! No name out of a bundle becomes the name of a file; a module's name is a quoted string.
+//! No file name is taken from a bundle. Module names appear only as quoted strings.
 
 use std::fmt::Write as _;
 
 use crate::digest::Digest;
 use crate::index::Code;
 
-use super::folder::{ASSETS, HTTP, PROBE};
+use super::folder::{ASSETS_SOCKET, HTTP_SOCKET, PROBE_SOCKET};
 
-/// Of code that states none. It stays what it is: a later one would change how deployed code behaves.
+/// The compatibility date of code without one. It must not change: a later date changes how deployed code behaves.
 const DEFAULT_DATE: &str = "2026-11-01";
 
-/// The header by which a request for assets says whose. `workerd` sets it, over whatever the code sends.
-pub const KEY: &str = "svc-worker-key";
-/// The header by which `workerd` is told the scheme of a request's URL; the code does not see it.
-pub const SCHEME: &str = "svc-worker-scheme";
+/// The header that identifies the bundle in a request for assets. `workerd` overwrites any value that the code sends.
+pub const KEY_HEADER: &str = "svc-worker-key";
+/// The header that passes the scheme of the request's URL to `workerd`. Worker code does not see it.
+pub const SCHEME_HEADER: &str = "svc-worker-scheme";
 
-/// What the code may connect to. `public` leaves out what is reserved for private networks; the rest are other ways to
-/// write such addresses (IPv4 in IPv6, 6to4, Teredo, NAT64) and the network for benchmarks.
+/// The networks that worker code may connect to. `public` excludes private networks. The denied networks are other
+/// notations of private addresses (IPv4 in IPv6, 6to4, Teredo, NAT64) and the benchmark network.
 const NETWORK: &str = r#"allow = ["public"], deny = ["198.18.0.0/15", "::/96", "2001::/32", "2002::/16", "64:ff9b::/96", "64:ff9b:1::/48"]"#;
 
-/// V8 sets aside room for young objects by the machine's size; a process that may have little is better off with less.
-const ENGINE: &str = r#"["--max-semi-space-size=4"]"#;
+/// Limits V8's young generation, which V8 sizes by the memory of the machine instead of the process's limit.
+const V8_FLAGS: &str = r#"["--max-semi-space-size=4"]"#;
 
-/// How one version of a project is run.
+/// The `workerd` configuration of one version of a project.
 pub struct Definition<'a> {
     code: &'a Code,
     key: &'a str,
 }
 
 impl<'a> Definition<'a> {
-    /// The code, which asks for its assets with `key`.
+    /// A definition that runs `code`; `key` identifies its bundle in requests for assets.
     pub const fn new(code: &'a Code, key: &'a str) -> Self {
         Self { code, key }
     }
 
-    /// What is to lie beside the configuration: names, and the contents they stand for.
+    /// The module files that the configuration embeds: file name and digest.
     pub fn files(&self) -> impl Iterator<Item = (String, Digest)> {
         self.code.modules.values().enumerate().map(|(number, module)| (file(number), module.content))
     }
@@ -45,7 +45,7 @@ impl<'a> Definition<'a> {
         "probe.js"
     }
 
-    /// A worker that says that the process answers.
+    /// A worker that responds to the watchdog's probes.
     pub const fn probe(&self) -> &'static str {
         "addEventListener('fetch', event => event.respondWith(new Response('ok')));\n"
     }
@@ -61,8 +61,8 @@ const config :Workerd.Config = (
   services = [
     (name = "internet", network = ({NETWORK}, tlsOptions = (trustBrowserCas = true))),
     (name = "assets", external = (
-      address = "unix:{ASSETS}",
-      http = (injectRequestHeaders = [(name = "{KEY}", value = {key})])
+      address = "unix:{ASSETS_SOCKET}",
+      http = (injectRequestHeaders = [(name = "{KEY_HEADER}", value = {key})])
     )),
     (name = "worker", worker = (
       compatibilityDate = {date},
@@ -77,23 +77,23 @@ const config :Workerd.Config = (
     ))
   ],
   sockets = [
-    (name = "http", address = "unix:{HTTP}", http = (forwardedProtoHeader = "{SCHEME}"), service = "worker"),
-    (name = "probe", address = "unix:{PROBE}", http = (), service = "probe")
+    (name = "http", address = "unix:{HTTP_SOCKET}", http = (forwardedProtoHeader = "{SCHEME_HEADER}"), service = "worker"),
+    (name = "probe", address = "unix:{PROBE_SOCKET}", http = (), service = "probe")
   ],
-  v8Flags = {ENGINE}
+  v8Flags = {V8_FLAGS}
 );
 "#
         )
     }
 
-    /// The first of the list is the main module.
+    /// The modules; `workerd` uses the first one as the main module.
     fn modules(&self) -> String {
         let named = || self.code.modules.keys().enumerate();
         let (main, others) = (named(), named());
         let main = main.filter(|(_, name)| **name == self.code.main);
         let others = others.filter(|(_, name)| **name != self.code.main);
         main.chain(others).fold(String::new(), |mut text, (number, name)| {
-            let (name, kind, file) = (quoted(name), kind(name), file(number));
+            let (name, kind, file) = (quoted(name), module_type(name), file(number));
             // Writing to a string cannot fail.
             let _ = write!(text, "\n        (name = {name}, {kind} = embed \"{file}\"),");
             text
@@ -105,8 +105,8 @@ fn file(number: usize) -> String {
     format!("module{number}")
 }
 
-/// What a module is by its name.
-fn kind(name: &str) -> &'static str {
+/// The module type by file extension.
+fn module_type(name: &str) -> &'static str {
     match name.rsplit_once('.').map(|(_, extension)| extension) {
         Some("js" | "mjs") => "esModule",
         Some("cjs") => "commonJsModule",
@@ -122,7 +122,7 @@ fn quoted(text: &str) -> String {
     for character in text.chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
-            // Two digits each: those above U+009F are none of these.
+            // ASCII control characters fit in two hexadecimal digits.
             control if control.is_ascii_control() => {
                 let _ = write!(quoted, "\\x{:02x}", u32::from(control));
             }
@@ -142,7 +142,7 @@ mod tests {
     use crate::index::Asset;
 
     #[test]
-    fn the_main_module_is_first_and_names_stay_in_their_quotes() {
+    fn main_module_is_first_and_names_are_escaped() {
         let module = Asset::new(Digest::of(b""), 0);
         let names = ["a\"b\\c\n.txt", "d.wasm", "index.mjs", "lib/x.js", "ü.bin"];
         let modules: BTreeMap<_, _> = names.map(|name| (name.to_owned(), module)).into_iter().collect();

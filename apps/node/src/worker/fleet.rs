@@ -1,6 +1,6 @@
-//! Which versions run: the converger's side.
+//! The workers of all projects, as the reconciler manages them.
 //!
-//! A version with code is started beside the one that is served, and counts as here once it answers.
+//! A new version with code is started while the old one is still served. It is ready when it responds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::desired::Placement;
 use crate::digest::Digest;
 use crate::index::Index;
 
-/// The versions of all projects that have code; none on a node that does not run any.
+/// The workers of all projects with code; always empty on a node that does not run worker code.
 pub struct Fleet {
     workers: Option<Arc<Workers>>,
     served: HashMap<String, Arc<Worker>>,
@@ -24,19 +24,19 @@ pub struct Fleet {
 
 struct Start {
     bundle: Digest,
-    /// At which it was wanted.
+    /// The revision of the desired state that requested the start.
     revision: i64,
     handle: AbortHandle,
 }
 
 impl Fleet {
-    /// No version yet.
+    /// An empty fleet.
     pub fn new(workers: Option<Arc<Workers>>) -> Self {
         let (served, ready, starting) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self { workers, served, ready, starting, starts: JoinSet::new() }
     }
 
-    /// Whether the bundle needs no start, or has had it.
+    /// Whether the bundle can be served: it has no code to start, or its worker has started.
     pub fn is_ready(&self, project: &str, bundle: Digest, index: &Index) -> bool {
         self.workers.is_none() || index.code.is_none() || self.has_started(project, bundle)
     }
@@ -45,40 +45,40 @@ impl Fleet {
         self.ready.get(project).is_some_and(|worker| worker.bundle == bundle)
     }
 
-    /// Starts what is wanted, and ends what was and is no longer.
-    pub fn prepare<'a>(&mut self, wanted: impl Iterator<Item = (&'a String, &'a Placement, &'a Arc<Index>)>) {
+    /// Starts the workers of desired versions, and stops starts and workers that are no longer desired.
+    pub fn start_desired<'a>(&mut self, desired: impl Iterator<Item = (&'a String, &'a Placement, &'a Arc<Index>)>) {
         let Some(workers) = &self.workers else { return };
-        let wanted: HashMap<&String, (&Placement, &Arc<Index>)> =
-            wanted.map(|(project, placement, index)| (project, (placement, index))).collect();
-        let is_wanted = |project: &String, bundle: Digest| {
-            wanted.get(project).is_some_and(|(placement, _)| placement.wanted.bundle == bundle)
+        let desired: HashMap<&String, (&Placement, &Arc<Index>)> =
+            desired.map(|(project, placement, index)| (project, (placement, index))).collect();
+        let is_desired = |project: &String, bundle: Digest| {
+            desired.get(project).is_some_and(|(placement, _)| placement.desired.bundle == bundle)
         };
-        // What is wanted anew starts anew, so that how it goes is told anew.
+        // A new revision of the same bundle starts again, so that its result is reported again.
         let is_same = |project: &String, start: &Start| {
-            is_wanted(project, start.bundle)
-                && wanted.get(project).is_some_and(|(placement, _)| placement.revision == start.revision)
+            is_desired(project, start.bundle)
+                && desired.get(project).is_some_and(|(placement, _)| placement.revision == start.revision)
         };
         for (_, start) in self.starting.extract_if(|project, start| !is_same(project, start)) {
             start.handle.abort();
         }
-        for (_, worker) in self.ready.extract_if(|project, worker| !is_wanted(project, worker.bundle)) {
+        for (_, worker) in self.ready.extract_if(|project, worker| !is_desired(project, worker.bundle)) {
             worker.retire();
         }
-        for (project, (Placement { wanted, revision, .. }, index)) in wanted {
+        for (project, (Placement { desired, revision, .. }, index)) in desired {
             if self.ready.contains_key(project) || self.starting.contains_key(project) {
                 continue;
             }
-            let worker = Worker::new(workers, project, wanted.version, wanted.bundle, Arc::clone(index));
-            let handle = self.starts.spawn(worker.prepare());
-            self.starting.insert(project.clone(), Start { bundle: wanted.bundle, revision: *revision, handle });
+            let worker = Worker::new(workers, project, desired.version, desired.bundle, Arc::clone(index));
+            let handle = self.starts.spawn(worker.start_until_ready());
+            self.starting.insert(project.clone(), Start { bundle: desired.bundle, revision: *revision, handle });
         }
     }
 
-    /// Waits until a version has started.
-    pub async fn next(&mut self) -> Option<()> {
+    /// Waits until a worker has started.
+    pub async fn wait_for_start(&mut self) -> Option<()> {
         match self.starts.join_next().await? {
             Ok(worker) => {
-                // An older start may have finished just before it was ended.
+                // A start may have finished just before it was aborted.
                 if self.starting.get(&worker.project).is_some_and(|it| it.bundle == worker.bundle) {
                     self.starting.remove(&worker.project);
                     self.ready.insert(worker.project.clone(), worker);
@@ -87,14 +87,20 @@ impl Fleet {
                 }
             }
             Err(error) if error.is_cancelled() => {}
-            Err(error) => tracing::error!(%error, "starting a worker failed unexpectedly"),
+            Err(error) => tracing::error!(%error, "a worker start task failed"),
         }
         Some(())
     }
 
-    /// The version that is to be served; one that did not need to be started, after a restart say, is at the first
-    /// request. The version before it ends with [`Fleet::replace`].
-    pub fn serve(&mut self, project: &str, version: i32, bundle: Digest, index: &Arc<Index>) -> Option<Arc<Worker>> {
+    /// The worker to serve. If it was not started before, as after a restart of the node, it starts at the first
+    /// request. [`Fleet::set_served`] stops the previous one.
+    pub fn worker_to_serve(
+        &mut self,
+        project: &str,
+        version: i32,
+        bundle: Digest,
+        index: &Arc<Index>,
+    ) -> Option<Arc<Worker>> {
         let workers = self.workers.as_ref().filter(|_| index.code.is_some())?;
         if let Some(served) = self.served.get(project).filter(|served| served.bundle == bundle) {
             served.set_version(version);
@@ -108,11 +114,11 @@ impl Fleet {
         Some(worker)
     }
 
-    /// Takes these for what is served now, and ends what was before.
-    pub fn replace(&mut self, served: HashMap<String, Arc<Worker>>) {
-        for (project, before) in std::mem::replace(&mut self.served, served) {
-            if !self.served.get(&project).is_some_and(|now| Arc::ptr_eq(now, &before)) {
-                before.retire();
+    /// Sets the served workers, and retires the previous ones.
+    pub fn set_served(&mut self, served: HashMap<String, Arc<Worker>>) {
+        for (project, previous) in std::mem::replace(&mut self.served, served) {
+            if !self.served.get(&project).is_some_and(|now| Arc::ptr_eq(now, &previous)) {
+                previous.retire();
             }
         }
     }

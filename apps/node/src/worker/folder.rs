@@ -1,7 +1,7 @@
-//! The folders that workers run from.
+//! The folders of worker processes.
 //!
-//! Every path to a socket in one goes through an open file of the folder, for the node as for the worker: such a path
-//! is short whatever the folder's, and the worker needs no way through the folders above.
+//! The node and the worker both reach the sockets in a folder through an open file descriptor of the folder. Such a
+//! path is short enough for a socket address, and the worker needs no access to the parent folders.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
@@ -16,52 +16,52 @@ use super::definition::Definition;
 use crate::cache::Cache;
 use crate::random;
 
-/// Where the worker finds the node's socket for its assets.
-pub const ASSETS: &str = "assets";
-/// Where the worker answers.
-pub const HTTP: &str = "http";
-/// Where the watchdog asks.
-pub const PROBE: &str = "probe";
+/// The node's socket for `env.assets`.
+pub const ASSETS_SOCKET: &str = "assets";
+/// The worker's socket for requests.
+pub const HTTP_SOCKET: &str = "http";
+/// The worker's socket for the watchdog's probes.
+pub const PROBE_SOCKET: &str = "probe";
 
-/// The folder that holds those of all workers.
-pub struct Run {
+/// The parent folder of all workers' folders.
+pub struct RunDir {
     path: PathBuf,
     open: File,
 }
 
-/// The folder of one process, of a random name; gone when dropped.
+/// The folder of one process, with a random name; removed when dropped.
 pub struct Folder {
     path: PathBuf,
     open: File,
 }
 
-impl Run {
+impl RunDir {
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), open: File::open(path)? })
     }
 
-    /// Listens for questions about assets. Who may connect is decided by the folders that the socket is linked into.
+    /// Listens for requests for assets. The permissions of the folders with a link to the socket control access to it.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        let path = through(&self.open, ASSETS);
+        let path = path_through(&self.open, ASSETS_SOCKET);
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         Ok(listener)
     }
 
-    /// A folder for a process of the user `uid`, with all that it is to read. Blocks.
-    pub fn folder(&self, cache: &Cache, definition: &Definition<'_>, uid: Option<u32>) -> io::Result<Folder> {
+    /// Creates a folder for a process of the user `uid`, with the configuration and the modules. Blocks.
+    pub fn create_folder(&self, cache: &Cache, definition: &Definition<'_>, uid: Option<u32>) -> io::Result<Folder> {
         let path = self.path.join(random::id().simple().to_string());
         DirBuilder::new().mode(0o700).create(&path)?;
         let folder = Folder { open: File::open(&path)?, path };
         let path = &folder.path;
-        put(&path.join("config.capnp"), definition.text().as_bytes())?;
-        put(&path.join(definition.probe_file()), definition.probe().as_bytes())?;
+        write(&path.join("config.capnp"), definition.text().as_bytes())?;
+        write(&path.join(definition.probe_file()), definition.probe().as_bytes())?;
         for (name, content) in definition.files() {
             let to = path.join(name);
-            fs::copy(cache.blob(content), &to)?;
+            fs::copy(cache.blob_path(content), &to)?;
             fs::set_permissions(to, Permissions::from_mode(0o644))?;
         }
-        fs::hard_link(self.path.join(ASSETS), path.join(ASSETS))?;
+        fs::hard_link(self.path.join(ASSETS_SOCKET), path.join(ASSETS_SOCKET))?;
         chown(path, uid, uid)?;
         Ok(folder)
     }
@@ -72,33 +72,33 @@ impl Folder {
         &self.path
     }
 
-    /// For finding the sockets of a process of the user `uid`, or of the node's own.
-    pub fn opened(&self, uid: Option<u32>) -> io::Result<Opened> {
-        Ok(Opened { folder: self.open.try_clone()?, uid })
+    /// A handle to find the sockets of a process of the user `uid`, or of the node's user.
+    pub fn handle(&self, uid: Option<u32>) -> io::Result<FolderHandle> {
+        Ok(FolderHandle { folder: self.open.try_clone()?, uid })
     }
 }
 
-/// A process's folder, for finding its sockets. It may be gone already.
-pub struct Opened {
+/// A handle of a process's folder, to find its sockets. The folder may already be removed.
+pub struct FolderHandle {
     folder: File,
     uid: Option<u32>,
 }
 
-/// Where a worker listens, as it was found: the folder is the worker's own, and what it puts under the name later, a link
-/// to somebody else's socket say, is not what the node talks to.
+/// An open reference to a worker's socket. The worker owns the folder and could replace the socket, for example by a
+/// link to another socket; this reference still leads to the original.
 pub struct Socket(OwnedFd);
 
-impl Opened {
-    /// The socket of this name, if the process's user listens there.
+impl FolderHandle {
+    /// Opens the socket `name`. It must belong to the process's user.
     #[cfg(target_os = "linux")]
     pub fn socket(&self, name: &str) -> io::Result<Socket> {
         use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
         let socket = openat(&self.folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        let found = fstat(&socket)?;
+        let stat = fstat(&socket)?;
         let owner = self.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
-        if FileType::from_raw_mode(found.st_mode) != FileType::Socket || found.st_uid != owner {
-            return Err(io::Error::other("not a socket of the worker's"));
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || stat.st_uid != owner {
+            return Err(io::Error::other("not a socket of the worker's user"));
         }
         Ok(Socket(socket))
     }
@@ -118,18 +118,18 @@ impl Socket {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::warn!(%error, "the folder of a worker cannot be removed; the next start does");
+            tracing::warn!(%error, "failed to remove a worker's folder; the next start of the node removes it");
         }
     }
 }
 
-/// Whatever the mask of the node's files is.
-fn put(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Writes a file that all users may read, independent of the umask.
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(content)?;
     file.set_permissions(Permissions::from_mode(0o644))
 }
 
-fn through(folder: &File, name: &str) -> PathBuf {
+fn path_through(folder: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
 }

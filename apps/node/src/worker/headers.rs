@@ -1,13 +1,13 @@
-//! Which headers pass between a visitor and a worker.
+//! The headers that are forwarded between visitors and workers.
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{CONNECTION, HeaderMap, UPGRADE};
-use hyper::header::{HeaderMap as Passed, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap as WorkerHeaders, HeaderName, HeaderValue};
 
-use super::definition::{KEY, SCHEME};
+use super::definition::{KEY_HEADER, SCHEME_HEADER};
 use crate::origin::Origin;
 
-/// Of one connection, by RFC 9110 7.6.1; `Expect` has been answered.
+/// Hop-by-hop headers (RFC 9110 7.6.1). `Expect` is included because the front responds to it.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "keep-alive",
@@ -20,59 +20,61 @@ const HOP_BY_HOP: [&str; 10] = [
     "upgrade",
     "expect",
 ];
-/// Between the visitor and the node, or told by the node alone.
-const PRIVATE: [&str; 6] = ["svc-access-bypass", KEY, SCHEME, "host", "x-forwarded-for", "x-forwarded-proto"];
+/// Request headers that the node consumes or sets itself.
+const PRIVATE: [&str; 6] =
+    ["svc-access-bypass", KEY_HEADER, SCHEME_HEADER, "host", "x-forwarded-for", "x-forwarded-proto"];
 
-/// Whether the visitor asks for a WebSocket.
+/// Whether the request asks for a WebSocket.
 pub fn is_websocket(headers: &HeaderMap) -> bool {
     headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
-        && named(headers).any(|name| name == "upgrade")
+        && connection_headers(headers).any(|name| name == "upgrade")
 }
 
-/// The headers of a request as the worker is to see them. `None` when one is not to be passed on.
-pub fn of_request(request: &HttpRequest, Origin { client, scheme }: Origin) -> Option<Passed> {
+/// The headers of the request to the worker. Returns `None` if a header cannot be forwarded.
+pub fn to_worker(request: &HttpRequest, Origin { client, scheme }: Origin) -> Option<WorkerHeaders> {
     let headers = request.headers();
-    let mut passed = Passed::new();
-    let dropped: Vec<String> = named(headers).collect();
+    let mut forwarded = WorkerHeaders::new();
+    let dropped: Vec<String> = connection_headers(headers).collect();
     for (name, value) in headers {
         let name = name.as_str();
         if HOP_BY_HOP.contains(&name) || PRIVATE.contains(&name) || dropped.iter().any(|it| it == name) {
             continue;
         }
-        let value = if name == "cookie" { cookies(value.as_bytes()) } else { value.as_bytes().to_vec() };
+        let value =
+            if name == "cookie" { without_platform_cookies(value.as_bytes()) } else { value.as_bytes().to_vec() };
         if name != "cookie" || !value.is_empty() {
-            passed.append(HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(&value).ok()?);
+            forwarded.append(HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(&value).ok()?);
         }
     }
-    passed.insert(SCHEME, HeaderValue::from_static(scheme));
-    passed.insert("x-forwarded-proto", HeaderValue::from_static(scheme));
-    passed.insert("x-forwarded-for", HeaderValue::from_str(&client.to_string()).ok()?);
+    forwarded.insert(SCHEME_HEADER, HeaderValue::from_static(scheme));
+    forwarded.insert("x-forwarded-proto", HeaderValue::from_static(scheme));
+    forwarded.insert("x-forwarded-for", HeaderValue::from_str(&client.to_string()).ok()?);
     let host = match request.uri().authority() {
         Some(authority) => HeaderValue::from_str(authority.as_str()),
         None => HeaderValue::from_bytes(headers.get("host")?.as_bytes()),
     };
-    passed.insert("host", host.ok()?);
+    forwarded.insert("host", host.ok()?);
     if is_websocket(headers) {
-        passed.insert("connection", HeaderValue::from_static("upgrade"));
-        passed.insert("upgrade", HeaderValue::from_static("websocket"));
+        forwarded.insert("connection", HeaderValue::from_static("upgrade"));
+        forwarded.insert("upgrade", HeaderValue::from_static("websocket"));
     }
-    Some(passed)
+    Some(forwarded)
 }
 
-/// The headers of an answer as the visitor is to see them. How the body comes is the front's to say.
-pub fn of_answer(headers: &Passed) -> impl Iterator<Item = (&str, &[u8])> {
+/// The headers of the response to the visitor. The front sets the headers that describe the body's transfer.
+pub fn to_visitor(headers: &WorkerHeaders) -> impl Iterator<Item = (&str, &[u8])> {
     let is_hop = |name: &str| HOP_BY_HOP.contains(&name) || name == "content-length";
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).filter(move |(name, _)| !is_hop(name))
 }
 
-/// What `Connection` names, in lowercase.
-fn named(headers: &HeaderMap) -> impl Iterator<Item = String> {
+/// The header names in `Connection`, in lowercase.
+fn connection_headers(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let values = headers.get_all(CONNECTION).filter_map(|value| value.to_str().ok());
     values.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase())
 }
 
-/// The cookies that are not the platform's.
-fn cookies(value: &[u8]) -> Vec<u8> {
+/// Removes the platform's cookies.
+fn without_platform_cookies(value: &[u8]) -> Vec<u8> {
     let cookies = value.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
     let others = cookies.filter(|it| !it.starts_with(b"__svc_") && !it.starts_with(b"__Host-svc_"));
     others.collect::<Vec<_>>().join(&b"; "[..])
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_the_connection_or_the_platform_does_not_pass() {
+    fn hop_by_hop_and_platform_headers_are_removed() {
         let request = TestRequest::with_uri("/x")
             .insert_header(("host", "shop.localhost"))
             .insert_header(("connection", "keep-alive, X-Private"))
@@ -93,8 +95,8 @@ mod tests {
             .insert_header(("keep-alive", "1"))
             .insert_header(("te", "trailers"))
             .insert_header(("svc-access-bypass", "svc_byp_x"))
-            .insert_header((KEY, "forged"))
-            .insert_header((SCHEME, "ftp"))
+            .insert_header((KEY_HEADER, "forged"))
+            .insert_header((SCHEME_HEADER, "ftp"))
             .insert_header(("x-forwarded-proto", "ftp"))
             .insert_header(("x-forwarded-for", "198.51.100.7"))
             .append_header(("cookie", "a=1; __Host-svc_access=x;__svc_b=2; c=3"))
@@ -102,17 +104,18 @@ mod tests {
             .insert_header(("x-kept", "yes"))
             .to_http_request();
         let origin = Origin { client: [192, 0, 2, 1].into(), scheme: "https" };
-        let passed = of_request(&request, origin).unwrap();
-        let mut passed: Vec<_> = passed.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
-        passed.sort_unstable();
+        let forwarded = to_worker(&request, origin).unwrap();
+        let mut forwarded: Vec<_> =
+            forwarded.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        forwarded.sort_unstable();
         let expected = [
             ("cookie", "a=1; c=3"),
             ("host", "shop.localhost"),
-            (SCHEME, "https"),
+            (SCHEME_HEADER, "https"),
             ("x-forwarded-for", "192.0.2.1"),
             ("x-forwarded-proto", "https"),
             ("x-kept", "yes"),
         ];
-        assert_eq!(passed, expected);
+        assert_eq!(forwarded, expected);
     }
 }

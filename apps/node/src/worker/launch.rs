@@ -1,8 +1,8 @@
-//! `svc-node --exec-worker`: what stands between the node's fork and `workerd`.
+//! `svc-node --exec-worker`: drops privileges, sets limits and executes `workerd`.
 //!
-//! Between fork and exec only unsafe code can run, so the node starts itself again, and this gives up everything that a
-//! worker must not have and then becomes `workerd`. The order matters: files are opened while that is still allowed,
-//! and a change of user takes the signal of the parent's death away.
+//! Only unsafe code can run between fork and exec. Therefore the node starts itself with this argument, and this
+//! process drops privileges and then executes `workerd`. The order matters: files are opened before the user changes,
+//! and a change of user resets the parent death signal.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,10 +13,10 @@ use tokio::process::Command;
 
 use super::config::Config;
 
-/// The argument that asks for this.
+/// The internal argument that selects this mode.
 pub const ARGUMENT: &str = "--exec-worker";
 
-/// The command that becomes a `workerd` on `folder`, as the user `uid` where that is given.
+/// The command that executes `workerd` with `folder`, as the user `uid` if given.
 pub fn command(config: &Config, folder: &Path, uid: Option<u32>) -> Command {
     let mut command = Command::new(&config.launcher);
     command.arg0("svc-node");
@@ -27,19 +27,19 @@ pub fn command(config: &Config, folder: &Path, uid: Option<u32>) -> Command {
     command
 }
 
-/// Becomes `workerd`; comes back only to say why not. Call it while the process has one thread.
+/// Executes `workerd`; returns only on an error. Call it while the process has one thread.
 ///
 /// # Errors
-/// Something was refused, or the parent has ended.
+/// Returns an error if a system call fails or the parent has exited.
 pub fn exec(arguments: &[OsString]) -> anyhow::Result<()> {
-    let [parent, uid, memory, folder, workerd] = arguments else { bail!("this is for svc-node itself") };
+    let [parent, uid, memory, folder, workerd] = arguments else { bail!("--exec-worker is for internal use") };
     let number = |text: &OsString| text.to_str().and_then(|text| text.parse::<u64>().ok()).context("not a number");
     let uid = if uid == "-" { None } else { Some(u32::try_from(number(uid)?)?) };
-    let order = Order { parent: number(parent)?, uid, memory: number(memory)?, folder, workerd };
+    let order = LaunchRequest { parent: number(parent)?, uid, memory: number(memory)?, folder, workerd };
     order.exec()
 }
 
-struct Order<'a> {
+struct LaunchRequest<'a> {
     parent: u64,
     uid: Option<u32>,
     memory: u64,
@@ -48,9 +48,9 @@ struct Order<'a> {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Order<'_> {
+impl LaunchRequest<'_> {
     fn exec(self) -> anyhow::Result<()> {
-        bail!("workers run on Linux alone")
+        bail!("workers run only on Linux")
     }
 }
 
@@ -69,25 +69,25 @@ mod linux {
     };
     use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-    use crate::worker::launch::Order;
+    use crate::worker::launch::LaunchRequest;
 
-    /// Beside what it has in use, what it may have set aside; V8 and its allocator set aside half a gigabyte.
-    const ASIDE: u64 = 768 << 20;
-    const FILES: u64 = 4096;
-    const THREADS: u64 = 64;
-    /// Behind everything else on the machine.
+    /// Reserved but unused memory, in addition to the memory limit. V8 and its allocator reserve half a gigabyte.
+    const RESERVED_BYTES: u64 = 768 << 20;
+    const MAX_FILES: u64 = 4096;
+    const MAX_THREADS: u64 = 64;
+    /// Workers have a lower priority than other processes.
     const NICE: i32 = 10;
-    const FIRST_TO_GO_WHEN_MEMORY_IS_SHORT: &str = "800";
+    const OOM_SCORE_ADJ: &str = "800";
 
-    impl Order<'_> {
+    impl LaunchRequest<'_> {
         pub(super) fn exec(self) -> anyhow::Result<()> {
-            // Without O_CLOEXEC: these two are what it gets.
+            // Without O_CLOEXEC: `workerd` inherits these two files.
             let folder = open(self.folder, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
                 .with_context(|| format!("{}", self.folder.display()))?;
             let workerd = open(self.workerd, OFlags::PATH, Mode::empty())
                 .with_context(|| format!("{}", self.workerd.display()))?;
-            fs::write("/proc/self/oom_score_adj", FIRST_TO_GO_WHEN_MEMORY_IS_SHORT)?;
-            // Its sockets' addresses are relative.
+            fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ)?;
+            // The socket paths in the configuration are relative.
             fchdir(&folder)?;
             umask(Mode::from_raw_mode(0o077));
             nice(NICE)?;
@@ -95,7 +95,7 @@ mod linux {
             self.drop_privileges()?;
             set_parent_process_death_signal(Some(Signal::KILL))?;
             let parent = i32::try_from(self.parent)?;
-            ensure!(getppid() == Pid::from_raw(parent), "the node ended before its worker began");
+            ensure!(getppid() == Pid::from_raw(parent), "the node exited before its worker started");
             let [folder, workerd] = [&folder, &workerd].map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
             let error = Command::new(workerd).arg("serve").arg(format!("{folder}/config.capnp")).env_clear().exec();
             Err(error).with_context(|| format!("{}", self.workerd.display()))
@@ -104,17 +104,17 @@ mod linux {
         fn limit(&self) -> anyhow::Result<()> {
             let mut limits = vec![
                 (Resource::Core, 0),
-                (Resource::Nofile, FILES),
-                (Resource::Data, self.memory.saturating_add(ASIDE)),
+                (Resource::Nofile, MAX_FILES),
+                (Resource::Data, self.memory.saturating_add(RESERVED_BYTES)),
             ];
-            // It counts all of the user's, and without an id of its own the user is not the worker.
+            // The limit counts all threads of the user, so it requires a separate user id.
             if self.uid.is_some() {
-                limits.push((Resource::Nproc, THREADS));
+                limits.push((Resource::Nproc, MAX_THREADS));
             }
-            for (resource, wanted) in limits {
-                // Nobody but root may have more than what was inherited.
-                let most = getrlimit(resource).maximum.map_or(wanted, |inherited| wanted.min(inherited));
-                setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+            for (resource, limit) in limits {
+                // Only root may raise an inherited limit.
+                let limit = getrlimit(resource).maximum.map_or(limit, |inherited| limit.min(inherited));
+                setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
             }
             Ok(())
         }

@@ -1,7 +1,7 @@
-//! What a worker's process writes.
+//! The output of a worker process.
 //!
-//! It is read always and as fast as it comes, for a pipe that is full would stop the process. It goes to the log at
-//! debug, and its end is kept: when the process does not start, it says there why.
+//! The output is always read, because a full pipe would block the process. It is logged at debug level. The last lines
+//! are kept, because they contain the error when a process fails to start.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,23 +10,22 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::task::JoinHandle;
 
-/// A longer line is cut here.
-const LINE: usize = 2048;
-const LINES: usize = 8;
-/// Of a message.
-const CHARACTERS: usize = 500;
+/// Longer lines are truncated.
+const MAX_LINE_BYTES: usize = 2048;
+const MAX_LINES: usize = 8;
+const MAX_MESSAGE_CHARS: usize = 500;
 
-/// How a line begins that this program wrote before it became `workerd`.
-const OURS: &str = "svc-node: ";
+/// The prefix of errors that `svc-node` writes before it executes `workerd`.
+const LAUNCH_ERROR: &str = "svc-node: ";
 
-/// What a process wrote to its standard error.
+/// The last lines of a process's standard error.
 pub struct Output {
     lines: Arc<Mutex<VecDeque<String>>>,
     reader: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Output {
-    /// Reads what the child of that project writes until it ends.
+    /// Reads the output of the child process until it exits.
     pub fn follow(child: &mut Child, project: &str) -> Self {
         let lines = Arc::new(Mutex::new(VecDeque::new()));
         if let Some(stdout) = child.stdout.take() {
@@ -37,13 +36,13 @@ impl Output {
         Self { lines, reader: Mutex::new(reader) }
     }
 
-    /// The last lines, in words for the project's people. Of a process that has ended.
-    pub async fn last_words(&self) -> String {
+    /// The last lines, as a message for the project's members. Waits until the process has exited.
+    pub async fn error_message(&self) -> String {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(reader) = reader {
             let _ = reader.await;
         }
-        words(self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter())
+        message(self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter())
     }
 }
 
@@ -52,21 +51,21 @@ async fn read(pipe: impl AsyncRead + Unpin, project: String, kept: Option<Arc<Mu
     let mut line = Vec::new();
     while let Ok(byte) = pipe.read_u8().await {
         if byte != b'\n' {
-            if line.len() < LINE {
+            if line.len() < MAX_LINE_BYTES {
                 line.push(byte);
             }
             continue;
         }
         let text = String::from_utf8_lossy(&line).into_owned();
         line.clear();
-        if text.starts_with(OURS) {
-            tracing::error!(project, error = text, "a worker cannot be started");
+        if text.starts_with(LAUNCH_ERROR) {
+            tracing::error!(project, error = text, "failed to start a worker");
         } else {
-            tracing::debug!(project, line = text, "worker");
+            tracing::debug!(project, line = text, "worker output");
         }
         if let Some(kept) = &kept {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() == LINES {
+            if kept.len() == MAX_LINES {
                 kept.pop_front();
             }
             kept.push_back(text);
@@ -74,14 +73,14 @@ async fn read(pipe: impl AsyncRead + Unpin, project: String, kept: Option<Arc<Mu
     }
 }
 
-/// The lines without what is about `workerd` and the node rather than about the code.
-fn words<'a>(lines: impl Iterator<Item = &'a String>) -> String {
+/// Joins the lines, without those about `workerd` and the node.
+fn message<'a>(lines: impl Iterator<Item = &'a String>) -> String {
     const NOISE: [&str; 5] =
-        [OURS, "Unable to find and open the program executable", "stack:", "*** Received signal", "note:"];
-    let told = lines.filter(|line| !NOISE.iter().any(|noise| line.starts_with(noise)));
-    let told = told.map(|line| line.strip_prefix("service worker: ").unwrap_or(line).trim());
-    let text = told.filter(|line| !line.contains("/proc/self/")).collect::<Vec<_>>().join("; ");
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(CHARACTERS).collect()
+        [LAUNCH_ERROR, "Unable to find and open the program executable", "stack:", "*** Received signal", "note:"];
+    let lines = lines.filter(|line| !NOISE.iter().any(|noise| line.starts_with(noise)));
+    let lines = lines.map(|line| line.strip_prefix("service worker: ").unwrap_or(line).trim());
+    let text = lines.filter(|line| !line.contains("/proc/self/")).collect::<Vec<_>>().join("; ");
+    text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(MAX_MESSAGE_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_about_the_code_and_bounded() {
+    fn message_is_about_the_code_and_bounded() {
         let lines = [
             "Unable to find and open the program executable, so unable to determine",
             "service worker: Uncaught SyntaxError: Unexpected\u{1b}[0m end of input",
@@ -98,7 +97,7 @@ mod tests {
             "/proc/self/fd/9/config.capnp:3: error",
         ]
         .map(str::to_owned);
-        assert_eq!(words(lines.iter()), "Uncaught SyntaxError: Unexpected [0m end of input; at index.js:2");
-        assert_eq!(words(["ü".repeat(2000)].iter()).chars().count(), 500);
+        assert_eq!(message(lines.iter()), "Uncaught SyntaxError: Unexpected [0m end of input; at index.js:2");
+        assert_eq!(message(["ü".repeat(2000)].iter()).chars().count(), 500);
     }
 }

@@ -1,4 +1,4 @@
-//! A request's way to a worker and back. Nothing of it is held up: bodies go piece by piece, in both directions at once.
+//! The proxy from visitors to workers. It streams bodies in both directions concurrently.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,109 +19,118 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::process::Lease;
-use super::version::{Resting, Worker};
+use super::process::RequestGuard;
+use super::version::{BackingOff, Worker};
 use super::{headers, upgrade};
 use crate::origin::Origin;
 use crate::page::page;
 
-/// How long a worker may think before it begins to answer.
-const PATIENCE: Duration = Duration::from_secs(100);
+/// The timeout until a worker starts to respond.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// The worker's answer to the request.
-pub async fn answer(
+/// Forwards the request to the worker and returns its response.
+pub async fn forward_request(
     request: &HttpRequest,
     payload: Payload,
     origin: Origin,
     worker: Option<&Arc<Worker>>,
 ) -> HttpResponse {
     let Some(worker) = worker else {
-        return page(StatusCode::SERVICE_UNAVAILABLE, "This project is worker code, which this node does not run.");
+        return page(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "The code of this site does not run on this server. Contact the owner of the site.",
+        );
     };
-    let lease = match worker.lease().await {
-        Ok(lease) => lease,
-        Err(resting) => return rest(&resting),
+    let guard = match worker.admit_request().await {
+        Ok(guard) => guard,
+        Err(backing_off) => return unavailable(&backing_off),
     };
     let is_websocket = headers::is_websocket(request.headers());
-    // What follows the request for a WebSocket is no body.
-    let (body, after) = if is_websocket { (None, Some(payload)) } else { (Some(payload), None) };
-    let Some(asked) = translate(request, origin, body) else {
-        return page(StatusCode::BAD_REQUEST, "The request is malformed.");
+    // After a WebSocket request, the payload is WebSocket data instead of a body.
+    let (body, websocket) = if is_websocket { (None, Some(payload)) } else { (Some(payload), None) };
+    let Some(outgoing) = outgoing_request(request, origin, body) else {
+        return page(StatusCode::BAD_REQUEST, "The request is malformed. Check its address and headers.");
     };
-    match timeout(PATIENCE, send(asked, &lease)).await {
-        Ok(Ok(response)) if response.status() == 101 => upgrade::join(response, after, lease),
-        Ok(Ok(response)) => pass_on(response, lease, request.method() == Method::HEAD),
+    match timeout(RESPONSE_TIMEOUT, send(outgoing, &guard)).await {
+        Ok(Ok(response)) if response.status() == 101 => upgrade::join(response, websocket, guard),
+        Ok(Ok(response)) => forward_response(response, guard, request.method() == Method::HEAD),
         Ok(Err(error)) => {
-            tracing::debug!(project = worker.project, error = format!("{error:#}"), "a worker did not answer");
-            page(StatusCode::BAD_GATEWAY, "The code of this site ended before it answered.")
+            tracing::debug!(project = worker.project, error = format!("{error:#}"), "a worker did not respond");
+            page(StatusCode::BAD_GATEWAY, "The code of this site stopped before it responded. Try again in a moment.")
         }
-        Err(_) => page(StatusCode::GATEWAY_TIMEOUT, "The code of this site did not answer in time."),
+        Err(_) => {
+            page(StatusCode::GATEWAY_TIMEOUT, "The code of this site did not respond in time. Try again in a moment.")
+        }
     }
 }
 
-fn rest(Resting(left): &Resting) -> HttpResponse {
-    let mut response = page(StatusCode::SERVICE_UNAVAILABLE, "The code of this site does not run at the moment.");
-    response.headers_mut().insert(RETRY_AFTER, (left.as_secs() + 1).into());
+fn unavailable(BackingOff(delay): &BackingOff) -> HttpResponse {
+    let mut response = page(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "The code of this site is not running at the moment. Try again in a minute.",
+    );
+    response.headers_mut().insert(RETRY_AFTER, (delay.as_secs() + 1).into());
     response
 }
 
-fn translate(request: &HttpRequest, origin: Origin, payload: Option<Payload>) -> Option<Request<Outgoing>> {
-    let carries = |name| request.headers().contains_key(name);
-    let payload = payload.filter(|_| carries(CONTENT_LENGTH) || carries(TRANSFER_ENCODING));
+fn outgoing_request(request: &HttpRequest, origin: Origin, payload: Option<Payload>) -> Option<Request<Outgoing>> {
+    let has_header = |name| request.headers().contains_key(name);
+    let payload = payload.filter(|_| has_header(CONTENT_LENGTH) || has_header(TRANSFER_ENCODING));
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let mut asked = Request::builder().method(request.method().as_str()).uri(path).body(Outgoing(payload)).ok()?;
-    *asked.headers_mut() = headers::of_request(request, origin)?;
-    Some(asked)
+    let mut outgoing = Request::builder().method(request.method().as_str()).uri(path).body(Outgoing(payload)).ok()?;
+    *outgoing.headers_mut() = headers::to_worker(request, origin)?;
+    Some(outgoing)
 }
 
-/// One connection for each request: to a unix socket that costs next to nothing, and nothing can be left over on it.
-async fn send(asked: Request<Outgoing>, lease: &Lease) -> anyhow::Result<Response<Incoming>> {
-    let stream = lease.connect().await?;
+/// Sends the request on a new connection. Unix socket connections are cheap, and no state is left from earlier
+/// requests.
+async fn send(outgoing: Request<Outgoing>, guard: &RequestGuard) -> anyhow::Result<Response<Incoming>> {
+    let stream = guard.connect().await?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     rt::spawn(connection.with_upgrades());
-    Ok(sender.send_request(asked).await?)
+    Ok(sender.send_request(outgoing).await?)
 }
 
-fn pass_on(response: Response<Incoming>, lease: Lease, is_head: bool) -> HttpResponse {
+fn forward_response(response: Response<Incoming>, guard: RequestGuard, is_head: bool) -> HttpResponse {
     let length = response.headers().get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
-    let mut answer = begin(&response);
+    let mut builder = response_head(&response);
     if matches!(response.status().as_u16(), 204 | 304) {
-        return answer.finish();
+        return builder.finish();
     }
-    let chunks = chunks(response.into_body(), lease);
+    let chunks = chunks(response.into_body(), guard);
     match length {
-        Some(length) if is_head => answer.body(SizedStream::new(length, stream::empty::<io::Result<Bytes>>())),
-        None if is_head => answer.finish(),
-        Some(length) => answer.body(SizedStream::new(length, chunks)),
-        None => answer.body(BodyStream::new(chunks)),
+        Some(length) if is_head => builder.body(SizedStream::new(length, stream::empty::<io::Result<Bytes>>())),
+        None if is_head => builder.finish(),
+        Some(length) => builder.body(SizedStream::new(length, chunks)),
+        None => builder.body(BodyStream::new(chunks)),
     }
 }
 
-/// The status and the headers.
-pub fn begin(response: &Response<Incoming>) -> HttpResponseBuilder {
+/// The head of the response: status and headers.
+pub fn response_head(response: &Response<Incoming>) -> HttpResponseBuilder {
     let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
-    let mut answer = HttpResponse::build(status);
-    for header in headers::of_answer(response.headers()) {
-        answer.append_header(header);
+    let mut builder = HttpResponse::build(status);
+    for header in headers::to_visitor(response.headers()) {
+        builder.append_header(header);
     }
-    answer
+    builder
 }
 
-fn chunks(body: Incoming, lease: Lease) -> impl Stream<Item = io::Result<Bytes>> {
-    stream::try_unfold((body, lease), async |(mut body, lease)| {
+fn chunks(body: Incoming, guard: RequestGuard) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::try_unfold((body, guard), async |(mut body, guard)| {
         loop {
             let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await else {
                 return Ok(None);
             };
-            // What is no data are trailers, which end with the connection.
+            // The other frames are trailers, which are not forwarded.
             if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
-                return Ok(Some((data, (body, lease))));
+                return Ok(Some((data, (body, guard))));
             }
         }
     })
 }
 
-/// What the visitor sends.
+/// The request body from the visitor.
 struct Outgoing(Option<Payload>);
 
 impl Body for Outgoing {
@@ -131,7 +140,7 @@ impl Body for Outgoing {
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(payload) = &mut self.0 else { return Poll::Ready(None) };
         let next = Pin::new(payload).poll_next(context);
-        // The visitor's error may not leave this thread; what it says does not matter to the worker.
+        // The payload's error is not `Send`, so it is converted to text.
         next.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data).map_err(|error| io::Error::other(error.to_string()))))
     }
 

@@ -1,7 +1,7 @@
 //! The thread that starts processes.
 //!
-//! A process that is to end with its parent ends with the *thread* that started it, so that thread has to stay: not one
-//! of a pool that shrinks. It ends with the spawner, and what still runs then ends with it.
+//! The parent death signal is sent when the *thread* that started the process exits, so a thread of a shrinking pool
+//! cannot start processes. This thread exits when the spawner is dropped, which also kills the remaining processes.
 
 use std::io;
 use std::sync::mpsc;
@@ -11,31 +11,31 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-pub struct Spawner(mpsc::Sender<Order>);
+pub struct Spawner(mpsc::Sender<SpawnRequest>);
 
-struct Order {
+struct SpawnRequest {
     command: Command,
     reply: oneshot::Sender<io::Result<Child>>,
 }
 
 impl Spawner {
-    /// A thread that starts processes which `runtime` looks after.
+    /// Starts the thread. `runtime` watches the processes.
     pub fn start(runtime: Handle) -> io::Result<Self> {
-        let (orders, queue) = mpsc::channel::<Order>();
+        let (requests, queue) = mpsc::channel::<SpawnRequest>();
         thread::Builder::new().name("spawner".to_owned()).spawn(move || {
-            let _around = runtime.enter();
-            for Order { mut command, reply } in queue {
-                // Who no longer waits for the process drops it, and that kills it.
+            let _context = runtime.enter();
+            for SpawnRequest { mut command, reply } in queue {
+                // If the receiver is gone, the child is dropped, which kills it.
                 let _ = reply.send(command.spawn());
             }
         })?;
-        Ok(Self(orders))
+        Ok(Self(requests))
     }
 
     pub async fn spawn(&self, mut command: Command) -> io::Result<Child> {
         command.kill_on_drop(true);
-        let (reply, answer) = oneshot::channel();
-        self.0.send(Order { command, reply }).map_err(io::Error::other)?;
-        answer.await.map_err(io::Error::other)?
+        let (reply, response) = oneshot::channel();
+        self.0.send(SpawnRequest { command, reply }).map_err(io::Error::other)?;
+        response.await.map_err(io::Error::other)?
     }
 }

@@ -1,4 +1,4 @@
-//! User ids for workers.
+//! The pool of user ids for worker processes.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 
 use super::config::UidRange;
 
-/// The ids that may be given away; none unless the node is root.
+/// The pool; `None` unless the node runs as root.
 pub struct Uids(Option<Arc<Pool>>);
 
 struct Pool {
@@ -18,39 +18,38 @@ struct Pool {
 
 struct State {
     next: u32,
-    taken: HashSet<u32>,
+    allocated: HashSet<u32>,
 }
 
-/// An id that nobody else has until this is dropped.
+/// An allocated id, released when dropped.
 pub struct Uid {
-    /// The id.
     pub number: u32,
     pool: Arc<Pool>,
 }
 
 impl Uids {
-    /// The ids of `range`, if this process may give ids away.
+    /// A pool of the ids in `range`, if this process runs as root.
     pub fn new(range: UidRange) -> Self {
-        let state = Mutex::new(State { next: range.first, taken: HashSet::new() });
+        let state = Mutex::new(State { next: range.first, allocated: HashSet::new() });
         Self(geteuid().is_root().then(|| Arc::new(Pool { range, state })))
     }
 
-    /// An id, not the one that was given back last: of that one, something may yet be on its way out. `None` when
-    /// workers run as the node does.
-    pub fn take(&self) -> anyhow::Result<Option<Uid>> {
+    /// Allocates an id, in round-robin order, because files or sockets of a released id may still exist. Returns `None`
+    /// if workers run as the node's user.
+    pub fn allocate(&self) -> anyhow::Result<Option<Uid>> {
         let Some(pool) = &self.0 else { return Ok(None) };
-        let number = pool.take().context("every user id of SVC_NODE_WORKER_UIDS is in use")?;
+        let number = pool.allocate().context("every user id of SVC_NODE_WORKER_UIDS is in use")?;
         Ok(Some(Uid { number, pool: Arc::clone(pool) }))
     }
 }
 
 impl Pool {
-    fn take(&self) -> Option<u32> {
+    fn allocate(&self) -> Option<u32> {
         let UidRange { first, last } = self.range;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut candidates = (state.next..=last).chain(first..state.next);
-        let number = candidates.find(|candidate| !state.taken.contains(candidate))?;
-        state.taken.insert(number);
+        let number = candidates.find(|candidate| !state.allocated.contains(candidate))?;
+        state.allocated.insert(number);
         state.next = if number == last { first } else { number + 1 };
         Some(number)
     }
@@ -58,7 +57,7 @@ impl Pool {
 
 impl Drop for Uid {
     fn drop(&mut self) {
-        self.pool.state.lock().unwrap_or_else(PoisonError::into_inner).taken.remove(&self.number);
+        self.pool.state.lock().unwrap_or_else(PoisonError::into_inner).allocated.remove(&self.number);
     }
 }
 
@@ -67,18 +66,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_go_round_and_are_never_had_twice() {
+    fn ids_are_unique_and_allocated_round_robin() {
         let range = UidRange { first: 5000, last: 5002 };
-        let state = Mutex::new(State { next: range.first, taken: HashSet::new() });
+        let state = Mutex::new(State { next: range.first, allocated: HashSet::new() });
         let uids = Uids(Some(Arc::new(Pool { range, state })));
-        let take = || uids.take().map(Option::unwrap);
-        let first = take().unwrap();
+        let allocate = || uids.allocate().map(Option::unwrap);
+        let first = allocate().unwrap();
         assert_eq!(first.number, 5000);
         drop(first);
-        let held = [take().unwrap(), take().unwrap(), take().unwrap()];
-        assert_eq!(held.each_ref().map(|uid| uid.number), [5001, 5002, 5000]);
-        assert!(take().is_err());
-        drop(held);
-        assert_eq!(take().unwrap().number, 5001);
+        let uids_in_use = [allocate().unwrap(), allocate().unwrap(), allocate().unwrap()];
+        assert_eq!(uids_in_use.each_ref().map(|uid| uid.number), [5001, 5002, 5000]);
+        assert!(allocate().is_err());
+        drop(uids_in_use);
+        assert_eq!(allocate().unwrap().number, 5001);
     }
 }

@@ -1,4 +1,4 @@
-//! WebSockets: after the handshake, bytes pass between the visitor and the worker as they come.
+//! WebSockets: after the handshake, bytes are forwarded unchanged between the visitor and the worker.
 
 use std::io;
 
@@ -13,23 +13,23 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 
-use super::process::Lease;
-use super::proxy::begin;
+use super::process::RequestGuard;
+use super::proxy::response_head;
 
 type Connection = TokioIo<Upgraded>;
 
 const CHUNK: usize = 16 * 1024;
 
-/// Agrees to the visitor what the worker agreed to, and joins the two.
-pub fn join(response: Response<Incoming>, visitor: Option<Payload>, lease: Lease) -> HttpResponse {
-    let mut answer = begin(&response);
-    answer.upgrade("websocket").body(BodyStream::new(from_worker(response, visitor, lease)))
+/// Forwards the worker's handshake response to the visitor, then joins the two connections.
+pub fn join(response: Response<Incoming>, visitor: Option<Payload>, guard: RequestGuard) -> HttpResponse {
+    let mut builder = response_head(&response);
+    builder.upgrade("websocket").body(BodyStream::new(from_worker(response, visitor, guard)))
 }
 
 fn from_worker(
     response: Response<Incoming>,
     visitor: Option<Payload>,
-    lease: Lease,
+    guard: RequestGuard,
 ) -> impl Stream<Item = io::Result<Bytes>> {
     let joined = async move {
         let upgraded = hyper::upgrade::on(response).await.map_err(io::Error::other)?;
@@ -37,7 +37,7 @@ fn from_worker(
         if let Some(visitor) = visitor {
             rt::spawn(to_worker_from(visitor, to_worker));
         }
-        io::Result::Ok(stream::try_unfold((worker, lease), next))
+        io::Result::Ok(stream::try_unfold((worker, guard), next))
     };
     stream::once(joined).flat_map(|joined| match joined {
         Ok(chunks) => chunks.left_stream(),
@@ -46,11 +46,11 @@ fn from_worker(
 }
 
 async fn next(
-    (mut worker, lease): (ReadHalf<Connection>, Lease),
-) -> io::Result<Option<(Bytes, (ReadHalf<Connection>, Lease))>> {
+    (mut worker, guard): (ReadHalf<Connection>, RequestGuard),
+) -> io::Result<Option<(Bytes, (ReadHalf<Connection>, RequestGuard))>> {
     let mut chunk = BytesMut::with_capacity(CHUNK);
     let read = worker.read_buf(&mut chunk).await?;
-    Ok((read > 0).then(|| (chunk.freeze(), (worker, lease))))
+    Ok((read > 0).then(|| (chunk.freeze(), (worker, guard))))
 }
 
 async fn to_worker_from(mut visitor: Payload, mut worker: WriteHalf<Connection>) {
@@ -59,6 +59,6 @@ async fn to_worker_from(mut visitor: Payload, mut worker: WriteHalf<Connection>)
             return;
         }
     }
-    // The worker sees a connection that broke.
+    // An error means that the worker closed the connection.
     let _ = worker.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! One version of one project's code, and whether it runs.
+//! One version of a project's code, and its process.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,23 +8,23 @@ use protocol::DeploymentState;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{sleep, timeout};
 
-use super::process::{Ending, Lease, Process};
+use super::process::{ExitReason, Process, RequestGuard};
 use super::watchdog::watch;
 use super::workers::Workers;
 use crate::backoff::Backoff;
 use crate::digest::Digest;
 use crate::index::Index;
 
-/// The longest pause before a worker that keeps dying is started again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Who lived this long did not die of being started.
-const HEALTHY: Duration = Duration::from_secs(5 * 60);
-/// A request may just have read from the table that this version is shown.
-const GRACE: Duration = Duration::from_secs(1);
-/// How long those that wait for an old version may go on to.
-const DRAIN: Duration = Duration::from_secs(30);
+/// The longest delay before a crashing worker is restarted.
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
+/// A crash after this uptime resets the backoff.
+const HEALTHY_UPTIME: Duration = Duration::from_secs(5 * 60);
+/// The delay before a version retires: requests may still hold the previous routing table.
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
+/// The timeout of the requests in flight on an old version.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A version; its process is started when it is needed, one start at a time.
+/// A version of a project. Its process is started on demand, one start at a time.
 pub struct Worker {
     pub project: String,
     pub bundle: Digest,
@@ -32,26 +32,26 @@ pub struct Worker {
     version: AtomicI32,
     workers: Arc<Workers>,
     process: Mutex<Option<Arc<Process>>>,
-    starting: AsyncMutex<Rest>,
+    restart: AsyncMutex<RestartState>,
     retired: AtomicBool,
 }
 
-/// What a start has to wait for.
-struct Rest {
-    until: Option<Instant>,
+/// The state of restarts: backoff and last result.
+struct RestartState {
+    retry_at: Option<Instant>,
     backoff: Backoff,
-    /// Whether it ended unexpectedly before.
+    /// Whether the last process crashed.
     has_crashed: bool,
-    /// What was told last of a start that failed.
-    failed: Option<String>,
+    /// The last reported start error.
+    last_error: Option<String>,
 }
 
-/// It does not run, and is not to be started before this time has passed.
-pub struct Resting(pub Duration);
+/// The worker is not running and is not restarted before this time has passed.
+pub struct BackingOff(pub Duration);
 
 impl Worker {
     pub fn new(workers: &Arc<Workers>, project: &str, version: i32, bundle: Digest, index: Arc<Index>) -> Arc<Self> {
-        let backoff = Backoff::up_to(LONGEST_PAUSE);
+        let backoff = Backoff::up_to(MAX_RESTART_DELAY);
         Arc::new(Self {
             project: project.to_owned(),
             bundle,
@@ -59,52 +59,52 @@ impl Worker {
             version: AtomicI32::new(version),
             workers: Arc::clone(workers),
             process: Mutex::default(),
-            starting: AsyncMutex::new(Rest { until: None, backoff, has_crashed: false, failed: None }),
+            restart: AsyncMutex::new(RestartState { retry_at: None, backoff, has_crashed: false, last_error: None }),
             retired: AtomicBool::new(false),
         })
     }
 
-    /// The same bundle may be deployed again.
+    /// Sets the version: the same bundle may be deployed again.
     pub fn set_version(&self, version: i32) {
         self.version.store(version, Ordering::Relaxed);
     }
 
-    /// The version that it is for now.
+    /// The current version of the bundle.
     pub fn version(&self) -> i32 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// A hold on the process, which is started if none runs. The start goes on when nobody waits for it any more.
-    pub async fn lease(self: &Arc<Self>) -> Result<Lease, Resting> {
+    /// Admits a request, and starts the process if it is not running. The start continues if the caller is cancelled.
+    pub async fn admit_request(self: &Arc<Self>) -> Result<RequestGuard, BackingOff> {
         if self.current().is_some_and(|process| process.is_full()) {
-            return Err(Resting(GRACE));
+            return Err(BackingOff(GRACE_PERIOD));
         }
-        if let Some(lease) = self.running() {
-            return Ok(lease);
+        if let Some(guard) = self.admit_if_running() {
+            return Ok(guard);
         }
         let worker = Arc::clone(self);
-        let started = self.workers.runtime.spawn(async move { worker.ensure().await });
-        started.await.unwrap_or(Err(Resting(GRACE)))
+        let started = self.workers.runtime.spawn(async move { worker.ensure_running().await });
+        started.await.unwrap_or(Err(BackingOff(GRACE_PERIOD)))
     }
 
-    /// Starts it, as often as it takes.
-    pub async fn prepare(self: Arc<Self>) -> Arc<Self> {
-        while let Err(Resting(pause)) = self.ensure().await {
-            sleep(pause).await;
+    /// Starts the process; retries until it succeeds.
+    pub async fn start_until_ready(self: Arc<Self>) -> Arc<Self> {
+        while let Err(BackingOff(delay)) = self.ensure_running().await {
+            sleep(delay).await;
         }
         self
     }
 
-    /// Ends it once those who wait for it have their answers. It is shown to nobody any more.
+    /// Drains and stops the process. The routing table must no longer contain this version.
     pub fn retire(self: Arc<Self>) {
         let runtime = self.workers.runtime.clone();
         runtime.spawn(async move {
-            sleep(GRACE).await;
+            sleep(GRACE_PERIOD).await;
             self.retired.store(true, Ordering::Relaxed);
             let process = self.current();
             if let Some(process) = process {
-                let _ = timeout(DRAIN, process.drained()).await;
-                process.kill(Ending::Done);
+                let _ = timeout(DRAIN_TIMEOUT, process.wait_until_drained()).await;
+                process.kill(ExitReason::Stopped);
             }
         });
     }
@@ -113,93 +113,93 @@ impl Worker {
         self.process.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it held is given back with it.
-    fn forget(&self, ended: &Arc<Process>) {
+    /// Removes an exited process, which drops its resources.
+    fn clear_process(&self, exited: &Arc<Process>) {
         let mut current = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        current.take_if(|current| Arc::ptr_eq(current, ended));
+        current.take_if(|current| Arc::ptr_eq(current, exited));
     }
 
-    fn running(&self) -> Option<Lease> {
-        self.current().as_ref().and_then(Process::lease)
+    fn admit_if_running(&self) -> Option<RequestGuard> {
+        self.current().as_ref().and_then(Process::admit_request)
     }
 
-    async fn ensure(self: &Arc<Self>) -> Result<Lease, Resting> {
-        let mut rest = self.starting.lock().await;
-        if let Some(lease) = self.running() {
-            return Ok(lease);
+    async fn ensure_running(self: &Arc<Self>) -> Result<RequestGuard, BackingOff> {
+        let mut restart = self.restart.lock().await;
+        if let Some(guard) = self.admit_if_running() {
+            return Ok(guard);
         }
         let now = Instant::now();
-        if let Some(left) = rest.until.and_then(|until| until.checked_duration_since(now)) {
-            return Err(Resting(left));
+        if let Some(delay) = restart.retry_at.and_then(|at| at.checked_duration_since(now)) {
+            return Err(BackingOff(delay));
         }
         if self.retired.load(Ordering::Relaxed) {
-            return Err(Resting(GRACE));
+            return Err(BackingOff(GRACE_PERIOD));
         }
-        let (process, lease) = match Process::start(&self.workers, &self.project, &self.index).await {
-            Ok(process) => match process.lease() {
-                Some(lease) => (process, lease),
-                None => return Err(rest.pause()),
+        let (process, guard) = match Process::start(&self.workers, &self.project, &self.index).await {
+            Ok(process) => match process.admit_request() {
+                Some(guard) => (process, guard),
+                None => return Err(restart.back_off()),
             },
-            Err(why) => return Err(self.failed(&mut rest, why)),
+            Err(message) => return Err(self.on_start_failed(&mut restart, message)),
         };
-        tracing::info!(project = self.project, took = ?process.began.elapsed(), "a worker answers");
-        let (has_crashed, has_failed) = (std::mem::take(&mut rest.has_crashed), rest.failed.take().is_some());
+        tracing::info!(project = self.project, took = ?process.started_at.elapsed(), "worker is ready");
+        let (has_crashed, has_failed) = (std::mem::take(&mut restart.has_crashed), restart.last_error.take().is_some());
         if has_crashed || has_failed {
-            self.tell(DeploymentState::Serving, None);
+            self.report(DeploymentState::Serving, None);
         }
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&process));
         tokio::spawn(watch(Arc::clone(&process), self.workers.config.clone()));
-        tokio::spawn(await_end(process, Arc::downgrade(self)));
-        Ok(lease)
+        tokio::spawn(handle_exit(process, Arc::downgrade(self)));
+        Ok(guard)
     }
 
-    /// Told once for as long as it stays the same.
-    fn failed(&self, rest: &mut Rest, why: String) -> Resting {
-        if rest.failed.as_ref() != Some(&why) {
-            self.tell(DeploymentState::Failed, Some(why.clone()));
-            rest.failed = Some(why);
+    /// Handles a failed start. Reports each error once until it changes.
+    fn on_start_failed(&self, restart: &mut RestartState, message: String) -> BackingOff {
+        if restart.last_error.as_ref() != Some(&message) {
+            self.report(DeploymentState::Failed, Some(message.clone()));
+            restart.last_error = Some(message);
         }
-        rest.pause()
+        restart.back_off()
     }
 
-    async fn crashed(&self, process: &Process, why: String) {
-        let mut rest = self.starting.lock().await;
-        if process.began.elapsed() >= HEALTHY {
-            rest.backoff.reset();
+    async fn on_crashed(&self, process: &Process, message: String) {
+        let mut restart = self.restart.lock().await;
+        if process.started_at.elapsed() >= HEALTHY_UPTIME {
+            restart.backoff.reset();
         }
-        rest.pause();
-        rest.has_crashed = true;
+        restart.back_off();
+        restart.has_crashed = true;
         if !self.retired.load(Ordering::Relaxed) {
-            self.tell(DeploymentState::Crashed, Some(why));
+            self.report(DeploymentState::Crashed, Some(message));
         }
     }
 
-    fn tell(&self, state: DeploymentState, message: Option<String>) {
-        self.workers.observer.tell(&self.project, self.version(), state, message);
+    fn report(&self, state: DeploymentState, message: Option<String>) {
+        self.workers.observer.report_deployment(&self.project, self.version(), state, message);
     }
 }
 
-impl Rest {
-    fn pause(&mut self) -> Resting {
-        let pause = self.backoff.pause();
-        self.until = Some(Instant::now() + pause);
-        Resting(pause)
+impl RestartState {
+    fn back_off(&mut self) -> BackingOff {
+        let delay = self.backoff.next_delay();
+        self.retry_at = Some(Instant::now() + delay);
+        BackingOff(delay)
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         if let Some(process) = self.current() {
-            process.kill(Ending::Done);
+            process.kill(ExitReason::Stopped);
         }
     }
 }
 
-async fn await_end(process: Arc<Process>, worker: Weak<Worker>) {
-    let ending = process.ended().await;
+async fn handle_exit(process: Arc<Process>, worker: Weak<Worker>) {
+    let reason = process.wait_for_exit().await;
     let Some(worker) = worker.upgrade() else { return };
-    worker.forget(&process);
-    if let Ending::Crashed(why) = ending {
-        worker.crashed(&process, why).await;
+    worker.clear_process(&process);
+    if let ExitReason::Crashed(message) = reason {
+        worker.on_crashed(&process, message).await;
     }
 }

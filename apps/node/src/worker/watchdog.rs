@@ -1,4 +1,4 @@
-//! Looking after a process that runs.
+//! The watchdog of a running process: memory, idle time and responsiveness.
 
 use std::fs;
 use std::io;
@@ -11,76 +11,84 @@ use tokio::time::sleep;
 
 use super::config::Config;
 use super::folder::Socket;
-use super::process::{Ending, Process};
+use super::process::{ExitReason, Process};
 
-/// How long after its last request a process is watched closely.
-const RECENT: Duration = Duration::from_secs(10);
-const MEMORY_EVERY: Duration = Duration::from_millis(50);
-const IDLE_EVERY: Duration = Duration::from_secs(1);
-const PROBE_EVERY: Duration = Duration::from_millis(500);
+/// A process counts as in use for this long after its last request.
+const RECENT_USE: Duration = Duration::from_secs(10);
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Without an answer for this long, while it computes …
-const STUCK: Duration = Duration::from_secs(2);
-/// … of which it was given at least this much of a processor: on a machine that is too busy, the processes that wait
-/// for their turn are not to blame.
-const COMPUTED: Duration = Duration::from_millis(500);
-/// Without an answer for this long, whatever it does.
-const LOST: Duration = Duration::from_secs(10);
+/// The probe timeout of a process that used at least [`STUCK_CPU_TIME`] since the probe.
+const STUCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Below this CPU time, an overloaded machine may have caused the delay.
+const STUCK_CPU_TIME: Duration = Duration::from_millis(500);
+/// The probe timeout independent of CPU time.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Watches until the process ends.
+/// Watches the process until it exits.
 pub async fn watch(process: Arc<Process>, config: Config) {
     tokio::select! {
-        _ = process.ended() => {}
-        () = resources(&process, &config) => {}
-        () = answers(&process) => {}
+        _ = process.wait_for_exit() => {}
+        () = watch_resources(&process, &config) => {}
+        () = watch_responses(&process) => {}
     }
 }
 
-async fn resources(process: &Process, config: &Config) {
+async fn watch_resources(process: &Process, config: &Config) {
     loop {
-        match resident(process.pid) {
+        match resident_bytes(process.pid) {
             Some(bytes) if bytes > config.memory => {
                 let mebibytes = config.memory >> 20;
-                return process.kill(Ending::Crashed(format!("It used more than {mebibytes} MiB of memory.")));
+                return process
+                    .kill(ExitReason::Crashed(format!("The worker used more than {mebibytes} MiB of memory.")));
             }
-            _ => process.end_when_idle(config.idle),
+            _ => process.stop_if_idle(config.idle),
         }
-        sleep(if process.was_used_within(RECENT) { MEMORY_EVERY } else { IDLE_EVERY.min(config.idle) }).await;
+        sleep(if process.was_used_within(RECENT_USE) {
+            MEMORY_CHECK_INTERVAL
+        } else {
+            IDLE_CHECK_INTERVAL.min(config.idle)
+        })
+        .await;
     }
 }
 
-async fn answers(process: &Process) {
+async fn watch_responses(process: &Process) {
     loop {
-        sleep(PROBE_EVERY).await;
-        if process.was_used_within(RECENT) && !answers_in_time(process).await {
-            return process.kill(Ending::Crashed(
-                "It did not answer for 2 seconds: some code computes without end, or for too long.".to_owned(),
+        sleep(PROBE_INTERVAL).await;
+        if process.was_used_within(RECENT_USE) && !responds_in_time(process).await {
+            return process.kill(ExitReason::Crashed(
+                "The worker did not respond for 2 seconds. Its code has an endless loop or a long computation."
+                    .to_owned(),
             ));
         }
     }
 }
 
-async fn answers_in_time(process: &Process) -> bool {
-    let (began, computed) = (Instant::now(), computed(process.pid));
-    let answer = async {
+async fn responds_in_time(process: &Process) -> bool {
+    let (started_at, cpu_before) = (Instant::now(), cpu_time(process.pid));
+    let response = async {
         while process.probe().await.is_err() {
             sleep(Duration::from_millis(100)).await
         }
     };
-    let mut answer = std::pin::pin!(answer);
+    let mut response = std::pin::pin!(response);
     loop {
         tokio::select! {
-            () = &mut answer => return true,
+            () = &mut response => return true,
             () = sleep(Duration::from_millis(100)) => {}
         }
-        let since = self::computed(process.pid).saturating_sub(computed);
-        if began.elapsed() >= LOST || (began.elapsed() >= STUCK && since >= COMPUTED) {
+        let cpu_used = cpu_time(process.pid).saturating_sub(cpu_before);
+        if started_at.elapsed() >= PROBE_TIMEOUT
+            || (started_at.elapsed() >= STUCK_TIMEOUT && cpu_used >= STUCK_CPU_TIME)
+        {
             return false;
         }
     }
 }
 
-/// Asks the worker that is in the process for this.
+/// Sends a request to the probe worker of the process.
 pub async fn probe(socket: &Socket) -> io::Result<()> {
     let mut stream = socket.connect().await?;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n").await?;
@@ -89,18 +97,18 @@ pub async fn probe(socket: &Socket) -> io::Result<()> {
     if status == *b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// The memory that it has in use, in bytes; `None` when it is gone.
-fn resident(pid: u32) -> Option<u64> {
+/// The resident memory in bytes; `None` if the process has exited.
+fn resident_bytes(pid: u32) -> Option<u64> {
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = pages.split(' ').nth(1)?.parse().ok()?;
     Some(pages * page_size() as u64)
 }
 
-/// The time that processors have spent on it; nothing when it is gone.
-fn computed(pid: u32) -> Duration {
+/// The CPU time of the process; zero if it has exited.
+fn cpu_time(pid: u32) -> Duration {
     let ticks = || -> Option<u64> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is the program's name, in brackets, and may hold anything.
+        // The second field is the program's name in parentheses, which may contain any character.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
         Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
     };

@@ -1,4 +1,4 @@
-//! What all workers of a node have in common.
+//! The state that all workers of a node share.
 
 use std::io;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use tokio::runtime::Handle;
 
 use super::assets::{self, Registry};
 use super::config::Config;
-use super::folder::Run;
+use super::folder::RunDir;
 use super::spawner::Spawner;
 use super::uids::Uids;
 use crate::cache::Cache;
 use crate::contents::Contents;
 use crate::observe::Observer;
 
-/// What all workers of the node share.
+/// The state that all workers share.
 pub struct Workers {
     pub config: Config,
     pub cache: Arc<Cache>,
-    pub run: Run,
+    pub run: RunDir,
     pub registry: Arc<Registry>,
     pub spawner: Spawner,
     pub uids: Uids,
@@ -28,15 +28,14 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Prepares for running workers, and gives the server beside them that answers their `env.assets`. Needs a tokio
-    /// runtime around it.
+    /// Prepares to run workers. Also returns the server of `env.assets`. Must be called within a tokio runtime.
     pub fn new(
         config: Config,
         cache: Arc<Cache>,
         contents: Arc<Contents>,
         observer: Observer,
     ) -> io::Result<(Arc<Self>, Server)> {
-        let run = Run::open(&cache.run())?;
+        let run = RunDir::open(&cache.run_dir())?;
         let registry = Arc::new(Registry::default());
         let server = assets::listen(&run, Arc::clone(&registry), contents)?;
         let runtime = Handle::current();

@@ -1,4 +1,4 @@
-//! What a node keeps, what it gives up, and that nobody notices.
+//! The bundle cache: eviction, crash recovery and damaged files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use actix_web::web::Bytes;
 use tokio::io::AsyncReadExt as _;
 
 use crate::control_plane::{ControlPlane, archive, sha256};
-use crate::running::{Dir, Running, until};
+use crate::running::{Dir, RunningNode, until};
 
 const HOST: &str = "shop.localhost";
 const SIZE: usize = 1000;
 
-/// Bytes that tell of which version they are.
+/// Content that identifies its version.
 fn version(number: usize) -> Vec<u8> {
     format!("version {number} ").into_bytes().into_iter().cycle().take(SIZE).collect()
 }
 
-async fn deploy(core: &ControlPlane, node: &Running, number: usize) -> String {
+async fn deploy(core: &ControlPlane, node: &RunningNode, number: usize) -> String {
     let content = version(number);
     let bundle = core.deploy("shop", &[("assets/index.html", b"home"), ("assets/a.bin", &content)]);
     node.visitor.sees(HOST, "/a.bin", 200, &String::from_utf8(content).unwrap()).await;
@@ -36,14 +36,14 @@ fn index(dir: &Dir, bundle: &str) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_unused_longest_goes_first_and_comes_back_when_it_is_wanted() {
+async fn least_recently_used_bundle_is_evicted_and_fetched_again_when_desired() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let node = Running::start_bounded(&core, &dir, 3 * SIZE as u64 + 500).await;
+    let node = RunningNode::start_bounded(&core, &dir, 3 * SIZE as u64 + 500).await;
     let mut bundles = Vec::new();
     for number in 0..4 {
         bundles.push(deploy(&core, &node, number).await);
     }
-    until("a sweep", || !blob(&dir, &version(0)).exists()).await;
+    until("an eviction", || !blob(&dir, &version(0)).exists()).await;
     assert!(!index(&dir, &bundles[0]).exists());
     assert!(blob(&dir, &version(3)).exists() && blob(&dir, b"home").exists() && index(&dir, &bundles[2]).exists());
 
@@ -54,61 +54,61 @@ async fn what_was_unused_longest_goes_first_and_comes_back_when_it_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_served_stays_whatever_its_size() {
+async fn served_bundles_are_kept_above_the_size_limit() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let node = Running::start_bounded(&core, &dir, 10).await;
+    let node = RunningNode::start_bounded(&core, &dir, 10).await;
     core.deploy("blog", &[("assets/index.html", b"posts of a blog"), ("assets/shared.bin", &version(1))]);
     node.visitor.sees("blog.localhost", "/", 200, "posts").await;
     let first = deploy(&core, &node, 1).await;
     deploy(&core, &node, 2).await;
-    until("a sweep", || !index(&dir, &first).exists()).await;
-    // The blog still has what the first version shared with it.
+    until("an eviction", || !index(&dir, &first).exists()).await;
+    // The blog still uses the file that it shares with the first version.
     for (host, path) in [("blog.localhost", "/"), ("blog.localhost", "/shared.bin"), (HOST, "/"), (HOST, "/a.bin")] {
         assert_eq!(node.visitor.get(host, path).await.status, 200, "{host}{path}");
     }
     assert!(blob(&dir, &version(1)).exists());
     node.stop().await;
-    let node = Running::start_bounded(&core, &dir, 10).await;
+    let node = RunningNode::start_bounded(&core, &dir, 10).await;
     assert_eq!(node.visitor.get("blog.localhost", "/shared.bin").await.bytes, version(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_what_is_taken_away_reads_it_to_its_end() {
+async fn response_in_flight_completes_after_its_bundle_is_evicted() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let node = Running::start_bounded(&core, &dir, 1 << 20).await;
+    let node = RunningNode::start_bounded(&core, &dir, 1 << 20).await;
     let large: Vec<u8> = (0..32_u32 << 20).map(|number| (number % 251) as u8).collect();
     core.deploy("shop", &[("assets/large.bin", &large)]);
-    node.visitor.sees(HOST, "/", 404, "nothing").await;
+    node.visitor.sees(HOST, "/", 404, "no page").await;
     let request = format!("GET /large.bin HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
     let mut reader = node.visitor.raw(&request).await;
     let mut answer = vec![0; 1000];
     reader.read_exact(&mut answer).await.unwrap();
     deploy(&core, &node, 1).await;
     deploy(&core, &node, 2).await;
-    until("a sweep", || !blob(&dir, &large).exists()).await;
+    until("an eviction", || !blob(&dir, &large).exists()).await;
     reader.read_to_end(&mut answer).await.unwrap();
     assert!(answer.ends_with(&large), "{} bytes", answer.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_bundle_that_turned_out_bad_halfway() {
+async fn blobs_of_a_truncated_bundle_are_removed() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     deploy(&core, &node, 1).await;
     let noise: Vec<u8> = (0..200_u8).flat_map(|number| sha256(&[number]).into_bytes()).collect();
     let whole = archive(&[("assets/first.bin", &version(2)), ("assets/second.bin", &noise)]);
     let half: Bytes = whole.slice(..whole.len() * 3 / 4);
-    let bundle = core.want("shop", &[HOST], &half);
+    let bundle = core.set_desired("shop", &[HOST], &half);
     core.put(&bundle, half);
     until("two attempts", || core.fetches_of(&bundle) >= 2).await;
-    until("nothing left", || !blob(&dir, &version(2)).exists()).await;
+    until("removal of the blobs", || !blob(&dir, &version(2)).exists()).await;
     assert_eq!(node.visitor.get(HOST, "/a.bin").await.bytes, version(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_death_left_behind_goes_with_the_next_start() {
+async fn orphaned_blobs_of_a_crash_are_removed_at_startup() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     let bundle = deploy(&core, &node, 1).await;
     node.stop().await;
     let (orphan, coded) = (blob(&dir, &version(2)), blob(&dir, &version(3)).with_extension("br"));
@@ -116,23 +116,23 @@ async fn what_a_death_left_behind_goes_with_the_next_start() {
         fs::create_dir_all(left.parent().unwrap()).unwrap();
         fs::write(left, "left").unwrap();
     }
-    let node = Running::start(&core, &dir).await;
-    until("a sweep", || !orphan.exists() && !coded.exists()).await;
+    let node = RunningNode::start(&core, &dir).await;
+    until("an eviction", || !orphan.exists() && !coded.exists()).await;
     assert_eq!(node.visitor.get(HOST, "/a.bin").await.bytes, version(1));
     assert_eq!(core.fetches_of(&bundle), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_contents_are_never_sent_short_and_heal() {
+async fn damaged_blobs_are_not_served_and_are_fetched_again() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let text = "Said again and again. ".repeat(100);
+    let text = "A repeated sentence. ".repeat(100);
     let files = [("assets/index.html", &b"home"[..]), ("assets/a.html", text.as_bytes())];
     let bundle = core.deploy("shop", &files);
     let is_compressed = || blob(&dir, text.as_bytes()).with_extension("br").exists();
     let mut fetches = 1;
     for damage in ["", "br"] {
         for is_gone in [true, false] {
-            let node = Running::start(&core, &dir).await;
+            let node = RunningNode::start(&core, &dir).await;
             node.visitor.sees(HOST, "/", 200, "home").await;
             until("compression", is_compressed).await;
             until("its index", || fs::read_to_string(index(&dir, &bundle)).is_ok_and(|it| it.contains("brotli"))).await;
@@ -144,7 +144,7 @@ async fn damaged_contents_are_never_sent_short_and_heal() {
             } else {
                 fs::write(&damaged, "short").unwrap()
             }
-            let node = Running::start(&core, &dir).await;
+            let node = RunningNode::start(&core, &dir).await;
             let accepted = [("accept-encoding", if damage.is_empty() { "identity" } else { damage })];
             let seen = node.visitor.get_with(HOST, "/a.html", &accepted).await;
             assert_eq!((seen.status, seen.header("cache-control")), (503, "no-store"));
@@ -156,18 +156,17 @@ async fn damaged_contents_are_never_sent_short_and_heal() {
             node.stop().await;
         }
     }
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     assert_eq!(node.visitor.get(HOST, "/a.html").await.body, text);
     assert_eq!(core.fetches_of(&bundle), fetches);
 }
 
-/// Every answer is one version from its first byte to its last, and there always is one, also while older versions are
-/// taken away all the time.
+/// Every response succeeds and contains exactly one version, while older versions are evicted continuously.
 #[tokio::test(flavor = "multi_thread")]
-async fn deploys_under_load_fail_and_mix_nothing() {
+async fn deploys_under_load_cause_no_errors_and_no_mixed_versions() {
     const VISITORS: usize = 4;
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let node = Arc::new(Running::start_bounded(&core, &dir, 10).await);
+    let node = Arc::new(RunningNode::start_bounded(&core, &dir, 10).await);
     deploy(&core, &node, 0).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let visits: Vec<_> = (0..VISITORS)

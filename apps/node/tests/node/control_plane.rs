@@ -1,4 +1,4 @@
-//! The endpoints of the control plane that a node uses.
+//! A simulated control plane with the endpoints that a node uses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub struct ControlPlane {
 struct Shared {
     table: Mutex<Table>,
     revision: watch::Sender<u64>,
-    /// How many observations were reported.
+    /// The number of reported observations.
     reported: watch::Sender<usize>,
 }
 
@@ -36,18 +36,18 @@ struct Table {
     sites: BTreeMap<String, (u64, Value)>,
     bundles: HashMap<String, Bytes>,
     fetched: Vec<String>,
-    /// By code: the host that it is good for, and the project.
+    /// The host and the project of each access code.
     codes: HashMap<String, (String, String)>,
     batches: Vec<Batch>,
-    /// Parts that the node does not know, with their revisions.
+    /// Parts of an unknown kind, with their revisions.
     unknown: Vec<(u64, Value)>,
-    /// Reports to be lost on their way.
-    lost: usize,
-    /// A project on which no report is taken.
-    refused: Option<String>,
+    /// The number of next reports that fail with an error.
+    failing_reports: usize,
+    /// The project whose reports are rejected.
+    rejected: Option<String>,
 }
 
-/// What a node reports of a deployment.
+/// A reported state of a deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub project: String,
@@ -88,7 +88,7 @@ impl ControlPlane {
         let (table, revision, reported) = (Mutex::default(), watch::Sender::new(0), watch::Sender::new(0));
         let state = Data::new(Shared { table, revision, reported });
         let mut started = Self { address: ([127, 0, 0, 1], 0).into(), state, server: None };
-        started.come_back().await;
+        started.restart().await;
         started
     }
 
@@ -96,12 +96,12 @@ impl ControlPlane {
         format!("http://{}", self.address)
     }
 
-    /// Breaks every connection and listens no longer.
-    pub async fn go_away(&mut self) {
+    /// Closes all connections and stops listening.
+    pub async fn stop(&mut self) {
         self.server.take().unwrap().stop(false).await;
     }
 
-    pub async fn come_back(&mut self) {
+    pub async fn restart(&mut self) {
         let state = Data::clone(&self.state);
         let app = move || {
             App::new()
@@ -118,28 +118,28 @@ impl ControlPlane {
         tokio::spawn(server);
     }
 
-    /// Deploys files to a project whose host name is `<project>.localhost`; gives the bundle's digest.
+    /// Deploys files to a project with the hostname `<project>.localhost`. Returns the bundle's digest.
     pub fn deploy(&self, project: &str, files: &[(&str, &[u8])]) -> String {
         self.deploy_with("{}", project, files)
     }
 
-    /// The same with a manifest.
+    /// Like [`Self::deploy`], with a manifest.
     pub fn deploy_with(&self, manifest: &str, project: &str, files: &[(&str, &[u8])]) -> String {
         let archive = archive_with(manifest, files);
-        let digest = self.want(project, &[&format!("{project}.localhost")], &archive);
+        let digest = self.set_desired(project, &[&format!("{project}.localhost")], &archive);
         self.put(&digest, archive);
         digest
     }
 
-    /// Wants a bundle to be served, whether or not it is here.
-    pub fn want(&self, project: &str, hostnames: &[&str], archive: &Bytes) -> String {
+    /// Sets the desired bundle without providing its content.
+    pub fn set_desired(&self, project: &str, hostnames: &[&str], archive: &Bytes) -> String {
         let bundle = format!("sha256:{}", sha256(archive));
         let site = json!({ "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": self.next_version(project), "access": public() });
         self.change(project, site);
         bundle
     }
 
-    /// Serves files under a policy, as another version each time.
+    /// Deploys files with an access policy, as a new version each time.
     pub fn protect(&self, project: &str, files: &[(&str, &[u8])], access: Value) {
         let archive = archive(files);
         let (bundle, version) = (format!("sha256:{}", sha256(&archive)), self.next_version(project));
@@ -149,57 +149,57 @@ impl ControlPlane {
         self.change(project, site);
     }
 
-    /// Lets a code in at a host, once.
+    /// Accepts an access code at a host, once.
     pub fn allow_code(&self, code: &str, host: &str, project: &str) {
-        let good_for = (host.to_owned(), project.to_owned());
-        self.state.table.lock().unwrap().codes.insert(code.to_owned(), good_for);
+        let scope = (host.to_owned(), project.to_owned());
+        self.state.table.lock().unwrap().codes.insert(code.to_owned(), scope);
     }
 
-    /// A part that the node does not know.
-    pub fn want_unknown_part(&self, project: &str) {
+    /// Adds a part of an unknown kind.
+    pub fn add_unknown_part(&self, project: &str) {
         let revision = self.next_revision();
-        let part = json!({ "project": project, "revision": revision, "part": "of-tomorrow", "desired": { "a": 1 } });
+        let part = json!({ "project": project, "revision": revision, "part": "future-kind", "desired": { "a": 1 } });
         self.state.table.lock().unwrap().unknown.push((revision, part));
         self.state.revision.send_replace(revision);
     }
 
-    /// The observation after the first `seen` of them, once there is one.
+    /// Waits for the observation after the first `seen` ones.
     pub async fn observation(&self, seen: usize) -> Observation {
         self.state.reported.subscribe().wait_for(|reported| *reported > seen).await.unwrap();
         let table = self.state.table.lock().unwrap();
         table.batches.iter().flat_map(|batch| &batch.reports).nth(seen).unwrap().into()
     }
 
-    /// What was reported of a project last.
+    /// The last report about a project.
     pub fn last_report(&self, project: &str) -> Option<(i32, State)> {
         let table = self.state.table.lock().unwrap();
         let mut reports = table.batches.iter().flat_map(|batch| &batch.reports).map(Observation::from);
         reports.rfind(|seen| seen.project == project).map(|seen| (seen.version, seen.state))
     }
 
-    /// The numbers of the batches, and how many observations each held.
+    /// The numbers of the batches with their sizes.
     pub fn batches(&self) -> Vec<(i64, usize)> {
         let table = self.state.table.lock().unwrap();
         table.batches.iter().map(|batch| (batch.batch, batch.reports.len())).collect()
     }
 
-    /// Refuses whole every batch that speaks of this project.
-    pub fn refuse_reports_on(&self, project: &str) {
-        self.state.table.lock().unwrap().refused = Some(project.to_owned());
+    /// Rejects every batch with a report about this project.
+    pub fn reject_reports_on(&self, project: &str) {
+        self.state.table.lock().unwrap().rejected = Some(project.to_owned());
     }
 
-    /// Answers the next reports with an error.
-    pub fn lose_reports(&self, count: usize) {
-        self.state.table.lock().unwrap().lost = count;
+    /// Fails the next requests with reports.
+    pub fn fail_reports(&self, count: usize) {
+        self.state.table.lock().unwrap().failing_reports = count;
     }
 
-    /// Wants the same once more, as a way back from a version that was never served.
-    pub fn want_again(&self, project: &str) {
+    /// Publishes the current site under a new revision, as a rollback from a version that was never served does.
+    pub fn republish(&self, project: &str) {
         let site = self.state.table.lock().unwrap().sites[project].1.clone();
         self.change(project, site);
     }
 
-    /// What is answered to who asks for that digest.
+    /// Stores the content that a request for this digest receives.
     pub fn put(&self, digest: &str, content: impl Into<Bytes>) {
         self.state.table.lock().unwrap().bundles.insert(digest.to_owned(), content.into());
     }
@@ -208,13 +208,13 @@ impl ControlPlane {
         self.change(project, Value::Null);
     }
 
-    /// As if restored from a backup of long ago: other sites, and a lower revision.
-    pub fn set_back(&self) {
+    /// Simulates a restore from an old backup: other sites and a lower revision.
+    pub fn restore_backup(&self) {
         self.state.table.lock().unwrap().sites.clear();
         self.state.revision.send_replace(0);
     }
 
-    /// How many times each digest was asked for.
+    /// The number of requests for a digest.
     pub fn fetches_of(&self, digest: &str) -> usize {
         self.state.table.lock().unwrap().fetched.iter().filter(|fetched| *fetched == digest).count()
     }
@@ -269,11 +269,11 @@ async fn report(request: HttpRequest, batch: Json<Batch>, state: Data<Shared>) -
         return HttpResponse::Unauthorized().finish();
     }
     let mut table = state.table.lock().unwrap();
-    if table.lost > 0 {
-        table.lost -= 1;
+    if table.failing_reports > 0 {
+        table.failing_reports -= 1;
         return HttpResponse::InternalServerError().finish();
     }
-    if batch.reports.iter().any(|seen| Some(&seen.project) == table.refused.as_ref()) {
+    if batch.reports.iter().any(|seen| Some(&seen.project) == table.rejected.as_ref()) {
         return HttpResponse::BadRequest().finish();
     }
     let last = table.batches.last().map_or(0, |batch| batch.batch);

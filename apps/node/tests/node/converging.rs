@@ -1,4 +1,4 @@
-//! How a node comes to serve what it is to serve, whatever happens meanwhile.
+//! The reconcile loop: deploys, restarts, outages and bad bundles.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use crate::control_plane::{ControlPlane, archive, sha256};
-use crate::running::{Dir, Running, config, until};
+use crate::running::{Dir, RunningNode, config, until};
 
 const HOST: &str = "shop.localhost";
 
-async fn started() -> (ControlPlane, Dir, Running) {
+async fn started() -> (ControlPlane, Dir, RunningNode) {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     core.deploy("shop", &[("assets/index.html", b"first")]);
     core.deploy("blog", &[("assets/index.html", b"posts")]);
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     node.visitor.sees(HOST, "/", 200, "first").await;
     node.visitor.sees("blog.localhost", "/", 200, "posts").await;
     (core, dir, node)
 }
 
-/// More than the sockets between the two ends hold.
+/// Larger than the socket buffers between node and client.
 fn large() -> Vec<u8> {
     (0..32_u32 << 20).map(|number| (number % 251) as u8).collect()
 }
 
-/// Asks for the large asset and reads the first of it.
-async fn begin_large(node: &Running) -> (TcpStream, Vec<u8>) {
+/// Requests the large asset and reads the first bytes.
+async fn begin_large(node: &RunningNode) -> (TcpStream, Vec<u8>) {
     let request = format!("GET /large HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
     let mut reader = node.visitor.raw(&request).await;
     let mut answer = vec![0; 1000];
@@ -37,7 +37,7 @@ async fn begin_large(node: &Running) -> (TcpStream, Vec<u8>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_version_replaces_the_old_and_a_removed_site_is_unknown() {
+async fn new_version_replaces_the_old_and_removed_site_is_unknown() {
     let (core, _dir, node) = started().await;
     core.deploy("shop", &[("assets/index.html", b"second"), ("assets/new.txt", b"new")]);
     node.visitor.sees(HOST, "/", 200, "second").await;
@@ -49,21 +49,21 @@ async fn a_new_version_replaces_the_old_and_a_removed_site_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_that_the_node_does_not_know_is_ignored() {
+async fn unknown_part_is_ignored() {
     let (core, _dir, node) = started().await;
-    core.want_unknown_part("shop");
-    core.want_unknown_part("prj_of_nothing_else");
+    core.add_unknown_part("shop");
+    core.add_unknown_part("prj_with_unknown_parts_only");
     core.deploy("shop", &[("assets/index.html", b"second")]);
     node.visitor.sees(HOST, "/", 200, "second").await;
     node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_in_flight_finishes_on_the_version_it_began_on() {
+async fn request_in_flight_finishes_on_its_version() {
     let (core, _dir, node) = started().await;
     let large = large();
     core.deploy("shop", &[("assets/large", &large)]);
-    node.visitor.sees(HOST, "/", 404, "nothing").await;
+    node.visitor.sees(HOST, "/", 404, "no page").await;
     let (mut reader, mut answer) = begin_large(&node).await;
 
     core.deploy("shop", &[("assets/index.html", b"second")]);
@@ -75,11 +75,11 @@ async fn a_request_in_flight_finishes_on_the_version_it_began_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_waits_for_the_requests_in_flight() {
+async fn shutdown_waits_for_requests_in_flight() {
     let (core, _dir, node) = started().await;
     let large = large();
     core.deploy("shop", &[("assets/large", &large)]);
-    node.visitor.sees(HOST, "/", 404, "nothing").await;
+    node.visitor.sees(HOST, "/", 404, "no page").await;
     let (mut reader, mut answer) = begin_large(&node).await;
     let stopped = tokio::spawn(node.stop());
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -90,11 +90,11 @@ async fn a_stop_waits_for_the_requests_in_flight() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_bundle_leaves_everything_as_it_was_until_it_is_good() {
+async fn corrupt_bundle_is_rejected_and_the_previous_version_is_served() {
     let (core, _dir, node) = started().await;
     let good = archive(&[("assets/index.html", b"second")]);
     let tampered = archive(&[("assets/index.html", b"tamper")]);
-    let bundle = core.want("shop", &[HOST], &good);
+    let bundle = core.set_desired("shop", &[HOST], &good);
     for bad in [tampered, good.slice(..good.len() - 1), Bytes::from([&good[..], b"more"].concat())] {
         let tried = core.fetches_of(&bundle);
         core.put(&bundle, bad);
@@ -110,54 +110,54 @@ async fn a_bad_bundle_leaves_everything_as_it_was_until_it_is_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_that_is_none_is_refused_although_its_digest_is_right() {
+async fn bundle_with_matching_digest_that_is_not_an_archive_is_rejected() {
     let (core, _dir, node) = started().await;
-    let none = Bytes::from_static(b"not gzip");
-    let bundle = core.want("shop", &[HOST], &none);
-    core.put(&bundle, none);
+    let invalid = Bytes::from_static(b"not gzip");
+    let bundle = core.set_desired("shop", &[HOST], &invalid);
+    core.put(&bundle, invalid);
     while core.fetches_of(&bundle) < 2 {
         assert_eq!(node.visitor.get(HOST, "/").await.body, "first");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn host_names_change_at_once_also_while_the_bundle_is_not_to_be_had() {
+async fn hostnames_change_immediately_while_the_bundle_is_unavailable() {
     let (core, _dir, node) = started().await;
-    core.want("shop", &["moved.localhost"], &archive(&[("assets/index.html", b"second")]));
+    core.set_desired("shop", &["moved.localhost"], &archive(&[("assets/index.html", b"second")]));
     node.visitor.sees("moved.localhost", "/", 200, "first").await;
     node.visitor.sees(HOST, "/", 404, "unknown_hostname").await;
-    core.want("new", &["new.localhost"], &archive(&[("assets/index.html", b"third")]));
-    node.visitor.sees("new.localhost", "/", 503, "on its way").await;
+    core.set_desired("new", &["new.localhost"], &archive(&[("assets/index.html", b"third")]));
+    node.visitor.sees("new.localhost", "/", 503, "being deployed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn serving_goes_on_while_the_control_plane_is_away() {
+async fn node_serves_while_the_control_plane_is_down() {
     let (mut core, _dir, node) = started().await;
-    core.go_away().await;
+    core.stop().await;
     assert_eq!(node.visitor.get(HOST, "/").await.body, "first");
     core.deploy("shop", &[("assets/index.html", b"second")]);
     core.remove("blog");
-    core.come_back().await;
+    core.restart().await;
     node.visitor.sees(HOST, "/", 200, "second").await;
     node.visitor.sees("blog.localhost", "/", 404, "unknown_hostname").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_serves_before_the_control_plane_is_back_and_fetches_nothing_again() {
+async fn restarted_node_serves_during_an_outage_and_fetches_no_bundle_again() {
     let (mut core, dir, node) = started().await;
-    // A bundle that is not to be had must not take the version before it away.
-    core.want("blog", &["blog.localhost"], &archive(&[("assets/index.html", b"absent")]));
-    core.want("gone", &["gone.localhost"], &archive(&[("assets/index.html", b"absent")]));
-    node.visitor.sees("gone.localhost", "/", 503, "on its way").await;
+    // An unavailable bundle must not replace the previous version.
+    core.set_desired("blog", &["blog.localhost"], &archive(&[("assets/index.html", b"absent")]));
+    core.set_desired("gone", &["gone.localhost"], &archive(&[("assets/index.html", b"absent")]));
+    node.visitor.sees("gone.localhost", "/", 503, "being deployed").await;
     node.stop().await;
-    core.go_away().await;
+    core.stop().await;
 
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     assert_eq!(node.visitor.get(HOST, "/").await.body, "first");
     assert_eq!(node.visitor.get("blog.localhost", "/").await.body, "posts");
     assert_eq!(node.visitor.get("gone.localhost", "/").await.status, 503);
 
-    core.come_back().await;
+    core.restart().await;
     let second = core.deploy("shop", &[("assets/index.html", b"second")]);
     node.visitor.sees(HOST, "/", 200, "second").await;
     let first = core.deploy("shop", &[("assets/index.html", b"first")]);
@@ -166,32 +166,32 @@ async fn a_restart_serves_before_the_control_plane_is_back_and_fetches_nothing_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_that_was_set_back_is_believed() {
+async fn restore_of_the_control_plane_from_a_backup_is_applied() {
     let (core, _dir, node) = started().await;
     core.deploy("shop", &[("assets/index.html", b"second")]);
     node.visitor.sees(HOST, "/", 200, "second").await;
-    core.set_back();
+    core.restore_backup();
     node.visitor.sees("blog.localhost", "/", 404, "unknown_hostname").await;
     core.deploy("shop", &[("assets/index.html", b"restored")]);
     node.visitor.sees(HOST, "/", 200, "restored").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_has_one_node_and_damage_in_it_heals() {
+async fn directory_is_locked_and_damaged_files_are_recovered() {
     let (core, dir, node) = started().await;
     let bundle = core.deploy("shop", &[("assets/index.html", b"second")]);
     node.visitor.sees(HOST, "/", 200, "second").await;
     let index = dir.path().join(format!("sites/{}.json", bundle.strip_prefix("sha256:").unwrap()));
     let blob = sha256(b"second");
     assert_eq!(std::fs::read(dir.path().join("blobs").join(&blob[..2]).join(&blob)).unwrap(), b"second");
-    let refusal = Node::start(&config(&core, &dir)).err().unwrap();
-    assert!(format!("{refusal:#}").ends_with("another node uses it"), "{refusal:#}");
+    let error = Node::start(&config(&core, &dir)).err().unwrap();
+    assert!(format!("{error:#}").ends_with("another node uses it"), "{error:#}");
     node.stop().await;
 
-    until("nothing temporary is left", || std::fs::read_dir(dir.path().join("tmp")).unwrap().next().is_none()).await;
+    until("removal of temporary files", || std::fs::read_dir(dir.path().join("tmp")).unwrap().next().is_none()).await;
     std::fs::write(index, "{").unwrap();
     std::fs::write(dir.path().join("desired.json"), "{").unwrap();
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     node.visitor.sees(HOST, "/", 200, "second").await;
     assert_eq!(core.fetches_of(&bundle), 2);
 }

@@ -1,4 +1,4 @@
-//! A node against a control plane that this suite plays, asked by real visitors.
+//! Tests of a node against a simulated control plane, with real HTTP clients.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod caching;

@@ -1,4 +1,4 @@
-//! The program as it is started and stopped.
+//! Starts and stops of the program.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ fn program() -> Command {
 }
 
 #[test]
-fn a_wrong_setting_stops_the_start_with_one_line() {
+fn invalid_setting_fails_the_start_with_one_line() {
     for (environment, line) in [
         (&[][..], "svc-node: SVC_NODE_TOKEN is missing\n"),
         (
@@ -45,7 +45,7 @@ fn settings_and_help_are_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sigterm_stops_it_and_its_log_holds_no_credential() {
+async fn sigterm_stops_the_node_and_the_log_contains_no_credential() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     core.deploy("shop", &[("assets/index.html", b"home")]);
@@ -65,14 +65,16 @@ async fn sigterm_stops_it_and_its_log_holds_no_credential() {
     node.stdout.take().unwrap().read_to_string(&mut log).unwrap();
     assert!(node.wait().unwrap().success());
     assert!(
-        log.lines().all(|line| line.starts_with('{')) && log.contains("\"live\"") && log.contains("stopping"),
+        log.lines().all(|line| line.starts_with('{'))
+            && log.contains("\"deployment is live\"")
+            && log.contains("stopping"),
         "{log}"
     );
     assert!(!log.contains(TOKEN), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_at_any_moment_it_serves_again_and_fetches_nothing_twice_that_it_had() {
+async fn killed_node_serves_again_and_fetches_each_bundle_once() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let front = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -90,7 +92,7 @@ async fn killed_at_any_moment_it_serves_again_and_fetches_nothing_twice_that_it_
             let host = format!("{project}.localhost");
             Visitor::new(front).sees(&host, "/", 200, &page).await;
         }
-        // One more is on its way.
+        // The node is killed while it fetches another bundle.
         core.deploy("late", &[("assets/index.html", format!("late {round}").as_bytes())]);
         node.kill().unwrap();
         node.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Sites that are not for everybody.
+//! Protected sites.
 
 use argon2::PasswordHasher as _;
 use reqwest::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
@@ -6,22 +6,23 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::control_plane::{ControlPlane, sha256};
-use crate::running::{Dir, Running, until};
-use crate::visitor::{Seen, Visitor};
+use crate::running::{Dir, RunningNode, until};
+use crate::visitor::{Visitor, VisitorResponse};
 
 const HOST: &str = "shop.localhost";
 const PAGES: &[(&str, &[u8])] = &[("assets/index.html", b"inside"), ("assets/a.txt", b"a")];
 const CALLBACK: &str = "/__svc/access/callback";
 const FORM: &str = "/__svc/access/password";
+
 /// A node with a site of this policy.
-async fn site(core: &ControlPlane, dir: &Dir, access: Value) -> Running {
+async fn site(core: &ControlPlane, dir: &Dir, access: Value) -> RunningNode {
     core.protect("shop", PAGES, access);
-    let running = Running::start(core, dir).await;
+    let running = RunningNode::start(core, dir).await;
     until("the site", || core.last_report("shop").is_some()).await;
     running
 }
 
-fn cookie_of(seen: &Seen) -> String {
+fn cookie_of(seen: &VisitorResponse) -> String {
     let cookie = seen.header(SET_COOKIE.as_str());
     for attribute in ["__svc_access=", "; HttpOnly", "; SameSite=Lax", "; Path=/", "; Max-Age=43200"] {
         assert!(cookie.contains(attribute), "{attribute}: {cookie}");
@@ -30,16 +31,16 @@ fn cookie_of(seen: &Seen) -> String {
     cookie.split(';').next().unwrap().to_owned()
 }
 
-async fn with(request: RequestBuilder, cookie: &str) -> Seen {
+async fn send_with_cookie(request: RequestBuilder, cookie: &str) -> VisitorResponse {
     Visitor::send(request.header(COOKIE, cookie)).await
 }
 
-async fn post(visitor: &Visitor, host: &str, password: &str, next: &str) -> Seen {
+async fn post(visitor: &Visitor, host: &str, password: &str, next: &str) -> VisitorResponse {
     let form = serde_urlencoded::to_string([("password", password), ("next", next)]).unwrap();
     Visitor::send(visitor.request(Method::POST, host, FORM).body(form)).await
 }
 
-/// With parameters that cost a test little.
+/// Cheap parameters, to keep the tests fast.
 fn hash(password: &str) -> String {
     let parameters = argon2::Params::new(64, 1, 1, None).unwrap();
     let argon2 = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, parameters);
@@ -47,17 +48,17 @@ fn hash(password: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_come_in_through_the_dashboard() {
+async fn members_sign_in_through_the_dashboard() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let running = site(&core, &dir, json!({ "mode": "org", "password": null, "bypass": null, "version": 1 })).await;
     let visitor = &running.visitor;
-    let sent_away = visitor.get(HOST, "/a.txt?x=1&y=%2F").await;
-    assert_eq!((sent_away.status, sent_away.header("cache-control")), (302, "no-store"));
-    let screen: reqwest::Url = sent_away.header(LOCATION.as_str()).parse().unwrap();
-    assert!(screen.as_str().starts_with("https://dashboard.example/access/authorize?"), "{screen}");
-    let pairs: Vec<(String, String)> = screen.query_pairs().into_owned().collect();
+    let redirected = visitor.get(HOST, "/a.txt?x=1&y=%2F").await;
+    assert_eq!((redirected.status, redirected.header("cache-control")), (302, "no-store"));
+    let sign_in: reqwest::Url = redirected.header(LOCATION.as_str()).parse().unwrap();
+    assert!(sign_in.as_str().starts_with("https://dashboard.example/access/authorize?"), "{sign_in}");
+    let pairs: Vec<(String, String)> = sign_in.query_pairs().into_owned().collect();
     assert_eq!(pairs, [("to".into(), HOST.into()), ("next".into(), "/a.txt?x=1&y=%2F".into())]);
-    // What a browser does not follow is told so.
+    // Requests that are not navigations receive 401 instead of a redirect.
     assert_eq!(Visitor::send(visitor.request(Method::POST, HOST, "/")).await.status, 401);
 
     core.allow_code("good", HOST, "shop");
@@ -69,34 +70,34 @@ async fn members_come_in_through_the_dashboard() {
     }
     assert_eq!(visitor.get(HOST, CALLBACK).await.status, 400);
     assert_eq!(visitor.get(HOST, &back(&"x".repeat(2000), "%2F")).await.status, 403);
-    let let_in = visitor.get(HOST, &back("good", "%2Fa.txt%3Fx%3D1")).await;
-    assert_eq!((let_in.status, let_in.header(LOCATION.as_str())), (302, "/a.txt?x=1"));
-    // Not over https here, so not `Secure`, or the browser would never send it back.
-    let cookie = cookie_of(&let_in);
-    assert!(!let_in.header(SET_COOKIE.as_str()).contains("Secure"));
-    let inside = with(visitor.request(Method::GET, HOST, "/"), &cookie).await;
+    let signed_in = visitor.get(HOST, &back("good", "%2Fa.txt%3Fx%3D1")).await;
+    assert_eq!((signed_in.status, signed_in.header(LOCATION.as_str())), (302, "/a.txt?x=1"));
+    // This node serves plain HTTP: a browser would not send a `Secure` cookie back.
+    let cookie = cookie_of(&signed_in);
+    assert!(!signed_in.header(SET_COOKIE.as_str()).contains("Secure"));
+    let inside = send_with_cookie(visitor.request(Method::GET, HOST, "/"), &cookie).await;
     assert_eq!(
         (inside.body.as_str(), inside.header("cache-control")),
         ("inside", "private, max-age=0, must-revalidate")
     );
-    let beside = with(visitor.request(Method::GET, HOST, "/"), &format!("a=b; {cookie}; c=d")).await;
-    assert_eq!(beside.status, 200);
+    let with_others = send_with_cookie(visitor.request(Method::GET, HOST, "/"), &format!("a=b; {cookie}; c=d")).await;
+    assert_eq!(with_others.status, 200);
     assert_eq!(visitor.get(HOST, &back("good", "%2F")).await.status, 403, "a second time");
     for forged in ["__svc_access=", "__svc_access=1.00", &format!("{cookie}0"), &cookie.replace('=', "=9")] {
-        assert_eq!(with(visitor.request(Method::GET, HOST, "/"), forged).await.status, 302, "{forged}");
+        assert_eq!(send_with_cookie(visitor.request(Method::GET, HOST, "/"), forged).await.status, 302, "{forged}");
     }
     running.stop().await;
 
-    // The pass outlives the node, and ends with the policy.
-    let running = Running::start(&core, &dir).await;
-    assert_eq!(with(running.visitor.request(Method::GET, HOST, "/"), &cookie).await.status, 200);
+    // The cookie stays valid after a restart, and becomes invalid when the policy changes.
+    let running = RunningNode::start(&core, &dir).await;
+    assert_eq!(send_with_cookie(running.visitor.request(Method::GET, HOST, "/"), &cookie).await.status, 200);
     core.protect("shop", PAGES, json!({ "mode": "org", "password": null, "bypass": null, "version": 2 }));
-    while with(running.visitor.request(Method::GET, HOST, "/"), &cookie).await.status != 302 {}
+    while send_with_cookie(running.visitor.request(Method::GET, HOST, "/"), &cookie).await.status != 302 {}
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_way_in_leads_stays_at_the_host() {
+async fn redirect_after_sign_in_stays_on_the_host() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let running = site(&core, &dir, json!({ "mode": "org", "password": null, "bypass": null, "version": 1 })).await;
     for (number, next) in
@@ -116,7 +117,7 @@ async fn where_the_way_in_leads_stays_at_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_password_is_asked_for_and_guessing_is_slowed() {
+async fn password_is_required_and_attempts_are_limited() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let access = |version: i32| json!({ "mode": "password", "password": hash("correct horse"), "bypass": null, "version": version });
     let running = site(&core, &dir, access(1)).await;
@@ -127,71 +128,74 @@ async fn the_password_is_asked_for_and_guessing_is_slowed() {
     assert!(!asked.body.contains("inside") && !asked.body.contains("<script>"));
     let wrong = post(visitor, HOST, "wrong", "/a.txt").await;
     assert_eq!((wrong.status, wrong.header(SET_COOKIE.as_str())), (401, ""));
-    assert!(wrong.body.contains("value=\"/a.txt\"") && wrong.body.contains("not the password"));
+    assert!(wrong.body.contains("value=\"/a.txt\"") && wrong.body.contains("password is wrong"));
     let right = post(visitor, HOST, "correct horse", "/a.txt").await;
     assert_eq!((right.status, right.header(LOCATION.as_str())), (303, "/a.txt"));
     let cookie = cookie_of(&right);
-    assert_eq!(with(visitor.request(Method::GET, HOST, "/a.txt"), &cookie).await.body, "a");
+    assert_eq!(send_with_cookie(visitor.request(Method::GET, HOST, "/a.txt"), &cookie).await.body, "a");
     assert_eq!(post(visitor, HOST, "correct horse", "//evil.example").await.header(LOCATION.as_str()), "/");
 
-    // Ten attempts in a minute, and three of them are spent.
+    // The limit is ten attempts per minute, and three are used.
     for _ in 0..7 {
         assert_eq!(post(visitor, HOST, "wrong", "/").await.status, 401);
     }
-    let slowed = post(visitor, HOST, "correct horse", "/").await;
-    assert_eq!((slowed.status, slowed.header(SET_COOKIE.as_str())), (429, ""));
-    assert!((1..=60).contains(&slowed.header(RETRY_AFTER.as_str()).parse::<u32>().unwrap()));
-    assert_eq!(with(visitor.request(Method::GET, HOST, "/"), &cookie).await.status, 200);
+    let limited = post(visitor, HOST, "correct horse", "/").await;
+    assert_eq!((limited.status, limited.header(SET_COOKIE.as_str())), (429, ""));
+    assert!((1..=60).contains(&limited.header(RETRY_AFTER.as_str()).parse::<u32>().unwrap()));
+    assert_eq!(send_with_cookie(visitor.request(Method::GET, HOST, "/"), &cookie).await.status, 200);
     let large = visitor.request(Method::POST, HOST, FORM).body("x".repeat(20_000));
     assert_eq!(Visitor::send(large).await.status, 413);
 
     core.protect("shop", PAGES, access(2));
-    while with(visitor.request(Method::GET, HOST, "/"), &cookie).await.status != 401 {}
+    while send_with_cookie(visitor.request(Method::GET, HOST, "/"), &cookie).await.status != 401 {}
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_passes_by_and_no_unknown_policy_does() {
+async fn bypass_key_is_accepted_and_unknown_policy_is_denied() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let key = sha256(b"svc_byp_key");
     let running = site(&core, &dir, json!({ "mode": "org", "password": null, "bypass": key, "version": 1 })).await;
-    let by = async |key: &str| {
+    let status_with_key = async |key: &str| {
         let request = running.visitor.request(Method::GET, HOST, "/").header("Svc-Access-Bypass", key);
         Visitor::send(request).await.status
     };
-    assert_eq!((by("svc_byp_key").await, by("svc_byp_other").await, by("").await), (200, 302, 302));
+    assert_eq!(
+        (status_with_key("svc_byp_key").await, status_with_key("svc_byp_other").await, status_with_key("").await),
+        (200, 302, 302)
+    );
     core.protect("shop", PAGES, json!({ "mode": "by-invitation", "bypass": key, "version": 2 }));
-    while by("svc_byp_other").await != 403 {}
-    assert_eq!(by("svc_byp_key").await, 200);
-    // Without a password there is no way in by one.
+    while status_with_key("svc_byp_other").await != 403 {}
+    assert_eq!(status_with_key("svc_byp_key").await, 200);
+    // A password policy without a password denies all visitors.
     core.protect("shop", PAGES, json!({ "mode": "password", "password": null, "bypass": null, "version": 3 }));
-    while by("svc_byp_key").await != 403 {}
+    while status_with_key("svc_byp_key").await != 403 {}
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_the_control_plane_away_who_is_in_stays_in_and_nobody_else_comes() {
+async fn cookies_stay_valid_and_sign_in_fails_while_the_control_plane_is_down() {
     let (mut core, dir) = (ControlPlane::start().await, Dir::new());
     let running = site(&core, &dir, json!({ "mode": "org", "password": null, "bypass": null, "version": 1 })).await;
     core.allow_code("good", HOST, "shop");
     let cookie = cookie_of(&running.visitor.get(HOST, &format!("{CALLBACK}?code=good&next=%2F")).await);
-    core.go_away().await;
+    core.stop().await;
     running.stop().await;
-    let running = Running::start(&core, &dir).await;
-    assert_eq!(with(running.visitor.request(Method::GET, HOST, "/"), &cookie).await.status, 200);
+    let running = RunningNode::start(&core, &dir).await;
+    assert_eq!(send_with_cookie(running.visitor.request(Method::GET, HOST, "/"), &cookie).await.status, 200);
     assert_eq!(running.visitor.get(HOST, "/").await.status, 302);
     assert_eq!(running.visitor.get(HOST, &format!("{CALLBACK}?code=good&next=%2F")).await.status, 503);
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn coming_back_from_the_dashboard_is_slowed_too() {
+async fn callbacks_from_the_dashboard_are_limited() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let running = site(&core, &dir, json!({ "mode": "org", "password": null, "bypass": null, "version": 1 })).await;
     for _ in 0..30 {
         assert_eq!(running.visitor.get(HOST, &format!("{CALLBACK}?code=bad&next=%2F")).await.status, 403);
     }
-    let slowed = running.visitor.get(HOST, &format!("{CALLBACK}?code=bad&next=%2F")).await;
-    assert!(slowed.status == 429 && !slowed.header(RETRY_AFTER.as_str()).is_empty());
+    let limited = running.visitor.get(HOST, &format!("{CALLBACK}?code=bad&next=%2F")).await;
+    assert!(limited.status == 429 && !limited.header(RETRY_AFTER.as_str()).is_empty());
     running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Conditions, ranges and codings, as they look from outside.
+//! Conditional requests, ranges and content codings.
 
 use std::io::Read as _;
 
@@ -6,18 +6,18 @@ use flate2::read::GzDecoder;
 use reqwest::Method;
 
 use crate::control_plane::{ControlPlane, sha256};
-use crate::running::{Dir, Running};
-use crate::visitor::{Seen, Visitor};
+use crate::running::{Dir, RunningNode};
+use crate::visitor::{Visitor, VisitorResponse};
 
 const HOST: &str = "shop.localhost";
 const DIGITS: &str = "0123456789";
 
 fn text() -> String {
-    "<p>Much of this is said again and again.</p>\n".repeat(400)
+    "<p>A repeated sentence compresses well.</p>\n".repeat(400)
 }
 
 /// A node whose `/page.html` is compressed.
-async fn shop() -> (ControlPlane, Dir, Running) {
+async fn shop() -> (ControlPlane, Dir, RunningNode) {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let text = text();
     let random: Vec<u8> = (0..100_u8)
@@ -35,13 +35,13 @@ async fn shop() -> (ControlPlane, Dir, Running) {
             ("assets/random.txt", &random),
         ],
     );
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     node.visitor.sees(HOST, "/digits.bin", 200, DIGITS).await;
     compressed(&node).await;
     (core, dir, node)
 }
 
-async fn compressed(node: &Running) {
+async fn compressed(node: &RunningNode) {
     while node.visitor.get_with(HOST, "/page.html", &[("accept-encoding", "br")]).await.header("content-encoding")
         != "br"
     {
@@ -49,7 +49,7 @@ async fn compressed(node: &Running) {
     }
 }
 
-fn decoded(seen: &Seen) -> String {
+fn decoded(seen: &VisitorResponse) -> String {
     let mut text = String::new();
     match seen.header("content-encoding") {
         "gzip" => drop(GzDecoder::new(&seen.bytes[..]).read_to_string(&mut text).unwrap()),
@@ -63,11 +63,11 @@ fn decoded(seen: &Seen) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_visitor_gets_the_coding_they_like_best() {
+async fn accepted_coding_with_the_highest_quality_is_served() {
     let (_core, _dir, node) = shop().await;
     let tag = sha256(text().as_bytes());
     for path in ["/page.html", "/again/page.html", "/missing"] {
-        let is_there = path != "/missing";
+        let exists = path != "/missing";
         for (accepted, coding) in [
             ("", ""),
             ("gzip", "gzip"),
@@ -79,13 +79,13 @@ async fn each_visitor_gets_the_coding_they_like_best() {
             ("identity, gzip;q=0.5", ""),
         ] {
             let seen = node.visitor.get_with(HOST, path, &[("accept-encoding", accepted)]).await;
-            assert_eq!((seen.status, seen.header("content-encoding")), (if is_there { 200 } else { 404 }, coding));
+            assert_eq!((seen.status, seen.header("content-encoding")), (if exists { 200 } else { 404 }, coding));
             assert_eq!(decoded(&seen), text(), "{path} in {accepted}");
             assert_eq!(seen.header("vary"), "Accept-Encoding");
             assert_eq!(seen.header("content-type"), "text/html; charset=utf-8");
             assert_eq!(seen.header("content-length"), seen.bytes.len().to_string());
             let suffix = if coding.is_empty() { String::new() } else { format!("-{coding}") };
-            let etag = if is_there { format!("\"{tag}{suffix}\"") } else { String::new() };
+            let etag = if exists { format!("\"{tag}{suffix}\"") } else { String::new() };
             assert_eq!(seen.header("etag"), etag, "{path} in {accepted}");
             let head = node.visitor.request(Method::HEAD, HOST, path).header("accept-encoding", accepted);
             let head = Visitor::send(head).await;
@@ -100,7 +100,7 @@ async fn each_visitor_gets_the_coding_they_like_best() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_would_not_shrink_stays_as_it_is() {
+async fn incompressible_contents_are_served_uncompressed() {
     let (_core, dir, node) = shop().await;
     for (path, vary) in [("/digits.bin", ""), ("/small.html", "Accept-Encoding"), ("/random.txt", "Accept-Encoding")] {
         let seen = node.visitor.get_with(HOST, path, &[("accept-encoding", "gzip, br")]).await;
@@ -113,7 +113,7 @@ async fn what_would_not_shrink_stays_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ranges_are_parts_of_what_would_be_sent() {
+async fn ranges_and_if_range_follow_rfc_9110() {
     let (_core, _dir, node) = shop().await;
     let etag = format!("\"{}\"", sha256(DIGITS.as_bytes()));
     let weak = format!("W/{etag}");
@@ -152,7 +152,7 @@ async fn ranges_are_parts_of_what_would_be_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_of_a_coding_is_a_range_of_its_bytes() {
+async fn range_applies_to_the_encoded_bytes() {
     let (_core, _dir, node) = shop().await;
     let whole = node.visitor.get_with(HOST, "/page.html", &[("accept-encoding", "gzip")]).await;
     let size = whole.bytes.len();
@@ -162,7 +162,7 @@ async fn a_range_of_a_coding_is_a_range_of_its_bytes() {
     assert_eq!((rest.status, rest.header("content-encoding")), (206, "gzip"));
     assert_eq!(rest.header("content-range"), format!("bytes 10-{}/{size}", size - 1));
     assert_eq!(rest.bytes, whole.bytes.slice(10..));
-    // The tag of another coding names other bytes.
+    // Each coding has its own tag.
     let headers = [("accept-encoding", "gzip"), ("range", "bytes=10-"), ("if-range", plain.header("etag"))];
     assert_eq!(node.visitor.get_with(HOST, "/page.html", &headers).await.status, 200);
     let headers = [("accept-encoding", "gzip"), ("if-none-match", plain.header("etag"))];
@@ -173,7 +173,7 @@ async fn a_range_of_a_coding_is_a_range_of_its_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_files_have_ranges_too() {
+async fn ranges_of_large_files_are_served() {
     let (core, _dir, node) = shop().await;
     let large: Vec<u8> = (0..1_u32 << 20).map(|number| (number % 251) as u8).collect();
     core.deploy("large", &[("assets/a.bin", &large)]);
@@ -186,7 +186,7 @@ async fn large_files_have_ranges_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_compressed_yet_is_after_a_restart() {
+async fn uncompressed_bundle_of_an_older_release_is_compressed_after_a_restart() {
     let (core, dir, node) = shop().await;
     node.stop().await;
     for folder in std::fs::read_dir(dir.path().join("blobs")).unwrap() {
@@ -197,7 +197,7 @@ async fn what_is_not_compressed_yet_is_after_a_restart() {
             }
         }
     }
-    // As the release before wrote it.
+    // The index format of an older release.
     for index in std::fs::read_dir(dir.path().join("sites")).unwrap() {
         let index = index.unwrap().path();
         let mut document: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
@@ -207,7 +207,7 @@ async fn what_is_not_compressed_yet_is_after_a_restart() {
         }
         std::fs::write(index, document.to_string()).unwrap();
     }
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     node.visitor.sees(HOST, "/page.html", 200, &text()).await;
     compressed(&node).await;
 }

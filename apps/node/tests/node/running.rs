@@ -1,4 +1,4 @@
-//! A node in this process, and its directory.
+//! A node in the test process, and its directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use crate::control_plane::{ControlPlane, TOKEN};
 use crate::visitor::Visitor;
 
-/// A directory of one test, gone with it.
+/// The directory of one test, removed when dropped.
 pub struct Dir(PathBuf);
 
 impl Dir {
@@ -38,7 +38,7 @@ impl Drop for Dir {
     }
 }
 
-/// What a node of that control plane and directory is started with.
+/// The environment of a node with this control plane and directory.
 pub fn environment(core: &ControlPlane, dir: &Dir) -> [(String, String); 4] {
     [
         ("SVC_EDGE_LISTEN", "127.0.0.1:0"),
@@ -54,39 +54,39 @@ pub fn config(core: &ControlPlane, dir: &Dir) -> Config {
 }
 
 fn bounded_config(core: &ControlPlane, dir: &Dir, cache_bytes: u64) -> Config {
-    let bound = ("SVC_NODE_CACHE_BYTES".to_owned(), cache_bytes.to_string());
-    let settings = Settings::read(TABLE, &CLAIM, environment(core, dir).into_iter().chain([bound])).unwrap();
+    let limit = ("SVC_NODE_CACHE_BYTES".to_owned(), cache_bytes.to_string());
+    let settings = Settings::read(TABLE, &CLAIM, environment(core, dir).into_iter().chain([limit])).unwrap();
     Config::new(&settings).unwrap()
 }
 
-/// Waits until something is so.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until the condition holds.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{what} is awaited");
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(10), "timed out waiting for {what}");
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-pub struct Running {
+pub struct RunningNode {
     pub visitor: Visitor,
     stop: oneshot::Sender<()>,
     task: JoinHandle<anyhow::Result<()>>,
 }
 
-impl Running {
+impl RunningNode {
     pub async fn start(core: &ControlPlane, dir: &Dir) -> Self {
         Self::start_as(&config(core, dir)).await
     }
 
-    /// With a cache that may hold so many bytes.
+    /// Starts a node with this cache size limit.
     pub async fn start_bounded(core: &ControlPlane, dir: &Dir, cache_bytes: u64) -> Self {
         Self::start_as(&bounded_config(core, dir, cache_bytes)).await
     }
 
     pub async fn start_as(config: &Config) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // The node before lets go of the directory when the last of its threads has ended.
+        // A previous node unlocks the directory when its last thread exits.
         let mut started = None;
         until("the directory", || {
             started = Node::start(config).ok();

@@ -1,11 +1,11 @@
-//! How a site looks to its visitors.
+//! Serving of assets.
 
 use reqwest::Method;
 use serde_json::Value;
 
 use crate::control_plane::{ControlPlane, sha256};
-use crate::running::{Dir, Running};
-use crate::visitor::{Seen, Visitor};
+use crate::running::{Dir, RunningNode};
+use crate::visitor::{Visitor, VisitorResponse};
 
 const HOST: &str = "shop.localhost";
 const FILES: &[(&str, &[u8])] = &[
@@ -17,10 +17,10 @@ const FILES: &[(&str, &[u8])] = &[
 ];
 
 /// A node that serves [`FILES`] at [`HOST`].
-async fn shop() -> (ControlPlane, Dir, Running) {
+async fn shop() -> (ControlPlane, Dir, RunningNode) {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     core.deploy("shop", FILES);
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     node.visitor.sees(HOST, "/", 200, "home").await;
     (core, dir, node)
 }
@@ -40,7 +40,7 @@ async fn assets_are_served_with_their_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_host_is_found_in_any_spelling() {
+async fn host_matches_in_any_case_and_with_port_or_trailing_dot() {
     let (_core, _dir, node) = shop().await;
     for host in ["shop.localhost:8088", "SHOP.localhost", "shop.localhost.", "Shop.Localhost.:80"] {
         assert_eq!(node.visitor.get(host, "/").await.status, 200, "{host}");
@@ -50,7 +50,7 @@ async fn the_host_is_found_in_any_spelling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_hosts_get_the_envelope() {
+async fn unknown_host_receives_the_error_envelope() {
     let (_core, _dir, node) = shop().await;
     let seen = node.visitor.get("other.localhost", "/style.css").await;
     assert_eq!((seen.status, seen.header("content-type")), (404, "application/json"));
@@ -65,10 +65,10 @@ async fn unknown_hosts_get_the_envelope() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_the_content_gets_none() {
+async fn matching_if_none_match_receives_304() {
     let (_core, _dir, node) = shop().await;
     let etag = node.visitor.get(HOST, "/").await.header("etag").to_owned();
-    let with = async |condition: String| -> Seen {
+    let with = async |condition: String| -> VisitorResponse {
         Visitor::send(node.visitor.request(Method::GET, HOST, "/").header("if-none-match", condition)).await
     };
     for condition in [etag.clone(), format!("\"x\", W/{etag}"), "*".to_owned()] {
@@ -82,7 +82,7 @@ async fn who_has_the_content_gets_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn head_is_get_without_the_content() {
+async fn head_has_the_headers_of_get_and_no_body() {
     let (_core, _dir, node) = shop().await;
     for path in ["/", "/style.css", "/docs", "/missing"] {
         let got = node.visitor.get(HOST, path).await;
@@ -95,7 +95,7 @@ async fn head_is_get_without_the_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn directories_have_one_address() {
+async fn directory_without_trailing_slash_is_redirected() {
     let (_core, _dir, node) = shop().await;
     assert_eq!(node.visitor.get(HOST, "/docs/").await.body, "docs");
     let seen = node.visitor.get(HOST, "/docs?a=b%20c").await;
@@ -105,7 +105,7 @@ async fn directories_have_one_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_told_in_the_sites_words_or_ours() {
+async fn missing_path_receives_the_404_page_of_the_site_or_the_node() {
     let (core, _dir, node) = shop().await;
     let seen = node.visitor.get(HOST, "/missing").await;
     assert_eq!((seen.status, seen.body.as_str()), (404, "nowhere"));
@@ -115,12 +115,12 @@ async fn what_is_missing_is_told_in_the_sites_words_or_ours() {
     core.deploy("bare", &[("assets/a.txt", b"a")]);
     node.visitor.sees("bare.localhost", "/a.txt", 200, "a").await;
     let seen = node.visitor.get("bare.localhost", "/").await;
-    assert!(seen.status == 404 && seen.body.contains("nothing at this address"), "{seen:?}");
+    assert!(seen.status == 404 && seen.body.contains("no page at this address"), "{seen:?}");
     assert_eq!(seen.header("x-content-type-options"), "nosniff");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_get_and_head_are_answered() {
+async fn other_methods_than_get_and_head_receive_405() {
     let (_core, _dir, node) = shop().await;
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH] {
         let seen = Visitor::send(node.visitor.request(method, HOST, "/").body("x")).await;
@@ -129,7 +129,7 @@ async fn only_get_and_head_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outside_the_assets_is_reached() {
+async fn path_traversal_is_rejected() {
     let (_core, _dir, node) = shop().await;
     for path in [
         "/../worker/index.js",
@@ -151,7 +151,7 @@ async fn nothing_outside_the_assets_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_workerd_the_assets_are_served_and_the_code_is_said_not_to_run() {
+async fn node_without_workerd_serves_assets_and_503_for_code() {
     let (core, _dir, node) = shop().await;
     core.deploy("api", &[("worker/index.js", b"secret code"), ("assets/a.txt", b"asset"), ("assets/404.html", b"x")]);
     node.visitor.sees("api.localhost", "/a.txt", 200, "asset").await;
@@ -164,7 +164,7 @@ async fn without_workerd_the_assets_are_served_and_the_code_is_said_not_to_run()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_is_answered_on_any_host() {
+async fn health_check_responds_on_every_host() {
     let (_core, _dir, node) = shop().await;
     for host in ["127.0.0.1:8088", HOST] {
         let seen = node.visitor.get(host, "/__svc/node/health").await;
@@ -173,7 +173,7 @@ async fn health_is_answered_on_any_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_is_a_name_and_perhaps_a_port() {
+async fn host_header_is_a_name_with_an_optional_port() {
     let (_core, _dir, node) = shop().await;
     for (host, status) in [(":8088", "200"), (":", "200"), (":80@evil.test", "404"), (":x", "404"), ("/", "4")] {
         let request = format!("GET / HTTP/1.1\r\nHost: {HOST}{host}\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Who visits the front.
+//! An HTTP client of the front.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ pub struct Visitor {
     address: SocketAddr,
 }
 
-/// An answer, read to its end.
+/// A complete response.
 #[derive(Debug)]
-pub struct Seen {
+pub struct VisitorResponse {
     pub status: u16,
     pub headers: HeaderMap,
-    /// As text, where it is some.
+    /// The body as text, with invalid UTF-8 replaced.
     pub body: String,
     pub bytes: Bytes,
 }
 
-impl Seen {
+impl VisitorResponse {
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -34,7 +34,7 @@ impl Seen {
 
 impl Visitor {
     pub fn new(address: SocketAddr) -> Self {
-        // No connection outlives its request, so that a node that stops waits for none.
+        // No idle connections, because a graceful shutdown would wait for them.
         let client = Client::builder().redirect(Policy::none()).no_proxy().pool_max_idle_per_host(0).build().unwrap();
         Self { client, address }
     }
@@ -43,44 +43,44 @@ impl Visitor {
         self.client.request(method, format!("http://{}{path}", self.address)).header(HOST, host)
     }
 
-    pub async fn get(&self, host: &str, path: &str) -> Seen {
+    pub async fn get(&self, host: &str, path: &str) -> VisitorResponse {
         Self::send(self.request(Method::GET, host, path)).await
     }
 
-    /// Asks with these headers.
-    pub async fn get_with(&self, host: &str, path: &str, headers: &[(&str, &str)]) -> Seen {
+    /// Sends a GET request with these headers.
+    pub async fn get_with(&self, host: &str, path: &str, headers: &[(&str, &str)]) -> VisitorResponse {
         let request = self.request(Method::GET, host, path);
         Self::send(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await
     }
 
-    pub async fn send(request: RequestBuilder) -> Seen {
+    pub async fn send(request: RequestBuilder) -> VisitorResponse {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = response.bytes().await.unwrap();
-        Seen { status, headers, body: String::from_utf8_lossy(&bytes).into_owned(), bytes }
+        VisitorResponse { status, headers, body: String::from_utf8_lossy(&bytes).into_owned(), bytes }
     }
 
-    /// Asks again until the status and the content are these.
-    pub async fn sees(&self, host: &str, path: &str, status: u16, content: &str) -> Seen {
+    /// Repeats a GET request until the response has this status and content.
+    pub async fn sees(&self, host: &str, path: &str, status: u16, content: &str) -> VisitorResponse {
         let began = Instant::now();
         loop {
             let seen = self.get(host, path).await;
             if seen.status == status && seen.body.contains(content) {
                 return seen;
             }
-            assert!(began.elapsed() < Duration::from_secs(10), "{status} {content:?} awaited: {seen:?}");
+            assert!(began.elapsed() < Duration::from_secs(10), "timed out waiting for {status} {content:?}: {seen:?}");
             sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Connects and sends a request as it is, which no client would.
+    /// Sends raw request bytes on a new connection.
     pub async fn raw(&self, request: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         stream
     }
 
-    /// The whole answer to such a request, which must ask for the connection to be closed.
+    /// The whole response to a raw request, which must contain `Connection: close`.
     pub async fn raw_answer(&self, request: &str) -> String {
         let mut answer = String::new();
         self.raw(request).await.read_to_string(&mut answer).await.unwrap();

@@ -1,4 +1,4 @@
-//! Worker code in a real `workerd`: `SVC_TEST_WORKERD` names it, which `cargo xtask test` sees to.
+//! Worker code in a real `workerd`. `cargo xtask test` sets its path in `SVC_TEST_WORKERD`.
 
 mod isolation;
 mod lifetime;
@@ -15,7 +15,7 @@ use node::worker::config::{Config as Workers, UidRange};
 use tokio::time::timeout;
 
 use crate::control_plane::{ControlPlane, Observation, State};
-use crate::running::{Dir, Running, config};
+use crate::running::{Dir, RunningNode, config};
 
 const HOST: &str = "app.localhost";
 
@@ -23,15 +23,15 @@ const HOST: &str = "app.localhost";
 struct Rig {
     core: ControlPlane,
     dir: Dir,
-    node: Running,
-    /// How many observations were looked at.
+    node: RunningNode,
+    /// The number of observations that the test consumed.
     observed: AtomicUsize,
 }
 
 fn workerd() -> Option<PathBuf> {
     let workerd = std::env::var_os("SVC_TEST_WORKERD").map(PathBuf::from);
     if workerd.is_none() {
-        eprintln!("SKIPPED: there is no workerd; cargo xtask test obtains it by npm, or set SVC_TEST_WORKERD");
+        eprintln!("SKIPPED: no workerd; run cargo xtask test, which installs it with npm, or set SVC_TEST_WORKERD");
     }
     workerd
 }
@@ -58,7 +58,7 @@ impl Rig {
         let (core, dir) = (ControlPlane::start().await, Dir::new());
         let mut config = with_workers(&core, &dir, workerd);
         config.workers.as_mut().map(change);
-        let node = Running::start_as(&config).await;
+        let node = RunningNode::start_as(&config).await;
         Some(Self { core, dir, node, observed: AtomicUsize::new(0) })
     }
 
@@ -66,7 +66,7 @@ impl Rig {
         self.core.deploy("app", &[("worker/index.js", code.as_bytes())]);
     }
 
-    /// Waits until this is observed of a project; what comes before it is passed over.
+    /// Waits until this state of a project is observed. Consumes earlier observations.
     async fn observes(&self, project: &str, state: State) -> Observation {
         let awaited = async {
             loop {
@@ -77,7 +77,7 @@ impl Rig {
             }
         };
         let seen = timeout(Duration::from_secs(40), awaited).await;
-        assert!(seen.is_ok(), "{state:?} of {project} is awaited");
+        assert!(seen.is_ok(), "timed out waiting for {state:?} of {project}");
         seen.unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! A code host with GitHub's endpoints: sign-in by OAuth's code flow with PKCE, and the signed-in user.
+//! A code host with GitHub's endpoints: OAuth's authorization code flow with PKCE, and the signed-in user.
 
 mod oauth;
 mod page;
@@ -36,7 +36,7 @@ pub enum Endpoint {
 pub enum CodeHostFault {
     /// An HTML page with status 200.
     Html,
-    /// No response, ever.
+    /// No response.
     Hang,
     /// 50 MB of JSON.
     Large,
@@ -50,7 +50,7 @@ pub enum CodeHostFault {
     Close,
 }
 
-/// The registration of the one OAuth client.
+/// The registration of the OAuth client.
 #[derive(Debug, Clone)]
 pub struct OAuthClient {
     pub client_id: String,
@@ -61,7 +61,7 @@ pub struct OAuthClient {
 }
 
 impl OAuthClient {
-    /// The settings of the service for this registration.
+    /// The service's settings for this registration.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 5] {
         [
@@ -74,7 +74,7 @@ impl OAuthClient {
     }
 }
 
-/// A code host for tests. Every browser belongs to one user and agrees, without a page.
+/// A code host for tests. All browsers are signed in as one user, who grants access without a page.
 #[derive(Debug)]
 pub struct CodeHostServer {
     base: Url,
@@ -86,7 +86,7 @@ impl CodeHostServer {
     /// Starts a code host on a free port.
     ///
     /// # Panics
-    /// When there is no port.
+    /// Panics if no port is free.
     pub async fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let base = Url::parse(&http::base(listener.local_addr().unwrap())).unwrap();
@@ -115,12 +115,12 @@ impl CodeHostServer {
         }
     }
 
-    /// Lets all browsers belong to this user, an object as the user endpoint returns it.
+    /// Signs in all browsers as this user, an object as the user endpoint returns it.
     pub fn sign_in_as(&self, user: Value) {
         self.host.state().browser_user = user;
     }
 
-    /// Whether the user denies access.
+    /// Sets whether the user denies access.
     pub fn deny(&self, denies: bool) {
         self.host.state().denies = denies;
     }
@@ -134,9 +134,9 @@ impl CodeHostServer {
         };
     }
 
-    /// Method and path of every request so far.
+    /// The method and path of every request so far.
     #[must_use]
-    pub fn requested(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         self.host.state().requested.clone()
     }
 }
@@ -150,7 +150,7 @@ impl Drop for CodeHostServer {
 /// The code host behind a listener.
 #[derive(Debug)]
 pub(crate) struct CodeHost {
-    /// Whether a page asks who signs in.
+    /// Whether a page asks for the user to sign in.
     interactive: bool,
     state: Mutex<State>,
 }
@@ -158,7 +158,7 @@ pub(crate) struct CodeHost {
 #[derive(Debug)]
 struct State {
     users: Users,
-    /// The user of all browsers, without a page.
+    /// The user of all browsers if there is no page.
     browser_user: Value,
     denies: bool,
     faults: HashMap<Endpoint, CodeHostFault>,
@@ -190,7 +190,7 @@ impl CodeHost {
         self.state().users.all()
     }
 
-    /// `None` closes the connection without a response.
+    /// Returns `None` to close the connection without a response.
     pub async fn respond(&self, request: &Request) -> Option<Response> {
         let endpoint = match (request.method.as_str(), request.path.as_str()) {
             ("POST", TOKEN) => Some(Endpoint::Token),

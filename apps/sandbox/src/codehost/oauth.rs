@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::http::{Request, Response};
 
-/// The one registered client.
+/// The registered client.
 pub(super) const CLIENT_ID: &str = "svc-client";
 pub(super) const CLIENT_SECRET: &str = "svc-client-hush";
 pub(super) const AUTHORIZE: &str = "/login/oauth/authorize";
@@ -32,13 +32,13 @@ struct Grant {
     challenge: String,
 }
 
-/// Refuses an authorization request without a page to return to, of another client, or without a challenge.
+/// Rejects an authorization request with an invalid redirect URI, an unknown client or no PKCE challenge.
 pub(super) fn check_authorization(request: &Request) -> Result<(), Response> {
     if Url::parse(request.parameter("redirect_uri")).is_err() {
-        return Err(Response::new(400, "text/html", "no redirect_uri"));
+        return Err(Response::new(400, "text/html", "The redirect_uri parameter is missing or invalid."));
     }
     if request.parameter("client_id") != CLIENT_ID || request.parameter("code_challenge_method") != "S256" {
-        return Err(Response::new(404, "text/html", "no such client, or no challenge"));
+        return Err(Response::new(404, "text/html", "The client_id is unknown, or code_challenge_method is not S256."));
     }
     Ok(())
 }
@@ -62,7 +62,9 @@ impl OAuth {
 
     /// Exchanges a code for a token.
     pub fn exchange(&mut self, request: &Request) -> Response {
-        let refuse = |error: &str| Response::json(&json!({ "error": error, "error_description": "In many words." }));
+        let refuse = |error: &str| {
+            Response::json(&json!({ "error": error, "error_description": "A description of the error." }))
+        };
         if request.header(ACCEPT) != "application/json" {
             return Response::new(200, "application/x-www-form-urlencoded", "error=not_asked_for_json");
         }
@@ -103,7 +105,7 @@ impl OAuth {
         }
     }
 
-    /// Not secret, so that a test can search output for it.
+    /// Codes and tokens are predictable, so that tests can search output for them.
     fn mint(&mut self, kind: &str) -> String {
         self.minted += 1;
         format!("{kind}_{:08}", self.minted)

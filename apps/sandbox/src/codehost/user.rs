@@ -28,7 +28,7 @@ impl Users {
         self.0.values().cloned().collect()
     }
 
-    /// The user with this login, created if it is new. A name or an address replaces the earlier one.
+    /// Returns the user with this login, or creates it. A name or an address replaces the earlier one.
     pub fn sign_in(&mut self, login: &str, name: &str, email: &str) -> Result<Value, &'static str> {
         let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=39).contains(&login.len()) || !login.bytes().all(valid) {
@@ -53,7 +53,7 @@ fn user(login: &str, id: u32, name: &str, email: &str) -> Value {
     })
 }
 
-/// The same in every run: the service knows its users by id.
+/// Derives an id that is the same in every run, because the service identifies users by id.
 fn id(login: &str) -> u32 {
     digest(&SHA256, login.as_bytes()).as_ref().iter().take(4).fold(0, |id, byte| id << 8 | u32::from(*byte))
 }

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use zone::InvalidRecord;
-use zone::{Zone, data, name};
+use zone::{Zone, parse_data, parse_name};
 
 /// A fault of the name server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ struct State {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum Transport {
     Udp,
     Tcp,
 }
@@ -64,15 +64,15 @@ impl DnsServer {
     /// Starts a name server on a free port.
     ///
     /// # Panics
-    /// When there is no port.
+    /// Panics if no port is free.
     pub async fn start() -> Self {
         Self::start_on((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap()
     }
 
-    /// Starts a name server on this address. Port 0 is a free port.
+    /// Starts a name server on this address. Port 0 selects a free port.
     ///
     /// # Errors
-    /// The address is in use, or not of this machine.
+    /// Returns an error if the address is in use or not local.
     pub async fn start_on(address: SocketAddr) -> io::Result<Self> {
         let (listener, socket) = bind(address).await?;
         let (address, state) = (listener.local_addr()?, Arc::<Mutex<State>>::default());
@@ -87,42 +87,42 @@ impl DnsServer {
         self.address
     }
 
-    /// Replaces the records of a name and type. A record is its text: an address, a name, for SOA the primary's name, the
-    /// mailbox and the serial. TXT is divided into strings of 255 bytes.
+    /// Replaces the records of a name and type. The text of a record is an address or a name; for SOA the primary's
+    /// name, the mailbox and the serial. A TXT text is split into strings of 255 bytes.
     ///
     /// # Panics
-    /// When a text is not of the type, or the type is not A, AAAA, CNAME, NS, SOA or TXT.
+    /// Panics if a text does not match the type, or the type is not A, AAAA, CNAME, NS, SOA or TXT.
     pub fn set(&self, owner: &str, kind: RecordType, texts: &[&str]) {
-        let data = texts.iter().map(|text| data(kind, text).unwrap()).collect();
-        self.state().zone.set(name(owner).unwrap(), kind, data);
+        let data = texts.iter().map(|text| parse_data(kind, text).unwrap()).collect();
+        self.state().zone.set(parse_name(owner).unwrap(), kind, data);
     }
 
-    /// Replaces the TXT records of a name by one of these strings.
+    /// Replaces the TXT records of a name by one record with these strings.
     ///
     /// # Panics
-    /// When the name is invalid.
+    /// Panics if the name is invalid.
     pub fn set_strings(&self, owner: &str, strings: &[&[u8]]) {
         let data = RData::TXT(TXT::from_bytes(strings.to_vec()));
-        self.state().zone.set(name(owner).unwrap(), RecordType::TXT, vec![data]);
+        self.state().zone.set(parse_name(owner).unwrap(), RecordType::TXT, vec![data]);
     }
 
     /// Adds a record.
     ///
     /// # Errors
-    /// The name, the type or the text is invalid.
+    /// Returns an error if the name, the type or the text is invalid.
     pub fn add(&self, owner: &str, kind: &str, text: &str) -> Result<(), InvalidRecord> {
         let kind = kind.parse().map_err(|_| InvalidRecord("the type"))?;
-        self.state().zone.add(name(owner)?, kind, data(kind, text)?);
+        self.state().zone.add(parse_name(owner)?, kind, parse_data(kind, text)?);
         Ok(())
     }
 
     /// Removes the records of a name and type.
     ///
     /// # Errors
-    /// The name or the type is invalid.
+    /// Returns an error if the name or the type is invalid.
     pub fn remove(&self, owner: &str, kind: &str) -> Result<(), InvalidRecord> {
         let kind = kind.parse().map_err(|_| InvalidRecord("the type"))?;
-        self.state().zone.set(name(owner)?, kind, Vec::new());
+        self.state().zone.set(parse_name(owner)?, kind, Vec::new());
         Ok(())
     }
 
@@ -140,10 +140,10 @@ impl DnsServer {
     /// The number of queries for a name and type so far, over UDP and TCP, with or without a response.
     ///
     /// # Panics
-    /// When the name is invalid.
+    /// Panics if the name is invalid.
     #[must_use]
     pub fn queries(&self, owner: &str, kind: RecordType) -> usize {
-        self.state().queries.get(&(name(owner).unwrap(), kind)).copied().unwrap_or_default()
+        self.state().queries.get(&(parse_name(owner).unwrap(), kind)).copied().unwrap_or_default()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -176,7 +176,7 @@ async fn bind(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
 async fn serve_udp(socket: UdpSocket, state: Arc<Mutex<State>>) {
     let mut buffer = [0; 4096];
     while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
-        let answer = buffer.get(..length).and_then(|request| state.lock().unwrap().answer(request, Over::Udp));
+        let answer = buffer.get(..length).and_then(|request| state.lock().unwrap().answer(request, Transport::Udp));
         if let Some(answer) = answer {
             let _ = socket.send_to(&answer, client).await;
         }
@@ -196,7 +196,7 @@ async fn serve_stream(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Re
     loop {
         let mut request = vec![0; stream.read_u16().await?.into()];
         stream.read_exact(&mut request).await?;
-        let answer = state.lock().unwrap().answer(&request, Over::Tcp);
+        let answer = state.lock().unwrap().answer(&request, Transport::Tcp);
         match answer {
             Some(answer) if answer.is_empty() => return Ok(()),
             Some(answer) => {
@@ -209,18 +209,18 @@ async fn serve_stream(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Re
 }
 
 impl State {
-    /// `None` is no response; an empty response closes the connection.
-    fn answer(&mut self, request: &[u8], over: Over) -> Option<Vec<u8>> {
+    /// Returns `None` to send no response, and an empty response to close the connection.
+    fn answer(&mut self, request: &[u8], transport: Transport) -> Option<Vec<u8>> {
         let request = Message::from_vec(request).ok()?;
         if let Some(query) = request.queries.first() {
             *self.queries.entry((query.name().clone(), query.query_type())).or_default() += 1;
         }
         let mut answer = self.zone.answer(&request);
-        match (self.fault, over) {
+        match (self.fault, transport) {
             (Some(DnsFault::Silent), _)
-            | (Some(DnsFault::SilentUdp), Over::Udp)
-            | (Some(DnsFault::SilentTcp), Over::Tcp) => return None,
-            (Some(DnsFault::CloseTcp), Over::Tcp) => return Some(Vec::new()),
+            | (Some(DnsFault::SilentUdp), Transport::Udp)
+            | (Some(DnsFault::SilentTcp), Transport::Tcp) => return None,
+            (Some(DnsFault::CloseTcp), Transport::Tcp) => return Some(Vec::new()),
             (Some(DnsFault::ServerFailure), _) => answer = refusal(&request, ResponseCode::ServFail),
             (Some(DnsFault::Refused), _) => answer = refusal(&request, ResponseCode::Refused),
             (Some(DnsFault::Garbage), _) => return Some([&request.id.to_be_bytes()[..], &[0xff; 30]].concat()),
@@ -229,7 +229,7 @@ impl State {
         }
         let whole = answer.to_vec().unwrap();
         // 512 bytes without EDNS (RFC 1035 section 2.3.4).
-        let fits = over == Over::Tcp || whole.len() <= usize::from(request.max_payload());
+        let fits = transport == Transport::Tcp || whole.len() <= usize::from(request.max_payload());
         Some(if fits { whole } else { answer.truncate().to_vec().unwrap() })
     }
 }

@@ -8,8 +8,8 @@ use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, NS, SOA, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 const TTL: u32 = 300;
-/// The most aliases that are followed: they may form a cycle.
-const ALIASES: usize = 16;
+/// The limit of followed aliases, which may form a cycle.
+const MAX_ALIASES: usize = 16;
 
 /// Records by name and type.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Zone {
         }
     }
 
-    /// The untruncated response.
+    /// Returns the response, untruncated.
     pub fn answer(&self, request: &Message) -> Message {
         let mut answer = request.clone().into_response();
         answer.metadata = Metadata::response_from_request(&request.metadata);
@@ -65,16 +65,16 @@ impl Zone {
         answer.metadata.recursion_available = true;
         answer.edns = request.edns.as_ref().map(|_| Edns::new());
         match request.queries.first() {
-            Some(query) => self.fill(&mut answer, query),
+            Some(query) => self.add_records(&mut answer, query),
             None => answer.metadata.response_code = ResponseCode::FormErr,
         }
         answer
     }
 
-    fn fill(&self, answer: &mut Message, query: &Query) {
+    fn add_records(&self, answer: &mut Message, query: &Query) {
         let (mut name, kind) = (query.name().clone(), query.query_type());
         if kind != RecordType::CNAME {
-            for _ in 0..ALIASES {
+            for _ in 0..MAX_ALIASES {
                 let Some([RData::CNAME(target)]) = self.get(&name, RecordType::CNAME) else { break };
                 let target = target.clone();
                 let owner = std::mem::replace(&mut name, target.0.clone());
@@ -108,33 +108,33 @@ impl Zone {
     }
 }
 
-/// An absolute name.
-pub(super) fn name(text: &str) -> Result<Name, InvalidRecord> {
+/// Parses an absolute name.
+pub(super) fn parse_name(text: &str) -> Result<Name, InvalidRecord> {
     let mut name = Name::from_ascii(text.trim()).map_err(|_| InvalidRecord("a name"))?;
     name.set_fqdn(true);
     Ok(name)
 }
 
-/// A record's data from its text: an address, a name, for SOA the two names and the serial, for TXT the whole text.
-pub(super) fn data(kind: RecordType, text: &str) -> Result<RData, InvalidRecord> {
+/// Parses a record's data: an address or a name; for SOA two names and the serial; for TXT the whole text.
+pub(super) fn parse_data(kind: RecordType, text: &str) -> Result<RData, InvalidRecord> {
     const ADDRESS: InvalidRecord = InvalidRecord("the address");
     Ok(match kind {
         RecordType::A => RData::A(A(text.trim().parse().map_err(|_| ADDRESS)?)),
         RecordType::AAAA => RData::AAAA(AAAA(text.trim().parse().map_err(|_| ADDRESS)?)),
-        RecordType::CNAME => RData::CNAME(CNAME(name(text)?)),
-        RecordType::NS => RData::NS(NS(name(text)?)),
+        RecordType::CNAME => RData::CNAME(CNAME(parse_name(text)?)),
+        RecordType::NS => RData::NS(NS(parse_name(text)?)),
         // At least one string (RFC 1035 section 3.3.14).
         RecordType::TXT if text.is_empty() => RData::TXT(TXT::from_bytes(vec![b""])),
         RecordType::TXT => RData::TXT(TXT::from_bytes(text.as_bytes().chunks(255).collect())),
-        RecordType::SOA => soa(text)?,
+        RecordType::SOA => parse_soa(text)?,
         _ => return Err(InvalidRecord("the type")),
     })
 }
 
-fn soa(text: &str) -> Result<RData, InvalidRecord> {
+fn parse_soa(text: &str) -> Result<RData, InvalidRecord> {
     let [primary, mailbox, serial] = *text.split_ascii_whitespace().collect::<Vec<_>>() else {
         return Err(InvalidRecord("the SOA"));
     };
     let serial = serial.parse().map_err(|_| InvalidRecord("the serial"))?;
-    Ok(RData::SOA(SOA::new(name(primary)?, name(mailbox)?, serial, 3600, 600, 86400, 60)))
+    Ok(RData::SOA(SOA::new(parse_name(primary)?, parse_name(mailbox)?, serial, 3600, 600, 86400, 60)))
 }

@@ -1,4 +1,4 @@
-//! The records of the name server.
+//! The page of the name server's records.
 
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
@@ -29,7 +29,7 @@ pub(super) fn list(systems: &Systems, fault: Option<&str>) -> Response {
     page("DNS records", &html)
 }
 
-/// Adds the record of the form, or removes all of a name and type where the form has no data.
+/// Adds the record of the form. A form without data removes all records of the name and type.
 pub(super) fn change(systems: &Systems, request: &Request) -> Response {
     let (name, kind, data) = (request.parameter("name"), request.parameter("type"), request.parameter("data"));
     let changed = if data.is_empty() { systems.dns.remove(name, kind) } else { systems.dns.add(name, kind, data) };

@@ -1,13 +1,13 @@
-//! Received mail.
+//! The pages of received mail.
 
 use mail_parser::{Address, Message, MessageParser};
 
 use crate::html::{Html, page};
 use crate::http::Response;
-use crate::smtp::Received;
+use crate::smtp::ReceivedMail;
 use crate::systems::Systems;
 
-/// Lets links open in a new tab, and the mail do nothing else.
+/// Allows a mail to open links in a new tab, and nothing else.
 const MAIL_POLICY: &str = "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; \
     style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
 
@@ -61,13 +61,13 @@ pub(super) fn raw(systems: &Systems, number: &str) -> Option<Response> {
 }
 
 /// Mails are numbered from 1.
-fn find(systems: &Systems, number: &str) -> Option<Received> {
+fn find(systems: &Systems, number: &str) -> Option<ReceivedMail> {
     let index = number.parse::<usize>().ok()?.checked_sub(1)?;
     systems.smtp.received().into_iter().nth(index)
 }
 
-/// The default is a mail without a header.
-fn parse(mail: &Received) -> Message<'_> {
+/// Parses a mail; an invalid one is shown as a mail without a header.
+fn parse(mail: &ReceivedMail) -> Message<'_> {
     MessageParser::default().parse(&mail.raw).unwrap_or_default()
 }
 

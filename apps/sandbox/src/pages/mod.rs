@@ -1,4 +1,4 @@
-//! The web pages: the mail that was received, and the records of the name server.
+//! The web pages: received mail and the records of the name server.
 
 mod dns;
 mod mail;
@@ -19,12 +19,14 @@ pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
         ("POST", ["dns"]) => Some(dns::change(systems, request)),
         _ => None,
     };
-    found.unwrap_or_else(|| Response::new(404, "text/plain; charset=utf-8", "There is no such page."))
+    found.unwrap_or_else(|| {
+        Response::new(404, "text/plain; charset=utf-8", "This page does not exist. Go to / for the list of pages.")
+    })
 }
 
 fn home(systems: &Systems) -> Response {
     let mut html = Html::default();
-    html.raw("<p>This program plays the external systems for development. It keeps everything in memory.</p>");
+    html.raw("<p>This program simulates the external systems for development. It keeps everything in memory.</p>");
     html.raw("<h2>Mail</h2><p>").link("/mail", &format!("{} received", systems.smtp.received().len()));
     html.raw(" by SMTP at ").text(&systems.smtp.address().to_string()).raw(", for all addresses.</p>");
     html.raw("<h2>Code host</h2><p>Start a sign-in at the service, or run <code>svc login</code>. Users:</p><ul>");

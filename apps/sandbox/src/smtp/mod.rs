@@ -44,13 +44,13 @@ pub enum SmtpFault {
     Hang,
     /// A response in HTTP.
     NotSmtp,
-    /// An attacker adds a second, unencrypted response to STARTTLS.
+    /// An attacker appends an unencrypted response to the response to STARTTLS.
     Injected,
 }
 
 /// A received mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedMail {
     /// The envelope's sender.
     pub from: String,
     /// The envelope's recipients.
@@ -76,14 +76,14 @@ pub(super) struct Server {
     pub certificate: Certificate,
     pub credentials: Option<(String, String)>,
     pub fault: Mutex<Option<SmtpFault>>,
-    pub received: watch::Sender<Vec<Received>>,
+    pub received: watch::Sender<Vec<ReceivedMail>>,
 }
 
 impl SmtpServer {
     /// Starts a server without authentication on a free port.
     ///
     /// # Panics
-    /// When there is no port.
+    /// Panics if no port is free.
     pub async fn start(encryption: Encryption) -> Self {
         Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), encryption, None).await.unwrap()
     }
@@ -91,16 +91,16 @@ impl SmtpServer {
     /// Starts a server that requires these credentials on a free port.
     ///
     /// # Panics
-    /// When there is no port.
+    /// Panics if no port is free.
     pub async fn start_with_auth(encryption: Encryption, user: &str, password: &str) -> Self {
         let credentials = Some((user.to_owned(), password.to_owned()));
         Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), encryption, credentials).await.unwrap()
     }
 
-    /// Starts a server on this address. Port 0 is a free port.
+    /// Starts a server on this address. Port 0 selects a free port.
     ///
     /// # Errors
-    /// The address is in use, or not of this machine.
+    /// Returns an error if the address is in use or not local.
     pub async fn start_on(
         address: SocketAddr,
         encryption: Encryption,
@@ -143,15 +143,15 @@ impl SmtpServer {
 
     /// The mails received so far, oldest first.
     #[must_use]
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedMail> {
         self.server.received.borrow().clone()
     }
 
     /// Waits until this many mails were received, and returns all of them.
     ///
     /// # Panics
-    /// After half a minute.
-    pub async fn wait_for(&self, count: usize) -> Vec<Received> {
+    /// Panics after 30 seconds.
+    pub async fn wait_for(&self, count: usize) -> Vec<ReceivedMail> {
         let mut received = self.server.received.subscribe();
         let enough = received.wait_for(|mails| mails.len() >= count);
         match tokio::time::timeout(Duration::from_secs(30), enough).await {
@@ -175,7 +175,7 @@ impl SmtpServer {
     /// Restarts the server on the same port.
     ///
     /// # Panics
-    /// When the port is in use.
+    /// Panics if the port is in use.
     pub async fn restart(&self) {
         self.stop().await;
         self.run(TcpListener::bind(self.address).await.unwrap());

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::{Encryption, Received, Server, SmtpFault};
+use super::{Encryption, ReceivedMail, Server, SmtpFault};
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -44,13 +44,13 @@ impl Session {
     async fn run(&mut self) -> io::Result<()> {
         match self.fault {
             Some(SmtpFault::Hang) => pending().await,
-            Some(SmtpFault::NotSmtp) => return self.say("HTTP/1.1 400 Bad Request\r\n").await,
-            _ => self.say("220 mail.example ESMTP").await?,
+            Some(SmtpFault::NotSmtp) => return self.respond("HTTP/1.1 400 Bad Request\r\n").await,
+            _ => self.respond("220 mail.example ESMTP").await?,
         }
         while let Some(line) = self.line().await? {
             let (verb, rest) = line.split_once([' ', ':']).unwrap_or((&line, ""));
             match verb.to_ascii_uppercase().as_str() {
-                "EHLO" => self.hello().await?,
+                "EHLO" => self.greet().await?,
                 "STARTTLS" if self.offers_tls() => {
                     if !self.encrypt().await? {
                         return Ok(());
@@ -58,7 +58,7 @@ impl Session {
                 }
                 "AUTH" if self.server.credentials.is_some() => self.auth(rest).await?,
                 "MAIL" if self.authenticated => self.mail(rest).await?,
-                "MAIL" => self.say("530 5.7.0 Authentication required").await?,
+                "MAIL" => self.respond("530 5.7.0 Authentication required").await?,
                 "RCPT" if self.from.is_some() => self.recipient(rest).await?,
                 "DATA" if !self.to.is_empty() => {
                     if !self.data().await? {
@@ -67,12 +67,12 @@ impl Session {
                 }
                 "RSET" => {
                     (self.from, self.to) = (None, Vec::new());
-                    self.say("250 2.0.0 Ok").await?;
+                    self.respond("250 2.0.0 Ok").await?;
                 }
-                "NOOP" => self.say("250 2.0.0 Ok").await?,
+                "NOOP" => self.respond("250 2.0.0 Ok").await?,
                 "QUIT" if self.fault == Some(SmtpFault::HangAtQuit) => pending().await,
-                "QUIT" => return self.say("221 2.0.0 Bye").await,
-                _ => self.say("503 5.5.1 Not now").await?,
+                "QUIT" => return self.respond("221 2.0.0 Bye").await,
+                _ => self.respond("503 5.5.1 Not now").await?,
             }
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Session {
         self.server.encryption == Encryption::StartTls && !self.encrypted
     }
 
-    async fn hello(&mut self) -> io::Result<()> {
+    async fn greet(&mut self) -> io::Result<()> {
         let mut extensions = vec!["mail.example", "8BITMIME", "ENHANCEDSTATUSCODES"];
         if self.offers_tls() {
             extensions.push("STARTTLS");
@@ -92,13 +92,13 @@ impl Session {
         }
         let last = extensions.pop().unwrap_or_default();
         let lines: String = extensions.iter().map(|extension| format!("250-{extension}\r\n")).collect();
-        self.say(&format!("{lines}250 {last}")).await
+        self.respond(&format!("{lines}250 {last}")).await
     }
 
-    /// Whether the session continues.
+    /// Returns whether the session continues.
     async fn encrypt(&mut self) -> io::Result<bool> {
         let injected = if self.fault == Some(SmtpFault::Injected) { "\r\n250 evil.example" } else { "" };
-        self.say(&format!("220 2.0.0 Go ahead{injected}")).await?;
+        self.respond(&format!("220 2.0.0 Go ahead{injected}")).await?;
         let nothing: Box<dyn Stream> = Box::new(tokio::io::empty());
         let plain = std::mem::replace(&mut self.stream, BufReader::new(nothing)).into_inner();
         let Ok(stream) = self.server.certificate.acceptor().accept(plain).await else { return Ok(false) };
@@ -111,43 +111,43 @@ impl Session {
         let (mechanism, initial) = rest.split_once(' ').unwrap_or((rest, ""));
         let given = match mechanism.to_ascii_uppercase().as_str() {
             "PLAIN" => {
-                let text = decoded(initial);
+                let text = decode(initial);
                 let mut parts = text.split('\0').skip(1).map(str::to_owned);
                 (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
             }
-            "LOGIN" => (self.ask("VXNlcm5hbWU6").await?, self.ask("UGFzc3dvcmQ6").await?),
-            _ => return self.say("504 5.5.4 Unknown mechanism").await,
+            "LOGIN" => (self.prompt("VXNlcm5hbWU6").await?, self.prompt("UGFzc3dvcmQ6").await?),
+            _ => return self.respond("504 5.5.4 Unknown mechanism").await,
         };
         self.authenticated = self.server.credentials.as_ref() == Some(&given);
         let (user, _) = given;
-        let refused = format!("535 5.7.8 {user} or the password is wrong");
-        self.say(if self.authenticated { "235 2.7.0 Welcome" } else { &refused }).await
+        let rejection = format!("535 5.7.8 {user} or the password is wrong");
+        self.respond(if self.authenticated { "235 2.7.0 Welcome" } else { &rejection }).await
     }
 
-    async fn ask(&mut self, question: &str) -> io::Result<String> {
-        self.say(&format!("334 {question}")).await?;
-        Ok(decoded(&self.line().await?.unwrap_or_default()))
+    async fn prompt(&mut self, question: &str) -> io::Result<String> {
+        self.respond(&format!("334 {question}")).await?;
+        Ok(decode(&self.line().await?.unwrap_or_default()))
     }
 
     async fn mail(&mut self, rest: &str) -> io::Result<()> {
         if let Some(SmtpFault::Sender(answer)) = self.fault {
-            return self.say(answer).await;
+            return self.respond(answer).await;
         }
         (self.from, self.to) = (Some(path(rest)), Vec::new());
-        self.say("250 2.1.0 Ok").await
+        self.respond("250 2.1.0 Ok").await
     }
 
     async fn recipient(&mut self, rest: &str) -> io::Result<()> {
         if let Some(SmtpFault::Recipient(answer)) = self.fault {
-            return self.say(answer).await;
+            return self.respond(answer).await;
         }
         self.to.push(path(rest));
-        self.say("250 2.1.5 Ok").await
+        self.respond("250 2.1.5 Ok").await
     }
 
-    /// Whether the session continues.
+    /// Returns whether the session continues.
     async fn data(&mut self) -> io::Result<bool> {
-        self.say("354 End with a dot").await?;
+        self.respond("354 End with a dot").await?;
         let mut raw = Vec::new();
         loop {
             let start = raw.len();
@@ -164,18 +164,18 @@ impl Session {
             }
         }
         if let Some(SmtpFault::Message(answer)) = self.fault {
-            self.say(answer).await?;
+            self.respond(answer).await?;
             return Ok(true);
         }
         let (from, to) = (self.from.take().unwrap_or_default(), std::mem::take(&mut self.to));
-        let mail = Received { from, to, raw, encrypted: self.encrypted };
+        let mail = ReceivedMail { from, to, raw, encrypted: self.encrypted };
         self.server.received.send_modify(|mails| mails.push(mail));
         match self.fault {
             Some(SmtpFault::DropAfterMessage) => return Ok(false),
             Some(SmtpFault::HangAfterMessage) => pending().await,
             _ => {}
         }
-        self.say("250 2.0.0 Queued").await?;
+        self.respond("250 2.0.0 Queued").await?;
         Ok(true)
     }
 
@@ -185,13 +185,13 @@ impl Session {
         Ok((read > 0).then(|| line.trim_end().to_owned()))
     }
 
-    async fn say(&mut self, line: &str) -> io::Result<()> {
+    async fn respond(&mut self, line: &str) -> io::Result<()> {
         self.stream.write_all(format!("{line}\r\n").as_bytes()).await?;
         self.stream.flush().await
     }
 }
 
-fn decoded(base64: &str) -> String {
+fn decode(base64: &str) -> String {
     STANDARD.decode(base64).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! The sandbox as a person uses it: with a browser, and mail and queries over the real protocols.
+//! Tests of the sandbox with an HTTP client, SMTP and DNS.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-/// A running sandbox and a browser.
-struct World {
+/// A running sandbox with an HTTP client.
+struct TestSandbox {
     base: String,
     smtp: std::net::SocketAddr,
     dns: std::net::SocketAddr,
@@ -26,7 +26,7 @@ struct World {
     task: AbortHandle,
 }
 
-impl World {
+impl TestSandbox {
     async fn start() -> Self {
         let free = "127.0.0.1:0".parse().unwrap();
         let sandbox = Sandbox::start(&Config { listen: free, smtp_listen: free, dns_listen: free }).await.unwrap();
@@ -62,13 +62,13 @@ impl World {
             message.replace('\n', "\r\n")
         );
         stream.write_all(session.as_bytes()).await.unwrap();
-        let mut said = String::new();
-        stream.read_to_string(&mut said).await.unwrap();
-        assert!(said.contains("250 2.0.0 Queued"), "{said}");
+        let mut responses = String::new();
+        stream.read_to_string(&mut responses).await.unwrap();
+        assert!(responses.contains("250 2.0.0 Queued"), "{responses}");
     }
 }
 
-impl Drop for World {
+impl Drop for TestSandbox {
     fn drop(&mut self) {
         self.task.abort();
     }

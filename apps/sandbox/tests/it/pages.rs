@@ -4,7 +4,7 @@ use hickory_resolver::proto::op::{Message, Query};
 use hickory_resolver::proto::rr::{Name, RecordType};
 use tokio::net::UdpSocket;
 
-use super::{World, header};
+use super::{TestSandbox, header};
 
 const MAIL: &str = "From: Svc <svc@svc.example>
 To: grace@navy.example
@@ -27,35 +27,35 @@ Content-Type: text/html; charset=utf-8
 
 #[tokio::test]
 async fn received_mail_can_be_listed_and_read() {
-    let world = World::start().await;
-    assert!(world.text("/mail").await.contains("No mail yet."));
-    world.send("ada@code.example", "Subject: first\n\n..one line").await;
-    world.send("grace@navy.example", MAIL).await;
-    let list = world.text("/mail").await;
+    let sandbox = TestSandbox::start().await;
+    assert!(sandbox.text("/mail").await.contains("No mail yet."));
+    sandbox.send("ada@code.example", "Subject: first\n\n..one line").await;
+    sandbox.send("grace@navy.example", MAIL).await;
+    let list = sandbox.text("/mail").await;
     let (newest, oldest) = (list.find("/mail/2").unwrap(), list.find("/mail/1").unwrap());
     assert!(newest < oldest && list.contains("ada invites you to &lt;acme&gt; &amp; more"), "{list}");
 
-    let mail = world.text("/mail/2").await;
+    let mail = sandbox.text("/mail/2").await;
     assert!(mail.contains("<a href=\"http://localhost:3000/invites/svc_inv_abc\">"), "{mail}");
     assert!(mail.contains("svc orgs join svc_inv_abc<") && mail.contains("src=\"/mail/2/html\""), "{mail}");
-    let html = world.get("/mail/2/html").await;
+    let html = sandbox.get("/mail/2/html").await;
     let policy = header(&html, "content-security-policy");
     assert!(policy.starts_with("sandbox ") && policy.contains("default-src 'none'"), "{policy}");
     assert!(html.text().await.unwrap().contains("<base target=_blank><p><a href=\"http://localhost:3000/invites"));
-    assert_eq!(world.text("/mail/1/raw").await, "Subject: first\r\n\r\n.one line\r\n");
-    assert!(!world.text("/mail/1").await.contains("svc orgs join"));
+    assert_eq!(sandbox.text("/mail/1/raw").await, "Subject: first\r\n\r\n.one line\r\n");
+    assert!(!sandbox.text("/mail/1").await.contains("svc orgs join"));
     for missing in ["/mail/0", "/mail/3", "/mail/x", "/mail/1/other", "/elsewhere"] {
-        assert_eq!(world.get(missing).await.status(), 404, "{missing}");
+        assert_eq!(sandbox.get(missing).await.status(), 404, "{missing}");
     }
-    assert!(world.text("/").await.contains("2 received"));
+    assert!(sandbox.text("/").await.contains("2 received"));
 }
 
-/// The number of TXT records of a name.
-async fn answers(world: &World, name: &str) -> usize {
+/// Returns the number of TXT records of a name.
+async fn txt_records(sandbox: &TestSandbox, name: &str) -> usize {
     let mut query = Message::query();
     query.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::TXT));
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    socket.send_to(&query.to_vec().unwrap(), world.dns).await.unwrap();
+    socket.send_to(&query.to_vec().unwrap(), sandbox.dns).await.unwrap();
     let mut response = [0; 512];
     let length = socket.recv(&mut response).await.unwrap();
     Message::from_vec(&response[..length]).unwrap().answers.len()
@@ -63,21 +63,21 @@ async fn answers(world: &World, name: &str) -> usize {
 
 #[tokio::test]
 async fn records_can_be_added_looked_up_and_removed() {
-    let world = World::start().await;
-    let lookup = async || answers(&world, "_svc.shop.example.").await;
+    let sandbox = TestSandbox::start().await;
+    let lookup = async || txt_records(&sandbox, "_svc.shop.example.").await;
 
     assert_eq!(lookup().await, 0);
     let record = [("name", "_svc.shop.example"), ("type", "TXT"), ("data", "svc-proof=<1>")];
-    let added = world.submit("/dns", &record).await;
+    let added = sandbox.submit("/dns", &record).await;
     assert_eq!((added.status().as_u16(), header(&added, "location").as_str()), (302, "/dns"));
-    assert!(world.text("/dns").await.contains("<td>_svc.shop.example.<td>TXT<td>svc-proof=&lt;1&gt;"));
+    assert!(sandbox.text("/dns").await.contains("<td>_svc.shop.example.<td>TXT<td>svc-proof=&lt;1&gt;"));
     assert_eq!(lookup().await, 1);
     for wrong in [("type", "A"), ("type", "MX"), ("name", "a..b")] {
         let fields = record.map(|field| if field.0 == wrong.0 { wrong } else { field });
-        let page = world.submit("/dns", &fields).await.text().await.unwrap();
+        let page = sandbox.submit("/dns", &fields).await.text().await.unwrap();
         assert!(page.contains("of the record is invalid"), "{wrong:?}: {page}");
     }
-    world.submit("/dns", &record[..2]).await;
+    sandbox.submit("/dns", &record[..2]).await;
     assert_eq!(lookup().await, 0);
-    assert!(world.text("/").await.contains("0 records"));
+    assert!(sandbox.text("/").await.contains("0 records"));
 }

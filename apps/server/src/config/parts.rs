@@ -1,4 +1,4 @@
-//! What several settings say together.
+//! Parts of the configuration that combine several settings.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
 use gateway::{RateLimits, Site};
 use kernel::Limits;
-use projects::{S3, SiteUrl};
+use projects::{S3Config, SiteUrl};
 use providers::CodeHostConfig;
 use serde::Deserialize;
 use settings::{Error, Secret, Settings};
@@ -30,10 +30,10 @@ pub(super) struct LimitsFile {
     pub(super) rates: RateLimits,
 }
 
-/// What clients are told of this deployment.
+/// The public description of this deployment.
 pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) -> Result<Site, Error> {
-    let words = |list: Option<String>| {
-        list.map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect())
+    let split = |list: Option<String>| {
+        list.map_or_else(Vec::new, |list| list.split(',').map(|item| item.trim().to_owned()).collect())
     };
     Ok(Site {
         name: settings.get(&SITE_NAME)?,
@@ -41,7 +41,7 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
         dashboard_url: settings.get(&DASHBOARD_URL)?.0,
         platform_domain: domain(&settings.get(&PLATFORM_DOMAIN)?),
         mail_domain: settings.opt(&MAIL_DOMAIN)?,
-        nameservers: words(settings.opt(&NAMESERVERS)?),
+        nameservers: split(settings.opt(&NAMESERVERS)?),
         site_url: site_url.to_string(),
         fallback_origin: domain(&settings.get(&FALLBACK_ORIGIN)?),
         git_url: None,
@@ -50,7 +50,7 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
     })
 }
 
-/// How zones are hosted, what nameservers transfer them from, and who signs them.
+/// The configuration of hosted zones, the hidden primary and the signer.
 pub(super) struct Zones {
     pub(super) hosting: Option<Hosting>,
     pub(super) primary: Option<PrimaryConfig>,
@@ -62,18 +62,18 @@ pub(super) fn zones(settings: &Settings, site: &Site, own_domains: &[String]) ->
     let (primary, signer) = (primary(settings)?, settings.opt(&DNS_SIGNER)?);
     match &mut hosting {
         Some(hosting) => {
-            hosting.notifies = primary.is_some();
-            hosting.observes = signer.is_some();
-            // A zone of this name would hide the catalog.
-            hosting.own_domains.extend(primary.iter().map(|primary| primary.catalog.as_str().to_owned()));
+            hosting.has_primary = primary.is_some();
+            hosting.has_signer = signer.is_some();
+            // A hosted zone with the name of the catalog would shadow it.
+            hosting.platform_domains.extend(primary.iter().map(|primary| primary.catalog.as_str().to_owned()));
         }
-        None if primary.is_some() => return Err(NAMESERVERS.malformed("needed with SVC_DNS_LISTEN")),
+        None if primary.is_some() => return Err(NAMESERVERS.malformed("required with SVC_DNS_LISTEN")),
         None => {}
     }
     Ok(Zones { hosting, primary, signer })
 }
 
-/// The platform's own names: where it is reached, and what it hands names out under.
+/// The platform's own domains: its hosts, and the parent domains of names that it assigns.
 pub(super) fn own_domains(site: &Site) -> Vec<String> {
     let host = |url: &String| url::Url::parse(url).ok()?.host_str().map(str::to_owned);
     let mut domains = vec![site.platform_domain.clone(), site.fallback_origin.clone()];
@@ -83,7 +83,7 @@ pub(super) fn own_domains(site: &Site) -> Vec<String> {
     domains.iter().map(|name| domain(name)).collect()
 }
 
-/// A domain as it is compared: lowercase, without the final dot.
+/// Normalizes a domain for comparison: lowercase, without the final dot.
 fn domain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
@@ -96,28 +96,28 @@ fn hosting(settings: &Settings, site: &Site, own_domains: &[String]) -> Result<O
     let hosting = Hosting::new(&site.nameservers, &site.fallback_origin);
     let mut hosting = hosting.map_err(|error| NAMESERVERS.malformed(error))?;
     hosting.fallback_addresses = fallback_addresses.unwrap_or_default();
-    hosting.own_domains = own_domains.to_vec();
+    hosting.platform_domains = own_domains.to_vec();
     Ok(Some(hosting))
 }
 
-/// The hidden primary. It answers nobody without a key and somebody to answer.
+/// The configuration of the hidden primary, which requires a TSIG key and secondaries.
 fn primary(settings: &Settings) -> Result<Option<PrimaryConfig>, Error> {
-    // All of it is read, so that a fault is told while the listener is still off.
+    // Parse every setting even if the listener is off, so that a malformed value is always reported.
     let key = settings.opt(&DNS_TSIG)?.map(|key| key.reveal().parse()).transpose();
     let key = key.map_err(|error: InvalidTsigKey| DNS_TSIG.malformed(error))?;
     let secondaries = settings.opt(&DNS_SECONDARIES)?;
     let catalog = ZoneName::parse(&settings.get(&DNS_CATALOG)?).map_err(|error| DNS_CATALOG.malformed(error))?;
     let Some(listen) = settings.opt(&DNS_LISTEN)? else { return Ok(None) };
-    let needed = "needed with SVC_DNS_LISTEN";
-    let key = key.ok_or_else(|| DNS_TSIG.malformed(needed))?;
-    let Sockets(secondaries) = secondaries.ok_or_else(|| DNS_SECONDARIES.malformed(needed))?;
+    let required = "required with SVC_DNS_LISTEN";
+    let key = key.ok_or_else(|| DNS_TSIG.malformed(required))?;
+    let Sockets(secondaries) = secondaries.ok_or_else(|| DNS_SECONDARIES.malformed(required))?;
     Ok(Some(PrimaryConfig { listen, key, secondaries, catalog }))
 }
 
 pub(super) fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLogin>, Error> {
     let secret = settings.opt(&CODEHOST_CLIENT_SECRET)?;
     let Some(client_id) = settings.opt(&CODEHOST_CLIENT_ID)? else { return Ok(None) };
-    let secret = secret.ok_or_else(|| CODEHOST_CLIENT_SECRET.malformed("needed with SVC_CODEHOST_CLIENT_ID"))?;
+    let secret = secret.ok_or_else(|| CODEHOST_CLIENT_SECRET.malformed("required with SVC_CODEHOST_CLIENT_ID"))?;
     let redirects = match settings.opt(&CODEHOST_REDIRECTS)? {
         Some(redirects) => redirects,
         None => public_url.parse().map_err(|error| PUBLIC_URL.malformed(error))?,
@@ -137,18 +137,18 @@ pub(super) fn bundle_store(settings: &Settings) -> Result<BundleStore, Error> {
         BundleAddress::Folder(folder) => return Ok(BundleStore::Folder(folder)),
         BundleAddress::S3 { bucket, prefix } => (bucket, prefix),
     };
-    let needed = "needed with a bucket in SVC_BUNDLE_STORE";
+    let required = "required if SVC_BUNDLE_STORE is an S3 bucket";
     let secret = |secret: Secret| kernel::Secret::new(secret.reveal().to_owned());
     let region = settings.opt(&AWS_REGION)?.or(settings.opt(&AWS_DEFAULT_REGION)?);
     let endpoint = settings.opt(&AWS_ENDPOINT_URL_S3)?.or(settings.opt(&AWS_ENDPOINT_URL)?);
     let secret_access_key = settings.opt(&AWS_SECRET_ACCESS_KEY)?;
-    Ok(BundleStore::S3(S3 {
+    Ok(BundleStore::S3(S3Config {
         bucket,
         prefix,
         region: region.unwrap_or_else(|| "us-east-1".to_owned()),
         endpoint: endpoint.map(|Url(url)| url),
-        access_key_id: settings.opt(&AWS_ACCESS_KEY_ID)?.ok_or_else(|| AWS_ACCESS_KEY_ID.malformed(needed))?,
-        secret_access_key: secret_access_key.map(secret).ok_or_else(|| AWS_SECRET_ACCESS_KEY.malformed(needed))?,
+        access_key_id: settings.opt(&AWS_ACCESS_KEY_ID)?.ok_or_else(|| AWS_ACCESS_KEY_ID.malformed(required))?,
+        secret_access_key: secret_access_key.map(secret).ok_or_else(|| AWS_SECRET_ACCESS_KEY.malformed(required))?,
         session_token: settings.opt(&AWS_SESSION_TOKEN)?.map(secret),
     }))
 }
@@ -157,7 +157,7 @@ pub(super) fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {
     let from = settings.opt(&MAIL_FROM)?;
     let Some(url) = settings.opt(&SMTP_URL)? else { return Ok(None) };
     let server = url.reveal().parse().map_err(|error: providers::InvalidSmtp| SMTP_URL.malformed(error))?;
-    let from = from.ok_or_else(|| MAIL_FROM.malformed("needed with SVC_SMTP_URL"))?;
+    let from = from.ok_or_else(|| MAIL_FROM.malformed("required with SVC_SMTP_URL"))?;
     Ok(Some(MailConfig { server, from }))
 }
 

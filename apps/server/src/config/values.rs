@@ -1,31 +1,31 @@
-//! Values that only the control plane's settings have.
+//! Value types of the control plane's settings.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// How nodes learn of changes.
+/// The transport of desired state and reports between the control plane and the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoreLink {
-    /// Through the Postgres of this deployment.
+    /// The Postgres of this deployment.
     Embedded,
-    /// Not at all.
+    /// No nodes.
     Off,
 }
 
-/// An http or https address, without a trailing slash.
+/// An http or https URL without a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url(pub(super) String);
 
-/// Addresses, separated by commas.
+/// Comma-separated IP addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses(pub(super) Vec<IpAddr>);
 
-/// Addresses with their ports, separated by commas.
+/// Comma-separated socket addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sockets(pub(super) Vec<SocketAddr>);
 
-/// The address of a store of bundles.
+/// The address of a bundle store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleAddress {
     /// `file:///folder`
@@ -43,7 +43,7 @@ impl FromStr for Url {
             Some(rest) if !rest.is_empty() && !rest.contains(['@', '?', '#', '*', ' ']) && !rest.starts_with('/') => {
                 Ok(Self(text.trim_end_matches('/').to_owned()))
             }
-            _ => Err("not an http or https address without credentials, query and fragment"),
+            _ => Err("not an http or https URL without credentials, query and fragment"),
         }
     }
 }
@@ -71,8 +71,8 @@ impl FromStr for CoreLink {
         match text {
             "embedded" => Ok(Self::Embedded),
             "off" => Ok(Self::Off),
-            etcd if etcd.starts_with("etcd://") => Err("this release knows no link over etcd; use embedded or off"),
-            _ => Err("neither embedded nor off"),
+            etcd if etcd.starts_with("etcd://") => Err("etcd is not supported in this release; use embedded or off"),
+            _ => Err("must be embedded or off"),
         }
     }
 }
@@ -87,17 +87,17 @@ impl FromStr for BundleAddress {
         let (bucket, prefix) = match text.strip_prefix("s3://").map(|rest| (rest, rest.split_once('/'))) {
             Some((_, Some((bucket, prefix)))) => (bucket, prefix.trim_end_matches('/')),
             Some((bucket, None)) => (bucket, ""),
-            None => return Err("neither file:///folder nor s3://bucket/prefix"),
+            None => return Err("must be file:///folder or s3://bucket/prefix"),
         };
-        // What S3 lets a bucket be called. A query or credentials in here would be somebody's mistake.
-        let named = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_');
-        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(named) {
-            return Err("the bucket's name is not 3 to 63 characters of a-z, 0-9, . and -");
+        // The naming rules of S3. They also reject a query and credentials.
+        let is_bucket_byte = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
+        let is_prefix_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_');
+        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(is_bucket_byte) {
+            return Err("the bucket name must be 3 to 63 characters of a-z, 0-9, . and -");
         }
-        let dotted = |segment: &str| matches!(segment, "" | "." | "..");
-        if !prefix.bytes().all(plain) || !prefix.is_empty() && prefix.split('/').any(dotted) {
-            return Err("the prefix is not segments of letters, digits, ., - and _, separated by /");
+        let is_dot_segment = |segment: &str| matches!(segment, "" | "." | "..");
+        if !prefix.bytes().all(is_prefix_byte) || !prefix.is_empty() && prefix.split('/').any(is_dot_segment) {
+            return Err("the prefix must be segments of letters, digits, ., - and _, separated by /");
         }
         Ok(Self::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }

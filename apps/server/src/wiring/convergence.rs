@@ -1,8 +1,8 @@
-//! Convergence: its construction. The contexts claim their parts and reports in their own wiring.
+//! Construction of convergence. Each context registers its parts and reports in its own wiring.
 
 use std::sync::Arc;
 
-use convergence::{Builder, Convergence, Core, Embedded};
+use convergence::{Builder, Convergence, Core, EmbeddedCore};
 use protocol::Platform;
 use store::Store;
 
@@ -10,7 +10,7 @@ use crate::config::{Config, CoreLink};
 
 pub(super) fn wire(config: &Config, store: &Store) -> Builder {
     let core: Option<Arc<dyn Core>> = match config.core {
-        CoreLink::Embedded => Some(Arc::new(Embedded::listening(store))),
+        CoreLink::Embedded => Some(Arc::new(EmbeddedCore::with_listener(store))),
         CoreLink::Off => None,
     };
     let platform =

@@ -1,4 +1,4 @@
-//! Identity: its construction, and the ports that organizations and the code host serve for it.
+//! Construction of identity, and its ports, which organizations and the code host implement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use projects::ProjectRepository as _;
 use providers::{CodeHost, CodeHostError};
 use store::{Connection, Store};
 
-use super::fault::Fault as _;
+use super::error::IntoStoreError as _;
 use crate::config::{CODEHOST_TOKEN_URL, Config};
 use crate::jobs::{Background, Job, MINUTE};
 
@@ -31,7 +31,7 @@ pub(super) fn wire(
         identity = identity.with_code_host(CodeHostLogin { host: Arc::new(CodeHostPort(host)), callback, redirects });
     }
     background.job(Job::every(MINUTE, "identity.purge_logins"), identity.clone(), async |identity| {
-        identity.logins_forget().await
+        identity.logins_purge().await
     });
     Ok(identity)
 }
@@ -40,15 +40,15 @@ struct OrgsPort(Orgs);
 
 #[async_trait]
 impl identity::PersonalOrgs for OrgsPort {
-    async fn create(&self, tx: &mut Connection, user: UserId, wish: &str) -> store::Result<()> {
-        self.0.create_personal(tx, user, wish).await.map(drop).map_err(|error| error.fault())
+    async fn create(&self, tx: &mut Connection, user: UserId, preferred_slug: &str) -> store::Result<()> {
+        self.0.create_personal(tx, user, preferred_slug).await.map(drop).map_err(|error| error.into_store_error())
     }
 }
 
 #[async_trait]
-impl identity::Places for OrgsPort {
+impl identity::RestrictionTargets for OrgsPort {
     async fn org(&self, tx: &mut Connection, user: UserId, slug: &str) -> store::Result<Option<OrgId>> {
-        tx.org_of_member(user, slug).await
+        tx.org_find_for_member(user, slug).await
     }
 
     async fn project(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<ProjectId>> {
@@ -61,8 +61,8 @@ impl identity::Places for OrgsPort {
     }
 }
 
-/// The longest wait for the code host's two responses: the browser's own request must outlive it.
-const IDENTIFY: Duration = Duration::from_secs(8);
+/// The timeout for both requests to the code host. It must be shorter than the timeout of the browser's request.
+const CODE_HOST_TIMEOUT: Duration = Duration::from_secs(8);
 
 struct CodeHostPort(CodeHost);
 
@@ -78,17 +78,18 @@ impl identity::CodeHost for CodeHostPort {
         redirect_uri: &str,
         verifier: &str,
     ) -> Result<(SignIn, String), CodeHostFailure> {
-        let said = tokio::time::timeout(IDENTIFY, self.0.identify(code, redirect_uri, verifier)).await;
-        let said = said.map_err(|late| CodeHostFailure::Unavailable(late.into()))?.map_err(|error| match error {
-            // Other refusals are about our registration there, which a user cannot correct.
-            CodeHostError::Refused(ref word)
-                if ["bad_verification_code", "invalid_grant", "400"].contains(&word.as_str()) =>
+        let identified = tokio::time::timeout(CODE_HOST_TIMEOUT, self.0.identify(code, redirect_uri, verifier)).await;
+        let identified = identified.map_err(|elapsed| CodeHostFailure::Unavailable(elapsed.into()))?;
+        let identified = identified.map_err(|error| match error {
+            // Other refusals concern the OAuth client registration, which the user cannot correct.
+            CodeHostError::Refused(ref code)
+                if ["bad_verification_code", "invalid_grant", "400"].contains(&code.as_str()) =>
             {
                 CodeHostFailure::Refused(error.into())
             }
             error => CodeHostFailure::Unavailable(error.into()),
         });
-        let providers::Person { subject, login, name, email, avatar_url } = said?;
+        let providers::Person { subject, login, name, email, avatar_url } = identified?;
         Ok((SignIn { provider: Provider::Codehost, subject, name: Some(name), email, avatar_url }, login))
     }
 }

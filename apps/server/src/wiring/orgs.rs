@@ -1,4 +1,4 @@
-//! Organizations: their construction, the workers of their mail, and the mail server as their port.
+//! Construction of organizations, their mail workers, and the mailer port.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use orgs::{InviteMails, NotificationMails, Orgs, Site};
 use providers::{Mail, MailError, Smtp};
 use store::Store;
-use store::outbox::Undelivered;
+use store::outbox::DeliveryError;
 
 use crate::config::{Config, MailConfig, SMTP_URL};
 use crate::jobs::Background;
@@ -19,26 +19,27 @@ pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) 
     };
     if let Some(MailConfig { server, from }) = &config.mail {
         let smtp = Smtp::new(server, from.clone()).map_err(|error| SMTP_URL.malformed(error))?;
-        let post = Arc::new(PostPort(smtp));
-        background.outbox(store.deliver(Arc::new(InviteMails { site: site.clone(), post: post.clone() })));
-        background.outbox(store.deliver(Arc::new(NotificationMails { site: site.clone(), post })));
+        let mailer = Arc::new(MailerPort(smtp));
+        background
+            .outbox(store.spawn_outbox_worker(Arc::new(InviteMails { site: site.clone(), mailer: mailer.clone() })));
+        background.outbox(store.spawn_outbox_worker(Arc::new(NotificationMails { site: site.clone(), mailer })));
     }
     Ok(Orgs::new(store.clone(), config.limits, site))
 }
 
-struct PostPort(Smtp);
+struct MailerPort(Smtp);
 
 #[async_trait]
-impl orgs::Post for PostPort {
-    async fn send(&self, letter: orgs::Letter) -> Result<(), Undelivered> {
-        let orgs::Letter { id, to, date, subject, heading, paragraphs, action, footer } = letter;
+impl orgs::Mailer for MailerPort {
+    async fn send(&self, message: orgs::MailMessage) -> Result<(), DeliveryError> {
+        let orgs::MailMessage { id, to, date, subject, heading, paragraphs, action, footer } = message;
         let action = action.map(|(label, url)| providers::Action::new(label, &url)).transpose();
-        let action = action.map_err(|error| Undelivered::Never(error.to_string()))?;
-        let letter = providers::Letter { subject, heading, paragraphs, action, footer };
-        let sent = self.0.send(&Mail { to, message_id: id, date, letter }).await;
+        let action = action.map_err(|error| DeliveryError::Permanent(error.to_string()))?;
+        let content = providers::MailContent { subject, heading, paragraphs, action, footer };
+        let sent = self.0.send(&Mail { to, message_id: id, date, content }).await;
         sent.map_err(|error| match error {
-            MailError::Later(cause) => Undelivered::Later(cause.to_string()),
-            MailError::Never(cause) => Undelivered::Never(cause.to_string()),
+            MailError::Transient(cause) => DeliveryError::Transient(cause.to_string()),
+            MailError::Permanent(cause) => DeliveryError::Permanent(cause.to_string()),
         })
     }
 }

@@ -1,31 +1,32 @@
-//! Projects: their construction, their jobs, their part of the desired state, and the ports that other contexts and the
-//! public DNS serve for them.
+//! Construction of projects, their background jobs, their part of the desired state, and their ports, which other
+//! contexts and the DNS resolver implement.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use convergence::{Builder, Part, Removal, ReportReceiver};
-use dns::{Dns, Link};
+use convergence::{Builder, PartWriter, ProjectRemover, ReportReceiver};
+use dns::{Dns, LinkResult};
 use kernel::{AccessMode, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
 use orgs::{OrgRepository as _, Orgs};
 use projects::{
-    Bundles, DeploymentRepository as _, DeploymentStatus, Linked, Live, LiveAccess, LookupFailure, Ports, Projects,
+    Bundles, DeploymentRepository as _, DeploymentStatus, LiveAccess, LiveState, LookupFailure, Ports, Projects,
+    PublishedRecords,
 };
 use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess};
 use providers::{LookupError, Resolver};
 use store::{Connection, Store};
 
-use super::fault::Fault;
+use super::error::IntoStoreError;
 use crate::config::{BUNDLE_STORE, BundleStore, Config, DNS_RESOLVER};
 use crate::jobs::{Background, HOUR, Job, MINUTE};
 
-/// The age in seconds at which a temporary object is abandoned: an upload takes ten minutes at most.
-const ABANDONED: i64 = 60 * 60;
+/// The age at which a temporary object counts as abandoned. An upload takes at most ten minutes.
+const ABANDONED_UPLOAD_SECONDS: i64 = 60 * 60;
 
-/// The contexts that serve the ports.
-pub(super) struct Needs<'a> {
+/// The contexts that implement the ports.
+pub(super) struct Dependencies<'a> {
     pub(super) orgs: &'a Orgs,
     pub(super) convergence: &'a mut Builder,
     pub(super) dns: &'a Dns,
@@ -34,35 +35,36 @@ pub(super) struct Needs<'a> {
 pub(super) fn wire(
     config: &Config,
     store: &Store,
-    needs: Needs<'_>,
+    dependencies: Dependencies<'_>,
     background: &mut Background,
 ) -> anyhow::Result<Projects> {
-    let names = projects::Site {
+    let site = projects::Site {
         url: config.site_url.clone(),
         platform_domain: config.gateway.site.platform_domain.clone(),
         fallback_origin: config.gateway.site.fallback_origin.clone(),
         own_domains: config.own_domains.clone(),
     };
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
-    let placements = ConvergencePort { site: needs.convergence.own()?, removal: needs.convergence.removal() };
-    needs.convergence.receive::<DeploymentReport>(Arc::new(DeploymentsPort))?;
+    let Dependencies { orgs, convergence, dns } = dependencies;
+    let placements = ConvergencePort { site: convergence.register_part()?, removal: convergence.project_remover() };
+    convergence.register_receiver::<DeploymentReport>(Arc::new(DeploymentsPort))?;
     let ports = Ports {
-        organizations: Arc::new(OrgsPort(needs.orgs.clone())),
+        organizations: Arc::new(OrgsPort(orgs.clone())),
         placements: Arc::new(placements),
-        zones: Arc::new(ZonesPort(needs.dns.clone())),
+        zones: Arc::new(ZonesPort(dns.clone())),
         resolver: Arc::new(ResolverPort(resolver)),
     };
     let bundles = bundles(&config.bundle_store)?;
-    let projects = Projects::new(store.clone(), bundles.clone(), config.limits, names, ports);
+    let projects = Projects::new(store.clone(), bundles.clone(), config.limits, site, ports);
     background.job(Job::every(MINUTE, "projects.check_hostnames"), projects.clone(), async |projects| {
         projects.hostnames_check().await.map(drop)
     });
     background.job(Job::every(HOUR, "projects.purge_deleted"), projects.clone(), async |projects| {
         projects.purge().await.map(drop)
     });
-    let swept = (bundles, store.world().clone());
-    background.job(Job::every(HOUR, "projects.sweep_uploads"), swept, async |(bundles, world)| {
-        bundles.sweep(world.now().plus_seconds(-ABANDONED)).await.map(drop)
+    let sweep = (bundles, store.clock_rng().clone());
+    background.job(Job::every(HOUR, "projects.sweep_uploads"), sweep, async |(bundles, clock_rng)| {
+        bundles.sweep(clock_rng.now().plus_seconds(-ABANDONED_UPLOAD_SECONDS)).await.map(drop)
     });
     Ok(projects)
 }
@@ -70,7 +72,7 @@ pub(super) fn wire(
 fn bundles(store: &BundleStore) -> anyhow::Result<Bundles> {
     match store {
         BundleStore::Folder(folder) => {
-            Bundles::in_folder(folder).with_context(|| format!("the bundle store {}", folder.display()))
+            Bundles::in_folder(folder).with_context(|| format!("failed to open the bundle store {}", folder.display()))
         }
         BundleStore::S3(s3) => Bundles::in_s3(s3).map_err(|error| BUNDLE_STORE.malformed(error).into()),
     }
@@ -94,7 +96,7 @@ impl projects::Organizations for OrgsPort {
         org: OrgId,
         notice: projects::Notice,
     ) -> store::Result<Option<NotificationId>> {
-        self.0.raise(tx, org, to_orgs(notice)).await.map_err(Fault::fault)
+        self.0.raise(tx, org, to_orgs(notice)).await.map_err(IntoStoreError::into_store_error)
     }
 }
 
@@ -108,18 +110,22 @@ fn to_orgs(notice: projects::Notice) -> orgs::Notice {
 }
 
 struct ConvergencePort {
-    site: Part<Site>,
-    removal: Removal,
+    site: PartWriter<Site>,
+    removal: ProjectRemover,
 }
 
 #[async_trait]
 impl projects::Placements for ConvergencePort {
-    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: Live) -> store::Result<()> {
-        self.site.write(tx, project, &site(live)).await.map_err(Fault::fault)
+    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
+        self.site.write(tx, project, &site(live)).await.map_err(IntoStoreError::into_store_error)
     }
 
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
-        self.removal.remove(tx, project).await.map_err(Fault::fault)
+        self.removal.remove(tx, project).await.map_err(IntoStoreError::into_store_error)
+    }
+
+    async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
+        self.removal.purge(tx, projects).await.map_err(IntoStoreError::into_store_error)
     }
 }
 
@@ -135,12 +141,12 @@ impl ReportReceiver<DeploymentReport> for DeploymentsPort {
             DeploymentState::Crashed => DeploymentStatus::Crashed,
             DeploymentState::Failed => DeploymentStatus::Failed,
         };
-        tx.deployment_observed(project, version, status, message.as_deref()).await
+        tx.deployment_set_status(project, version, status, message.as_deref()).await
     }
 }
 
-fn site(live: Live) -> Site {
-    let Live { hostnames, bundle, size_bytes, version, access } = live;
+fn site(live: LiveState) -> Site {
+    let LiveState { hostnames, bundle, size_bytes, version, access } = live;
     let LiveAccess { mode, password, bypass, version: access_version } = access;
     let mode = match mode {
         AccessMode::Public => protocol::AccessMode::Public,
@@ -156,26 +162,26 @@ struct ZonesPort(Dns);
 #[async_trait]
 impl projects::Zones for ZonesPort {
     async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<String>> {
-        self.0.zone_of(connection, org, name).await.map_err(Fault::fault)
+        self.0.enclosing_zone(connection, org, name).await.map_err(IntoStoreError::into_store_error)
     }
 
-    async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<Linked> {
-        let problem = |problem| Linked { changed: false, problem: Some(problem) };
-        Ok(match self.0.link(tx, org, name).await.map_err(Fault::fault)? {
-            Link::NoZone => Linked::default(),
-            Link::Linked { changed } => Linked { changed, problem: None },
-            Link::Occupied { zone } => problem(format!(
-                "The zone {zone} has other records at {name}, so nobody is led here by it. Delete them, and verify again."
+    async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<PublishedRecords> {
+        let problem = |problem| PublishedRecords { changed: false, problem: Some(problem) };
+        Ok(match self.0.link(tx, org, name).await.map_err(IntoStoreError::into_store_error)? {
+            LinkResult::NoZone => PublishedRecords::default(),
+            LinkResult::Linked { changed } => PublishedRecords { changed, problem: None },
+            LinkResult::Occupied { zone } => problem(format!(
+                "The zone {zone} has other records at {name}. Delete them, then verify the hostname again."
             )),
-            Link::Full { zone } => problem(format!("The zone {zone} holds as many rrsets as a zone may.")),
-            Link::NoAddress { zone } => problem(format!(
-                "{zone} is a zone's own name, which cannot be a CNAME. Publish A or AAAA records that lead here."
+            LinkResult::Full { zone } => problem(format!("The zone {zone} has reached the maximum number of rrsets.")),
+            LinkResult::NoAddress { zone } => problem(format!(
+                "{zone} is a zone apex, which cannot be a CNAME. Publish A or AAAA records that point to this platform."
             )),
         })
     }
 
     async fn unlink(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()> {
-        self.0.unlink(tx, org, name).await.map_err(Fault::fault)
+        self.0.unlink(tx, org, name).await.map_err(IntoStoreError::into_store_error)
     }
 }
 
@@ -187,11 +193,11 @@ struct ResolverPort(Resolver);
 
 #[async_trait]
 impl projects::Resolver for ResolverPort {
-    async fn txt(&self, name: &str, patience: Duration) -> Result<Vec<String>, LookupFailure> {
-        self.0.txt(name, patience).await.map_err(failure)
+    async fn txt(&self, name: &str, timeout: Duration) -> Result<Vec<String>, LookupFailure> {
+        self.0.txt(name, timeout).await.map_err(failure)
     }
 
-    async fn cname(&self, name: &str, patience: Duration) -> Result<Option<String>, LookupFailure> {
-        self.0.cname(name, patience).await.map_err(failure)
+    async fn cname(&self, name: &str, timeout: Duration) -> Result<Option<String>, LookupFailure> {
+        self.0.cname(name, timeout).await.map_err(failure)
     }
 }

@@ -1,4 +1,4 @@
-//! Resources: their construction.
+//! Construction of resources.
 
 use resources::Resources;
 use store::Store;

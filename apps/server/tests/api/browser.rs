@@ -1,4 +1,5 @@
-//! A real browser at protected sites: Chromium by `chromedriver` (W3C WebDriver), where both are installed.
+//! Access to protected sites in a real browser: Chromium, driven by `chromedriver` (W3C WebDriver) if both are
+//! installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,16 +10,16 @@ use actix_web::{App as Stub, HttpResponse, HttpServer, web};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::convergence::nodes::Edge;
-use crate::kit::{App, Caller, client, site};
+use crate::convergence::nodes::TestNode;
 use crate::process::port;
+use crate::support::{App, Caller, client, site};
 
 const HOST: &str = "site-ada.localhost";
 const ACCESS: &str = "/v1/orgs/ada/projects/site/access";
-/// The key under which WebDriver tells of an element.
+/// The key of an element reference (W3C WebDriver).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// A headless Chromium with nothing in its jar.
+/// A headless Chromium with an empty profile.
 struct Browser {
     driver: Child,
     session: String,
@@ -26,12 +27,12 @@ struct Browser {
 }
 
 impl Browser {
-    /// None, with a loud line, where there is no browser.
+    /// Returns `None` and prints a notice if no browser is installed.
     async fn start() -> Option<Self> {
         let port = port();
         let driver = Command::new("chromedriver").arg(format!("--port={port}")).stdout(Stdio::null()).spawn();
         let Ok(driver) = driver else {
-            eprintln!("SKIPPED: there is no chromedriver; install Debian's chromium and chromium-driver");
+            eprintln!("SKIPPED: chromedriver is not installed; install Debian's chromium and chromium-driver");
             return None;
         };
         let profile = std::env::temp_dir().join(format!("svc-browser-{port}"));
@@ -45,30 +46,30 @@ impl Browser {
         let capabilities = json!({ "alwaysMatch": { "goog:chromeOptions": { "args": arguments } } });
         for attempt in 0.. {
             let asked = client().post(&browser.session).json(&json!({ "capabilities": capabilities })).send().await;
-            if let Ok(answer) = asked {
-                let answer: Value = answer.json().await.unwrap();
-                let session = answer["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}"));
+            if let Ok(response) = asked {
+                let response: Value = response.json().await.unwrap();
+                let session = response["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}"));
                 browser.session = format!("{}/{session}", browser.session);
                 return Some(browser);
             }
-            assert!(attempt < 100, "chromedriver does not listen");
+            assert!(attempt < 100, "chromedriver did not start");
             sleep(Duration::from_millis(100)).await;
         }
         None
     }
 
     async fn call(&self, path: &str, body: Value) -> Value {
-        let answer = client().post(format!("{}{path}", self.session)).json(&body).send().await.unwrap();
-        let (status, answer) = (answer.status(), answer.json::<Value>().await.unwrap());
-        assert!(status.is_success(), "{path}: {answer}");
-        answer["value"].clone()
+        let response = client().post(format!("{}{path}", self.session)).json(&body).send().await.unwrap();
+        let (status, response) = (response.status(), response.json::<Value>().await.unwrap());
+        assert!(status.is_success(), "{path}: {response}");
+        response["value"].clone()
     }
 
     async fn open(&self, url: &str) {
         self.call("/url", json!({ "url": url })).await;
     }
 
-    /// What a script answers in the page.
+    /// Runs a script in the page and returns its result.
     async fn run(&self, script: &str) -> Value {
         self.call("/execute/sync", json!({ "script": script, "args": [] })).await
     }
@@ -88,8 +89,8 @@ impl Browser {
         self.call(&format!("/element/{element}/click"), json!({})).await;
     }
 
-    /// Waits until the page's text holds this, and gives its address.
-    async fn shows(&self, text: &str) -> String {
+    /// Waits until the page contains this text. Returns the URL of the page.
+    async fn wait_for_text(&self, text: &str) -> String {
         for _ in 0..200 {
             let page = self.run("return [document.body && document.body.innerText || '', location.href]").await;
             if page[0].as_str().unwrap().contains(text) {
@@ -97,26 +98,26 @@ impl Browser {
             }
             sleep(Duration::from_millis(50)).await;
         }
-        panic!("{text:?} is awaited; {}", self.run("return document.documentElement.outerHTML").await);
+        panic!("{text:?} is not in the page: {}", self.run("return document.documentElement.outerHTML").await);
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its browser ends with it, but for what asks to be told.
+        // Delete the session first, because killing the driver leaves browser processes behind.
         let session = self.session.clone();
-        let ended = std::thread::spawn(move || {
+        let deleted = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async { client().delete(&session).send().await.is_ok() })
         });
-        let _ = ended.join();
+        let _ = deleted.join();
         let _ = self.driver.kill();
         let _ = self.driver.wait();
         let _ = std::fs::remove_dir_all(&self.profile);
     }
 }
 
-/// A dashboard's authorize screen: it asks the API as whoever is signed in there, and moves the browser on.
+/// The authorize page of a dashboard: it calls the API as the signed-in user and redirects the browser.
 fn dashboard(port: u16, api: &str, token: &str) -> ServerHandle {
     let screen = format!(
         "<!doctype html><title>Dashboard</title><p>one moment</p><script>\
@@ -143,14 +144,14 @@ fn dashboard(port: u16, api: &str, token: &str) -> ServerHandle {
     handle
 }
 
-/// Sets a policy, and waits until the node knows of it.
-async fn protect(ada: &Caller, edge: &Edge, policy: Value, status: u16) {
+/// Sets an access policy and waits until the node applies it.
+async fn protect(ada: &Caller, edge: &TestNode, policy: Value, status: u16) {
     ada.put(ACCESS, policy).await.expect(200);
-    edge.becomes(HOST, status).await;
+    edge.wait_for_status(HOST, status).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_come_in_by_password_by_signing_in_and_machines_by_key() {
+async fn visitors_get_access_by_password_sign_in_and_bypass_key() {
     let Some(browser) = Browser::start().await else { return };
     let (front, screen) = (port(), port());
     let app = App::with(|config| {
@@ -158,42 +159,42 @@ async fn people_come_in_by_password_by_signing_in_and_machines_by_key() {
         config.gateway.site.dashboard_url = format!("http://127.0.0.1:{screen}");
     })
     .await;
-    let edge = Edge::listening(&app, &format!("127.0.0.1:{front}")).await;
+    let edge = TestNode::listening(&app, &format!("127.0.0.1:{front}")).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     ada.upload("/v1/orgs/ada/projects/site/deployments", site("<p>inside</p>")).await.expect(201);
-    edge.shows(HOST, "<p>inside</p>").await;
+    edge.wait_for_page(HOST, "<p>inside</p>").await;
     let (home, page) = (format!("http://{HOST}:{front}/"), format!("http://{HOST}:{front}/?a=b"));
 
     let password = "correct horse battery";
     protect(&ada, &edge, json!({ "mode": "password", "password": password }), 401).await;
     browser.open(&page).await;
-    browser.shows("This site is protected").await;
+    browser.wait_for_text("This site is protected").await;
     browser.enter("#password", "a wrong one").await;
     browser.click("button").await;
-    browser.shows("That is not the password").await;
+    browser.wait_for_text("The password is wrong").await;
     browser.enter("#password", password).await;
     browser.click("button").await;
-    assert_eq!(browser.shows("inside").await, page);
-    // No script can read the pass, and it lasts.
+    assert_eq!(browser.wait_for_text("inside").await, page);
+    // The access cookie is HttpOnly and persists.
     assert_eq!(browser.run("return document.cookie").await, "");
     browser.open(&home).await;
-    browser.shows("inside").await;
+    browser.wait_for_text("inside").await;
 
-    // Another policy ends it: now by signing in.
+    // A new policy invalidates the cookie.
     protect(&ada, &edge, json!({ "mode": "org" }), 302).await;
     let stub = dashboard(screen, &app.base, ada.token.as_deref().unwrap());
     browser.open(&page).await;
-    assert_eq!(browser.shows("inside").await, page);
+    assert_eq!(browser.wait_for_text("inside").await, page);
     stub.stop(false).await;
 
-    // Who is no member is told so by the dashboard, and stays outside.
+    // The dashboard rejects a user who is not a member.
     protect(&ada, &edge, json!({ "mode": "password", "password": "another one entirely" }), 401).await;
     protect(&ada, &edge, json!({ "mode": "org" }), 302).await;
     let eve = app.sign_in("eve").await;
     let stub = dashboard(screen, &app.base, eve.token.as_deref().unwrap());
     browser.open(&page).await;
-    browser.shows("forbidden").await;
+    browser.wait_for_text("forbidden").await;
     stub.stop(false).await;
 
     let key = ada.post(&format!("{ACCESS}/bypass"), json!({})).await.expect(200)["secret"].clone();
@@ -208,6 +209,6 @@ async fn people_come_in_by_password_by_signing_in_and_machines_by_key() {
         }
         sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(browser.shows("inside").await, home);
+    assert_eq!(browser.wait_for_text("inside").await, home);
     assert!(Path::new(&browser.profile).exists());
 }

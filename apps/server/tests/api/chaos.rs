@@ -1,8 +1,8 @@
-//! What was acknowledged is there, once, whatever is killed and cut off meanwhile: the short form of `cargo xtask chaos`.
+//! A short run of `cargo xtask chaos`: acknowledged writes exist exactly once after crashes and disconnects.
 
 use std::time::Duration;
 
-use ::chaos::{Passage, Proxy, Writers};
+use ::chaos::{NetworkFault, Proxy, Writers};
 use sandbox::{Encryption, SmtpServer};
 use testkit::TestDatabase;
 use tokio::time::sleep;
@@ -11,16 +11,16 @@ use crate::process::Process;
 
 const WRITERS: usize = 4;
 
-/// What a restart of Postgres does to those who are connected.
-const END_ALL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+/// Terminates all other connections, as a restart of Postgres does.
+const TERMINATE_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
     WHERE datname = current_database() AND pid <> pg_backend_pid()";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_is_there_once_whatever_is_killed_and_cut_off() {
+async fn acknowledged_writes_exist_exactly_once_after_crashes_and_disconnects() {
     let (database, smtp) = (TestDatabase::create().await, SmtpServer::start(Encryption::None).await);
-    let (postgres, url) = Proxy::before_postgres(&database.url()).await.unwrap();
+    let (postgres, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
     let limits = std::env::temp_dir().join(format!("svc-chaos-{}.toml", std::process::id()));
-    std::fs::write(&limits, ::chaos::LIMITS).unwrap();
+    std::fs::write(&limits, ::chaos::LOAD_TEST_LIMITS).unwrap();
     let more = [
         ("SVC_DATABASE_URL", url),
         ("SVC_LIMITS", limits.display().to_string()),
@@ -30,30 +30,30 @@ async fn what_was_acknowledged_is_there_once_whatever_is_killed_and_cut_off() {
     ];
     let mut process = Process::on(database, &more).await;
     let mut writers = Writers::start(&process.base, WRITERS).await.unwrap();
-    let breaking = async {
+    let faults = async {
         for round in 0..6 {
             sleep(Duration::from_millis(700)).await;
             match round % 3 {
-                0 => process.killed_and_started_again().await,
+                0 => process.kill_and_restart().await,
                 1 => {
-                    postgres.set(Passage::Cut);
+                    postgres.set_fault(NetworkFault::Disconnect);
                     sleep(Duration::from_millis(500)).await;
-                    postgres.set(Passage::Open);
+                    postgres.set_fault(NetworkFault::None);
                 }
-                _ => drop(process.database.rows(END_ALL).await),
+                _ => drop(process.database.rows(TERMINATE_CONNECTIONS).await),
             }
         }
         sleep(Duration::from_millis(700)).await;
         Ok(())
     };
-    writers.during(breaking).await.unwrap();
-    writers.settle().await.unwrap();
-    assert_eq!(writers.faults(&process.database.url(), &["test"]).await.unwrap(), Vec::<String>::new());
-    assert!(writers.tally().acknowledged > 10 * WRITERS, "{:?}", writers.tally());
-    // Mails that a killed process had taken are due again once its lease is over; nobody waits for that here.
-    process.database.run("UPDATE store.outbox SET due_at = created_at").await;
+    writers.write_during(faults).await.unwrap();
+    writers.retry_unacknowledged().await.unwrap();
+    assert_eq!(writers.violations(&process.database.url(), &["test"]).await.unwrap(), Vec::<String>::new());
+    assert!(writers.stats().acknowledged > 10 * WRITERS, "{:?}", writers.stats());
+    // End the leases of the killed processes instead of waiting for them.
+    process.database.run("UPDATE store.outbox SET next_attempt_at = created_at").await;
     for invited in writers.invited() {
-        crate::kit::eventually(&format!("a mail to {invited}"), async || {
+        crate::support::eventually(&format!("a mail to {invited}"), async || {
             smtp.received().iter().any(|mail| mail.to.contains(&invited)).then_some(())
         })
         .await;

@@ -1,4 +1,4 @@
-//! The examples, deployed by `svc` and served by a node that runs code.
+//! The examples, deployed by `svc` and served by a node with `workerd`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::convergence::node_process::{Node, program, workerd};
-use crate::kit::client;
 use crate::process::Process;
+use crate::support::client;
 
-/// `svc`, signed in, with a folder of its own.
+/// A signed-in `svc` with its own configuration folder.
 struct Svc {
     home: PathBuf,
     api: String,
@@ -24,13 +24,13 @@ impl Svc {
         svc
     }
 
-    /// The exit code, the document and the words.
+    /// Runs `svc --json`. Returns the exit code, the document and stderr.
     fn run(&self, arguments: &[&str]) -> (i32, Value, String) {
         let mut command = Command::new(program("svc"));
         command.args(arguments).args(["--json", "--api", &self.api]).env("XDG_CONFIG_HOME", &self.home);
         let output = command.env("NO_PROXY", "*").output().unwrap();
-        let words = String::from_utf8(output.stderr).unwrap();
-        (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap_or_default(), words)
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap_or_default(), stderr)
     }
 
     fn deploy(&self, folder: &Path, project: &str) -> (i32, Value, String) {
@@ -49,17 +49,17 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_examples_are_served_and_code_that_does_not_start_is_told_of() {
+async fn examples_are_served_and_a_worker_that_fails_to_start_is_reported() {
     let Some(workerd) = workerd() else { return };
     let server = Process::start().await;
     let node = Node::start(&server, &[("SVC_NODE_WORKERD", workerd)]).await;
     let svc = Svc::new(&server);
-    let (code, deployed, words) = svc.deploy(&example("static-site"), "site");
-    assert_eq!((code, &deployed["status"]), (0, &"serving".into()), "{words}");
+    let (code, deployed, stderr) = svc.deploy(&example("static-site"), "site");
+    assert_eq!((code, &deployed["status"]), (0, &"serving".into()), "{stderr}");
     assert!(node.page("site-ada.localhost", "/").await.unwrap().contains("<h1>Hello</h1>"));
 
-    let (code, deployed, words) = svc.deploy(&example("worker-site"), "code");
-    assert_eq!((code, &deployed["status"], &deployed["hasWorker"]), (0, &"serving".into(), &true.into()), "{words}");
+    let (code, deployed, stderr) = svc.deploy(&example("worker-site"), "code");
+    assert_eq!((code, &deployed["status"], &deployed["hasWorker"]), (0, &"serving".into(), &true.into()), "{stderr}");
     let host = "code-ada.localhost";
     assert!(node.page(host, "/?name=Ada").await.unwrap().contains("Hello, Ada"));
     assert!(node.page(host, "/api/time").await.unwrap().contains("\"now\""));
@@ -68,13 +68,13 @@ async fn both_examples_are_served_and_code_that_does_not_start_is_told_of() {
     let style = std::fs::read_to_string(example("worker-site/assets/style.css")).unwrap();
     assert_eq!(node.page(host, "/style.css").await, Some(style));
 
-    // Code that does not start is told of, and what was served stays.
+    // A worker that fails to start is reported, and the previous version keeps serving.
     let broken = svc.home.join("broken");
     std::fs::create_dir_all(broken.join("worker")).unwrap();
     std::fs::write(broken.join("svc.json"), "{}").unwrap();
     std::fs::write(broken.join("worker/index.js"), "import './missing.js'\nexport default {}").unwrap();
-    let (code, deployed, words) = svc.deploy(&broken, "code");
-    assert_eq!((code, &deployed["status"], &deployed["live"]), (8, &"failed".into(), &true.into()), "{words}");
+    let (code, deployed, stderr) = svc.deploy(&broken, "code");
+    assert_eq!((code, &deployed["status"], &deployed["live"]), (8, &"failed".into(), &true.into()), "{stderr}");
     assert!(deployed["statusMessage"].as_str().unwrap().contains("missing.js"), "{deployed}");
     assert!(node.page(host, "/?name=Ada").await.unwrap().contains("Hello, Ada"));
     let (_, list, _) = svc.run(&["deployments", "--org", "ada", "--project", "code"]);

@@ -1,49 +1,49 @@
-//! `Idempotency-Key`: what is sent again is answered again, and done once.
+//! `Idempotency-Key`: a retry returns the stored response and executes nothing.
 
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, App, Caller, site};
+use crate::support::{ApiResponse, App, Caller, site};
 
 const PROJECT: &str = "/v1/orgs/ada/projects/site";
 const DEPLOYMENTS: &str = "/v1/orgs/ada/projects/site/deployments";
 
-/// The parts of an answer that a repetition has to have as well.
-fn parts(answer: &Answer) -> (u16, String, String, String) {
-    let header = |name| answer.header(name).to_owned();
-    let body = String::from_utf8(answer.bytes.clone()).unwrap();
-    (answer.status, header("content-type"), header("x-request-id"), body)
+/// The parts of a response that a replay repeats.
+fn parts(response: &ApiResponse) -> (u16, String, String, String) {
+    let header = |name| response.header(name).to_owned();
+    let body = String::from_utf8(response.bytes.clone()).unwrap();
+    (response.status, header("content-type"), header("x-request-id"), body)
 }
 
-fn is_replayed(answer: &Answer) -> bool {
-    match answer.header("idempotent-replayed") {
+fn is_replayed(response: &ApiResponse) -> bool {
+    match response.header("idempotent-replayed") {
         "true" => true,
         "" => false,
         other => panic!("Idempotent-Replayed: {other}"),
     }
 }
 
-/// That `again` repeats what `first` was answered.
+/// Asserts that `retry` is a replay of `first`.
 #[track_caller]
-fn repeats(first: &Answer, again: &Answer) {
-    assert_eq!(parts(first), parts(again));
-    assert!(!is_replayed(first) && is_replayed(again));
-    assert_eq!(again.header("cache-control"), "no-store");
+fn assert_replay(first: &ApiResponse, retry: &ApiResponse) {
+    assert_eq!(parts(first), parts(retry));
+    assert!(!is_replayed(first) && is_replayed(retry));
+    assert_eq!(retry.header("cache-control"), "no-store");
 }
 
-async fn org(caller: &Caller, key: &str, slug: &str) -> Answer {
-    caller.post_once(key, "/v1/orgs", json!({ "slug": slug })).await
+async fn create_org(caller: &Caller, key: &str, slug: &str) -> ApiResponse {
+    caller.post_with_key(key, "/v1/orgs", json!({ "slug": slug })).await
 }
 
-/// How many organizations of this slug there are, and how many audit rows tell of making one.
-async fn made(app: &App, slug: &str) -> (usize, usize) {
+/// The number of organizations with this slug, and of audit events for their creation.
+async fn count_orgs(app: &App, slug: &str) -> (usize, usize) {
     let orgs = app.db_rows(&format!("SELECT 1 AS one FROM orgs.orgs WHERE slug = '{slug}'")).await;
     let events = app.db_audit(slug).await;
     (orgs.len(), events.iter().filter(|event| *event == "org.create").count())
 }
 
-async fn upload(caller: &Caller, key: &str, bundle: Vec<u8>) -> Answer {
+async fn upload(caller: &Caller, key: &str, bundle: Vec<u8>) -> ApiResponse {
     let build = |request: reqwest::RequestBuilder| {
         request.header("idempotency-key", key).header("content-type", "application/gzip").body(bundle)
     };
@@ -55,59 +55,59 @@ async fn keys(app: &App) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_again_is_answered_again_and_done_once() {
+async fn retry_returns_the_stored_response_and_executes_once() {
     let app = App::start().await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
-    let first = org(&ada, "key-1", "acme").await;
+    let first = create_org(&ada, "key-1", "acme").await;
     first.expect(201);
-    let again = org(&ada, "key-1", "acme").await;
-    repeats(&first, &again);
+    let again = create_org(&ada, "key-1", "acme").await;
+    assert_replay(&first, &again);
     assert!(uuid::Uuid::parse_str(again.header("x-request-id")).is_ok());
-    // At another server too, and whatever the repetition itself is called.
-    repeats(&first, &org(&other.meets(&ada), "key-1", "acme").await);
+    // Another server replays too, and the retry's own request ID does not matter.
+    assert_replay(&first, &create_org(&other.connect(&ada), "key-1", "acme").await);
     let named = |request: reqwest::RequestBuilder| {
         let request = request.header("idempotency-key", "key-1").header("x-request-id", "second-try");
         request.json(&json!({ "slug": "acme" }))
     };
-    repeats(&first, &ada.send(Method::POST, "/v1/orgs", named).await);
-    assert_eq!(made(&app, "acme").await, (1, 1));
-    // Without the key it is another request.
+    assert_replay(&first, &ada.send(Method::POST, "/v1/orgs", named).await);
+    assert_eq!(count_orgs(&app, "acme").await, (1, 1));
+    // Without a key, a repeated request is a new one.
     let without = ada.post("/v1/orgs", json!({ "slug": "acme" })).await;
-    without.refused(409, "slug_taken");
+    without.expect_error(409, "slug_taken");
     assert!(!is_replayed(&without));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_body_under_the_same_key_is_refused() {
+async fn different_body_with_the_same_key_is_rejected() {
     let app = App::start().await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
-    let first = org(&ada, "key-1", "acme").await;
+    let first = create_org(&ada, "key-1", "acme").await;
     for server in [&app, &other] {
-        let refused = org(&server.meets(&ada), "key-1", "other").await;
-        refused.refused(422, "idempotency_mismatch");
+        let refused = create_org(&server.connect(&ada), "key-1", "other").await;
+        refused.expect_error(422, "idempotency_mismatch");
         assert!(!is_replayed(&refused));
     }
-    assert_eq!(made(&app, "other").await, (0, 0));
-    // The first one's answer stands.
-    repeats(&first, &org(&ada, "key-1", "acme").await);
+    assert_eq!(count_orgs(&app, "other").await, (0, 0));
+    // The stored response is unchanged.
+    assert_replay(&first, &create_org(&ada, "key-1", "acme").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_belongs_to_a_caller_and_a_route() {
+async fn keys_are_scoped_to_caller_and_route() {
     let app = App::start().await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
     for (caller, slug) in [(&ada, "one"), (&bob, "two")] {
-        let answer = org(caller, "key-1", slug).await;
-        answer.expect(201);
-        assert!(!is_replayed(&answer));
+        let response = create_org(caller, "key-1", slug).await;
+        response.expect(201);
+        assert!(!is_replayed(&response));
     }
-    // The same body, by somebody else: theirs to be refused.
-    let answer = org(&bob, "key-2", "one").await;
-    answer.refused(409, "slug_taken");
+    // The same body from another caller is a new request.
+    let response = create_org(&bob, "key-2", "one").await;
+    response.expect_error(409, "slug_taken");
     for path in ["/v1/orgs/one/projects", "/v1/orgs/ada/projects"] {
-        let project = ada.post_once("key-1", path, json!({ "name": "site" })).await;
+        let project = ada.post_with_key("key-1", path, json!({ "name": "site" })).await;
         project.expect(201);
         assert!(!is_replayed(&project));
     }
@@ -115,104 +115,109 @@ async fn a_key_belongs_to_a_caller_and_a_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_lost_the_right_to_it_is_not_told_the_old_answer() {
+async fn caller_without_permission_does_not_receive_the_stored_response() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
-    let bob = app.joined(&ada, "acme", "bob", "member").await;
-    let create = async || bob.post_once("key-1", "/v1/orgs/acme/projects", json!({ "name": "site" })).await;
+    let bob = app.add_member(&ada, "acme", "bob", "member").await;
+    let create = async || bob.post_with_key("key-1", "/v1/orgs/acme/projects", json!({ "name": "site" })).await;
     create().await.expect(201);
     ada.delete(&format!("/v1/orgs/acme/members/{}", bob.user_id)).await.expect(204);
-    create().await.refused(403, "forbidden");
+    create().await.expect_error(403, "forbidden");
     bob.send(Method::POST, "/v1/auth/logout", |request| request).await.expect(204);
-    create().await.refused(401, "unauthenticated");
+    create().await.expect_error(401, "unauthenticated");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_twenty_at_once_one_is_carried_out() {
+async fn concurrent_requests_with_one_key_execute_once() {
     let app = App::with(|config| config.database.connections = 24).await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
     for round in 0..3 {
         let slug = format!("acme-{round}");
-        let callers = (0..20).map(|n| if n % 2 == 0 { ada.clone() } else { other.meets(&ada) });
-        let answers = join_all(callers.map(|caller| {
+        let callers = (0..20).map(|n| if n % 2 == 0 { ada.clone() } else { other.connect(&ada) });
+        let responses = join_all(callers.map(|caller| {
             let slug = slug.clone();
-            async move { org(&caller, &slug, &slug).await }
+            async move { create_org(&caller, &slug, &slug).await }
         }))
         .await;
-        let (carried_out, rest): (Vec<_>, Vec<_>) =
-            answers.iter().partition(|answer| answer.status == 201 && !is_replayed(answer));
-        assert_eq!(carried_out.len(), 1);
-        for answer in rest {
-            match answer.status {
-                201 => repeats(carried_out[0], answer),
-                _ => drop(answer.refused(409, "idempotency_in_progress").clone()),
+        let (executed, rest): (Vec<_>, Vec<_>) =
+            responses.iter().partition(|response| response.status == 201 && !is_replayed(response));
+        assert_eq!(executed.len(), 1);
+        for response in rest {
+            match response.status {
+                201 => assert_replay(executed[0], response),
+                _ => drop(response.expect_error(409, "idempotency_in_progress").clone()),
             }
         }
-        assert_eq!(made(&app, &slug).await, (1, 1));
-        repeats(carried_out[0], &org(&ada, &slug, &slug).await);
+        assert_eq!(count_orgs(&app, &slug).await, (1, 1));
+        assert_replay(executed[0], &create_org(&ada, &slug, &slug).await);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conflict_is_an_answer_and_a_malformed_request_has_none() {
+async fn conflicts_are_stored_and_validation_errors_are_not() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     app.sign_in("taken").await;
-    let first = org(&ada, "key-1", "taken").await;
-    first.refused(409, "slug_taken");
-    repeats(&first, &org(&ada, "key-1", "taken").await);
-    // Also when it would go well by now.
+    let first = create_org(&ada, "key-1", "taken").await;
+    first.expect_error(409, "slug_taken");
+    assert_replay(&first, &create_org(&ada, "key-1", "taken").await);
+    // The replay returns the conflict even if the request would succeed now.
     app.db_execute("UPDATE orgs.orgs SET slug = 'gone' WHERE slug = 'taken'").await.unwrap();
-    repeats(&first, &org(&ada, "key-1", "taken").await);
-    org(&ada, "key-2", "taken").await.expect(201);
+    assert_replay(&first, &create_org(&ada, "key-1", "taken").await);
+    create_org(&ada, "key-2", "taken").await.expect(201);
 
     let before = keys(&app).await;
     for body in [json!({}), json!({ "slug": "No!" }), json!([]), json!({ "slug": "acme", "more": 1 })] {
-        ada.post_once("key-3", "/v1/orgs", body).await.refused(400, "bad_request");
+        ada.post_with_key("key-3", "/v1/orgs", body).await.expect_error(400, "bad_request");
     }
-    let odd = |request: reqwest::RequestBuilder| request.header("idempotency-key", "key-3").body("slug=acme");
-    ada.send(Method::POST, "/v1/orgs", odd).await.refused(415, "unsupported_media_type");
+    let wrong_type = |request: reqwest::RequestBuilder| request.header("idempotency-key", "key-3").body("slug=acme");
+    ada.send(Method::POST, "/v1/orgs", wrong_type).await.expect_error(415, "unsupported_media_type");
     assert_eq!(keys(&app).await, before);
-    let well = org(&ada, "key-3", "acme").await;
-    well.expect(201);
-    assert!(!is_replayed(&well));
+    let created = create_org(&ada, "key-3", "acme").await;
+    created.expect(201);
+    assert!(!is_replayed(&created));
 
-    // Neither has what is refused before the key is looked at.
-    ada.post_once("key-4", "/v1/orgs/nowhere/projects", json!({ "name": "x" })).await.refused(404, "not_found");
-    app.anyone().post_once("key-4", "/v1/orgs", json!({ "slug": "x-1" })).await.refused(401, "unauthenticated");
+    // Errors before the idempotency check are not stored either.
+    ada.post_with_key("key-4", "/v1/orgs/nowhere/projects", json!({ "name": "x" }))
+        .await
+        .expect_error(404, "not_found");
+    app.anonymous()
+        .post_with_key("key-4", "/v1/orgs", json!({ "slug": "x-1" }))
+        .await
+        .expect_error(401, "unauthenticated");
     assert_eq!(keys(&app).await, before + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_day_the_key_is_free() {
+async fn key_expires_after_24_hours() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     app.clock.stop();
-    let first = org(&ada, "key-1", "acme").await;
+    let first = create_org(&ada, "key-1", "acme").await;
     app.clock.advance(24 * 3600 - 1);
-    repeats(&first, &org(&ada, "key-1", "acme").await);
+    assert_replay(&first, &create_org(&ada, "key-1", "acme").await);
     app.clock.advance(1);
-    let fresh = org(&ada, "key-1", "other").await;
+    let fresh = create_org(&ada, "key-1", "other").await;
     fresh.expect(201);
     assert!(!is_replayed(&fresh));
-    repeats(&fresh, &org(&ada, "key-1", "other").await);
-    org(&ada, "key-1", "acme").await.refused(422, "idempotency_mismatch");
+    assert_replay(&fresh, &create_org(&ada, "key-1", "other").await);
+    create_org(&ada, "key-1", "acme").await.expect_error(422, "idempotency_mismatch");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_with_a_secret_is_kept_sealed() {
+async fn stored_response_with_a_secret_is_sealed() {
     let app = App::start().await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
     let create = async |app: &App| {
         let body = json!({ "name": "ci", "scopes": ["account:read"] });
-        app.meets(&ada).post_once("key-1", "/v1/me/tokens", body).await
+        app.connect(&ada).post_with_key("key-1", "/v1/me/tokens", body).await
     };
     let first = create(&app).await;
     let token = first.expect(201)["token"].as_str().unwrap().to_owned();
-    repeats(&first, &create(&other).await);
+    assert_replay(&first, &create(&other).await);
     app.with_token(&token).get("/v1/me").await.expect(200);
     assert_eq!(ada.get("/v1/me/tokens").await.expect(200)["items"].as_array().unwrap().len(), 1);
     let statement =
@@ -221,17 +226,17 @@ async fn an_answer_with_a_secret_is_kept_sealed() {
     assert!(rows[0]["answer"].is_string() && rows[0]["key_id"] == "test");
     let text = serde_json::to_string(&rows).unwrap();
     assert!(!text.contains(&token[8..]) && !text.contains("svc_pat_"), "{text}");
-    // One that was put in another's place does not open.
-    org(&ada, "key-2", "acme").await.expect(201);
+    // A sealed response does not open in another row.
+    create_org(&ada, "key-2", "acme").await.expect(201);
     let swap = "UPDATE store.idempotency SET answer = (SELECT answer FROM store.idempotency WHERE key = 'key-1') WHERE key = 'key-2'";
     app.db_execute(swap).await.unwrap();
-    let answer = org(&ada, "key-2", "acme").await;
-    answer.refused(500, "internal");
-    assert!(!String::from_utf8_lossy(&answer.bytes).contains(&token[8..]));
+    let response = create_org(&ada, "key-2", "acme").await;
+    response.expect_error(500, "internal");
+    assert!(!String::from_utf8_lossy(&response.bytes).contains(&token[8..]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_is_deployed_once() {
+async fn upload_with_a_key_is_deployed_once() {
     let app = App::start().await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
@@ -239,24 +244,24 @@ async fn an_upload_is_deployed_once() {
     let bundle = site("page");
     let first = upload(&ada, "key-1", bundle.clone()).await;
     assert_eq!(first.expect(201)["version"], 1);
-    repeats(&first, &upload(&ada, "key-1", bundle.clone()).await);
-    repeats(&first, &upload(&other.meets(&ada), "key-1", bundle.clone()).await);
-    upload(&ada, "key-1", site("another page")).await.refused(422, "idempotency_mismatch");
+    assert_replay(&first, &upload(&ada, "key-1", bundle.clone()).await);
+    assert_replay(&first, &upload(&other.connect(&ada), "key-1", bundle.clone()).await);
+    upload(&ada, "key-1", site("another page")).await.expect_error(422, "idempotency_mismatch");
     assert_eq!(ada.get(PROJECT).await.expect(200)["live"]["version"], 1);
     assert_eq!(ada.get(DEPLOYMENTS).await.expect(200)["items"].as_array().unwrap().len(), 1);
-    // What is no bundle leaves the key free.
-    upload(&ada, "key-2", b"hello".to_vec()).await.refused(400, "invalid_bundle");
+    // An invalid bundle does not consume the key.
+    upload(&ada, "key-2", b"hello".to_vec()).await.expect_error(400, "invalid_bundle");
     let second = upload(&ada, "key-2", site("another page")).await;
     assert_eq!(second.expect(201)["version"], 2);
-    // And without a key, the same bundle is the next version, as ever.
+    // Without a key, the same bundle becomes a new version.
     assert_eq!(ada.upload(DEPLOYMENTS, bundle).await.expect(201)["version"], 3);
     let back = async |version: u32| {
-        ada.post_once("key-1", &format!("{PROJECT}/rollback"), json!({ "version": version })).await
+        ada.post_with_key("key-1", &format!("{PROJECT}/rollback"), json!({ "version": version })).await
     };
     let first = back(1).await;
     first.expect(200);
-    repeats(&first, &back(1).await);
-    back(2).await.refused(422, "idempotency_mismatch");
+    assert_replay(&first, &back(1).await);
+    back(2).await.expect_error(422, "idempotency_mismatch");
     assert_eq!(
         app.db_audit("ada").await[1..],
         ["deployment.create"; 3]
@@ -268,23 +273,23 @@ async fn an_upload_is_deployed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_uploads_at_once_under_one_key_make_one_version() {
+async fn concurrent_uploads_with_one_key_create_one_version() {
     let app = App::with(|config| config.database.connections = 24).await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    let callers = (0..10).map(|n| if n % 2 == 0 { ada.clone() } else { other.meets(&ada) });
-    let answers = join_all(callers.map(|caller| async move { upload(&caller, "key-1", site("page")).await })).await;
-    let fresh = answers.iter().filter(|answer| answer.status == 201 && !is_replayed(answer)).count();
+    let callers = (0..10).map(|n| if n % 2 == 0 { ada.clone() } else { other.connect(&ada) });
+    let responses = join_all(callers.map(|caller| async move { upload(&caller, "key-1", site("page")).await })).await;
+    let fresh = responses.iter().filter(|response| response.status == 201 && !is_replayed(response)).count();
     assert_eq!(fresh, 1);
-    for refused in answers.iter().filter(|answer| answer.status != 201) {
-        refused.refused(409, "idempotency_in_progress");
+    for refused in responses.iter().filter(|response| response.status != 201) {
+        refused.expect_error(409, "idempotency_in_progress");
     }
     assert_eq!(ada.get(PROJECT).await.expect(200)["live"]["version"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_short_printable_and_there_once() {
+async fn invalid_keys_are_rejected() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let send = async |keys: &[&str]| {
@@ -294,90 +299,90 @@ async fn a_key_is_short_printable_and_there_once() {
         };
         ada.send(Method::POST, "/v1/orgs", build).await
     };
-    let (longest, longer) = ("k".repeat(255), "k".repeat(256));
-    for keys in [&[""][..], &[&longer], &["a", "a"], &["a", "b"], &["schl\u{fc}ssel"]] {
-        send(keys).await.refused(400, "bad_request");
+    let (longest, too_long) = ("k".repeat(255), "k".repeat(256));
+    for keys in [&[""][..], &[&too_long], &["a", "a"], &["a", "b"], &["schl\u{fc}ssel"]] {
+        send(keys).await.expect_error(400, "bad_request");
     }
-    assert_eq!((keys(&app).await, made(&app, "acme").await), (0, (0, 0)));
+    assert_eq!((keys(&app).await, count_orgs(&app, "acme").await), (0, (0, 0)));
     send(&[&longest]).await.expect(201);
     assert!(is_replayed(&send(&[&longest]).await));
-    // Reads have no use for one, and are not kept from working by it.
+    // Reads ignore the key.
     let read = ada.send(Method::GET, "/v1/me", |request| request.header("idempotency-key", "a")).await;
     read.expect(200);
     assert_eq!(keys(&app).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_done_and_whose_answer_was_lost_is_not_done_again() {
+async fn request_whose_response_was_lost_is_not_executed_again() {
     let app = App::start().await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    org(&ada, "key-1", "acme").await.expect(201);
+    create_org(&ada, "key-1", "acme").await.expect(201);
     upload(&ada, "key-2", site("page")).await.expect(201);
     app.db_execute("UPDATE store.idempotency SET answer = NULL, key_id = NULL").await.unwrap();
-    // Until its lease is over, the first one may still be about to keep it.
-    org(&other.meets(&ada), "key-1", "acme").await.refused(409, "idempotency_in_progress");
+    // Until the lease ends, the first request may still store its response.
+    create_org(&other.connect(&ada), "key-1", "acme").await.expect_error(409, "idempotency_in_progress");
     app.clock.advance(60);
     for server in [&app, &other] {
-        let ada = server.meets(&ada);
-        org(&ada, "key-1", "acme").await.refused(409, "idempotency_answer_lost");
-        upload(&ada, "key-2", site("page")).await.refused(409, "idempotency_answer_lost");
+        let ada = server.connect(&ada);
+        create_org(&ada, "key-1", "acme").await.expect_error(409, "idempotency_answer_lost");
+        upload(&ada, "key-2", site("page")).await.expect_error(409, "idempotency_answer_lost");
     }
-    assert_eq!(made(&app, "acme").await, (1, 1));
+    assert_eq!(count_orgs(&app, "acme").await, (1, 1));
     assert_eq!(ada.get(PROJECT).await.expect(200)["live"]["version"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_process_had_begun_is_carried_out_by_the_next() {
+async fn abandoned_claim_is_taken_over_after_its_lease() {
     let app = App::start().await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
-    org(&ada, "key-1", "acme").await.expect(201);
-    // As it was before the transaction: claimed, with a lease that is renewed no more.
+    create_org(&ada, "key-1", "acme").await.expect(201);
+    // Restore the state before the transaction: claimed, with a lease that is not renewed.
     let undo = "UPDATE orgs.orgs SET slug = 'undone' WHERE slug = 'acme'; \
         UPDATE store.idempotency SET committed = false, answer = NULL, key_id = NULL";
     app.db_execute(undo).await.unwrap();
-    let there = other.meets(&ada);
-    org(&there, "key-1", "acme").await.refused(409, "idempotency_in_progress");
-    org(&there, "key-1", "other").await.refused(422, "idempotency_mismatch");
-    assert_eq!(made(&app, "acme").await, (0, 0));
+    let ada_at_other = other.connect(&ada);
+    create_org(&ada_at_other, "key-1", "acme").await.expect_error(409, "idempotency_in_progress");
+    create_org(&ada_at_other, "key-1", "other").await.expect_error(422, "idempotency_mismatch");
+    assert_eq!(count_orgs(&app, "acme").await, (0, 0));
     app.clock.advance(60);
-    let taken_over = org(&there, "key-1", "acme").await;
+    let taken_over = create_org(&ada_at_other, "key-1", "acme").await;
     taken_over.expect(201);
     assert!(!is_replayed(&taken_over));
-    repeats(&taken_over, &org(&ada, "key-1", "acme").await);
-    assert_eq!(made(&app, "acme").await, (1, 1));
+    assert_replay(&taken_over, &create_org(&ada, "key-1", "acme").await);
+    assert_eq!(count_orgs(&app, "acme").await, (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_and_a_project_at_its_limit_are_answered_once_too() {
+async fn invitations_and_limit_errors_are_replayed() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let body = json!({ "email": "bob@example.org", "role": "viewer" });
-    let invite = async || ada.post_once("key-1", "/v1/orgs/ada/invites", body.clone()).await;
+    let invite = async || ada.post_with_key("key-1", "/v1/orgs/ada/invites", body.clone()).await;
     let first = invite().await;
     first.expect(201);
-    // Its link stays the one that was shown.
-    repeats(&first, &invite().await);
+    // The replay returns the same link.
+    assert_replay(&first, &invite().await);
     let link = first.body["acceptUrl"].as_str().unwrap();
     let token = link.rsplit('/').next().unwrap();
-    app.anyone().get(&format!("/v1/invites/{token}")).await.expect(200);
+    app.anonymous().get(&format!("/v1/invites/{token}")).await.expect(200);
 
     let bob = app.sign_in("bob").await;
     let path = format!("/v1/invites/{token}/accept");
     let accept = async || bob.send(Method::POST, &path, |request| request.header("idempotency-key", "key-1")).await;
     let first = accept().await;
     first.expect(200);
-    repeats(&first, &accept().await);
+    assert_replay(&first, &accept().await);
 
     for n in 0..3 {
         ada.post("/v1/orgs/ada/projects", json!({ "name": format!("p{n}") })).await.expect(201);
     }
-    let more = async || ada.post_once("key-1", "/v1/orgs/ada/projects", json!({ "name": "more" })).await;
+    let more = async || ada.post_with_key("key-1", "/v1/orgs/ada/projects", json!({ "name": "more" })).await;
     let first = more().await;
-    first.refused(409, "project_limit");
-    repeats(&first, &more().await);
+    first.expect_error(409, "project_limit");
+    assert_replay(&first, &more().await);
     assert_eq!(first.body["details"], json!({ "limit": 3, "count": 3, "plan": "free" }));
     let raised: Vec<Value> =
         ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].as_array().unwrap().clone();

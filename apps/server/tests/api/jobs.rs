@@ -1,12 +1,12 @@
-//! Background jobs, as `/metrics` shows them.
+//! Metrics of background jobs.
 
-use ::chaos::{Passage, Proxy};
+use ::chaos::{NetworkFault, Proxy};
 use testkit::TestDatabase;
 
-use crate::kit::eventually;
 use crate::process::Process;
+use crate::support::eventually;
 
-/// The jobs of a server with a signer that need Postgres. The remaining one sweeps the bundle store.
+/// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` needs only the bundle store.
 const ON_POSTGRES: [&str; 7] = [
     "dns.check_signers",
     "dns.reconcile_nameservers",
@@ -17,7 +17,7 @@ const ON_POSTGRES: [&str; 7] = [
     "store.purge_idempotency",
 ];
 
-/// The value of a job's metric, when it is shown.
+/// The value of a metric of a job, if present.
 fn value(metrics: &str, metric: &str, job: &str) -> Option<f64> {
     let line = metrics.lines().find(|line| {
         line.strip_prefix(metric).is_some_and(|rest| rest.starts_with('{')) && line.contains(&format!("name=\"{job}\""))
@@ -26,17 +26,17 @@ fn value(metrics: &str, metric: &str, job: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_fails_is_counted_and_one_that_never_succeeded_is_shown() {
+async fn metrics_count_failed_jobs_and_include_jobs_that_never_succeeded() {
     let database = TestDatabase::create().await;
-    let (proxy, url) = Proxy::before_postgres(&database.url()).await.unwrap();
-    proxy.set(Passage::Cut);
+    let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
+    proxy.set_fault(NetworkFault::Disconnect);
     let settings = [
         ("SVC_DATABASE_URL", url),
         ("SVC_DNS_SIGNER", "127.0.0.1:9".to_owned()),
         ("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned()),
     ];
     let process = Process::spawn(database, &settings);
-    let metrics = eventually("every job on Postgres has failed", async || {
+    let metrics = eventually("every job that needs Postgres has failed", async || {
         let metrics = process.metrics().await;
         let failed =
             |job: &&str| value(&metrics, "svc_job_failures_total", job).is_some_and(|failures| failures >= 1.0);
@@ -50,14 +50,14 @@ async fn a_job_that_fails_is_counted_and_one_that_never_succeeded_is_shown() {
     }
     assert_eq!(value(&metrics, "svc_job_failures_total", "projects.sweep_uploads"), Some(0.0));
     assert!(value(&metrics, "svc_job_last_success_timestamp_seconds", "projects.sweep_uploads") > Some(1.7e9));
-    assert!(process.log().contains("dns.check_signers"), "the log names the job");
+    assert!(process.log().contains("dns.check_signers"), "the log does not name the job");
 
-    proxy.set(Passage::Open);
+    proxy.set_fault(NetworkFault::None);
     let job = "dns.check_signers";
     let metrics = eventually("the job succeeds again", async || {
         let metrics = process.metrics().await;
         (value(&metrics, "svc_job_last_success_timestamp_seconds", job)? > 1.7e9).then_some(metrics)
     })
     .await;
-    assert!(value(&metrics, "svc_job_failures_total", job) >= Some(1.0), "failures remain counted");
+    assert!(value(&metrics, "svc_job_failures_total", job) >= Some(1.0), "the failure counter was reset");
 }

@@ -1,31 +1,31 @@
-//! The API as its users meet it: over HTTP, on a real Postgres, with real files.
+//! Tests of the API over HTTP, with a real Postgres and real files.
 
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that cannot go on ends"
+    reason = "tests panic on unexpected results"
 )]
 
 mod browser;
 mod chaos;
 mod contract;
 mod convergence;
+mod crashes;
 mod dns;
 mod examples;
 mod idempotency;
 mod identity;
 mod jobs;
-mod judges;
-mod killed;
-mod kit;
 mod limits;
 mod matrix;
 mod nameservers;
+mod openapi_tools;
 mod orgs;
 mod outage;
 mod pdns;
 mod process;
 mod projects;
+mod support;
 mod tour;

@@ -1,16 +1,16 @@
-//! Who may call what: every route of the OpenAPI document, called by every kind of caller.
+//! The authorization matrix: every route of the OpenAPI document, called by every kind of caller.
 //!
-//! Two things are held against what the routes really answer: the policy that the document states (`x-place`, `x-role`,
-//! `x-scope`, `x-limited-token`) and a snapshot, so that neither a route's behaviour nor its stated policy changes unseen.
+//! The statuses are compared with the documented policy (`x-place`, `x-role`, `x-scope`, `x-limited-token`) and with a
+//! snapshot, so that changes of the behaviour or the policy show up.
 
 use std::fmt::Write as _;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, App, Caller};
+use crate::support::{ApiResponse, App, Caller};
 
-/// Routes that anyone may call. The list may only shrink.
+/// Routes that need no credential. The list may only shrink.
 const OPEN: &[&str] = &[
     "get /docs",
     "get /docs/{file}",
@@ -24,12 +24,14 @@ const OPEN: &[&str] = &[
     "get /v1/openapi.json",
 ];
 
-/// Routes that need no scope but a token. The list may only shrink.
+/// Routes that need a token but no scope. The list may only shrink.
 const ANY_TOKEN: &[&str] = &["get /v1/me/tokens/current"];
 
-/// Routes that refuse more than their least role says, with the reason. The list may only shrink.
-const NARROWER: &[(&str, &str)] =
-    &[("delete /v1/orgs/{orgSlug}/members/{userId}", "anyone may leave, but only an admin removes somebody else")];
+/// Routes that are stricter than their minimum role, with the reason. The list may only shrink.
+const NARROWER: &[(&str, &str)] = &[(
+    "delete /v1/orgs/{orgSlug}/members/{userId}",
+    "all members can leave, but only an admin can remove another member",
+)];
 
 const CALLERS: &[&str] = &[
     "none",
@@ -51,14 +53,15 @@ const CALLERS: &[&str] = &[
 const SCOPES: &[&str] =
     &["account:read", "org:write", "project:write", "deploy", "dns:write", "billing:write", "git:write", "ai:use"];
 
-/// The organization `acme` with its projects `site` and `hidden`, and a caller of each kind. The tokens are an admin's.
-struct World {
+/// The organization `acme` with the projects `site` and `hidden`, and a caller of each kind. The tokens belong to an
+/// admin.
+struct Fixture {
     app: App,
-    somebody: String,
+    outsider_id: String,
     tokens: Vec<(&'static str, String)>,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Self {
         let app = App::start().await;
         let ada = app.sign_in("ada").await;
@@ -70,12 +73,12 @@ impl World {
         }
         ada.post("/v1/orgs/acme/dns/zones", json!({ "name": "example.org" })).await.expect(200);
         for role in ["viewer", "member", "admin"] {
-            app.joined(&ada, "acme", role, role).await;
+            app.add_member(&ada, "acme", role, role).await;
         }
-        let former = app.joined(&ada, "acme", "former", "admin").await;
+        let former = app.add_member(&ada, "acme", "former", "admin").await;
         ada.delete(&format!("/v1/orgs/acme/members/{}", former.user_id)).await.expect(204);
-        let admin = app.joined(&ada, "secretive", "admin", "admin").await;
-        let somebody = app.sign_in("outsider").await.user_id;
+        let admin = app.add_member(&ada, "secretive", "admin", "admin").await;
+        let outsider_id = app.sign_in("outsider").await.user_id;
         let mut tokens = Vec::new();
         for (kind, scopes, restrict) in [
             ("token", SCOPES, Value::Null),
@@ -94,17 +97,17 @@ impl World {
                 admin.delete(&format!("/v1/me/tokens/{}", created["id"].as_str().unwrap())).await.expect(204);
             }
         }
-        Self { app, somebody, tokens }
+        Self { app, outsider_id, tokens }
     }
 
-    /// Signed in anew for each call, since one of the routes signs out.
+    /// Signs in for each call, because one of the routes ends the session.
     async fn caller(&self, kind: &str) -> Caller {
         if let Some((_, token)) = self.tokens.iter().find(|(known, _)| *known == kind) {
             return self.app.with_token(token);
         }
         match kind {
-            "none" => self.app.anyone(),
-            // With a token for a zone that some of the routes delete.
+            "none" => self.app.anonymous(),
+            // Create zone and token for each call, because one of the routes deletes the zone.
             "zoned" => {
                 let admin = self.app.sign_in("admin").await;
                 admin.post("/v1/orgs/acme/dns/zones", json!({ "name": "example.org" })).await.expect(200);
@@ -118,13 +121,13 @@ impl World {
         }
     }
 
-    /// The path with something in it that exists, or that a caller in the right place could name.
+    /// Fills the path template, with existing resources where possible.
     fn path(&self, template: &str, operation: &Value, project: &str) -> String {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", project);
-        let path = path.replace("{userId}", &self.somebody).replace("{file}", "index.html");
+        let path = path.replace("{userId}", &self.outsider_id).replace("{file}", "index.html");
         let path = path.replace("{host}", "www.example.org").replace("{version}", "1");
         let path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
-        // Somebody else's, and so nothing to this caller.
+        // A token that does not exist.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
         for parameter in operation["parameters"].as_array().unwrap() {
             let pattern = parameter["schema"]["pattern"].as_str().and_then(|pattern| pattern.strip_prefix('^'));
@@ -137,8 +140,8 @@ impl World {
         path
     }
 
-    /// An empty body: whoever is let in is told what is missing, and nothing changes.
-    async fn call(&self, kind: &str, method: &str, path: &str) -> Answer {
+    /// Sends an empty body, so that an authorized caller gets a validation error and nothing changes.
+    async fn call(&self, kind: &str, method: &str, path: &str) -> ApiResponse {
         let method: Method = method.to_ascii_uppercase().parse().unwrap();
         let send = |request: reqwest::RequestBuilder| match method {
             Method::GET | Method::DELETE => request,
@@ -148,36 +151,36 @@ impl World {
     }
 }
 
-/// Whether the stated policy lets this kind of caller in.
-fn may(kind: &str, operation: &Value) -> Result<(), u16> {
+/// The result that the documented policy gives for this kind of caller: `Ok`, or the status of the error.
+fn expected_access(kind: &str, operation: &Value) -> Result<(), u16> {
     let roles = ["viewer", "member", "admin"];
     let rank = |role: &str| roles.iter().position(|known| *known == role);
     let place = operation["x-place"].as_str().unwrap();
-    let for_limited = operation["x-limited-token"] == true;
+    let accepts_restricted = operation["x-limited-token"] == true;
     match kind {
         _ if place == "open" => Ok(()),
         "none" | "garbage" | "revoked" => Err(401),
         "token" | "scopeless" | "elsewhere" | "limited" | "zoned" if operation["x-session-only"] == true => Err(401),
         "scopeless" if operation["x-scope"].is_string() => Err(403),
-        "elsewhere" | "limited" | "zoned" if !for_limited => Err(403),
+        "elsewhere" | "limited" | "zoned" if !accepts_restricted => Err(403),
         "limited" if place == "zone" => Err(403),
         "zoned" if place == "project" => Err(403),
         "elsewhere" if place != "account" => Err(403),
-        "token" | "scopeless" | "elsewhere" | "limited" | "zoned" => may("admin", operation),
+        "token" | "scopeless" | "elsewhere" | "limited" | "zoned" => expected_access("admin", operation),
         _ if place == "account" => Ok(()),
         _ => {
-            let least = rank(operation["x-role"].as_str().expect("a route in an organization has a role"));
-            if rank(kind) >= least && rank(kind).is_some() { Ok(()) } else { Err(403) }
+            let minimum = rank(operation["x-role"].as_str().expect("the operation has no x-role"));
+            if rank(kind) >= minimum && rank(kind).is_some() { Ok(()) } else { Err(403) }
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_lets_in_whom_it_says_and_nobody_else() {
-    let world = World::new().await;
+async fn routes_admit_exactly_the_documented_callers() {
+    let fixture = Fixture::new().await;
     let mut table = String::new();
     let (mut open, mut any_token, mut narrower) = (Vec::new(), Vec::new(), Vec::new());
-    let document = world.app.document.clone();
+    let document = fixture.app.document.clone();
     for (method, template, operation) in document.operations() {
         let route = format!("{method} {template}");
         let stated = operation["x-scope"].is_string() || operation["x-session-only"] == true;
@@ -186,11 +189,11 @@ async fn every_route_lets_in_whom_it_says_and_nobody_else() {
             _ if !stated => any_token.push(route.clone()),
             _ => {}
         }
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         for kind in CALLERS {
-            let status = world.call(kind, method, &world.path(template, operation, "site")).await.status;
+            let status = fixture.call(kind, method, &fixture.path(template, operation, "site")).await.status;
             let refused = [401, 403].contains(&status).then_some(status);
-            let expected = may(kind, operation).err();
+            let expected = expected_access(kind, operation).err();
             if refused != expected {
                 assert!(
                     refused.is_some() && NARROWER.iter().any(|(known, _)| *known == route),
@@ -198,10 +201,10 @@ async fn every_route_lets_in_whom_it_says_and_nobody_else() {
                 );
                 narrower.push(route.clone());
             }
-            answers.push(format!("{kind} {status}"));
+            responses.push(format!("{kind} {status}"));
         }
         let policy = ["x-place", "x-role", "x-scope"].map(|name| operation[name].as_str().unwrap_or("-"));
-        writeln!(table, "{route} [{}]: {}", policy.join(" "), answers.join(", ")).unwrap();
+        writeln!(table, "{route} [{}]: {}", policy.join(" "), responses.join(", ")).unwrap();
     }
     assert_eq!(open, OPEN, "the list of open routes");
     assert_eq!(any_token, ANY_TOKEN, "the list of routes for any token");
@@ -211,36 +214,36 @@ async fn every_route_lets_in_whom_it_says_and_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_limited_to_a_project_sees_that_project_and_nothing_else() {
-    let world = World::new().await;
-    let document = world.app.document.clone();
+async fn token_restricted_to_a_project_sees_only_that_project() {
+    let fixture = Fixture::new().await;
+    let document = fixture.app.document.clone();
     let mut seen = 0;
     for (method, template, operation) in document.operations() {
         if operation["x-place"] == "open" {
             continue;
         }
-        let own = world.call("limited", method, &world.path(template, operation, "site")).await;
-        // It is told of nothing beyond: no other project, no other organization, nobody else.
+        let own = fixture.call("limited", method, &fixture.path(template, operation, "site")).await;
+        // The response contains no other project, organization or user.
         for other in ["hidden", "secretive", "viewer", "outsider"] {
-            let told = String::from_utf8_lossy(&own.bytes).contains(other);
-            assert!(!told || own.status == 403, "{method} {template} tells of {other}: {}", own.body);
+            let reveals = String::from_utf8_lossy(&own.bytes).contains(other);
+            assert!(!reveals || own.status == 403, "{method} {template} reveals {other}: {}", own.body);
         }
         seen += usize::from(own.status == 200);
         if !template.contains("{projectName}") {
             continue;
         }
-        // What exists and what does not are refused in the same words.
+        // An existing and a missing project return the same error.
         let [hidden, missing] = [
-            world.call("limited", method, &world.path(template, operation, "hidden")).await,
-            world.call("limited", method, &world.path(template, operation, "missing")).await,
+            fixture.call("limited", method, &fixture.path(template, operation, "hidden")).await,
+            fixture.call("limited", method, &fixture.path(template, operation, "missing")).await,
         ];
-        for answer in [&hidden, &missing] {
-            answer.refused(403, "forbidden");
+        for response in [&hidden, &missing] {
+            response.expect_error(403, "forbidden");
         }
         assert_eq!(hidden.body["message"], missing.body["message"], "{method} {template}");
     }
-    assert!(seen > 3, "{seen} routes answered the token");
-    let limited = world.caller("limited").await;
+    assert!(seen > 3, "{seen} routes accepted the token");
+    let limited = fixture.caller("limited").await;
     let projects = limited.get("/v1/orgs/acme/projects").await.expect(200)["items"].clone();
     assert_eq!(projects.as_array().unwrap().iter().map(|project| &project["name"]).collect::<Vec<_>>(), ["site"]);
     assert_eq!(limited.get("/v1/me").await.expect(200)["orgs"], json!([]));

@@ -1,35 +1,35 @@
-//! Postgres goes away and comes back.
+//! Postgres outages, aborted requests, locks and read-only mode.
 
 use std::time::{Duration, Instant};
 
-use ::chaos::{Passage, Proxy};
+use ::chaos::{NetworkFault, Proxy};
 use kernel::Secret;
 use serde_json::json;
 
-use crate::kit::App;
+use crate::support::App;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_postgres_is_away_everything_is_503_and_afterwards_well() {
+async fn requests_fail_with_503_during_a_postgres_outage_and_recover() {
     let database = testkit::TestDatabase::create().await;
-    let (proxy, url) = Proxy::before_postgres(&database.url()).await.unwrap();
+    let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
     let app = App::with(move |config| config.database = store::Config::new(Secret::new(url), "test")).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
 
-    proxy.set(Passage::Cut);
+    proxy.set_fault(NetworkFault::Disconnect);
     for _ in 0..5 {
-        let answer = ada.get("/v1/me").await;
-        answer.refused(503, "unavailable");
-        assert!(!answer.header("retry-after").is_empty());
-        ada.post("/v1/orgs", json!({ "slug": "other" })).await.refused(503, "unavailable");
-        app.anyone().get("/readyz").await.refused(503, "unavailable");
-        app.anyone().get("/healthz").await.expect(200);
+        let response = ada.get("/v1/me").await;
+        response.expect_error(503, "unavailable");
+        assert!(!response.header("retry-after").is_empty());
+        ada.post("/v1/orgs", json!({ "slug": "other" })).await.expect_error(503, "unavailable");
+        app.anonymous().get("/readyz").await.expect_error(503, "unavailable");
+        app.anonymous().get("/healthz").await.expect(200);
     }
 
-    proxy.set(Passage::Open);
+    proxy.set_fault(NetworkFault::None);
     let since = Instant::now();
     while ada.get("/v1/me").await.status != 200 {
-        assert!(since.elapsed() < Duration::from_secs(10), "it does not recover");
+        assert!(since.elapsed() < Duration::from_secs(10), "the server did not recover");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for _ in 0..20 {
@@ -39,10 +39,10 @@ async fn while_postgres_is_away_everything_is_503_and_afterwards_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_given_up_in_mid_transaction_holds_no_lock() {
+async fn aborted_request_releases_its_locks() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    // Somebody else holds the organization's row, so that the create waits in mid transaction.
+    // Lock the organization's row, so that the create waits inside its transaction.
     let locked = app.database.url();
     let holder = tokio::spawn(async move {
         use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
@@ -61,11 +61,11 @@ async fn a_request_given_up_in_mid_transaction_holds_no_lock() {
     );
     tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    // A reset, not a polite end: the handler is dropped where it waits.
+    // Reset the connection, so that the server drops the waiting handler.
     stream.set_zero_linger().unwrap();
     drop(stream);
     holder.await.unwrap();
-    // Seen from outside the pool: drawing the connection again would close it as well.
+    // Query Postgres outside of the pool, because checking the connection out again would also end its transaction.
     let idle = "SELECT count(*) FROM pg_stat_activity \
         WHERE state LIKE 'idle in transaction%' AND datname = current_database()";
     let mut left = json!(null);
@@ -78,13 +78,13 @@ async fn a_request_given_up_in_mid_transaction_holds_no_lock() {
     }
     assert_eq!(left, 0);
     let again = ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await;
-    // Given up before it was written, or written whole.
+    // The aborted request created the project or had no effect.
     assert!([201, 409].contains(&again.status), "{again:?}");
     ada.get("/v1/orgs/ada/projects/site").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locked_organization_makes_nobody_else_wait() {
+async fn locked_organization_does_not_block_others() {
     let app = App::start().await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
     let locked = app.database.url();
@@ -100,7 +100,7 @@ async fn a_locked_organization_makes_nobody_else_wait() {
     let blocked = futures_util::future::join_all(blocked);
     let (blocked, free) = tokio::join!(blocked, bob.post("/v1/orgs/bob/projects", json!({ "name": "site" })));
     for refused in blocked {
-        refused.refused(503, "unavailable");
+        refused.expect_error(503, "unavailable");
     }
     free.expect(201);
     holder.await.unwrap();
@@ -108,21 +108,21 @@ async fn a_locked_organization_makes_nobody_else_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_postgres_takes_no_writes_reads_go_on() {
+async fn reads_succeed_while_postgres_is_read_only() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    let database = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
+    let read_only = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
                     current_database()); END $$";
-    app.db_execute(database).await.unwrap();
-    // Those that are open do not know yet.
-    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+    app.db_execute(read_only).await.unwrap();
+    // The setting applies only to new connections.
+    let terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    app.db_execute(others).await.unwrap();
+    app.db_execute(terminate).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    // More than one portion of permits.
+    // More requests than one reservation of permits covers.
     for _ in 0..25 {
         ada.get("/v1/me").await.expect(200);
     }
-    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.refused(503, "unavailable");
-    app.with_token("svc_pat_wrong").get("/v1/me").await.refused(401, "unauthenticated");
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect_error(503, "unavailable");
+    app.with_token("svc_pat_wrong").get("/v1/me").await.expect_error(401, "unauthenticated");
 }

@@ -1,4 +1,4 @@
-//! The server as the process that operators run: `svc-server` with its settings.
+//! The server as a process: `svc-server` with its settings.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use sandbox::{CodeHostFault, CodeHostServer, Encryption, Endpoint, SmtpFault, Sm
 use serde_json::{Value, json};
 use testkit::TestDatabase;
 
-use crate::kit::{client, site};
+use crate::support::{client, site};
 
 pub struct Process {
     child: Child,
     pub base: String,
     pub internal: String,
     folder: PathBuf,
-    given: Vec<(&'static str, String)>,
+    settings: Vec<(&'static str, String)>,
     pub database: TestDatabase,
 }
 
-/// A port that was free a moment ago.
+/// A port that is probably free.
 pub fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -59,47 +59,47 @@ impl Process {
         Self::with(&[]).await
     }
 
-    /// A process with these settings beside the usual ones.
-    pub async fn with(more: &[(&'static str, String)]) -> Self {
-        Self::on(TestDatabase::create().await, more).await
+    /// Starts a process with these settings in addition to the defaults.
+    pub async fn with(extra: &[(&'static str, String)]) -> Self {
+        Self::on(TestDatabase::create().await, extra).await
     }
 
-    /// A process whose database is this one, unless `more` says otherwise.
-    pub async fn on(database: TestDatabase, more: &[(&'static str, String)]) -> Self {
-        let process = Self::spawn(database, more);
-        process.ready().await;
+    /// Starts a process on this database, unless `extra` overrides it.
+    pub async fn on(database: TestDatabase, extra: &[(&'static str, String)]) -> Self {
+        let process = Self::spawn(database, extra);
+        process.wait_until_ready().await;
         process
     }
 
-    /// A process that may not be ready yet.
-    pub fn spawn(database: TestDatabase, more: &[(&'static str, String)]) -> Self {
+    /// Starts a process without waiting until it is ready.
+    pub fn spawn(database: TestDatabase, extra: &[(&'static str, String)]) -> Self {
         let (public, internal) = (port(), port());
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
-        let given = [settings(&database, &folder, public, internal), more.to_vec()].concat();
-        let lines = std::fs::File::create(folder.with_extension("log")).unwrap();
-        let child = command(&given).stdout(lines).spawn().unwrap();
+        let settings = [settings(&database, &folder, public, internal), extra.to_vec()].concat();
+        let log = std::fs::File::create(folder.with_extension("log")).unwrap();
+        let child = command(&settings).stdout(log).spawn().unwrap();
         let (base, internal) = (format!("http://127.0.0.1:{public}"), format!("http://127.0.0.1:{internal}"));
-        Self { child, base, internal, folder, given, database }
+        Self { child, base, internal, folder, settings, database }
     }
 
-    async fn ready(&self) {
+    async fn wait_until_ready(&self) {
         for _ in 0..200 {
-            if let Ok(answer) = client().get(format!("{}/readyz", self.base)).send().await
-                && answer.status() == 200
+            if let Ok(response) = client().get(format!("{}/readyz", self.base)).send().await
+                && response.status() == 200
             {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("the server does not become ready");
+        panic!("the server did not become ready");
     }
 
-    /// kill -9, and the same process anew.
-    pub async fn killed_and_started_again(&mut self) {
+    /// Kills the process with SIGKILL and starts it again.
+    pub async fn kill_and_restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = command(&self.given).spawn().unwrap();
-        self.ready().await;
+        self.child = command(&self.settings).spawn().unwrap();
+        self.wait_until_ready().await;
     }
 
     pub async fn json(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Value {
@@ -107,9 +107,9 @@ impl Process {
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let answer = request.send().await.unwrap();
-        let status = answer.status();
-        let text = answer.text().await.unwrap();
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let text = response.text().await.unwrap();
         assert!(status.is_success(), "{method} {path}: {status} {text}");
         serde_json::from_str(&text).unwrap()
     }
@@ -119,7 +119,7 @@ impl Process {
         session["token"].as_str().unwrap().to_owned()
     }
 
-    /// What it has written to its log.
+    /// The log of the process.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.with_extension("log")).unwrap()
     }
@@ -129,8 +129,8 @@ impl Process {
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
     }
 
-    /// How the process ended, once it has.
-    async fn ended(&mut self) -> std::process::ExitStatus {
+    /// Waits until the process exits and returns its status.
+    async fn wait_for_exit(&mut self) -> std::process::ExitStatus {
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -139,7 +139,7 @@ impl Process {
         }
     }
 
-    /// `/metrics`; empty while the process does not listen.
+    /// The response of `/metrics`, empty while the process does not listen.
     pub async fn metrics(&self) -> String {
         let Ok(response) = client().get(format!("{}/metrics", self.internal)).send().await else {
             return String::new();
@@ -148,7 +148,7 @@ impl Process {
         response.text().await.unwrap()
     }
 
-    /// Statements sent to Postgres so far, as the process itself measures.
+    /// The number of SQL statements so far, from the metrics.
     async fn statements(&self) -> u64 {
         let metrics = self.metrics().await;
         let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
@@ -166,7 +166,7 @@ impl Drop for Process {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reads_on_a_session_cost_at_most_two_statements() {
+async fn reads_with_a_session_cost_at_most_two_statements() {
     let process = Process::start().await;
     let token = process.sign_in().await;
     process.json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;
@@ -194,7 +194,7 @@ async fn reads_on_a_session_cost_at_most_two_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sigterm_lets_an_upload_finish() {
+async fn sigterm_waits_for_an_upload() {
     let mut process = Process::start().await;
     let token = process.sign_in().await;
     process.json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;
@@ -216,25 +216,25 @@ async fn sigterm_lets_an_upload_finish() {
         process.terminate();
     });
     assert_eq!(upload.unwrap().status(), 201);
-    assert!(process.ended().await.success());
+    assert!(process.wait_for_exit().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
+async fn invalid_setting_aborts_startup_with_one_line() {
     let database = TestDatabase::create().await;
     let folder = std::env::temp_dir();
     for (name, value) in [
         ("SVC_DATABASE_URL", None),
         ("SVC_DATABASE_URL", Some("mysql://user:hunter2@host/db")),
         ("SVC_DATABASE_URL", Some("postgres://user:hunter2@host/db?sslmode=prefer")),
-        ("SVC_LISTEN", Some("nowhere")),
-        ("SVC_UNHEARD_OF", Some("1")),
+        ("SVC_LISTEN", Some("invalid")),
+        ("SVC_UNKNOWN", Some("1")),
         ("SVC_SEALING_KEYS", Some("hunter2")),
         ("SVC_SEALING_KEYS", Some("")),
         ("SVC_DASHBOARD_URL", Some("*")),
         ("SVC_PUBLIC_URL", Some("https://api.example")),
         ("SVC_LIMITS", Some("/nowhere.toml")),
-        ("SVC_IN_FLIGHT", Some("0")),
+        ("SVC_MAX_CONCURRENT_REQUESTS", Some("0")),
         ("SVC_DATABASE_CONNECTIONS", Some("0")),
         ("SVC_DATABASE_URL", Some("host=h user=a password=hunter2 sslmode=require")),
         ("SVC_BUNDLE_STORE", Some("ftp://host")),
@@ -243,16 +243,16 @@ async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         ("SVC_BUNDLE_STORE", Some("s3://bundles/../others")),
         // Without credentials.
         ("SVC_BUNDLE_STORE", Some("s3://bundles/prefix")),
-        ("SVC_DNS_LISTEN", Some("everywhere")),
-        // Without a key.
+        ("SVC_DNS_LISTEN", Some("invalid")),
+        // Without a TSIG key.
         ("SVC_DNS_LISTEN", Some("127.0.0.1:0")),
         ("SVC_DNS_SECONDARIES", Some("192.0.2.1")),
         ("SVC_DNS_TSIG", Some("xfr:hmac-md5:aHVudGVyMg==")),
     ] {
-        let mut given = settings(&database, &folder, port(), port());
-        given.retain(|(known, _)| *known != name);
-        given.extend(value.map(|value| (name, value.to_owned())));
-        let output = command(&given).output().unwrap();
+        let mut settings = settings(&database, &folder, port(), port());
+        settings.retain(|(known, _)| *known != name);
+        settings.extend(value.map(|value| (name, value.to_owned())));
+        let output = command(&settings).output().unwrap();
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}: {line}");
         let named = match (name, value) {
@@ -267,7 +267,7 @@ async fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_gets_the_caller_s_trace_with_a_span_for_each_statement() {
+async fn collector_receives_the_trace_with_a_span_per_statement() {
     let collected = Arc::new(Mutex::new(Vec::new()));
     let bodies = collected.clone();
     let collector = actix_web::HttpServer::new(move || {
@@ -286,39 +286,39 @@ async fn a_collector_gets_the_caller_s_trace_with_a_span_for_each_statement() {
     let token = process.sign_in().await;
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let request = client().get(format!("{}/v1/me", process.base)).bearer_auth(&token);
-    let answer = request.header("traceparent", format!("00-{trace}-b7ad6b7169203331-01")).send().await.unwrap();
-    assert_eq!(answer.status(), 200);
+    let response = request.header("traceparent", format!("00-{trace}-b7ad6b7169203331-01")).send().await.unwrap();
+    assert_eq!(response.status(), 200);
     process.terminate();
-    assert!(process.ended().await.success());
+    assert!(process.wait_for_exit().await.success());
     collector.abort();
 
     let sent = collected.lock().unwrap();
     let holds = |bytes: &[u8]| sent.windows(bytes.len()).filter(|window| *window == bytes).count();
     let id: Vec<u8> = (0..32).step_by(2).map(|at| u8::from_str_radix(&trace[at..at + 2], 16).unwrap()).collect();
-    // The request and its two statements.
+    // Spans of the request and its two statements.
     assert!(holds(&id) >= 3, "{} spans of the trace", holds(&id));
     assert!(holds(b"identity.sessions") >= 1 && holds(b"request_id") >= 1);
     assert_eq!(holds(token.as_bytes()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_between_sending_a_mail_and_noting_it_the_server_sends_it_at_most_once_more() {
+async fn mail_is_duplicated_at_most_once_after_a_crash() {
     let smtp = SmtpServer::start(Encryption::None).await;
     let mail = [("SVC_SMTP_URL", smtp.url()), ("SVC_MAIL_FROM", "Svc <no-reply@svc.example>".to_owned())];
     let mut process = Process::with(&mail).await;
     let token = process.sign_in().await;
-    // It has the mail, and the server does not know yet that it has.
+    // The SMTP server accepts the mail, but the server is not notified.
     smtp.inject(Some(SmtpFault::HangAtQuit));
     let invite = json!({ "email": "bob@example.org", "role": "viewer" });
     process.json(&token, "POST", "/v1/orgs/ada/invites", Some(invite)).await;
     smtp.wait_for(1).await;
-    process.killed_and_started_again().await;
+    process.kill_and_restart().await;
     smtp.inject(None);
 
     let sent = async || process.json(&token, "GET", "/v1/orgs/ada/invites", None).await["items"][0]["sentAt"].clone();
     assert_eq!(sent().await, Value::Null);
-    // Nobody waits for the minute that the killed one had reserved for itself.
-    process.database.run("UPDATE store.outbox SET due_at = created_at").await;
+    // End the lease of the killed process instead of waiting for it.
+    process.database.run("UPDATE store.outbox SET next_attempt_at = created_at").await;
     for _ in 0..400 {
         if sent().await.is_string() {
             break;
@@ -333,11 +333,11 @@ async fn killed_between_sending_a_mail_and_noting_it_the_server_sends_it_at_most
     };
     let ids: Vec<String> = received.iter().map(|mail| id(&mail.raw)).collect();
     assert_eq!(ids.len(), 2);
-    assert_eq!(ids[0], ids[1], "the duplicate can be told");
+    assert_eq!(ids[0], ids[1], "the duplicate has another Message-ID");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_holds_no_credential_code_or_contact() {
+async fn log_contains_no_credentials_codes_or_contacts() {
     let host = CodeHostServer::start().await;
     let smtp = SmtpServer::start_with_auth(Encryption::None, "svc", "smtp-hush").await;
     let settings = [
@@ -351,17 +351,17 @@ async fn the_log_holds_no_credential_code_or_contact() {
     let redirect = url::form_urlencoded::byte_serialize(process.base.as_bytes()).collect::<String>();
     let sign_in = async || {
         let start = format!("{}/v1/auth/codehost/start?redirect={redirect}", process.base);
-        let begun = client().get(start).send().await.unwrap();
-        let header = |answer: &reqwest::Response, name: &str| answer.headers()[name].to_str().unwrap().to_owned();
-        let cookie = header(&begun, "set-cookie").split(';').next().unwrap().to_owned();
-        let authorize = header(&begun, "location");
+        let started = client().get(start).send().await.unwrap();
+        let header = |response: &reqwest::Response, name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        let cookie = header(&started, "set-cookie").split(';').next().unwrap().to_owned();
+        let authorize = header(&started, "location");
         let query: Vec<(String, String)> = url::Url::parse(&authorize).unwrap().query_pairs().into_owned().collect();
         let state = query.into_iter().find(|(name, _)| name == "state").unwrap().1;
         let back = header(&client().get(authorize).send().await.unwrap(), "location");
-        let ended = client().get(back).header("cookie", &cookie).send().await.unwrap();
-        let fragment = header(&ended, "location").split_once('#').unwrap().1.to_owned();
-        let told: Vec<(String, String)> = url::form_urlencoded::parse(fragment.as_bytes()).into_owned().collect();
-        (told[0].clone(), vec![state, cookie.split_once('=').unwrap().1.to_owned()])
+        let finished = client().get(back).header("cookie", &cookie).send().await.unwrap();
+        let fragment = header(&finished, "location").split_once('#').unwrap().1.to_owned();
+        let params: Vec<(String, String)> = url::form_urlencoded::parse(fragment.as_bytes()).into_owned().collect();
+        (params[0].clone(), vec![state, cookie.split_once('=').unwrap().1.to_owned()])
     };
     host.inject(Endpoint::User, Some(CodeHostFault::Json(json!({ "id": "ada@code.example", "login": 7 }))));
     let ((name, _), spent) = sign_in().await;
@@ -388,7 +388,7 @@ async fn the_log_holds_no_credential_code_or_contact() {
     secrets.extend([session, token, link, wrong, "nonsense-credential".to_owned()]);
     secrets.push("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_owned());
     process.terminate();
-    assert!(process.ended().await.success());
+    assert!(process.wait_for_exit().await.success());
     let log = process.log();
     assert!(log.lines().count() > 50);
     for secret in &secrets {

@@ -1,4 +1,4 @@
-//! The README's tour, as printed, run by a shell against a server and a node.
+//! Runs the tour of the README in a shell against a server and a node.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::convergence::node_process::{Node, program, workerd};
 use crate::process::Process;
 
-/// The shell blocks of the README's tour. The last one is about worker code, which a node runs only with `workerd`.
+/// The shell blocks of the tour. The last one deploys worker code, which requires `workerd`.
 fn tour(with_code: bool) -> String {
     let readme = include_str!("../../../../README.md");
-    let tour = readme.split("## The tour").nth(1).expect("a tour").split("\n## ").next().unwrap();
+    let tour = readme.split("## The tour").nth(1).expect("the README has no tour").split("\n## ").next().unwrap();
     let blocks = tour.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut blocks: Vec<&str> = blocks.collect();
     if !with_code {
@@ -19,7 +19,7 @@ fn tour(with_code: bool) -> String {
     blocks.join("\n")
 }
 
-/// What a checkout has after `cargo xtask dev` has built it, as far as the tour looks.
+/// Creates the parts of a built checkout that the tour uses.
 fn checkout(folder: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::fs::create_dir_all(folder.join("target/debug")).unwrap();
@@ -28,15 +28,15 @@ fn checkout(folder: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tour_works_as_printed() {
+async fn readme_tour_works() {
     let workerd = workerd();
     let server = Process::start().await;
     let node = Node::start(&server, workerd.clone().map(|it| ("SVC_NODE_WORKERD", it)).as_slice()).await;
     let port = |address: &str| address.rsplit(':').next().unwrap().to_owned();
     let edge = format!(":{}", port(&node.edge));
     let script = tour(workerd.is_some()).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
-    assert!(script.contains(&server.base), "the tour talks to the API");
-    // People wait a moment where this waits for what the moment is for.
+    assert!(script.contains(&server.base), "the tour does not use the API");
+    // Replace `sleep` by a wait for the effect of the access policy.
     let script = format!(
         "status() {{ curl -s -o /dev/null -w '%{{http_code}}' http://site-acme.localhost{edge}/ -H \"$1\"; }}\n\
          sleep() {{\n\

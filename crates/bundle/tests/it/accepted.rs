@@ -1,4 +1,4 @@
-//! Bundles that have to be taken: what people's tools write, and what the formats allow.
+//! Valid bundles: the output of common tools, and unusual input that the formats allow.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use std::process::Command;
 
 use bundle::Reason;
 
-use crate::build::{Tar, accepted, odd_header, record, refused};
+use crate::support::{Tar, malformed_header, read_invalid, read_valid, record};
 
-/// A project on disk, and the same as a map. Every name over 100 bytes needs something of the format: ustar's prefix
-/// where there is a slash to split at, and what only other formats have for the `long` ones.
+/// Writes a project to disk and returns its folder and its files. A name over 100 bytes needs the ustar prefix field,
+/// which splits at a slash. The `long` names do not fit ustar at all.
 fn project(name: &str, long: bool) -> (PathBuf, BTreeMap<String, Vec<u8>>) {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut files = BTreeMap::from([
@@ -23,7 +23,7 @@ fn project(name: &str, long: bool) -> (PathBuf, BTreeMap<String, Vec<u8>>) {
         (format!("assets/{0}/{0}/{0}.js", "split".repeat(12)), b"ustar has a prefix for this".to_vec()),
     ]);
     if long {
-        files.insert(format!("assets/{}.js", "whole".repeat(40)), b"ustar has no place for this".to_vec());
+        files.insert(format!("assets/{}.js", "whole".repeat(40)), b"ustar cannot store this".to_vec());
         files.insert(format!("assets/{}end", "deep/".repeat(180)), b"nor this".to_vec());
     }
     let _ = fs::remove_dir_all(&root);
@@ -36,7 +36,7 @@ fn project(name: &str, long: bool) -> (PathBuf, BTreeMap<String, Vec<u8>>) {
     (root, files)
 }
 
-/// What `tar` packs of a folder; the arguments have no spaces of their own.
+/// Runs `tar` in a folder. Spaces separate the arguments.
 fn tar(root: &Path, arguments: &str) -> Vec<u8> {
     let mut command = Command::new("tar");
     command.current_dir(root).args(["-c", "-z", "-f", "-"]).args(arguments.split(' '));
@@ -46,7 +46,7 @@ fn tar(root: &Path, arguments: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_tar_writes() {
+fn gnu_tar_output_is_accepted() {
     for (format, long) in [("gnu", true), ("oldgnu", true), ("pax", true), ("ustar", false)] {
         let (root, files) = project(&format!("tar-{format}"), long);
         for arguments in [
@@ -55,7 +55,7 @@ fn what_tar_writes() {
             "--sort=name --owner=0 --mtime=@0 ./assets ./worker ./svc.json",
             "--blocking-factor=2048 .",
         ] {
-            let (contents, visited) = accepted(&tar(&root, &format!("--format={format} {arguments}")));
+            let (contents, visited) = read_valid(&tar(&root, &format!("--format={format} {arguments}")));
             assert_eq!(visited, files, "{format} {arguments}");
             assert!(contents.manifest.auth && contents.has_worker);
             assert_eq!(contents.asset_count as usize, files.len() - 2);
@@ -65,14 +65,14 @@ fn what_tar_writes() {
 }
 
 #[test]
-fn what_tar_writes_with_attributes_and_a_comment() {
+fn gnu_tar_output_with_xattrs_and_comment_is_accepted() {
     let (root, files) = project("attributes", true);
     let bundle = tar(&root, "--format=pax --xattrs --pax-option=comment=by-hand .");
-    assert_eq!(accepted(&bundle).1, files);
+    assert_eq!(read_valid(&bundle).1, files);
 }
 
 #[test]
-fn links_that_tar_writes_are_refused() {
+fn links_in_gnu_tar_output_are_rejected() {
     let (root, _) = project("links", false);
     symlink("/etc/passwd", root.join("assets/link")).unwrap();
     fs::hard_link(root.join("worker/index.js"), root.join("worker/same.js")).unwrap();
@@ -81,12 +81,12 @@ fn links_that_tar_writes_are_refused() {
         ("--format=pax svc.json assets", Reason::SymbolicLink),
         ("--format=gnu svc.json worker", Reason::HardLink),
     ] {
-        assert_eq!(refused(&tar(&root, arguments)).0, reason, "{arguments}");
+        assert_eq!(read_invalid(&tar(&root, arguments)).0, reason, "{arguments}");
     }
 }
 
 #[test]
-fn extended_headers_that_say_nothing_odd() {
+fn harmless_extended_headers_are_accepted() {
     let tar = Tar::default()
         .entry(b"pax_global_header", b'g', &record("comment", b"0123456789abcdef"))
         .pax(&[("mtime", b"1.5"), ("atime", b"2"), ("ctime", b"3"), ("path", b"./svc.json")])
@@ -97,37 +97,38 @@ fn extended_headers_that_say_nothing_odd() {
         .file("../../overridden", "a")
         .entry(b"PaxHeaders/empty", b'x', b"")
         .file("assets/b", "b");
-    let (contents, files) = accepted(&tar.gzip());
+    let (contents, files) = read_valid(&tar.gzip());
     assert_eq!(files.keys().collect::<Vec<_>>(), ["assets/aé", "assets/b", "svc.json", "worker/index.js"]);
     assert_eq!(contents.entry_count, 4);
 }
 
 #[test]
-fn headers_in_every_dialect() {
-    let binary = odd_header("assets/binary", |header| header.as_old_mut().size = *b"\x80\0\0\0\0\0\0\0\0\0\0\x03");
-    let spaced = odd_header("assets/spaced", |header| header.as_old_mut().size = *b"         3 \0");
-    let unended = odd_header("assets/unended", |header| header.as_old_mut().size = *b"000000000003");
-    let old = odd_header("assets/old", |header| {
+fn all_header_formats_are_accepted() {
+    let binary =
+        malformed_header("assets/binary", |header| header.as_old_mut().size = *b"\x80\0\0\0\0\0\0\0\0\0\0\x03");
+    let spaced = malformed_header("assets/spaced", |header| header.as_old_mut().size = *b"         3 \0");
+    let unended = malformed_header("assets/unended", |header| header.as_old_mut().size = *b"000000000003");
+    let old = malformed_header("assets/old", |header| {
         header.as_mut_bytes()[257..265].fill(0);
         header.as_old_mut().linkflag = [0];
         header.set_size(3);
     });
-    let prefixed = odd_header("name", |header| {
+    let prefixed = malformed_header("name", |header| {
         header.as_ustar_mut().unwrap().prefix[..9].copy_from_slice(b"assets/in");
         header.set_size(3);
     });
     let tar = [binary, spaced, unended, old, prefixed]
         .iter()
         .fold(Tar::valid(), |tar, header| tar.header(header).content(b"abc"));
-    let (contents, files) = accepted(&tar.gzip());
+    let (contents, files) = read_valid(&tar.gzip());
     assert_eq!(contents.asset_count, 5);
     assert!(files.keys().any(|path| path == "assets/in/name"));
     assert!(files.iter().all(|(path, content)| !path.starts_with("assets") || content == b"abc"));
 }
 
 #[test]
-fn names_that_are_only_unusual() {
-    let longest = format!("assets/{}", "x".repeat(bundle::NAME_MAX_BYTES - "assets/".len()));
+fn unusual_names_are_accepted() {
+    let longest = format!("assets/{}", "x".repeat(bundle::MAX_NAME_BYTES - "assets/".len()));
     let names = [
         "assets/ a",
         "assets/...",
@@ -141,7 +142,7 @@ fn names_that_are_only_unusual() {
         "assets/worker/index.js",
         "assets/A",
         "assets/AB/c",
-        // A file beside a directory whose name is the file's and more.
+        // Files and directories with a common name prefix.
         "assets/p/x",
         "assets/p-",
         "assets/q",
@@ -151,7 +152,7 @@ fn names_that_are_only_unusual() {
     let tar = names.iter().fold(Tar::valid(), |tar, name| tar.file(name, ""));
     let tar = tar.directory("./").directory(".").directory("assets/").directory("assets/p/").directory("assets/p/y");
     let tar = tar.long_name(&format!("./{longest}")).file("cut", "");
-    let (_, files) = accepted(&tar.gzip());
+    let (_, files) = read_valid(&tar.gzip());
     assert!(names.iter().all(|name| files.contains_key(*name)));
     assert!(files.contains_key(&longest));
 }

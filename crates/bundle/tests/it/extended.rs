@@ -1,17 +1,17 @@
-//! Extended headers that say, or hide, more than a name. Some are tricks, some only a writer gone wrong.
+//! Extended headers that are malicious or malformed.
 
 use bundle::Reason::{self, *};
 
-use crate::build::{Tar, record};
-use crate::hostile::{Case, and, check};
+use crate::hostile::{Case, check, valid_with};
+use crate::support::{Tar, record};
 
 const PAX: Option<&str> = Some("PaxHeaders/it");
 const LONG_NAME: Option<&str> = Some("./@LongLink");
 const GLOBAL: Option<&str> = Some("pax_global_header");
 
-/// An extended header of these bytes, before a file that is in order.
+/// An archive with this extended header before a valid file.
 fn before_a_file(kind: u8, name: Option<&str>, content: &[u8]) -> Vec<u8> {
-    and(|tar| tar.entry(name.unwrap().as_bytes(), kind, content).file("assets/a", "x"))
+    valid_with(|tar| tar.entry(name.unwrap().as_bytes(), kind, content).file("assets/a", "x"))
 }
 
 fn pax(content: &[u8], reason: Reason) -> Case {
@@ -19,7 +19,7 @@ fn pax(content: &[u8], reason: Reason) -> Case {
 }
 
 #[test]
-fn keys_that_change_more_than_a_name() {
+fn keys_other_than_the_name_are_rejected() {
     let key = |key, reason| pax(&record(key, b"0"), reason);
     check([
         key("size", SizeOverride),
@@ -38,9 +38,9 @@ fn keys_that_change_more_than_a_name() {
 }
 
 #[test]
-fn names_are_judged_wherever_they_come_from() {
-    let path = |name: &[u8], reason, shown| (before_a_file(b'x', PAX, &record("path", name)), reason, Some(shown));
-    let long = |name: &[u8], reason, shown| (before_a_file(b'L', LONG_NAME, name), reason, Some(shown));
+fn names_in_extended_headers_are_validated() {
+    let path = |name: &[u8], reason, display| (before_a_file(b'x', PAX, &record("path", name)), reason, Some(display));
+    let long = |name: &[u8], reason, display| (before_a_file(b'L', LONG_NAME, name), reason, Some(display));
     check([
         path(b"../b", DotSegment, "../b"),
         path(b"", EmptySegment, ""),
@@ -57,13 +57,13 @@ fn names_are_judged_wherever_they_come_from() {
 }
 
 #[test]
-fn records_that_are_malformed() {
+fn malformed_records_are_rejected() {
     let twice = [record("path", b"assets/b"), record("path", b"assets/c")].concat();
-    let filled_up = [record("path", b"assets/b"), vec![0; 8]].concat();
+    let zero_padded = [record("path", b"assets/b"), vec![0; 8]].concat();
     let malformed = |content| pax(content, ExtensionMalformed);
     check([
         malformed(&twice),
-        malformed(&filled_up),
+        malformed(&zero_padded),
         malformed(b"8 uid=1\nx"),
         malformed(b"9 uid=1\n"),
         malformed(b"7 uid=1\n"),
@@ -82,10 +82,10 @@ fn records_that_are_malformed() {
 }
 
 #[test]
-fn extended_headers_out_of_place() {
+fn misplaced_extended_headers_are_rejected() {
     let before =
-        |shape: fn(Tar) -> Tar, blamed| (and(|tar| shape(tar).file("assets/a", "")), ExtensionMisplaced, blamed);
-    let at_the_end = |shape: fn(Tar) -> Tar, blamed| (and(shape), ExtensionMisplaced, blamed);
+        |shape: fn(Tar) -> Tar, entry| (valid_with(|tar| shape(tar).file("assets/a", "")), ExtensionMisplaced, entry);
+    let at_the_end = |shape: fn(Tar) -> Tar, entry| (valid_with(shape), ExtensionMisplaced, entry);
     check([
         before(|tar| tar.pax(&[]).pax(&[]), PAX),
         before(|tar| tar.pax(&[]).long_name("assets/b"), LONG_NAME),
@@ -98,7 +98,7 @@ fn extended_headers_out_of_place() {
 }
 
 #[test]
-fn global_headers() {
+fn invalid_global_headers_are_rejected() {
     let global = |tar: Tar, records: &[u8]| tar.entry(b"pax_global_header", b'g', records);
     let first =
         |records: &[u8], reason| (global(Tar::default(), records).bytes(&Tar::valid().0).gzip(), reason, GLOBAL);

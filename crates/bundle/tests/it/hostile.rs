@@ -1,28 +1,28 @@
-//! Archives that are no bundles, each with the reason and the entry that the sender is told.
+//! Invalid archives, each with the expected reason and entry name.
 
-use bundle::NAME_MAX_BYTES;
+use bundle::MAX_NAME_BYTES;
 use bundle::Reason::{self, *};
 
-use crate::build::{Tar, gzip, header, odd_header, refused};
+use crate::support::{Tar, gzip, header, malformed_header, read_invalid};
 
-/// A bundle as it is sent, the reason, and the entry blamed.
+/// An upload, the expected reason, and the expected entry name.
 pub type Case = (Vec<u8>, Reason, Option<&'static str>);
 
 pub fn check(cases: impl IntoIterator<Item = Case>) {
     for (at, (bundle, reason, entry)) in cases.into_iter().enumerate() {
-        assert_eq!(refused(&bundle), (reason, entry.map(str::to_owned)), "case {at}");
+        assert_eq!(read_invalid(&bundle), (reason, entry.map(str::to_owned)), "case {at}");
     }
 }
 
-/// A good bundle with more entries behind.
-pub fn and(more: impl FnOnce(Tar) -> Tar) -> Vec<u8> {
+/// A valid bundle with additional content.
+pub fn valid_with(more: impl FnOnce(Tar) -> Tar) -> Vec<u8> {
     more(Tar::valid()).gzip()
 }
 
 #[test]
-fn names() {
-    let file = |name: &[u8], reason, entry| (and(|tar| tar.entry(name, b'0', b"x")), reason, Some(entry));
-    let directory = |name: &[u8], reason, entry| (and(|tar| tar.entry(name, b'5', b"")), reason, Some(entry));
+fn invalid_names_are_rejected() {
+    let file = |name: &[u8], reason, entry| (valid_with(|tar| tar.entry(name, b'0', b"x")), reason, Some(entry));
+    let directory = |name: &[u8], reason, entry| (valid_with(|tar| tar.entry(name, b'5', b"")), reason, Some(entry));
     check([
         file(b"/assets/a", AbsolutePath, "/assets/a"),
         file(b".//assets/a", AbsolutePath, "/assets/a"),
@@ -57,12 +57,12 @@ fn names() {
 }
 
 #[test]
-fn names_that_do_not_get_along() {
-    let files = |names: &[&str]| and(|tar| names.iter().fold(tar, |tar, name| tar.file(name, "")));
+fn conflicting_names_are_rejected() {
+    let files = |names: &[&str]| valid_with(|tar| names.iter().fold(tar, |tar, name| tar.file(name, "")));
     check([
         (files(&["svc.json"]), Duplicate, Some("svc.json")),
         (files(&["assets/a", "./assets/a"]), Duplicate, Some("assets/a")),
-        (and(|tar| tar.directory("assets/").directory("assets")), Duplicate, Some("assets")),
+        (valid_with(|tar| tar.directory("assets/").directory("assets")), Duplicate, Some("assets")),
         (files(&["assets/a", "assets/b", "assets/A"]), CaseCollision, Some("assets/A")),
         (files(&["assets/É", "assets/é"]), CaseCollision, Some("assets/é")),
         (files(&["assets/Maße", "assets/MASSE"]), CaseCollision, Some("assets/MASSE")),
@@ -72,17 +72,17 @@ fn names_that_do_not_get_along() {
         (files(&["assets/a", "assets/a/b"]), FileAndDirectory, Some("assets/a/b")),
         (files(&["assets/a/b/c", "assets/a"]), FileAndDirectory, Some("assets/a")),
         (files(&["assets/a", "assets/a b", "assets/a-b", "assets/a/c/d"]), FileAndDirectory, Some("assets/a/c/d")),
-        (and(|tar| tar.file("assets/a", "").directory("assets/a/")), FileAndDirectory, Some("assets/a/")),
-        (and(|tar| tar.directory("assets/a/").file("assets/a", "")), FileAndDirectory, Some("assets/a")),
-        (and(|tar| tar.file("assets/a", "").directory("assets/a/b/")), FileAndDirectory, Some("assets/a/b/")),
-        (and(|tar| tar.file("assets/a", "").file("assets/A/b", "")), CaseCollision, Some("assets/A/b")),
+        (valid_with(|tar| tar.file("assets/a", "").directory("assets/a/")), FileAndDirectory, Some("assets/a/")),
+        (valid_with(|tar| tar.directory("assets/a/").file("assets/a", "")), FileAndDirectory, Some("assets/a")),
+        (valid_with(|tar| tar.file("assets/a", "").directory("assets/a/b/")), FileAndDirectory, Some("assets/a/b/")),
+        (valid_with(|tar| tar.file("assets/a", "").file("assets/A/b", "")), CaseCollision, Some("assets/A/b")),
     ]);
 }
 
 #[test]
-fn types() {
-    let typed = |kind| and(|tar| tar.entry(b"assets/a", kind, b""));
-    let refusals = [
+fn unsupported_entry_types_are_rejected() {
+    let typed = |kind| valid_with(|tar| tar.entry(b"assets/a", kind, b""));
+    let unsupported = [
         (b'1', HardLink),
         (b'2', SymbolicLink),
         (b'3', CharacterDevice),
@@ -96,25 +96,25 @@ fn types() {
         (b'X', UnknownType),
         (b' ', UnknownType),
     ];
-    check(refusals.map(|(kind, reason)| (typed(kind), reason, Some("assets/a"))));
+    check(unsupported.map(|(kind, reason)| (typed(kind), reason, Some("assets/a"))));
     check([
-        (and(|tar| tar.entry(b"assets/d/", b'5', b"content")), DirectoryWithContent, Some("assets/d/")),
-        (and(|tar| tar.long_name("assets/long").entry(b"short", b'2', b"")), SymbolicLink, Some("assets/long")),
+        (valid_with(|tar| tar.entry(b"assets/d/", b'5', b"content")), DirectoryWithContent, Some("assets/d/")),
+        (valid_with(|tar| tar.long_name("assets/long").entry(b"short", b'2', b"")), SymbolicLink, Some("assets/long")),
     ]);
 }
 
 #[test]
-fn headers() {
-    let odd = |spoil: fn(&mut tar::Header)| and(|tar| tar.header(&odd_header("assets/a", spoil)));
+fn invalid_headers_are_rejected() {
+    let odd = |edit: fn(&mut tar::Header)| valid_with(|tar| tar.header(&malformed_header("assets/a", edit)));
     let size = |field: &[u8; 12]| {
-        let header = odd_header("assets/a", |header| header.as_old_mut().size = *field);
-        (and(|tar| tar.header(&header)), SizeInvalid, Some("assets/a"))
+        let header = malformed_header("assets/a", |header| header.as_old_mut().size = *field);
+        (valid_with(|tar| tar.header(&header)), SizeInvalid, Some("assets/a"))
     };
     let mut unsummed = header(b"assets/a", b'0', 0);
     unsummed.set_mode(0o755);
     check([
-        (and(|tar| tar.header(&unsummed)), ChecksumMismatch, None),
-        (and(|tar| tar.bytes(&[b'x'; 512])), ChecksumMismatch, None),
+        (valid_with(|tar| tar.header(&unsummed)), ChecksumMismatch, None),
+        (valid_with(|tar| tar.bytes(&[b'x'; 512])), ChecksumMismatch, None),
         (odd(|header| header.as_mut_bytes()[257..263].copy_from_slice(b"vstar\0")), HeaderInvalid, Some("assets/a")),
         (odd(|header| header.as_mut_bytes()[263..265].copy_from_slice(b"01")), HeaderInvalid, Some("assets/a")),
         size(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
@@ -132,7 +132,7 @@ fn headers() {
 }
 
 #[test]
-fn ends() {
+fn truncated_and_trailing_data_is_rejected() {
     let good = Tar::valid().gzip();
     let bare = Tar::valid().0;
     let zeros = |count| vec![0; count];
@@ -174,21 +174,21 @@ fn ends() {
 }
 
 #[test]
-fn a_name_of_one_byte_too_many() {
-    let name = format!("assets/{}", "x".repeat(NAME_MAX_BYTES + 1 - "assets/".len()));
-    let (reason, _) = refused(&and(|tar| tar.long_name(&name).file("cut", "")));
+fn too_long_name_is_rejected() {
+    let name = format!("assets/{}", "x".repeat(MAX_NAME_BYTES + 1 - "assets/".len()));
+    let (reason, _) = read_invalid(&valid_with(|tar| tar.long_name(&name).file("cut", "")));
     assert_eq!(reason, NameTooLong);
 }
 
 #[test]
-fn a_name_of_any_length_is_shown_cut() {
+fn long_names_are_truncated_in_errors() {
     let name = format!("assets/{}", "é".repeat(1000));
     let cut = format!("{}…", name.chars().take(256).collect::<String>());
-    assert_eq!(refused(&and(|tar| tar.long_name(&name).file("x", ""))), (NameTooLong, Some(cut)));
+    assert_eq!(read_invalid(&valid_with(|tar| tar.long_name(&name).file("x", ""))), (NameTooLong, Some(cut)));
 }
 
 #[test]
-fn reasons_are_told_apart() {
+fn reason_identifiers_are_unique() {
     let mut ids: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
     assert!(ids.iter().all(|id| id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))));
     ids.sort_unstable();

@@ -1,10 +1,10 @@
-//! `svc.json`, and what it promises about the rest of the bundle.
+//! The manifest `svc.json`, and its rules for the other files of the bundle.
 
 use bundle::Reason::*;
-use bundle::{MANIFEST_MAX_BYTES, Manifest, Reason};
+use bundle::{MAX_MANIFEST_BYTES, Manifest, Reason};
 use serde_json::json;
 
-use crate::build::{Tar, accepted, gzip, header, refused};
+use crate::support::{Tar, gzip, header, read_invalid, read_valid};
 
 fn with_manifest(text: impl AsRef<[u8]>) -> Tar {
     Tar::default().file("svc.json", text).file("worker/index.js", "")
@@ -16,8 +16,8 @@ fn nested(levels: usize) -> String {
 }
 
 #[test]
-fn a_manifest_is_refused() {
-    let (deep, large) = (nested(65), vec![b' '; MANIFEST_MAX_BYTES as usize + 1]);
+fn invalid_manifests_are_rejected() {
+    let (deep, large) = (nested(65), vec![b' '; MAX_MANIFEST_BYTES as usize + 1]);
     let cases: &[(&[u8], Reason)] = &[
         (b"", ManifestNotJson),
         (b"{", ManifestNotJson),
@@ -47,27 +47,27 @@ fn a_manifest_is_refused() {
         (&large, ManifestTooLarge),
     ];
     for (text, reason) in cases {
-        let shown = String::from_utf8_lossy(&text[..text.len().min(80)]);
-        assert_eq!(refused(&with_manifest(text).gzip()), (*reason, Some("svc.json".to_owned())), "{shown}");
-        assert_eq!(Manifest::parse(text), Err(*reason), "{shown}");
+        let excerpt = String::from_utf8_lossy(&text[..text.len().min(80)]);
+        assert_eq!(read_invalid(&with_manifest(text).gzip()), (*reason, Some("svc.json".to_owned())), "{excerpt}");
+        assert_eq!(Manifest::parse(text), Err(*reason), "{excerpt}");
     }
 }
 
 #[test]
-fn a_manifest_that_claims_to_be_large_is_not_waited_for() {
-    let claim = Tar::default().header(&header(b"svc.json", b'0', MANIFEST_MAX_BYTES + 1));
-    assert_eq!(refused(&gzip(&claim.0)), (ManifestTooLarge, Some("svc.json".to_owned())));
+fn declared_manifest_size_over_the_limit_is_rejected() {
+    let claim = Tar::default().header(&header(b"svc.json", b'0', MAX_MANIFEST_BYTES + 1));
+    assert_eq!(read_invalid(&gzip(&claim.0)), (ManifestTooLarge, Some("svc.json".to_owned())));
 }
 
 #[test]
-fn a_manifest_is_read_and_written_back() {
+fn manifest_round_trips() {
     let text = json!({
         "auth": true, "database": false, "email": true, "ai": false, "storage": true,
         "name": "shop", "main": "./worker/app.mjs", "compatibilityDate": "2025-11-01",
         "Auth": "another key", "build": { "command": ["make"], "retries": 3, "factor": 0.5, "note": null },
     });
     let bundle = Tar::default().file("worker/app.mjs", "").file("svc.json", text.to_string()).gzip();
-    let (contents, files) = accepted(&bundle);
+    let (contents, files) = read_valid(&bundle);
     assert_eq!(files["svc.json"], text.to_string().as_bytes());
     let manifest = contents.manifest;
     assert!(manifest.auth && manifest.email && manifest.storage && !manifest.database && !manifest.ai);
@@ -80,21 +80,21 @@ fn a_manifest_is_read_and_written_back() {
 }
 
 #[test]
-fn an_empty_manifest_asks_for_nothing() {
-    let (contents, _) = accepted(&with_manifest(" {} \n").gzip());
+fn empty_manifest_equals_the_default() {
+    let (contents, _) = read_valid(&with_manifest(" {} \n").gzip());
     assert_eq!(contents.manifest, Manifest::default());
     assert_eq!(contents.manifest.main_path(), "worker/index.js");
 }
 
 #[test]
-fn a_manifest_as_large_and_as_deep_as_allowed() {
+fn manifest_at_the_size_and_depth_limits_is_accepted() {
     let mut text = nested(64);
-    text.push_str(&" ".repeat(MANIFEST_MAX_BYTES as usize - text.len()));
-    assert_eq!(accepted(&with_manifest(text).gzip()).0.manifest.unknown.len(), 1);
+    text.push_str(&" ".repeat(MAX_MANIFEST_BYTES as usize - text.len()));
+    assert_eq!(read_valid(&with_manifest(text).gzip()).0.manifest.unknown.len(), 1);
 }
 
 #[test]
-fn the_manifest_and_the_files_have_to_match() {
+fn manifest_must_match_the_files() {
     let bundle = |manifest: &str, names: &[&str]| {
         let tar = Tar::default().file("svc.json", manifest);
         names.iter().fold(tar, |tar, name| if name.ends_with('/') { tar.directory(name) } else { tar.file(name, "") })
@@ -118,14 +118,14 @@ fn the_manifest_and_the_files_have_to_match() {
         (bundle(r#"{"main":"worker/index.js"}"#, &["assets/index.html"]), missing("worker/index.js")),
     ];
     for (tar, expected) in cases {
-        assert_eq!(refused(&tar.gzip()), expected);
+        assert_eq!(read_invalid(&tar.gzip()), expected);
     }
 }
 
 #[test]
-fn a_site_without_a_worker_and_a_worker_without_a_site() {
-    let (site, _) = accepted(&Tar::default().file("svc.json", "{}").file("assets/index.html", "").gzip());
+fn assets_or_a_worker_are_enough() {
+    let (site, _) = read_valid(&Tar::default().file("svc.json", "{}").file("assets/index.html", "").gzip());
     assert_eq!((site.has_worker, site.asset_count), (false, 1));
-    let (worker, _) = accepted(&Tar::valid().gzip());
+    let (worker, _) = read_valid(&Tar::valid().gzip());
     assert_eq!((worker.has_worker, worker.asset_count), (true, 0));
 }

@@ -1,12 +1,12 @@
-//! Whose fault it is when something stops half-way, and what the visitor may do.
+//! Interrupted input, and the behaviour of visitors.
 
 use std::io::{self, ErrorKind, Read};
 
-use bundle::{Fault, Reason};
+use bundle::{BundleError, Reason};
 
-use crate::build::{PLENTY, Tar, accepted, collect, gzip};
+use crate::support::{LARGE_LIMITS, Tar, collect, gzip, read_valid};
 
-/// Gives one byte at a time, is interrupted before every one, and fails once at the end if it has a failure.
+/// An input that returns one byte per read, interrupts before each, and fails once at the end if it has a failure.
 struct Trickle<'a> {
     bytes: &'a [u8],
     interrupted: bool,
@@ -33,75 +33,80 @@ impl Read for Trickle<'_> {
 }
 
 #[test]
-fn a_slow_input_is_as_good_as_a_fast_one() {
+fn slow_input_reads_the_same() {
     let bundle = Tar::valid().file("assets/a", [7; 3000]).gzip();
-    assert_eq!(collect(Trickle::new(&bundle, None), &PLENTY).unwrap(), accepted(&bundle));
+    assert_eq!(collect(Trickle::new(&bundle, None), &LARGE_LIMITS).unwrap(), read_valid(&bundle));
 }
 
 #[test]
-fn an_input_that_fails_is_told_from_one_that_ends() {
+fn failed_input_differs_from_truncated_input() {
     let bundle = Tar::valid().file("assets/a", [7; 3000]).gzip();
     for kind in [ErrorKind::UnexpectedEof, ErrorKind::WouldBlock, ErrorKind::InvalidInput, ErrorKind::ConnectionReset] {
-        // The last of them fails after a whole bundle: nobody said that it is whole.
+        // The last iteration fails after a whole bundle, which the reader cannot know to be complete.
         for length in 0..=bundle.len() {
-            match collect(Trickle::new(&bundle[..length], Some(kind)), &PLENTY) {
-                Err(Fault::Io(error)) => assert_eq!(error.kind(), kind),
+            match collect(Trickle::new(&bundle[..length], Some(kind)), &LARGE_LIMITS) {
+                Err(BundleError::Io(error)) => assert_eq!(error.kind(), kind),
                 other => panic!("after {length} bytes: {other:?}"),
             }
         }
     }
     for length in 0..bundle.len() {
-        let fault = collect(Trickle::new(&bundle[..length], None), &PLENTY).unwrap_err();
-        assert!(matches!(fault, Fault::Invalid { reason: Reason::Truncated, .. }), "after {length} bytes: {fault:?}");
+        let error = collect(Trickle::new(&bundle[..length], None), &LARGE_LIMITS).unwrap_err();
+        assert!(
+            matches!(error, BundleError::Invalid { reason: Reason::Truncated, .. }),
+            "after {length} bytes: {error:?}"
+        );
     }
 }
 
 #[test]
-fn a_visitor_that_fails_is_told_from_both() {
+fn visitor_error_is_returned() {
     let mut visited = 0;
-    let fault = bundle::read(&*Tar::valid().gzip(), &PLENTY, |_| {
+    let error = bundle::read(&*Tar::valid().gzip(), &LARGE_LIMITS, |_| {
         visited += 1;
         Err(ErrorKind::StorageFull.into())
     });
-    assert!(matches!(fault, Err(Fault::Visit(error)) if error.kind() == ErrorKind::StorageFull));
+    assert!(matches!(error, Err(BundleError::Visit(error)) if error.kind() == ErrorKind::StorageFull));
     assert_eq!(visited, 1);
 }
 
 #[test]
-fn a_visitor_cannot_hide_a_fault() {
+fn visitor_cannot_hide_a_read_error() {
     let tar = Tar::valid().file("assets/a", [7; 3000]);
     let cut = gzip(&tar.0[..tar.0.len() - 2048]);
     let mut kinds = Vec::new();
-    let fault = bundle::read(&*cut, &PLENTY, |file| {
+    let error = bundle::read(&*cut, &LARGE_LIMITS, |file| {
         for _ in 0..2 {
             kinds.extend(io::copy(file.content, &mut io::sink()).err().map(|error| error.kind()));
         }
         Ok(())
     });
     assert_eq!(kinds, [ErrorKind::InvalidData; 2]);
-    match fault {
-        Err(Fault::Invalid { reason: Reason::Truncated, entry }) => assert_eq!(entry.as_deref(), Some("assets/a")),
+    match error {
+        Err(BundleError::Invalid { reason: Reason::Truncated, entry }) => {
+            assert_eq!(entry.as_deref(), Some("assets/a"))
+        }
         other => panic!("{other:?}"),
     }
 
-    // Nor make another one of it, by trying again where the input would now say that it is at its end.
+    // The visitor also cannot replace the error by reading again, when the input reports its end.
     let noise: Vec<u8> = (0..3000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let bundle = Tar::valid().file("assets/a", noise).gzip();
     let mut input = Trickle::new(&bundle[..bundle.len() / 2], Some(ErrorKind::ConnectionReset));
-    let fault = bundle::read(&mut input, &PLENTY, |file| {
+    let error = bundle::read(&mut input, &LARGE_LIMITS, |file| {
         let first = io::copy(file.content, &mut io::sink());
         let _ = io::copy(file.content, &mut io::sink());
         first.map(drop).map_err(|_| ErrorKind::StorageFull.into())
     });
-    assert!(matches!(fault, Err(Fault::Io(error)) if error.kind() == ErrorKind::ConnectionReset));
+    assert!(matches!(error, Err(BundleError::Io(error)) if error.kind() == ErrorKind::ConnectionReset));
 }
 
 #[test]
-fn what_a_visitor_leaves_is_skipped() {
+fn unread_content_is_skipped() {
     let bundle = Tar::valid().file("assets/a", [7; 70_000]).file("assets/b", "b").gzip();
     for taken in [0, 1, 511, 512, 513, 69_999, 70_000] {
         let mut paths = Vec::new();
-        let contents = bundle::read(&*bundle, &PLENTY, |file| {
+        let contents = bundle::read(&*bundle, &LARGE_LIMITS, |file| {
             assert_eq!(file.content.read(&mut [])?, 0);
             let mut start = Vec::new();
             file.content.take(taken).read_to_end(&mut start)?;
@@ -115,9 +120,9 @@ fn what_a_visitor_leaves_is_skipped() {
 }
 
 #[test]
-fn nothing_is_read_after_a_fault() {
+fn reading_stops_at_the_first_error() {
     let bundle = Tar::valid().entry(b"assets/link", b'2', b"").gzip();
     let mut input = bundle.chain(Trickle::new(b"", Some(ErrorKind::ConnectionReset)));
-    let fault = collect(&mut input, &PLENTY);
-    assert!(matches!(fault, Err(Fault::Invalid { reason: Reason::SymbolicLink, .. })));
+    let error = collect(&mut input, &LARGE_LIMITS);
+    assert!(matches!(error, Err(BundleError::Invalid { reason: Reason::SymbolicLink, .. })));
 }

@@ -1,4 +1,4 @@
-//! Who may see a project's deployments.
+//! Access to a project's deployments.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -8,65 +8,65 @@ use serde::{Deserialize, Serialize};
 use super::shared::{AccessMode, Time, Token};
 use crate::{Call, Client, Secret};
 
-/// Where to move the browser.
+/// The URL to redirect the browser to.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessAuthorize {
-    /// Holds a code: whoever has it, gets in.
+    /// Contains a one-time code that grants access.
     pub redirect: Secret,
 }
 
-/// A fresh bypass key: the one answer that holds it.
+/// A new bypass key. Only this response contains it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessBypass {
     pub created_at: Time,
-    /// What to send as `Svc-Access-Bypass`.
+    /// The value for the header `Svc-Access-Bypass`.
     pub secret: Token,
 }
 
-/// The policy that is to hold.
+/// A change of the access policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessChange {
     pub mode: AccessMode,
-    /// Replaces the password; left out, the one there is stays.
+    /// The new password. Without it, the current password is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
 }
 
-/// Who may see a project, without any secret.
+/// The access policy of a project, without secrets.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessPolicy {
-    /// Whether there is a key that passes by the policy.
+    /// Whether a bypass key exists.
     pub has_bypass: bool,
-    /// Whether a password was ever set; it is kept while another mode holds.
+    /// Whether a password is set. The password is kept when the mode changes.
     pub has_password: bool,
     pub mode: AccessMode,
-    /// The project's creation until something was set.
+    /// When the policy last changed; initially the creation time of the project.
     pub updated_at: Time,
 }
 
-/// The middle of the round trip that lets a member in.
+/// A request for access to a protected project, as a signed-in member.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorize {
-    /// The path it goes back to.
+    /// The path on that hostname to return to.
     pub next: String,
-    /// The hostname that the browser comes from.
+    /// The hostname of the project.
     pub to: String,
 }
 
 impl Client {
-    /// Let the caller in at a hostname: where to move the browser
+    /// Authorize the caller at a hostname, and return the URL for the browser
     ///
     /// `POST /v1/access/authorize`
     pub fn access_authorize(&self, body: &Authorize) -> Call<AccessAuthorize> {
-        self.operation("access.authorize", Method::POST, &["v1", "access", "authorize"]).once().json(body)
+        self.operation("access.authorize", Method::POST, &["v1", "access", "authorize"]).idempotent().json(body)
     }
 
-    /// Make a key that passes by the policy; it is shown this once
+    /// Create a key that bypasses the access policy, shown only once
     ///
     /// `POST /v1/orgs/{orgSlug}/projects/{projectName}/access/bypass`
     pub fn access_bypass_new(&self, org_slug: &str, project_name: &str) -> Call<AccessBypass> {
@@ -75,10 +75,10 @@ impl Client {
             Method::POST,
             &["v1", "orgs", org_slug, "projects", project_name, "access", "bypass"],
         )
-        .once()
+        .idempotent()
     }
 
-    /// Remove the key that passes by the policy
+    /// Revoke the key that bypasses the access policy
     ///
     /// `DELETE /v1/orgs/{orgSlug}/projects/{projectName}/access/bypass`
     pub fn access_bypass_revoke(&self, org_slug: &str, project_name: &str) -> Call<()> {
@@ -89,14 +89,14 @@ impl Client {
         )
     }
 
-    /// Who may see the project's deployments
+    /// Get the access policy of a project
     ///
     /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/access`
     pub fn access_get(&self, org_slug: &str, project_name: &str) -> Call<AccessPolicy> {
         self.operation("access.get", Method::GET, &["v1", "orgs", org_slug, "projects", project_name, "access"])
     }
 
-    /// Set who may see the project's deployments
+    /// Set the access policy of a project
     ///
     /// `PUT /v1/orgs/{orgSlug}/projects/{projectName}/access`
     pub fn access_set(&self, org_slug: &str, project_name: &str, body: &AccessChange) -> Call<AccessPolicy> {

@@ -1,4 +1,4 @@
-//! Signing in and out.
+//! Sign-in and sign-out.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 use super::shared::{Email, Time, Token, UserId};
 use crate::{Call, Client};
 
-/// Who wants to sign in, on a deployment with the development login.
+/// The user to sign in with the development login.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DevLogin {
-    /// Replaces the user's address when given.
+    /// Replaces the user's address if it is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<Email>,
-    /// Replaces the user's name when given.
+    /// Replaces the user's name if it is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub subject: Subject,
 }
 
-/// A fresh login session: the one answer that holds its token.
+/// A new login session. Only this response contains the token.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub expires_at: Time,
     pub subject: String,
-    /// What to send as `Authorization: Bearer …`.
+    /// The credential to send as `Authorization: Bearer …`.
     pub token: Token,
     pub user_id: UserId,
 }
@@ -43,10 +43,10 @@ impl Client {
         self.operation("auth.dev_login", Method::POST, &["v1", "auth", "dev", "login"]).json(body)
     }
 
-    /// End the session that the request is made with
+    /// End the caller's login session
     ///
     /// `POST /v1/auth/logout`
     pub fn auth_logout(&self) -> Call<()> {
-        self.operation("auth.logout", Method::POST, &["v1", "auth", "logout"]).once()
+        self.operation("auth.logout", Method::POST, &["v1", "auth", "logout"]).idempotent()
     }
 }

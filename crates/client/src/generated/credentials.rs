@@ -6,45 +6,45 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use super::shared::{Time, Token};
-use crate::{Call, Client, Page, Paging, words};
+use crate::{Call, Client, Page, Paging, open_enum};
 
-/// A personal access token, without what it opens with.
+/// A personal access token, without its secret.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessToken {
     pub created_at: Time,
-    /// Null for one that does not expire.
+    /// Null if the token does not expire.
     pub expires_at: Option<Time>,
     pub id: TokenId,
-    /// To within ten minutes.
+    /// Accurate to ten minutes.
     pub last_used_at: Option<Time>,
     pub name: String,
-    /// Its first 12 characters.
+    /// The first 12 characters of the token.
     pub prefix: String,
-    /// Null for one that reaches whatever its user does.
+    /// The token's restriction. Null if the token can access everything that its user can.
     pub restrict: Option<Restriction>,
     pub revoked_at: Option<Time>,
     pub scopes: Vec<Scope>,
 }
 
-/// A fresh token: the one answer that holds it.
+/// A new access token. Only this response contains its secret.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessTokenCreated {
     pub created_at: Time,
-    /// Null for one that does not expire.
+    /// Null if the token does not expire.
     pub expires_at: Option<Time>,
     pub id: TokenId,
-    /// To within ten minutes.
+    /// Accurate to ten minutes.
     pub last_used_at: Option<Time>,
     pub name: String,
-    /// Its first 12 characters.
+    /// The first 12 characters of the token.
     pub prefix: String,
-    /// Null for one that reaches whatever its user does.
+    /// The token's restriction. Null if the token can access everything that its user can.
     pub restrict: Option<Restriction>,
     pub revoked_at: Option<Time>,
     pub scopes: Vec<Scope>,
-    /// What to send as `Authorization: Bearer …`, or as the password of `Basic`.
+    /// The credential to send as `Authorization: Bearer …`, or as the password of `Basic`.
     pub token: Token,
 }
 
@@ -53,7 +53,7 @@ pub type AccessTokenPage = Page<AccessToken>;
 /// an id that starts with key_
 pub type KeyId = String;
 
-words! {
+open_enum! {
     pub enum KeyType {
         Ed25519 = "ed25519",
         EcdsaSha2Nistp256 = "ecdsa-sha2-nistp256",
@@ -63,11 +63,11 @@ words! {
     }
 }
 
-/// The token to create.
+/// An access token to create.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewAccessToken {
-    /// In the future; left out, the token lives until it is revoked.
+    /// The expiry, in the future. Without it, the token is valid until it is revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
     pub name: Title,
@@ -76,7 +76,7 @@ pub struct NewAccessToken {
     pub scopes: Vec<Scope>,
 }
 
-/// The key to add.
+/// An SSH key to add.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewSSHKey {
@@ -85,37 +85,37 @@ pub struct NewSSHKey {
     pub title: Title,
 }
 
-/// What a token is to be limited to. Outside of it the token is answered as if its user were not there.
+/// The restriction of a new token. Outside the restriction, the API treats the token as if its user had no access.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restrict {
     /// The slug of an organization that the user belongs to.
     pub org: String,
-    /// Names of projects in it.
+    /// The names of projects in the organization.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub projects: Option<Vec<String>>,
-    /// Names of zones in it.
+    /// The names of zones in the organization.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zones: Option<Vec<String>>,
 }
 
-/// What a token is limited to, by the names that the places have now.
+/// The targets that a token is restricted to, by their current names.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restriction {
     /// The slug of the organization.
     pub org: String,
-    /// Of its projects these alone; with neither projects nor zones named, the whole organization.
+    /// The projects that the token can access. Without projects and zones, it can access the whole organization.
     pub projects: Option<Vec<String>>,
     pub zones: Option<Vec<String>>,
 }
 
-/// A key that opens the user's repositories over SSH.
+/// An SSH key that gives access to the user's repositories.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SSHKey {
     pub created_at: Time,
-    /// As `ssh-keygen -l` prints it: `SHA256:…`.
+    /// The fingerprint as `ssh-keygen -l` prints it: `SHA256:…`.
     pub fingerprint: String,
     pub id: KeyId,
     pub last_used_at: Option<Time>,
@@ -125,7 +125,7 @@ pub struct SSHKey {
 
 pub type SSHKeyPage = Page<SSHKey>;
 
-words! {
+open_enum! {
     pub enum Scope {
         AccountRead = "account:read",
         OrgRead = "org:read",
@@ -143,7 +143,7 @@ words! {
     }
 }
 
-/// 1 to 100 characters, none of them a control character
+/// 1 to 100 characters without control characters
 pub type Title = String;
 
 /// an id that starts with pat_
@@ -154,7 +154,7 @@ impl Client {
     ///
     /// `POST /v1/me/ssh-keys`
     pub fn credentials_key_add(&self, body: &NewSSHKey) -> Call<SSHKey> {
-        self.operation("credentials.key_add", Method::POST, &["v1", "me", "ssh-keys"]).once().json(body)
+        self.operation("credentials.key_add", Method::POST, &["v1", "me", "ssh-keys"]).idempotent().json(body)
     }
 
     /// Remove an SSH key
@@ -164,7 +164,7 @@ impl Client {
         self.operation("credentials.key_delete", Method::DELETE, &["v1", "me", "ssh-keys", key_id])
     }
 
-    /// The caller's SSH keys, newest first
+    /// List the caller's SSH keys, newest first
     ///
     /// `GET /v1/me/ssh-keys`
     pub fn credentials_keys(&self, query: &Paging) -> Call<SSHKeyPage> {
@@ -173,14 +173,14 @@ impl Client {
             .query("cursor", query.cursor.as_ref())
     }
 
-    /// Create a personal access token; it is shown this once
+    /// Create a personal access token, shown only once
     ///
     /// `POST /v1/me/tokens`
     pub fn credentials_token_create(&self, body: &NewAccessToken) -> Call<AccessTokenCreated> {
-        self.operation("credentials.token_create", Method::POST, &["v1", "me", "tokens"]).once().json(body)
+        self.operation("credentials.token_create", Method::POST, &["v1", "me", "tokens"]).idempotent().json(body)
     }
 
-    /// The token that the request is made with
+    /// Get the personal access token that authenticates the request
     ///
     /// `GET /v1/me/tokens/current`
     pub fn credentials_token_current(&self) -> Call<AccessToken> {
@@ -194,7 +194,7 @@ impl Client {
         self.operation("credentials.token_revoke", Method::DELETE, &["v1", "me", "tokens", token_id])
     }
 
-    /// The caller's personal access tokens, newest first
+    /// List the caller's personal access tokens, newest first
     ///
     /// `GET /v1/me/tokens`
     pub fn credentials_tokens(&self, query: &Paging) -> Call<AccessTokenPage> {

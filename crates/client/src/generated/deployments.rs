@@ -1,4 +1,4 @@
-//! What a project serves, and served before.
+//! Deployments of a project.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -10,7 +10,7 @@ use crate::{Call, Client, Page, Paging, Upload};
 
 pub type DeploymentPage = Page<Deployment>;
 
-/// The deployment to go back to.
+/// A rollback to an earlier deployment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollback {
@@ -19,18 +19,18 @@ pub struct Rollback {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeploymentsCreateHeaders {
-    /// The commit that the bundle was made from, in hexadecimal.
+    /// The commit that the bundle was built from, in hexadecimal.
     pub x_svc_git_commit: Option<String>,
-    /// The first line of its message, percent-encoded.
+    /// The first line of the commit's message, percent-encoded.
     pub x_svc_git_message: Option<String>,
-    /// The branch it was made on, percent-encoded.
+    /// The branch that the bundle was built on, percent-encoded.
     pub x_svc_git_branch: Option<String>,
-    /// `true` when files differed from the commit, else `false`.
+    /// `true` if files differed from the commit, otherwise `false`.
     pub x_svc_git_dirty: Option<String>,
 }
 
 impl Client {
-    /// Upload a bundle; it is live at once
+    /// Upload a bundle, and make it live
     ///
     /// `POST /v1/orgs/{orgSlug}/projects/{projectName}/deployments`
     pub fn deployments_create(
@@ -45,7 +45,7 @@ impl Client {
             Method::POST,
             &["v1", "orgs", org_slug, "projects", project_name, "deployments"],
         )
-        .once()
+        .idempotent()
         .header("X-Svc-Git-Commit", header.x_svc_git_commit.as_ref())
         .header("X-Svc-Git-Message", header.x_svc_git_message.as_ref())
         .header("X-Svc-Git-Branch", header.x_svc_git_branch.as_ref())
@@ -53,7 +53,7 @@ impl Client {
         .upload("application/gzip", body)
     }
 
-    /// One deployment, and how it fares at its node
+    /// Get a deployment, with its state at the home node
     ///
     /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/deployments/{version}`
     pub fn deployments_get(&self, org_slug: &str, project_name: &str, version: &str) -> Call<Deployment> {
@@ -64,7 +64,7 @@ impl Client {
         )
     }
 
-    /// The deployments, newest first
+    /// List deployments, newest first
     ///
     /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/deployments`
     pub fn deployments_list(&self, org_slug: &str, project_name: &str, query: &Paging) -> Call<DeploymentPage> {
@@ -86,7 +86,7 @@ impl Client {
             Method::POST,
             &["v1", "orgs", org_slug, "projects", project_name, "rollback"],
         )
-        .once()
+        .idempotent()
         .json(body)
     }
 }

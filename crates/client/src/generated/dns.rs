@@ -1,4 +1,4 @@
-//! Zones, their records and their signing.
+//! DNS zones, their rrsets and DNSSEC.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -6,32 +6,32 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use super::shared::Time;
-use crate::{Call, Client, Page, Paging, words};
+use crate::{Call, Client, Page, Paging, open_enum};
 
 /// A DNSKEY record (RFC 4034 section 2).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dnskey {
     pub algorithm: i32,
-    /// 257 for a key that the parent vouches for, else 256.
+    /// 257 for a key-signing key, 256 for a zone-signing key.
     pub flags: i32,
     pub key_tag: i32,
     /// In base64.
     pub public_key: String,
 }
 
-/// The signing of a zone, with what the signer shows of it.
+/// The DNSSEC state of a zone, with the last signer check.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dnssec {
-    /// What the parent is to publish.
+    /// The DS records that the parent zone must publish.
     pub ds: Vec<Ds>,
-    /// Null before the first look, and where no signer is configured.
+    /// Null before the first signer check, and when no signer is configured.
     pub signer: Option<SignerView>,
     pub state: DnssecState,
 }
 
-words! {
+open_enum! {
     pub enum DnssecState {
         Off = "off",
         Signing = "signing",
@@ -39,7 +39,7 @@ words! {
     }
 }
 
-/// Whether a zone is to be signed.
+/// A request to enable or disable DNSSEC.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DnssecSwitch {
@@ -57,15 +57,15 @@ pub struct Ds {
     pub key_tag: i32,
 }
 
-/// The DS records that were handed to the parent, as far as somebody reports them.
+/// The DS records that the parent zone has received, as the client reports them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DsReport {
-    /// None for "not yet", which changes nothing.
+    /// An empty list means "not yet" and changes nothing.
     pub ds: Vec<Ds>,
 }
 
-words! {
+open_enum! {
     pub enum ManagedBy {
         System = "system",
         Project = "project",
@@ -81,16 +81,16 @@ pub struct NewZone {
     pub name: String,
 }
 
-/// What a change of several rrsets comes to.
+/// The result of a change to several rrsets.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Patched {
     pub added: Vec<RRset>,
-    /// As they are afterwards.
+    /// Content after the change.
     pub changed: Vec<RRset>,
-    /// As they were.
+    /// Content before the change.
     pub removed: Vec<RRset>,
-    /// Of the zone with the change; of the zone as it is, for a dry run.
+    /// Serial of the zone after the change; for a dry run, the current serial.
     pub serial: i32,
 }
 
@@ -98,7 +98,7 @@ pub struct Patched {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RRset {
-    /// Who looks after it; null for what users edit.
+    /// The part of the platform that manages the rrset; null when users edit it.
     #[serde(rename = "managed_by")]
     pub managed_by: Option<ManagedBy>,
     /// Absolute, lowercase punycode, without the final dot.
@@ -110,7 +110,7 @@ pub struct RRset {
     pub r#type: RecordType,
 }
 
-words! {
+open_enum! {
     pub enum RecordType {
         A = "A",
         Aaaa = "AAAA",
@@ -132,7 +132,7 @@ words! {
     }
 }
 
-/// The whole content of an rrset.
+/// The complete content of an rrset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RrsetContent {
@@ -143,13 +143,13 @@ pub struct RrsetContent {
     pub ttl: Option<i32>,
 }
 
-/// The whole content of one of several rrsets.
+/// The complete content of one rrset of a patch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RrsetPatch {
-    /// `@`, a name relative to the zone, or an absolute one.
+    /// `@`, a name relative to the zone, or an absolute name.
     pub name: String,
-    /// None for deleting the rrset; one that is not there stays so.
+    /// An empty list deletes the rrset, if it exists.
     pub records: Vec<String>,
     /// In seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,27 +157,27 @@ pub struct RrsetPatch {
     pub r#type: String,
 }
 
-/// Several rrsets, changed together or not at all.
+/// Changes to several rrsets, applied all or none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RrsetsPatch {
-    /// Answers what would change, and changes nothing.
+    /// Returns the changes without applying them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
     pub rrsets: Vec<RrsetPatch>,
 }
 
-/// What was seen at the signer.
+/// The state of a zone at the signer, as of the last signer check.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignerView {
-    /// The DS records that it asks for (RFC 7344).
+    /// The DS records that the signer requests with CDS records (RFC 7344).
     pub cds: Vec<Ds>,
-    /// Why nothing was seen, in words for people; null when all went well.
+    /// The error message of a failed check; null when the check succeeded.
     pub error: Option<String>,
     pub keys: Vec<Dnskey>,
     pub observed_at: Time,
-    /// Of the SOA record that it answers; null when it answers none.
+    /// Serial of the SOA record at the signer; null when the signer does not serve the zone.
     pub serial: Option<i32>,
 }
 
@@ -190,10 +190,10 @@ pub struct Zone {
     pub id: ZoneId,
     /// Lowercase punycode, without the final dot.
     pub name: String,
-    /// What the registrar is to be told.
+    /// The nameservers to set at the registrar.
     pub nameservers: Vec<String>,
     pub rrset_count: i32,
-    /// Of the SOA record; also the zone's ETag.
+    /// Serial of the SOA record; also the zone's ETag.
     pub serial: i32,
 }
 
@@ -206,19 +206,19 @@ pub struct ZoneDetail {
     pub id: ZoneId,
     /// Lowercase punycode, without the final dot.
     pub name: String,
-    /// What the registrar is to be told.
+    /// The nameservers to set at the registrar.
     pub nameservers: Vec<String>,
     pub rrset_count: i32,
     pub rrsets: Vec<RRset>,
-    /// Of the SOA record; also the zone's ETag.
+    /// Serial of the SOA record; also the zone's ETag.
     pub serial: i32,
 }
 
-/// Whether a zone is signed.
+/// The DNSSEC state of a zone.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneDnssec {
-    /// What the parent is to publish.
+    /// The DS records that the parent zone must publish.
     pub ds: Vec<Ds>,
     pub state: DnssecState,
 }
@@ -230,52 +230,52 @@ pub type ZonePage = Page<Zone>;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DnsPatchHeaders {
-    /// The ETag of the zone that the request is meant for.
+    /// The ETag that the zone must have.
     pub if_match: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DnsPutHeaders {
-    /// The ETag of the zone that the request is meant for.
+    /// The ETag that the zone must have.
     pub if_match: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DnsRemoveHeaders {
-    /// The ETag of the zone that the request is meant for.
+    /// The ETag that the zone must have.
     pub if_match: Option<String>,
 }
 
 impl Client {
-    /// Create a zone; the organization's own is answered as it is
+    /// Create a zone, or return the existing one of the organization
     ///
     /// `POST /v1/orgs/{orgSlug}/dns/zones`
     pub fn dns_create(&self, org_slug: &str, body: &NewZone) -> Call<ZoneDetail> {
-        self.operation("dns.create", Method::POST, &["v1", "orgs", org_slug, "dns", "zones"]).once().json(body)
+        self.operation("dns.create", Method::POST, &["v1", "orgs", org_slug, "dns", "zones"]).idempotent().json(body)
     }
 
-    /// Delete a zone with everything in it
+    /// Delete a zone with all its rrsets
     ///
     /// `DELETE /v1/orgs/{orgSlug}/dns/zones/{zone}`
     pub fn dns_delete(&self, org_slug: &str, zone: &str) -> Call<()> {
         self.operation("dns.delete", Method::DELETE, &["v1", "orgs", org_slug, "dns", "zones", zone])
     }
 
-    /// Whether the zone is signed, and what was seen at the signer
+    /// Get the DNSSEC state of a zone, as last seen at the signer
     ///
     /// `GET /v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec`
     pub fn dns_dnssec(&self, org_slug: &str, zone: &str) -> Call<Dnssec> {
         self.operation("dns.dnssec", Method::GET, &["v1", "orgs", org_slug, "dns", "zones", zone, "dnssec"])
     }
 
-    /// One zone with all its rrsets
+    /// Get a zone with all its rrsets
     ///
     /// `GET /v1/orgs/{orgSlug}/dns/zones/{zone}`
     pub fn dns_get(&self, org_slug: &str, zone: &str) -> Call<ZoneDetail> {
         self.operation("dns.get", Method::GET, &["v1", "orgs", org_slug, "dns", "zones", zone])
     }
 
-    /// The zones of the organization, by name
+    /// List the zones of an organization, sorted by name
     ///
     /// `GET /v1/orgs/{orgSlug}/dns/zones`
     pub fn dns_list(&self, org_slug: &str, query: &Paging) -> Call<ZonePage> {
@@ -284,7 +284,7 @@ impl Client {
             .query("cursor", query.cursor.as_ref())
     }
 
-    /// Change several rrsets together, or none
+    /// Change several rrsets in one transaction
     ///
     /// `PATCH /v1/orgs/{orgSlug}/dns/zones/{zone}/rrsets`
     pub fn dns_patch(&self, org_slug: &str, zone: &str, header: &DnsPatchHeaders, body: &RrsetsPatch) -> Call<Patched> {
@@ -293,7 +293,7 @@ impl Client {
             .json(body)
     }
 
-    /// Replace an rrset
+    /// Create or replace an rrset
     ///
     /// `PUT /v1/orgs/{orgSlug}/dns/zones/{zone}/rrsets/{name}/{type}`
     pub fn dns_put(
@@ -329,7 +329,7 @@ impl Client {
         .header("If-Match", header.if_match.as_ref())
     }
 
-    /// Record which DS records the parent is given
+    /// Record the DS records that the parent zone publishes
     ///
     /// `PUT /v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds`
     pub fn dns_report(&self, org_slug: &str, zone: &str, body: &DsReport) -> Call<Zone> {
@@ -337,12 +337,12 @@ impl Client {
             .json(body)
     }
 
-    /// Have the zone signed, or no longer
+    /// Enable or disable DNSSEC for a zone
     ///
     /// `POST /v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec`
     pub fn dns_switch(&self, org_slug: &str, zone: &str, body: &DnssecSwitch) -> Call<Zone> {
         self.operation("dns.switch", Method::POST, &["v1", "orgs", org_slug, "dns", "zones", zone, "dnssec"])
-            .once()
+            .idempotent()
             .json(body)
     }
 }

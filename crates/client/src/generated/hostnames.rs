@@ -1,4 +1,4 @@
-//! The names that a project is served under.
+//! Hostnames of a project.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -10,25 +10,25 @@ use crate::{Call, Client, Page};
 
 pub type HostnamePage = Page<Hostname>;
 
-/// The name to claim.
+/// A hostname to claim.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewHostname {
-    /// In any spelling; it is kept as lowercase punycode.
+    /// The hostname. It is stored as lowercase punycode.
     pub name: String,
 }
 
 impl Client {
-    /// Claim a hostname; it is served once its ownership is proved
+    /// Claim a hostname, which is served after its ownership is verified
     ///
     /// `POST /v1/orgs/{orgSlug}/projects/{projectName}/hostnames`
     pub fn hostnames_add(&self, org_slug: &str, project_name: &str, body: &NewHostname) -> Call<Hostname> {
         self.operation("hostnames.add", Method::POST, &["v1", "orgs", org_slug, "projects", project_name, "hostnames"])
-            .once()
+            .idempotent()
             .json(body)
     }
 
-    /// Give a custom hostname up
+    /// Release a custom hostname
     ///
     /// `DELETE /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}`
     pub fn hostnames_delete(&self, org_slug: &str, project_name: &str, host: &str) -> Call<()> {
@@ -39,14 +39,14 @@ impl Client {
         )
     }
 
-    /// The hostnames of a project, the default one first
+    /// List the hostnames of a project, the default one first
     ///
     /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/hostnames`
     pub fn hostnames_list(&self, org_slug: &str, project_name: &str) -> Call<HostnamePage> {
         self.operation("hostnames.list", Method::GET, &["v1", "orgs", org_slug, "projects", project_name, "hostnames"])
     }
 
-    /// Look for the proof of a hostname now
+    /// Verify the ownership of a hostname now
     ///
     /// `POST /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify`
     pub fn hostnames_verify(&self, org_slug: &str, project_name: &str, host: &str) -> Call<Hostname> {
@@ -55,6 +55,6 @@ impl Client {
             Method::POST,
             &["v1", "orgs", org_slug, "projects", project_name, "hostnames", host, "verify"],
         )
-        .once()
+        .idempotent()
     }
 }

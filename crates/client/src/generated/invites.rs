@@ -1,4 +1,4 @@
-//! Invitations to an organization, and what it is notified of.
+//! Invitations to an organization, and its notifications.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -6,9 +6,9 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use super::shared::{Email, Notification, Org, Role, Slug, Time, UserId};
-use crate::{Call, Client, Page, Paging, Secret, words};
+use crate::{Call, Client, Page, Paging, Secret, open_enum};
 
-/// An open invitation, as admins see it.
+/// An open invitation, as shown to admins.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Invite {
@@ -18,16 +18,16 @@ pub struct Invite {
     pub id: InviteId,
     pub invited_by: UserId,
     pub role: Role,
-    /// When the mail went out; null while it is queued, and for good where no mail is configured.
+    /// The time at which the mail was sent. Null while it is queued, and always null without a configured mail server.
     pub sent_at: Option<Time>,
     pub state: OpenState,
 }
 
-/// An invitation that was just made or sent again: the one answer that holds its link.
+/// A new or resent invitation. Only this response contains the link.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InviteCreated {
-    /// Where whoever has it may join: hand it on where no mail is sent.
+    /// The link to join. Pass it on yourself if the deployment sends no mail.
     pub accept_url: Secret,
     pub created_at: Time,
     pub email: String,
@@ -35,7 +35,7 @@ pub struct InviteCreated {
     pub id: InviteId,
     pub invited_by: UserId,
     pub role: Role,
-    /// When the mail went out; null while it is queued, and for good where no mail is configured.
+    /// The time at which the mail was sent. Null while it is queued, and always null without a configured mail server.
     pub sent_at: Option<Time>,
     pub state: OpenState,
 }
@@ -45,7 +45,7 @@ pub type InviteId = String;
 
 pub type InvitePage = Page<Invite>;
 
-words! {
+open_enum! {
     pub enum InviteState {
         Pending = "pending",
         Expired = "expired",
@@ -54,7 +54,7 @@ words! {
     }
 }
 
-/// What the holder of an invitation's link may see of it.
+/// An invitation, as shown to the holder of its link.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InviteView {
@@ -65,18 +65,18 @@ pub struct InviteView {
     pub state: InviteState,
 }
 
-/// What came of accepting an invitation.
+/// The result of accepting an invitation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Joined {
-    /// The caller was a member before, and keeps the role they had.
+    /// Whether the caller was already a member. A member keeps the previous role.
     pub already_member: bool,
     pub org: Org,
-    /// The role that the caller has now.
+    /// The caller's role.
     pub role: Role,
 }
 
-/// Whom to invite, as what.
+/// An invitation to create.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewInvite {
@@ -86,7 +86,7 @@ pub struct NewInvite {
 
 pub type NotificationPage = Page<Notification>;
 
-words! {
+open_enum! {
     pub enum OpenState {
         Pending = "pending",
         Expired = "expired",
@@ -94,21 +94,21 @@ words! {
 }
 
 impl Client {
-    /// Join by an invitation
+    /// Accept an invitation
     ///
     /// `POST /v1/invites/{token}/accept`
     pub fn invites_accept(&self, token: &str) -> Call<Joined> {
-        self.operation("invites.accept", Method::POST, &["v1", "invites", token, "accept"]).once()
+        self.operation("invites.accept", Method::POST, &["v1", "invites", token, "accept"]).idempotent()
     }
 
-    /// Invite an address (201), or send its open invitation again (200)
+    /// Invite an email address (201), or resend its open invitation (200)
     ///
     /// `POST /v1/orgs/{orgSlug}/invites`
     pub fn invites_create(&self, org_slug: &str, body: &NewInvite) -> Call<InviteCreated> {
-        self.operation("invites.create", Method::POST, &["v1", "orgs", org_slug, "invites"]).once().json(body)
+        self.operation("invites.create", Method::POST, &["v1", "orgs", org_slug, "invites"]).idempotent().json(body)
     }
 
-    /// The open invitations, newest first; expired ones too
+    /// List open invitations, including expired ones, newest first
     ///
     /// `GET /v1/orgs/{orgSlug}/invites`
     pub fn invites_list(&self, org_slug: &str, query: &Paging) -> Call<InvitePage> {
@@ -117,7 +117,7 @@ impl Client {
             .query("cursor", query.cursor.as_ref())
     }
 
-    /// The notifications, newest first
+    /// List notifications, newest first
     ///
     /// `GET /v1/orgs/{orgSlug}/notifications`
     pub fn invites_notifications(&self, org_slug: &str, query: &Paging) -> Call<NotificationPage> {
@@ -126,14 +126,14 @@ impl Client {
             .query("cursor", query.cursor.as_ref())
     }
 
-    /// What an invitation is to, for whoever has its link
+    /// Preview an invitation by the token in its link
     ///
     /// `GET /v1/invites/{token}`
     pub fn invites_preview(&self, token: &str) -> Call<InviteView> {
         self.operation("invites.preview", Method::GET, &["v1", "invites", token])
     }
 
-    /// Take an open invitation back
+    /// Revoke an open invitation
     ///
     /// `DELETE /v1/orgs/{orgSlug}/invites/{inviteId}`
     pub fn invites_revoke(&self, org_slug: &str, invite_id: &str) -> Call<()> {

@@ -8,22 +8,22 @@ use serde::Deserialize;
 use super::shared::{OrgId, Plan, Provider, Role, Slug, Time, UserId};
 use crate::{Call, Client, Page, Paging};
 
-/// A login session of the caller's, in the list of them.
+/// A login session of the caller.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginSession {
     pub created_at: Time,
-    /// Whether it is the one that asks.
+    /// Whether the request uses this session.
     pub current: bool,
     pub id: SessionId,
-    /// To within ten minutes; null when it was used at its start alone.
+    /// The last use, accurate to ten minutes. Null if the session was not used after the sign-in.
     pub last_used_at: Option<Time>,
     pub user_agent: Option<String>,
 }
 
 pub type LoginSessionPage = Page<LoginSession>;
 
-/// An organization, as one of its members sees it in the list of theirs.
+/// An organization in the profile of a member.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrgMembership {
@@ -39,7 +39,7 @@ pub struct OrgMembership {
 /// an id that starts with ses_
 pub type SessionId = String;
 
-/// A user together with their organizations.
+/// A user and their organizations.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct User {
@@ -54,21 +54,21 @@ pub struct User {
 }
 
 impl Client {
-    /// The caller and the organizations they belong to
+    /// Get the caller and their organizations
     ///
     /// `GET /v1/me`
     pub fn me_get(&self) -> Call<User> {
         self.operation("me.get", Method::GET, &["v1", "me"])
     }
 
-    /// End one of the caller's sessions
+    /// End one of the caller's login sessions
     ///
     /// `DELETE /v1/me/sessions/{sessionId}`
     pub fn me_session_end(&self, session_id: &str) -> Call<()> {
         self.operation("me.session_end", Method::DELETE, &["v1", "me", "sessions", session_id])
     }
 
-    /// The caller's live login sessions, newest first
+    /// List the caller's active login sessions, newest first
     ///
     /// `GET /v1/me/sessions`
     pub fn me_sessions(&self, query: &Paging) -> Call<LoginSessionPage> {

@@ -1,5 +1,5 @@
-//! The operations and their types, one file per area. Operations that return no JSON are left out: they are for
-//! browsers.
+//! The operations and their types, one file per area. Operations for browsers, which return no JSON, are
+//! omitted.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -16,7 +16,7 @@ mod projects;
 mod service;
 mod shared;
 
-/// The types of requests and responses. A response may hold more fields than its type, and words that its type
+/// The types of requests and responses. Responses may contain fields and enum values that their type
 /// does not list.
 pub mod types {
     pub use super::access::*;

@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use super::shared::{Org, Provider, Role, Slug, Time, UserId};
 use crate::{Call, Client, Page, Paging};
 
-/// Something that happened in an organization.
+/// An audit event of an organization.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEvent {
-    /// The user; null for the operator, the service itself and callers without a credential.
+    /// The user who acted. Null for the operator, the system and anonymous callers.
     pub actor: Option<UserId>,
-    /// The subject under which the user signs in, `operator`, or `system` for the service itself; null for others and for
-    /// a user who no longer exists.
+    /// The subject of the user, `operator`, or `system` for the service itself. Null for anonymous callers and deleted
+    /// users.
     pub actor_name: Option<String>,
     pub created_at: Time,
-    /// The id of the session or access token that was used.
+    /// The id of the session or access token of the request.
     pub credential: Option<String>,
     pub data: serde_json::Map<String, serde_json::Value>,
-    /// What, such as `member.add`.
+    /// The name of the event, such as `member.add`.
     pub event: String,
     pub id: AuditId,
-    /// The request it was done by.
+    /// The id of the request.
     pub request_id: String,
-    /// To what: an id or a name.
+    /// The id or name of the affected resource.
     pub target: String,
 }
 
@@ -35,7 +35,7 @@ pub type AuditEventPage = Page<AuditEvent>;
 /// an id that starts with aud_
 pub type AuditId = String;
 
-/// A user in an organization.
+/// A member of an organization.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
@@ -50,7 +50,7 @@ pub struct Member {
 
 pub type MemberPage = Page<Member>;
 
-/// The member to add: somebody who has signed in at least once.
+/// A member to add. The user must have signed in at least once.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewMember {
@@ -59,29 +59,29 @@ pub struct NewMember {
     pub subject: String,
 }
 
-/// The organization to create.
+/// An organization to create.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewOrg {
-    /// The slug when left out.
+    /// The display name. Defaults to the slug.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<OrgName>,
     pub slug: Slug,
 }
 
-/// What is to change of an organization.
+/// A change to an organization.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrgChange {
     pub name: OrgName,
 }
 
-/// 1 to 100 characters, none of them a control character
+/// 1 to 100 characters without control characters
 pub type OrgName = String;
 
 pub type OrgPage = Page<Org>;
 
-/// The role that a member is to have.
+/// The new role of a member.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleChange {
@@ -90,22 +90,22 @@ pub struct RoleChange {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OrgsAuditQuery {
-    /// Only what this user did.
+    /// Only events of this user.
     pub actor: Option<String>,
-    /// Only this event.
+    /// Only events with this name.
     pub event: Option<String>,
-    /// Only what happened at this time or later.
+    /// Only events at this time or later.
     pub since: Option<String>,
-    /// Only what happened before this time.
+    /// Only events before this time.
     pub until: Option<String>,
-    /// The most items to answer; more than 200 are cut to 200.
+    /// The largest number of items to return. Values above 200 count as 200.
     pub limit: Option<i64>,
-    /// The nextCursor of the page before.
+    /// The `nextCursor` of the previous page.
     pub cursor: Option<String>,
 }
 
 impl Client {
-    /// What happened in an organization, newest first
+    /// List audit events, newest first
     ///
     /// `GET /v1/orgs/{orgSlug}/audit`
     pub fn orgs_audit(&self, org_slug: &str, query: &OrgsAuditQuery) -> Call<AuditEventPage> {
@@ -122,10 +122,10 @@ impl Client {
     ///
     /// `POST /v1/orgs`
     pub fn orgs_create(&self, body: &NewOrg) -> Call<Org> {
-        self.operation("orgs.create", Method::POST, &["v1", "orgs"]).once().json(body)
+        self.operation("orgs.create", Method::POST, &["v1", "orgs"]).idempotent().json(body)
     }
 
-    /// The organizations that the caller belongs to
+    /// List the caller's organizations
     ///
     /// `GET /v1/orgs`
     pub fn orgs_list(&self, query: &Paging) -> Call<OrgPage> {
@@ -134,14 +134,14 @@ impl Client {
             .query("cursor", query.cursor.as_ref())
     }
 
-    /// Add somebody who has signed in before
+    /// Add a user who has signed in before
     ///
     /// `POST /v1/orgs/{orgSlug}/members`
     pub fn orgs_member_add(&self, org_slug: &str, body: &NewMember) -> Call<Member> {
-        self.operation("orgs.member_add", Method::POST, &["v1", "orgs", org_slug, "members"]).once().json(body)
+        self.operation("orgs.member_add", Method::POST, &["v1", "orgs", org_slug, "members"]).idempotent().json(body)
     }
 
-    /// Remove a member (admin), or leave (anyone)
+    /// Remove a member (admin), or leave the organization (any member)
     ///
     /// `DELETE /v1/orgs/{orgSlug}/members/{userId}`
     pub fn orgs_member_remove(&self, org_slug: &str, user_id: &str) -> Call<()> {
@@ -155,7 +155,7 @@ impl Client {
         self.operation("orgs.member_set_role", Method::PUT, &["v1", "orgs", org_slug, "members", user_id]).json(body)
     }
 
-    /// The members
+    /// List the members of an organization
     ///
     /// `GET /v1/orgs/{orgSlug}/members`
     pub fn orgs_members(&self, org_slug: &str, query: &Paging) -> Call<MemberPage> {

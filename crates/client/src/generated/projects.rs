@@ -6,9 +6,9 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use super::shared::{AccessMode, Deployment, Hostname, Notification, Resources, Time};
-use crate::{Call, Client, Page, Paging, words};
+use crate::{Call, Client, Page, Paging, open_enum};
 
-/// Who may see a project, in short.
+/// The access mode of a project.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Access {
@@ -28,7 +28,7 @@ pub struct Generation {
     pub size_bytes: i64,
 }
 
-words! {
+open_enum! {
     pub enum GenerationKind {
         Scheduled = "scheduled",
         PreRestore = "pre_restore",
@@ -36,18 +36,18 @@ words! {
     }
 }
 
-/// The project to create.
+/// A project to create.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewProject {
     pub name: ProjectName,
 }
 
-/// Where a project is served from, in short.
+/// The placement of a project on a node.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
-    /// Raised whenever the project's data moves or is restored.
+    /// Increases whenever the project's data moves or is restored.
     pub epoch: i64,
     pub state: String,
 }
@@ -57,7 +57,7 @@ pub struct Placement {
 #[serde(rename_all = "camelCase")]
 pub struct Project {
     pub created_at: Time,
-    /// The hostname that came with it.
+    /// The default hostname.
     pub hostname: String,
     pub id: ProjectId,
     pub name: ProjectName,
@@ -65,15 +65,15 @@ pub struct Project {
     pub org: String,
 }
 
-/// What is to change of a project.
+/// A change of a project.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectChange {
-    /// The default hostname follows it.
+    /// The new name. The default hostname changes with it.
     pub name: ProjectName,
 }
 
-/// The deletion of a project, said twice.
+/// A confirmed deletion of a project.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectDeletion {
@@ -81,13 +81,13 @@ pub struct ProjectDeletion {
     pub confirm: String,
 }
 
-/// One project, with what it serves and where.
+/// A project with its live deployment, hostnames and placement.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectDetail {
     pub access: Access,
     pub created_at: Time,
-    /// The hostname that came with it.
+    /// The default hostname.
     pub hostname: String,
     pub hostnames: Vec<Hostname>,
     pub id: ProjectId,
@@ -98,7 +98,7 @@ pub struct ProjectDetail {
     pub org: String,
     /// Null before the first deployment.
     pub placement: Option<Placement>,
-    /// Which of the optional resources are granted.
+    /// The optional resources that are granted.
     pub resources: Resources,
 }
 
@@ -108,28 +108,28 @@ pub type ProjectId = String;
 /// 1 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit
 pub type ProjectName = String;
 
-/// A project's first page, with what the organization was told about it.
+/// The overview of a project, with its notifications.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectOverview {
-    /// The last five.
+    /// The latest five.
     pub deployments: Vec<Deployment>,
-    /// The database's most recent one; null without a database.
+    /// The latest backup of the database; null without a database.
     pub last_backup: Option<Generation>,
     /// Null before the first deployment.
     pub live: Option<Deployment>,
-    /// The last five.
+    /// The latest five.
     pub notifications: Vec<Notification>,
     pub resources: ResourceStates,
 }
 
 pub type ProjectPage = Page<Project>;
 
-/// Whether an optional resource is asked for, and whether it is there.
+/// Whether an optional resource is declared, and whether it is granted.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceState {
-    /// By the manifest of the live deployment.
+    /// Whether the manifest of the live deployment declares the resource.
     pub declared: bool,
     pub granted: bool,
 }
@@ -150,10 +150,10 @@ impl Client {
     ///
     /// `POST /v1/orgs/{orgSlug}/projects`
     pub fn projects_create(&self, org_slug: &str, body: &NewProject) -> Call<Project> {
-        self.operation("projects.create", Method::POST, &["v1", "orgs", org_slug, "projects"]).once().json(body)
+        self.operation("projects.create", Method::POST, &["v1", "orgs", org_slug, "projects"]).idempotent().json(body)
     }
 
-    /// Delete a project; its name and hostnames are free at once
+    /// Delete a project, and release its name and hostnames
     ///
     /// `DELETE /v1/orgs/{orgSlug}/projects/{projectName}`
     pub fn projects_delete(&self, org_slug: &str, project_name: &str, body: &ProjectDeletion) -> Call<()> {
@@ -161,14 +161,14 @@ impl Client {
             .json(body)
     }
 
-    /// One project, with what it serves and where
+    /// Get a project with its live deployment, hostnames and placement
     ///
     /// `GET /v1/orgs/{orgSlug}/projects/{projectName}`
     pub fn projects_get(&self, org_slug: &str, project_name: &str) -> Call<ProjectDetail> {
         self.operation("projects.get", Method::GET, &["v1", "orgs", org_slug, "projects", project_name])
     }
 
-    /// The projects of an organization
+    /// List the projects of an organization
     ///
     /// `GET /v1/orgs/{orgSlug}/projects`
     pub fn projects_list(&self, org_slug: &str, query: &Paging) -> Call<ProjectPage> {
@@ -177,7 +177,7 @@ impl Client {
             .query("cursor", query.cursor.as_ref())
     }
 
-    /// The first page of a project: what serves, what happened
+    /// Get the overview of a project: its live deployment and recent events
     ///
     /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/overview`
     pub fn projects_overview(&self, org_slug: &str, project_name: &str) -> Call<ProjectOverview> {
@@ -188,7 +188,7 @@ impl Client {
         )
     }
 
-    /// Rename a project; its default hostname follows
+    /// Rename a project and its default hostname
     ///
     /// `PATCH /v1/orgs/{orgSlug}/projects/{projectName}`
     pub fn projects_rename(&self, org_slug: &str, project_name: &str, body: &ProjectChange) -> Call<ProjectDetail> {

@@ -1,4 +1,4 @@
-//! The service about itself.
+//! Configuration, documentation and health of the service.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -7,28 +7,28 @@ use serde::Deserialize;
 
 use crate::{Call, Client};
 
-/// What this deployment is called and where its parts are: the answer of `GET /v1/config`.
+/// The name and addresses of this deployment: the response of `GET /v1/config`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
     pub dashboard_url: String,
-    /// What the CNAME of a custom hostname points at.
+    /// The CNAME target of custom hostnames.
     pub fallback_origin: String,
     pub git_url: Option<String>,
     pub mail_domain: Option<String>,
     pub name: String,
     pub nameservers: Vec<String>,
-    /// Default hostnames lie under it.
+    /// The parent domain of default hostnames.
     pub platform_domain: String,
-    /// Base address of this API.
+    /// The base URL of this API.
     pub public_url: String,
-    /// The address of a deployed project, with `{hostname}` in place of its name.
+    /// The URL of a deployed project, with `{hostname}` as a placeholder.
     pub site_url: String,
     pub ssh_host: Option<String>,
     pub version: String,
 }
 
-/// The service is well.
+/// The result of a successful health check.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
@@ -36,21 +36,21 @@ pub struct Health {
 }
 
 impl Client {
-    /// What this deployment is called and where its parts are
+    /// Get the name and addresses of this deployment
     ///
     /// `GET /v1/config`
     pub fn service_config(&self) -> Call<Config> {
         self.operation("service.config", Method::GET, &["v1", "config"])
     }
 
-    /// Whether the process is up
+    /// Check that the process is alive
     ///
     /// `GET /healthz`
     pub fn service_healthz(&self) -> Call<Health> {
         self.operation("service.healthz", Method::GET, &["healthz"])
     }
 
-    /// Whether requests can be served: the database answers and is migrated
+    /// Check that the database is reachable and migrated
     ///
     /// `GET /readyz`
     pub fn service_readyz(&self) -> Call<Health> {

@@ -4,9 +4,9 @@
 
 use serde::Deserialize;
 
-use crate::{Secret, words};
+use crate::{Secret, open_enum};
 
-words! {
+open_enum! {
     pub enum AccessMode {
         Public = "public",
         Org = "org",
@@ -14,7 +14,7 @@ words! {
     }
 }
 
-/// Who uploaded a deployment.
+/// The user who uploaded a deployment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Author {
@@ -22,7 +22,7 @@ pub struct Author {
     pub user_id: UserId,
 }
 
-/// One look for a proof.
+/// The result of one ownership check.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
@@ -33,27 +33,27 @@ pub struct Check {
     pub proof: Proof,
 }
 
-/// A version of a project. Immutable, and never deleted.
+/// A version of a project. Immutable; never deleted.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deployment {
     pub asset_count: i32,
     pub created_at: Time,
     pub created_by: Author,
-    /// What the manifest declares.
+    /// The resources that the manifest declares.
     pub declares: Resources,
-    /// Of the upload.
+    /// The digest of the upload.
     pub digest: Digest,
-    /// Where the bundle was made from; for display only.
+    /// The source of the bundle; for display only.
     pub git: Git,
     pub has_worker: bool,
     pub id: DeploymentId,
-    /// Whether it is the one to be served; `status` tells whether it is.
+    /// Whether this is the desired deployment of the project; `status` is the observed state.
     pub live: bool,
     /// Bytes of the upload.
     pub size_bytes: i64,
     pub status: DeploymentStatus,
-    /// Why it crashed or failed, in words for who deployed it.
+    /// The cause of a crash or failure, for the user who deployed.
     pub status_message: Option<String>,
     /// 1, 2, 3 … without gaps within the project.
     pub version: i32,
@@ -62,7 +62,7 @@ pub struct Deployment {
 /// an id that starts with dep_
 pub type DeploymentId = String;
 
-words! {
+open_enum! {
     pub enum DeploymentStatus {
         Pending = "pending",
         Serving = "serving",
@@ -78,38 +78,38 @@ pub type Digest = String;
 /// an e-mail address of at most 254 characters, 64 of them before the @
 pub type Email = String;
 
-/// What every failure looks like (contract section 1, "Error envelope").
+/// The body of every error response (contract section 1, "Error envelope").
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Error {
-    /// What clients read.
+    /// The machine-readable error code.
     pub code: String,
-    /// What a program needs to know beyond the code.
+    /// Additional data for programs.
     pub details: Option<serde_json::Map<String, serde_json::Value>>,
-    /// For people.
+    /// A human-readable explanation.
     pub message: String,
-    /// Also in the `X-Request-Id` header.
+    /// The id of the request, as in the `X-Request-Id` header.
     pub request_id: String,
 }
 
-/// Where a bundle was made from, as the uploader says. Never used to decide anything.
+/// The source of a bundle, as stated by the uploader. For display only.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Git {
     pub branch: Option<String>,
     /// 7 to 64 hex digits.
     pub commit: Option<String>,
-    /// Whether there were changes that no commit holds.
+    /// Whether there were uncommitted changes.
     pub dirty: Option<bool>,
     /// The first line of the commit's message, at most 200 characters.
     pub message: Option<String>,
 }
 
-/// A name under which a project is reached.
+/// A hostname of a project.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hostname {
-    /// What was looked up last, and seen; empty once the ownership is proved.
+    /// The results of the last verification; empty after it succeeds.
     pub checks: Vec<Check>,
     pub created_at: Time,
     pub kind: HostnameKind,
@@ -119,25 +119,25 @@ pub struct Hostname {
     pub state: HostnameState,
     pub verification_token: Option<String>,
     pub verified_at: Option<Time>,
-    /// Records that would prove the ownership; empty once it is proved.
+    /// The records that prove ownership; empty after verification.
     pub verify: Vec<VerifyRecord>,
 }
 
-words! {
+open_enum! {
     pub enum HostnameKind {
         Default = "default",
         Custom = "custom",
     }
 }
 
-words! {
+open_enum! {
     pub enum HostnameState {
         PendingDns = "pending_dns",
         Active = "active",
     }
 }
 
-/// Something an organization should know of.
+/// A notification of an organization.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Notification {
@@ -145,9 +145,9 @@ pub struct Notification {
     pub id: NotificationId,
     pub kind: NotificationKind,
     pub message: String,
-    /// The project's name at the time.
+    /// The project's name at the time of the notification.
     pub project: Option<String>,
-    /// When a mail of it went out; null while it is queued, or when no admin has an address.
+    /// The time at which the first mail was sent. Null while the mails are queued, or if no admin has an address.
     pub sent_at: Option<Time>,
     pub title: String,
 }
@@ -155,7 +155,7 @@ pub struct Notification {
 /// an id that starts with ntf_
 pub type NotificationId = String;
 
-words! {
+open_enum! {
     pub enum NotificationKind {
         LimitProjects = "limit.projects",
         LimitStorage = "limit.storage",
@@ -175,19 +175,19 @@ words! {
     }
 }
 
-/// An organization as one of its members sees it.
+/// An organization, as shown to a member.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Org {
     pub created_at: Time,
     pub id: OrgId,
     pub name: String,
-    /// Made with the user's account, for one person.
+    /// Whether the organization was created with a user's account.
     pub personal: bool,
     pub plan: Plan,
-    /// Projects its plan allows.
+    /// The number of projects that the plan allows.
     pub project_limit: i32,
-    /// The caller's role in it.
+    /// The caller's role.
     pub role: Role,
     pub slug: Slug,
 }
@@ -195,14 +195,14 @@ pub struct Org {
 /// an id that starts with org_
 pub type OrgId = String;
 
-words! {
+open_enum! {
     pub enum Plan {
         Free = "free",
         Pro = "pro",
     }
 }
 
-words! {
+open_enum! {
     pub enum Proof {
         Zone = "zone",
         Txt = "txt",
@@ -210,14 +210,14 @@ words! {
     }
 }
 
-words! {
+open_enum! {
     pub enum Provider {
         Dev = "dev",
         Codehost = "codehost",
     }
 }
 
-/// One yes or no for each optional resource.
+/// A flag for each optional resource.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
@@ -228,7 +228,7 @@ pub struct Resources {
     pub storage: bool,
 }
 
-words! {
+open_enum! {
     pub enum Role {
         Viewer = "viewer",
         Member = "member",
@@ -242,13 +242,13 @@ pub type Slug = String;
 /// a point in time: RFC 3339, UTC, milliseconds
 pub type Time = String;
 
-/// a credential, shown in this answer alone
+/// a credential, returned only in this response
 pub type Token = Secret;
 
 /// an id that starts with usr_
 pub type UserId = String;
 
-/// A record to publish.
+/// A DNS record to publish.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifyRecord {
@@ -257,7 +257,7 @@ pub struct VerifyRecord {
     pub value: String,
 }
 
-words! {
+open_enum! {
     pub enum VerifyRecordType {
         Txt = "TXT",
         Cname = "CNAME",

@@ -1,4 +1,4 @@
-//! What convergence asks of storage: each file holds a trait on [`store::Connection`] and its SQL.
+//! Repositories. Each file holds a trait on [`store::Connection`] and its SQL.
 
 mod node;
 mod part;

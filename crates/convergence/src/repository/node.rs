@@ -4,53 +4,53 @@ use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel_async::RunQueryDsl;
 use kernel::{NodeId, Time, TokenHash};
-use store::{Cached, Connection, Result};
+use store::{Connection, Prepared, Result};
 
 use crate::model::{Node, NodeName, NodeView};
 use crate::schema::nodes;
 
 /// Nodes on a [`store::Connection`].
 pub trait NodeRepository {
-    /// Writes a new node; false when its name is taken.
+    /// Inserts a node; false if its name is taken.
     async fn node_insert(&mut self, node: &Node, token_hash: TokenHash) -> Result<bool>;
 
-    /// Replaces a node's credential; none when there is no node of that name.
+    /// Replaces a node's credential; `None` if the node does not exist.
     async fn node_set_token(&mut self, name: &str, token_hash: TokenHash) -> Result<Option<Node>>;
 
-    /// The node whose credential this is.
+    /// Returns the node with this credential.
     async fn node_by_token(&mut self, token_hash: TokenHash) -> Result<Option<NodeId>>;
 
-    /// The node of this name.
+    /// Returns the node with this name.
     async fn node_find(&mut self, name: &str) -> Result<Option<Node>>;
 
-    /// Every node, by name.
+    /// Lists the nodes by name.
     async fn node_list(&mut self) -> Result<Vec<NodeView>>;
 
-    /// The node with the fewest placements.
+    /// Returns the node with the fewest placements.
     async fn node_least_loaded(&mut self) -> Result<Option<NodeId>>;
 
-    /// How many placements each node but this one has.
-    async fn node_loads(&mut self, but: NodeId) -> Result<Vec<(NodeId, i64)>>;
+    /// Returns the number of placements of each node except `excluded`.
+    async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<(NodeId, i64)>>;
 
-    /// Removes a node that has no placements.
+    /// Deletes a node without placements.
     ///
     /// # Errors
-    /// A violation of `placements_node_id_fkey` while it has any.
+    /// A violation of `placements_node_id_fkey` if the node has placements.
     async fn node_delete(&mut self, node: NodeId) -> Result<()>;
 
-    /// Raises the node's revision by so many and tells it; holds the node's row until the transaction ends. None when it is
-    /// gone.
+    /// Increases the node's revision and returns it; `None` if the node does not exist. Locks the node's row until the
+    /// transaction ends.
     async fn node_raise_revision(&mut self, node: NodeId, by: i64) -> Result<Option<i64>>;
 
-    /// Notes that the node was here, unless that was noted less than a minute ago.
-    async fn node_seen(&mut self, node: NodeId, at: Time) -> Result<()>;
+    /// Records the time of a poll, unless the recorded one is less than a minute old.
+    async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()>;
 
-    /// Takes the number of a batch in; false when it was taken in before. Holds the node's row until the transaction
-    /// ends.
-    async fn node_take_batch(&mut self, node: NodeId, batch: i64) -> Result<bool>;
+    /// Records the number of a batch; false if this number or a greater one was recorded before. Locks the node's row
+    /// until the transaction ends.
+    async fn node_accept_batch(&mut self, node: NodeId, batch: i64) -> Result<bool>;
 
-    /// The number of the node's last batch.
-    async fn node_batch(&mut self, node: NodeId) -> Result<Option<i64>>;
+    /// Returns the number of the node's last accepted batch.
+    async fn node_last_batch(&mut self, node: NodeId) -> Result<Option<i64>>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -91,10 +91,14 @@ impl NodeRepository for Connection {
     }
 
     async fn node_list(&mut self) -> Result<Vec<NodeView>> {
-        let query = nodes::table.order(nodes::name).select((NodeRow::as_select(), nodes::seen_at, nodes::placements));
+        let query =
+            nodes::table.order(nodes::name).select((NodeRow::as_select(), nodes::last_seen_at, nodes::placements));
         let rows = query.load::<(NodeRow, Option<Time>, i64)>(self).await?;
-        let views =
-            rows.into_iter().map(|(node, seen_at, placements)| NodeView { node: node.into(), seen_at, placements });
+        let views = rows.into_iter().map(|(node, last_seen_at, placements)| NodeView {
+            node: node.into(),
+            last_seen_at,
+            placements,
+        });
         Ok(views.collect())
     }
 
@@ -103,8 +107,8 @@ impl NodeRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn node_loads(&mut self, but: NodeId) -> Result<Vec<(NodeId, i64)>> {
-        let query = nodes::table.filter(nodes::id.ne(but)).order(nodes::id).select((nodes::id, nodes::placements));
+    async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<(NodeId, i64)>> {
+        let query = nodes::table.filter(nodes::id.ne(excluded)).order(nodes::id).select((nodes::id, nodes::placements));
         Ok(query.load(self).await?)
     }
 
@@ -115,22 +119,23 @@ impl NodeRepository for Connection {
 
     async fn node_raise_revision(&mut self, node: NodeId, by: i64) -> Result<Option<i64>> {
         let update = diesel::update(nodes::table.find(node)).set(nodes::revision.eq(nodes::revision + by));
-        Ok(Cached(update.returning(nodes::revision).as_query()).get_result(self).await.optional()?)
+        Ok(Prepared(update.returning(nodes::revision).as_query()).get_result(self).await.optional()?)
     }
 
-    async fn node_seen(&mut self, node: NodeId, at: Time) -> Result<()> {
-        let stale = nodes::seen_at.is_null().or(nodes::seen_at.le(at.plus_seconds(-60)));
-        let update = diesel::update(nodes::table.filter(nodes::id.eq(node)).filter(stale)).set(nodes::seen_at.eq(at));
-        Cached(update).execute(self).await?;
+    async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()> {
+        let stale = nodes::last_seen_at.is_null().or(nodes::last_seen_at.le(at.plus_seconds(-60)));
+        let update =
+            diesel::update(nodes::table.filter(nodes::id.eq(node)).filter(stale)).set(nodes::last_seen_at.eq(at));
+        Prepared(update).execute(self).await?;
         Ok(())
     }
 
-    async fn node_take_batch(&mut self, node: NodeId, batch: i64) -> Result<bool> {
+    async fn node_accept_batch(&mut self, node: NodeId, batch: i64) -> Result<bool> {
         let update = diesel::update(nodes::table.filter(nodes::id.eq(node).and(nodes::batch.lt(batch))));
-        Ok(Cached(update.set(nodes::batch.eq(batch))).execute(self).await? == 1)
+        Ok(Prepared(update.set(nodes::batch.eq(batch))).execute(self).await? == 1)
     }
 
-    async fn node_batch(&mut self, node: NodeId) -> Result<Option<i64>> {
+    async fn node_last_batch(&mut self, node: NodeId) -> Result<Option<i64>> {
         Ok(nodes::table.find(node).select(nodes::batch).first(self).await.optional()?)
     }
 }

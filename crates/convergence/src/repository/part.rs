@@ -6,7 +6,7 @@ use diesel_async::RunQueryDsl;
 use kernel::{Digest, NodeId, ProjectId, Time};
 use protocol::{Change, DesiredPart as _, Site};
 use serde_json::Value;
-use store::{Cached, Connection, Result};
+use store::{Connection, Prepared, Result};
 
 use crate::schema::{nodes, parts};
 
@@ -14,16 +14,16 @@ use crate::schema::{nodes, parts};
 pub struct PartRecord {
     pub project: ProjectId,
     pub part: &'static str,
-    /// The home node and its revision; none while the placement is pending.
+    /// The home node and its revision; `None` while the placement is pending.
     pub home: Option<(NodeId, i64)>,
-    /// None: the part is no longer desired.
+    /// `None` if the part is no longer desired.
     pub desired: Option<Value>,
     pub at: Time,
 }
 
 /// The stored desired state of a node, or the changes to it since a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredState {
     pub revision: i64,
     pub batch: i64,
     pub parts: Vec<Change>,
@@ -34,20 +34,24 @@ pub trait PartRepository {
     /// Writes a part of a project whose placement is locked.
     async fn part_upsert(&mut self, part: PartRecord) -> Result<()>;
 
-    /// The number of parts of these projects.
+    /// Whether the part of this project is desired.
+    async fn part_is_desired(&mut self, project: ProjectId, part: &str) -> Result<bool>;
+
+    /// Counts the parts of these projects.
     async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64>;
 
-    /// The number of parts of this project that are desired.
+    /// Counts the desired parts of this project.
     async fn part_count_desired(&mut self, project: ProjectId) -> Result<i64>;
 
-    /// Ends every desired part of a locked placement, each with one of the revisions after this one; none for a pending
-    /// placement.
+    /// Removes all parts of a locked placement from the desired state. Each part gets a revision above `after`, which
+    /// is `None` for a pending placement.
     async fn part_remove_all(&mut self, project: ProjectId, after: Option<i64>, at: Time) -> Result<()>;
 
-    /// The parts of a node's desired state that changed after `since`, in one snapshot; none when there is no such node.
-    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Stored>>;
+    /// Returns the parts of a node's desired state that changed after `since`, in one snapshot; `None` if the node does
+    /// not exist.
+    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<StoredState>>;
 
-    /// Whether the node is to serve something out of this bundle.
+    /// Whether the desired state of the node contains this bundle.
     async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool>;
 }
 
@@ -60,7 +64,7 @@ struct PartRow {
     desired: Option<serde_json::Value>,
 }
 
-/// Without `$1` the parts have no node, and stay at revision 0.
+/// Numbers the parts from `$1 + 1`. If `$1` is null, they have no node and get revision 0.
 const REMOVE_PARTS: &str = "UPDATE convergence.parts p SET desired = NULL, updated_at = $2, \
         revision = coalesce($1 + removed.number, 0) FROM ( \
         SELECT project_id, part, row_number() OVER (ORDER BY part) AS number \
@@ -81,8 +85,13 @@ impl PartRepository for Connection {
             .on_conflict((parts::project_id, parts::part))
             .do_update()
             .set(change);
-        Cached(upsert).execute(self).await?;
+        Prepared(upsert).execute(self).await?;
         Ok(())
+    }
+
+    async fn part_is_desired(&mut self, project: ProjectId, part: &str) -> Result<bool> {
+        let desired = parts::table.find((project, part)).filter(parts::desired.is_not_null());
+        Ok(diesel::select(diesel::dsl::exists(desired)).get_result(self).await?)
     }
 
     async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64> {
@@ -103,7 +112,7 @@ impl PartRepository for Connection {
         Ok(())
     }
 
-    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<Stored>> {
+    async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<StoredState>> {
         let rows = nodes::table
             .left_join(parts::table.on(parts::node_id.eq(nodes::id.nullable()).and(parts::revision.gt(since))))
             .filter(nodes::id.eq(node))
@@ -115,12 +124,12 @@ impl PartRepository for Connection {
             return Ok(None);
         };
         let parts = rows.into_iter().filter_map(|(_, _, row)| row).map(Change::from).collect();
-        Ok(Some(Stored { revision, batch, parts }))
+        Ok(Some(StoredState { revision, batch, parts }))
     }
 
     async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool> {
-        let named = parts::desired.retrieve_as_text("bundle").eq(bundle.to_string());
-        let query = parts::table.filter(parts::node_id.eq(node).and(parts::part.eq(Site::NAME))).filter(named);
+        let uses_bundle = parts::desired.retrieve_as_text("bundle").eq(bundle.to_string());
+        let query = parts::table.filter(parts::node_id.eq(node).and(parts::part.eq(Site::NAME))).filter(uses_bundle);
         Ok(diesel::select(diesel::dsl::exists(query)).get_result(self).await?)
     }
 }

@@ -4,47 +4,65 @@ use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{NodeId, ProjectId, Time};
-use store::{Cached, Connection, Error, Result};
+use store::{Connection, Error, Prepared, Result};
 
 use crate::model::PlacementState;
 use crate::schema::{parts, placements};
 
 /// Placements on a [`store::Connection`].
 pub trait PlacementRepository {
-    /// Locks the project's placement and gives its home node: none without a placement, `Some(None)` for a pending one.
-    async fn placement_home(&mut self, project: ProjectId) -> Result<Option<Option<NodeId>>>;
+    /// Locks the project's placement.
+    async fn placement_lock(&mut self, project: ProjectId) -> Result<Option<PlacementRecord>>;
 
     /// Inserts a pending placement, unless the project has one.
     async fn placement_insert(&mut self, project: ProjectId, at: Time) -> Result<()>;
 
-    /// Whether any project waits for a node.
-    async fn placement_is_waiting(&mut self) -> Result<bool>;
+    /// Marks a locked placement as ended, because its project was deleted.
+    async fn placement_end(&mut self, project: ProjectId, at: Time) -> Result<()>;
 
-    /// Projects that wait for a node, locked.
-    async fn placement_waiting(&mut self) -> Result<Vec<ProjectId>>;
+    /// Deletes the placements and the parts of these projects.
+    async fn placement_delete(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Projects that are at home on the node, locked.
-    async fn placement_of_node(&mut self, node: NodeId) -> Result<Vec<ProjectId>>;
+    /// Whether any placement is pending.
+    async fn placement_has_pending(&mut self) -> Result<bool>;
 
-    /// Gives locked placements a home, and each of their parts one of the revisions after this one. The number of parts.
+    /// Locks the pending placements and returns their projects.
+    async fn placement_list_pending(&mut self) -> Result<Vec<ProjectId>>;
+
+    /// Locks the placements on the node and returns their projects.
+    async fn placement_lock_by_node(&mut self, node: NodeId) -> Result<Vec<ProjectId>>;
+
+    /// Moves locked placements to a home node, and gives each of their parts a revision above `after`. Returns the
+    /// number of parts.
     async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, after: i64) -> Result<i64>;
 
-    /// Takes the home of locked placements: they are pending.
-    async fn placement_wait(&mut self, projects: &[ProjectId]) -> Result<()>;
+    /// Makes locked placements pending, without a home node.
+    async fn placement_unassign(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Which of these projects are at home on the node.
-    async fn placement_at(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
+    /// Returns those of these projects that are placed on the node.
+    async fn placement_filter_by_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
 }
 
-/// The first revision is the one after `$1`; the parts of a project keep the order of their names.
+/// The placement of a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = placements)]
+pub struct PlacementRecord {
+    /// The home node; `None` while the placement is pending.
+    #[diesel(column_name = node_id)]
+    pub home: Option<NodeId>,
+    /// When the project was deleted.
+    pub ended_at: Option<Time>,
+}
+
+/// Numbers the parts from `$1 + 1`, by project and name.
 const MOVE_PARTS: &str = "UPDATE convergence.parts p SET node_id = $2, revision = $1 + moved.number FROM ( \
         SELECT project_id, part, row_number() OVER (ORDER BY project_id, part) AS number \
         FROM convergence.parts WHERE project_id = ANY ($3) \
     ) moved WHERE p.project_id = moved.project_id AND p.part = moved.part";
 
 impl PlacementRepository for Connection {
-    async fn placement_home(&mut self, project: ProjectId) -> Result<Option<Option<NodeId>>> {
-        let query = placements::table.find(project).select(placements::node_id).for_update();
+    async fn placement_lock(&mut self, project: ProjectId) -> Result<Option<PlacementRecord>> {
+        let query = placements::table.find(project).select(PlacementRecord::as_select()).for_update();
         Ok(query.first(self).await.optional()?)
     }
 
@@ -57,21 +75,32 @@ impl PlacementRepository for Connection {
         );
         let insert =
             diesel::insert_into(placements::table).values(row).on_conflict(placements::project_id).do_nothing();
-        Cached(insert).execute(self).await?;
+        Prepared(insert).execute(self).await?;
         Ok(())
     }
 
-    async fn placement_is_waiting(&mut self) -> Result<bool> {
-        let waiting = placements::table.filter(placements::node_id.is_null());
-        Ok(diesel::select(diesel::dsl::exists(waiting)).get_result(self).await?)
+    async fn placement_end(&mut self, project: ProjectId, at: Time) -> Result<()> {
+        diesel::update(placements::table.find(project)).set(placements::ended_at.eq(at)).execute(self).await?;
+        Ok(())
     }
 
-    async fn placement_waiting(&mut self) -> Result<Vec<ProjectId>> {
-        let query = placements::table.filter(placements::node_id.is_null()).select(placements::project_id);
+    async fn placement_delete(&mut self, projects: &[ProjectId]) -> Result<()> {
+        diesel::delete(placements::table.filter(placements::project_id.eq_any(projects))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn placement_has_pending(&mut self) -> Result<bool> {
+        let pending = placements::table.filter(placements::node_id.is_null().and(placements::ended_at.is_null()));
+        Ok(diesel::select(diesel::dsl::exists(pending)).get_result(self).await?)
+    }
+
+    async fn placement_list_pending(&mut self) -> Result<Vec<ProjectId>> {
+        let pending = placements::node_id.is_null().and(placements::ended_at.is_null());
+        let query = placements::table.filter(pending).select(placements::project_id);
         Ok(query.order(placements::project_id).for_update().load(self).await?)
     }
 
-    async fn placement_of_node(&mut self, node: NodeId) -> Result<Vec<ProjectId>> {
+    async fn placement_lock_by_node(&mut self, node: NodeId) -> Result<Vec<ProjectId>> {
         let query = placements::table.filter(placements::node_id.eq(node)).select(placements::project_id);
         Ok(query.order(placements::project_id).for_update().load(self).await?)
     }
@@ -89,17 +118,17 @@ impl PlacementRepository for Connection {
         i64::try_from(parts).map_err(Error::inconsistent)
     }
 
-    async fn placement_wait(&mut self, projects: &[ProjectId]) -> Result<()> {
-        let waiting = placements::table.filter(placements::project_id.eq_any(projects));
+    async fn placement_unassign(&mut self, projects: &[ProjectId]) -> Result<()> {
+        let unassigned = placements::table.filter(placements::project_id.eq_any(projects));
         let change = (placements::node_id.eq(None::<NodeId>), placements::state.eq(PlacementState::Pending));
-        diesel::update(waiting).set(change).execute(self).await?;
-        let waiting = parts::table.filter(parts::project_id.eq_any(projects));
+        diesel::update(unassigned).set(change).execute(self).await?;
+        let unassigned = parts::table.filter(parts::project_id.eq_any(projects));
         let change = (parts::node_id.eq(None::<NodeId>), parts::revision.eq(0));
-        diesel::update(waiting).set(change).execute(self).await?;
+        diesel::update(unassigned).set(change).execute(self).await?;
         Ok(())
     }
 
-    async fn placement_at(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>> {
+    async fn placement_filter_by_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>> {
         let query = placements::table
             .filter(placements::node_id.eq(node).and(placements::project_id.eq_any(projects)))
             .select(placements::project_id);

@@ -1,4 +1,4 @@
-//! The use cases of nodes, desired state and reports.
+//! Operations on nodes, desired state and reports.
 
 mod desired;
 mod nodes;
@@ -12,7 +12,7 @@ use store::Store;
 
 use crate::core::Core;
 use crate::error::ConvergenceError;
-use crate::part::{Part, Removal, Writer};
+use crate::part::{PartWriter, ProjectRemover, StateWriter};
 use crate::ports::ReportReceiver;
 use crate::registry::{AlreadyRegistered, Registry};
 use crate::repository::{PartRepository as _, PlacementRepository as _};
@@ -21,50 +21,50 @@ pub use nodes::Nodes;
 
 type Result<T> = std::result::Result<T, ConvergenceError>;
 
-/// The desired state of nodes, and their reports. Cheap to clone.
+/// Serves the desired state of nodes and accepts their reports. Cheap to clone.
 #[derive(Clone)]
 pub struct Convergence {
     store: Store,
-    writer: Writer,
+    writer: StateWriter,
     platform: Arc<Platform>,
     registry: Arc<Registry>,
 }
 
-/// A [`Convergence`] that contexts still register with.
+/// Builds a [`Convergence`] after all contexts have registered.
 pub struct Builder {
-    writer: Writer,
+    writer: StateWriter,
     platform: Platform,
     registry: Registry,
 }
 
 impl Builder {
-    /// Gives the part `P` of the desired state to the context that owns it, once.
+    /// Registers the calling context as the owner of the part `P`, and returns the part's writer.
     ///
     /// # Errors
     /// [`AlreadyRegistered::Part`].
-    pub fn own<P: DesiredPart>(&mut self) -> std::result::Result<Part<P>, AlreadyRegistered> {
-        self.registry.own::<P>()?;
-        Ok(Part::new(self.writer.clone()))
+    pub fn register_part<P: DesiredPart>(&mut self) -> std::result::Result<PartWriter<P>, AlreadyRegistered> {
+        self.registry.register_part::<P>()?;
+        Ok(PartWriter::new(self.writer.clone()))
     }
 
-    /// Gives the context that deletes projects the right to end their desired state.
+    /// Returns the remover, for the context that deletes projects.
     #[must_use]
-    pub fn removal(&self) -> Removal {
-        Removal::new(self.writer.clone())
+    pub fn project_remover(&self) -> ProjectRemover {
+        ProjectRemover::new(self.writer.clone())
     }
 
-    /// Hands every report of kind `K` to this receiver.
+    /// Registers the receiver of all reports of kind `K`.
     ///
     /// # Errors
     /// [`AlreadyRegistered::Kind`].
-    pub fn receive<K: ReportKind>(
+    pub fn register_receiver<K: ReportKind>(
         &mut self,
         receiver: Arc<dyn ReportReceiver<K>>,
     ) -> std::result::Result<(), AlreadyRegistered> {
-        self.registry.receive(receiver)
+        self.registry.register_receiver(receiver)
     }
 
-    /// The service.
+    /// Builds the service.
     #[must_use]
     pub fn build(self) -> Convergence {
         let Self { writer, platform, registry } = self;
@@ -74,44 +74,44 @@ impl Builder {
 }
 
 impl Convergence {
-    /// The service on this database, over this link to the nodes or without one.
+    /// Starts building the service. Without `core`, the link to the nodes is off.
     #[must_use]
     pub fn builder(store: Store, core: Option<Arc<dyn Core>>, platform: Platform) -> Builder {
-        Builder { writer: Writer { store, core }, platform, registry: Registry::default() }
+        Builder { writer: StateWriter { store, core }, platform, registry: Registry::default() }
     }
 
-    /// The nodes themselves.
+    /// Returns the operations on nodes.
     #[must_use]
     pub fn nodes(&self) -> Nodes {
         Nodes::new(self.store.clone())
     }
 
-    /// The link to the nodes.
+    /// Returns the link to the nodes.
     ///
     /// # Errors
-    /// [`ConvergenceError::NoCore`] while it is off.
+    /// [`ConvergenceError::NoCore`] if the link is off.
     pub fn core(&self) -> Result<&dyn Core> {
         self.writer.core.as_deref().ok_or(ConvergenceError::NoCore)
     }
 
-    /// Whether the project is at home on the node.
+    /// Whether the node is the project's home node.
     ///
     /// # Errors
     /// [`ConvergenceError::NoCore`].
     pub async fn is_home(&self, node: NodeId, project: ProjectId) -> Result<bool> {
         self.core()?;
-        Ok(!self.store.connection().await?.placement_at(node, &[project]).await?.is_empty())
+        Ok(!self.store.connection().await?.placement_filter_by_node(node, &[project]).await?.is_empty())
     }
 
-    /// Whether the node may fetch this bundle: it is to serve something out of it.
+    /// Checks that the node may fetch this bundle, because its desired state contains the bundle.
     ///
     /// # Errors
-    /// [`ConvergenceError::NotPlacedHere`].
-    pub async fn bundle_for(&self, node: NodeId, bundle: Digest) -> Result<()> {
+    /// [`ConvergenceError::NotPlacedOnNode`], [`ConvergenceError::NoCore`].
+    pub async fn authorize_bundle(&self, node: NodeId, bundle: Digest) -> Result<()> {
         self.core()?;
         if self.store.connection().await?.bundle_is_placed(node, bundle).await? {
             return Ok(());
         }
-        Err(ConvergenceError::NotPlacedHere)
+        Err(ConvergenceError::NotPlacedOnNode)
     }
 }

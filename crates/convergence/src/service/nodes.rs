@@ -1,4 +1,4 @@
-//! The use cases of operators: which nodes there are.
+//! Operations on nodes, for operators.
 
 use std::collections::BTreeMap;
 
@@ -8,54 +8,54 @@ use serde_json::json;
 use store::{Connection, Outcome, Store};
 
 use super::Result;
-use crate::core::{Core as _, Embedded};
+use crate::assignment::assign_to_node;
+use crate::core::{Core as _, EmbeddedCore};
 use crate::error::ConvergenceError;
-use crate::model::{NewNode, Node, NodeName, NodeView, Revoked};
-use crate::placing::settle;
+use crate::model::{NewNode, Node, NodeName, NodeView, Revocation};
 use crate::repository::{NodeRepository as _, PlacementRepository as _};
 
-/// How often a revocation begins anew because a project came to the node meanwhile.
-const ATTEMPTS: usize = 5;
+/// A revocation is retried if a project is concurrently assigned to the node.
+const MAX_REVOKE_ATTEMPTS: usize = 5;
 
-/// The nodes of a deployment. Cheap to clone.
+/// The operations on the nodes of a deployment. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Nodes {
     store: Store,
 }
 
 impl Nodes {
-    /// The nodes in this database.
+    /// Returns the operations on the nodes in this database.
     #[must_use]
     pub fn new(store: Store) -> Self {
         Self { store }
     }
 
-    /// Adds a node and hands it whatever was waiting for one.
+    /// Adds a node and assigns all pending projects to it.
     ///
     /// # Errors
     /// [`ConvergenceError::NodeNameTaken`].
     pub async fn add(&self, actor: &Actor, name: NodeName) -> Result<NewNode> {
-        let world = self.store.world();
-        let node = Node { id: world.id(), name, created_at: world.now() };
-        let token = Token::mint(TokenKind::Node, world);
+        let clock_rng = self.store.clock_rng();
+        let node = Node { id: clock_rng.id(), name, created_at: clock_rng.now() };
+        let token = Token::mint(TokenKind::Node, clock_rng);
         self.store
             .transaction(actor, async |tx| {
                 if !tx.node_insert(&node, token.hash()).await? {
                     return Err(ConvergenceError::NodeNameTaken(node.name));
                 }
-                adopt(tx, node.id).await?;
+                assign_pending(tx, node.id).await?;
                 let event = event("node.add", &node, json!({ "name": node.name }));
                 Ok(Outcome::Changed(NewNode { node, token }, event))
             })
             .await
     }
 
-    /// Gives the node of this name a new credential, adding the node if there is none. The old credential ends at once.
+    /// Replaces a node's credential, or adds the node if it does not exist. The old credential is revoked immediately.
     ///
     /// # Errors
     /// [`ConvergenceError::Store`].
     pub async fn renew(&self, actor: &Actor, name: NodeName) -> Result<NewNode> {
-        let token = Token::mint(TokenKind::Node, self.store.world());
+        let token = Token::mint(TokenKind::Node, self.store.clock_rng());
         let renewed = self.store.transaction(actor, async |tx| {
             Ok::<_, ConvergenceError>(match tx.node_set_token(name.as_str(), token.hash()).await? {
                 None => Outcome::Unchanged(None),
@@ -71,7 +71,7 @@ impl Nodes {
         }
     }
 
-    /// Every node, by name.
+    /// Lists the nodes by name.
     ///
     /// # Errors
     /// [`ConvergenceError::Store`].
@@ -79,60 +79,60 @@ impl Nodes {
         Ok(self.store.connection().await?.node_list().await?)
     }
 
-    /// Ends the node of this name: its credential opens nothing any more, and its projects go to the nodes with the
-    /// fewest. Without another node they wait for one. The machine itself goes on with what it has until it is stopped.
+    /// Deletes a node with its credential, and moves its projects to the nodes with the fewest placements. Without
+    /// another node, the projects become pending. The machine keeps serving its last state until the operator stops it.
     ///
     /// # Errors
-    /// [`ConvergenceError::NoSuchNode`].
-    pub async fn revoke(&self, actor: &Actor, name: &NodeName) -> Result<Revoked> {
-        for _ in 1..ATTEMPTS {
+    /// [`ConvergenceError::NodeNotFound`].
+    pub async fn revoke(&self, actor: &Actor, name: &NodeName) -> Result<Revocation> {
+        for _ in 1..MAX_REVOKE_ATTEMPTS {
             match self.try_revoke(actor, name).await {
                 Err(ConvergenceError::Store(error)) if error.violates("placements_node_id_fkey") => {}
-                ended => return ended,
+                result => return result,
             }
         }
         self.try_revoke(actor, name).await
     }
 
-    async fn try_revoke(&self, actor: &Actor, name: &NodeName) -> Result<Revoked> {
+    async fn try_revoke(&self, actor: &Actor, name: &NodeName) -> Result<Revocation> {
         self.store
             .transaction(actor, async |tx| {
-                let unknown = || ConvergenceError::NoSuchNode(name.clone());
-                let node = tx.node_find(name.as_str()).await?.ok_or_else(unknown)?;
-                let projects = tx.placement_of_node(node.id).await?;
+                let not_found = || ConvergenceError::NodeNotFound(name.clone());
+                let node = tx.node_find(name.as_str()).await?.ok_or_else(not_found)?;
+                let projects = tx.placement_lock_by_node(node.id).await?;
                 let mut loads = tx.node_loads(node.id).await?;
-                let mut homes: BTreeMap<Option<NodeId>, Vec<ProjectId>> = BTreeMap::new();
+                let mut by_home: BTreeMap<Option<NodeId>, Vec<ProjectId>> = BTreeMap::new();
                 for project in projects {
-                    let least = loads.iter_mut().min_by_key(|(_, load)| *load);
-                    let home = least.map(|(home, load)| {
+                    let least_loaded = loads.iter_mut().min_by_key(|(_, load)| *load);
+                    let home = least_loaded.map(|(home, load)| {
                         *load += 1;
                         *home
                     });
-                    homes.entry(home).or_default().push(project);
+                    by_home.entry(home).or_default().push(project);
                 }
-                let (mut moved, mut waiting) = (0, 0);
-                for (home, projects) in homes {
+                let (mut moved, mut pending) = (0, 0);
+                for (home, projects) in by_home {
                     match home {
-                        Some(home) if settle(tx, home, &projects, 0).await?.is_some() => {
+                        Some(home) if assign_to_node(tx, home, &projects, 0).await?.is_some() => {
                             moved += projects.len();
-                            // Whatever the link is: it carries no state, and polls look by themselves.
-                            Embedded::default().signal(tx, home).await?;
+                            // Uses Postgres, whichever link is configured: a poll finds the change without a wake-up.
+                            EmbeddedCore::default().wake(tx, home).await?;
                         }
                         _ => {
-                            waiting += projects.len();
-                            tx.placement_wait(&projects).await?;
+                            pending += projects.len();
+                            tx.placement_unassign(&projects).await?;
                         }
                     }
                 }
                 tx.node_delete(node.id).await?;
-                let data = json!({ "name": node.name, "moved": moved, "waiting": waiting });
+                let data = json!({ "name": node.name, "moved": moved, "waiting": pending });
                 let event = event("node.revoke", &node, data);
-                Ok(Outcome::Changed(Revoked { node, moved, waiting }, event))
+                Ok(Outcome::Changed(Revocation { node, moved, pending }, event))
             })
             .await
     }
 
-    /// The node that presents this credential.
+    /// Returns the node with this credential.
     ///
     /// # Errors
     /// [`ConvergenceError::UnknownNode`].
@@ -142,11 +142,11 @@ impl Nodes {
     }
 }
 
-/// Gives the node every project that waits for one, and tells how many.
-pub(super) async fn adopt(tx: &mut Connection, node: NodeId) -> Result<usize> {
-    let waiting = tx.placement_waiting().await?;
-    settle(tx, node, &waiting, 0).await?.ok_or(ConvergenceError::UnknownNode)?;
-    Ok(waiting.len())
+/// Assigns all pending projects to the node, and returns their number.
+pub(super) async fn assign_pending(tx: &mut Connection, node: NodeId) -> Result<usize> {
+    let pending = tx.placement_list_pending().await?;
+    assign_to_node(tx, node, &pending, 0).await?.ok_or(ConvergenceError::UnknownNode)?;
+    Ok(pending.len())
 }
 
 fn event(name: &'static str, node: &Node, data: serde_json::Value) -> Event {

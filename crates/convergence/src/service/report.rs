@@ -1,41 +1,42 @@
-//! Accepting reports.
+//! Acceptance of reports.
 
 use kernel::{NodeId, ProjectId};
 use protocol::{Batch, Receipt};
 
 use super::{Convergence, Result};
 use crate::error::ConvergenceError;
-use crate::registry::malformed;
+use crate::registry::invalid_report;
 use crate::repository::{NodeRepository as _, PlacementRepository as _};
 
 impl Convergence {
-    /// Accepts a batch once, and hands each report to the context that registered for its kind: a number that was accepted
-    /// before changes nothing. Reports about projects that are not at home on the node are ignored; such a project moved
+    /// Accepts a batch, and passes each report to the receiver of its kind. Ignores a batch whose number, or a greater
+    /// one, was accepted before. Ignores a report about a project that is not placed on the node: the project moved
     /// while the report was in flight.
     ///
     /// # Errors
-    /// [`ConvergenceError::Malformed`] for a report of an unknown kind or of another shape, and then the batch is not
-    /// accepted; [`ConvergenceError::UnknownNode`] for a node that is gone; [`ConvergenceError::NoCore`].
+    /// [`ConvergenceError::InvalidReport`] for an unknown kind or malformed content, which rejects the whole batch;
+    /// [`ConvergenceError::UnknownNode`] for a revoked node; [`ConvergenceError::NoCore`].
     pub async fn report(&self, node: NodeId, batch: Batch) -> Result<Receipt> {
         self.core()?;
         let Batch { batch, reports } = batch;
         let receivers = self.registry.receivers(&reports)?;
-        let project = |(at, project): (usize, &String)| {
-            project.parse::<ProjectId>().map_err(|error| malformed(at, "project", error))
+        let project = |(index, project): (usize, &String)| {
+            project.parse::<ProjectId>().map_err(|error| invalid_report(index, "project", error))
         };
         let projects = reports.iter().map(|report| &report.project).enumerate().map(project);
         let projects = projects.collect::<Result<Vec<_>>>()?;
         self.store
-            .observe(async |tx| {
-                if !tx.node_take_batch(node, batch).await? {
-                    let batch = tx.node_batch(node).await?.ok_or(ConvergenceError::UnknownNode)?;
+            .transaction_unaudited(async |tx| {
+                if !tx.node_accept_batch(node, batch).await? {
+                    let batch = tx.node_last_batch(node).await?.ok_or(ConvergenceError::UnknownNode)?;
                     return Ok(Receipt { batch });
                 }
-                let ours = tx.placement_at(node, &projects).await?;
-                for (at, ((report, receiver), project)) in reports.into_iter().zip(receivers).zip(projects).enumerate()
+                let placed = tx.placement_filter_by_node(node, &projects).await?;
+                for (index, ((report, receiver), project)) in
+                    reports.into_iter().zip(receivers).zip(projects).enumerate()
                 {
-                    if ours.contains(&project) {
-                        receiver.dispatch(tx, at, project, report.report).await?;
+                    if placed.contains(&project) {
+                        receiver.dispatch(tx, index, project, report.report).await?;
                     }
                 }
                 Ok(Receipt { batch })

@@ -1,33 +1,33 @@
-//! What a node is told: everything, what changed, or that it asks in vain.
+//! The response to a poll: the full state, the changes, or an error.
 
 use std::time::Duration;
 
 use convergence::ConvergenceError;
-use kernel::{Failure as _, ProjectId};
+use kernel::{ApiError as _, ProjectId};
 use protocol::{Change, Desired, SCHEMA};
 use serde_json::json;
 
 use crate::kit::{Kit, digest, platform, site};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
+async fn since_selects_full_state_or_changes() {
     let kit = Kit::start().await;
-    let node = kit.node("edge").await.node.id;
+    let node = kit.add_node("edge").await.node.id;
     let empty = Desired { schema: SCHEMA, revision: 1, full: true, batch: 0, platform: platform(), parts: vec![] };
     assert_eq!(kit.desired(node, 0).await, empty);
 
-    let [a, b, c] = [(); 3].map(|()| kit.project());
+    let [a, b, c] = [(); 3].map(|()| kit.new_project());
     for project in [a, b, c] {
-        kit.converge(project, Some(site(1))).await;
+        kit.set_site(project, Some(site(1))).await;
     }
-    kit.converge(a, Some(site(2))).await;
-    kit.converge(b, None).await;
-    let placed = |project: ProjectId, revision, version: Option<i32>| {
+    kit.set_site(a, Some(site(2))).await;
+    kit.set_site(b, None).await;
+    let change = |project: ProjectId, revision, version: Option<i32>| {
         Change::new(project.to_string(), revision, version.map(site).as_ref()).unwrap()
     };
-    let changes = [placed(c, 4, Some(1)), placed(a, 5, Some(2)), placed(b, 6, None)];
+    let changes = [change(c, 4, Some(1)), change(a, 5, Some(2)), change(b, 6, None)];
     for (since, full, parts) in [
-        // What is no longer to be served is said until the next decision: a node may have missed it.
+        // A removed part stays listed until its next change, because a node may have missed the removal.
         (0, true, &changes[..]),
         (1, false, &changes[..]),
         (3, false, &changes[..]),
@@ -42,34 +42,34 @@ async fn since_nothing_is_everything_and_since_a_revision_what_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_ahead_of_a_restored_database_is_told_at_once() {
+async fn poll_ahead_of_restored_database_returns_immediately() {
     let kit = Kit::start().await;
-    let node = kit.node("edge").await.node.id;
-    kit.converge(kit.project(), Some(site(1))).await;
-    // Not after the wait: the node asks for everything as soon as it sees the smaller revision.
-    let waiting = kit.convergence.desired(node, 40, Duration::from_secs(30));
-    let answer = tokio::time::timeout(Duration::from_secs(15), waiting).await.unwrap().unwrap();
-    assert_eq!((answer.revision, answer.full, answer.parts), (2, false, vec![]));
+    let node = kit.add_node("edge").await.node.id;
+    kit.set_site(kit.new_project(), Some(site(1))).await;
+    // The poll does not wait, so that the node sees the lower revision and relists immediately.
+    let poll = kit.convergence.desired(node, 40, Duration::from_secs(30));
+    let response = tokio::time::timeout(Duration::from_secs(15), poll).await.unwrap().unwrap();
+    assert_eq!((response.revision, response.full, response.parts), (2, false, vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_gone_is_told_so() {
+async fn unknown_node_is_rejected() {
     let kit = Kit::start().await;
-    let nowhere = kit.store.world().id();
+    let unknown = kit.store.clock_rng().id();
     for since in [0, 1] {
-        let refused = kit.convergence.desired(nowhere, since, Duration::from_secs(30)).await.unwrap_err();
-        assert!(matches!(refused, ConvergenceError::UnknownNode));
-        assert_eq!(refused.code(), &kernel::Code::UNAUTHENTICATED);
+        let error = kit.convergence.desired(unknown, since, Duration::from_secs(30)).await.unwrap_err();
+        assert!(matches!(error, ConvergenceError::UnknownNode));
+        assert_eq!(error.code(), &kernel::Code::UNAUTHENTICATED);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_document_has_the_shape_that_nodes_read() {
+async fn desired_state_has_documented_shape() {
     let kit = Kit::start().await;
-    let node = kit.node("edge").await.node.id;
-    let (shop, blog) = (kit.project(), kit.project());
-    kit.converge(shop, Some(site(3))).await;
-    kit.converge(blog, None).await;
+    let node = kit.add_node("edge").await.node.id;
+    let (shop, blog) = (kit.new_project(), kit.new_project());
+    kit.set_site(shop, Some(site(3))).await;
+    kit.set_site(blog, None).await;
     let expected = json!({
         "schema": 3,
         "revision": 3,
@@ -88,11 +88,11 @@ async fn the_document_has_the_shape_that_nodes_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_nobody_can_read_is_our_fault_and_not_an_empty_answer() {
+async fn corrupt_row_is_internal_error() {
     let kit = Kit::start().await;
-    let node = kit.node("edge").await.node.id;
-    kit.converge(kit.project(), Some(site(1))).await;
+    let node = kit.add_node("edge").await.node.id;
+    kit.set_site(kit.new_project(), Some(site(1))).await;
     kit.db_execute("UPDATE convergence.parts SET desired = '{\"hostnames\": 1}'").await;
-    let failed = kit.convergence.desired(node, 0, Duration::ZERO).await.unwrap_err();
-    assert_eq!(failed.code(), &kernel::Code::INTERNAL);
+    let error = kit.convergence.desired(node, 0, Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.code(), &kernel::Code::INTERNAL);
 }

@@ -1,16 +1,16 @@
-//! Nodes and their desired state as a user of this crate alone meets them, on a real Postgres.
+//! Nodes and their desired state, tested through the public API of this crate on a real Postgres.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 mod bundles;
 mod desired;
 mod example;
-mod kinds;
 mod kit;
 mod nodes;
 mod parts;
 mod placement;
 mod polling;
+mod report_kinds;
 mod reports;
 mod revisions;
-mod revoking;
+mod revocation;

@@ -2,50 +2,50 @@
 
 use convergence::{ConvergenceError, NodeName};
 use kernel::audit::Event;
-use kernel::{Digest, Failure as _, Token, TokenKind};
+use kernel::{ApiError as _, Digest, Token, TokenKind};
 use serde_json::json;
 use testkit::Audit;
 
 use crate::kit::{Kit, operator};
 
-fn told(event: &'static str, target: impl ToString, name: &str) -> Audit {
+fn audit_row(event: &'static str, target: impl ToString, name: &str) -> Audit {
     let data = json!({ "name": name });
     Audit::of(&operator(), Event { name: event, org: None, target: target.to_string(), data })
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_is_known_by_its_credential_alone() {
+async fn node_authenticates_with_its_credential() {
     let kit = Kit::start().await;
-    let now = kit.store.world().now();
-    let (one, two) = (kit.node("edge-1").await, kit.node("edge-2").await);
+    let now = kit.store.clock_rng().now();
+    let (one, two) = (kit.add_node("edge-1").await, kit.add_node("edge-2").await);
     assert_eq!((one.node.name.as_str(), one.node.created_at), ("edge-1", now));
     for node in [&one, &two] {
         assert_eq!(kit.nodes.authenticate(&node.token).await.unwrap(), node.node.id);
         assert_eq!(Token::parse(TokenKind::Node, node.token.reveal()).as_ref(), Some(&node.token));
     }
-    let stranger = Token::mint(TokenKind::Node, kit.store.world());
-    let refused = kit.nodes.authenticate(&stranger).await.unwrap_err();
-    assert_eq!(refused.code(), &kernel::Code::UNAUTHENTICATED);
-    let mut expected = [told("node.add", one.node.id, "edge-1"), told("node.add", two.node.id, "edge-2")];
+    let unknown = Token::mint(TokenKind::Node, kit.store.clock_rng());
+    let error = kit.nodes.authenticate(&unknown).await.unwrap_err();
+    assert_eq!(error.code(), &kernel::Code::UNAUTHENTICATED);
+    let mut expected = [audit_row("node.add", one.node.id, "edge-1"), audit_row("node.add", two.node.id, "edge-2")];
     let mut audited = kit.audited().await;
     audited.sort_by(|a, b| a.target.cmp(&b.target));
     expected.sort_by(|a, b| a.target.cmp(&b.target));
     assert_eq!(audited, expected);
 
-    // Kept as SHA-256 of the whole text, and nowhere in clear.
+    // The database contains the SHA-256 of the whole credential, and never its plain text.
     let hash = Digest::of(one.token.reveal().as_bytes()).hex();
-    let kept = format!("SELECT count(*) FROM convergence.nodes WHERE token_hash = '\\x{hash}'");
-    assert_eq!(kit.db_number(&kept).await, 1);
+    let hashed = format!("SELECT count(*) FROM convergence.nodes WHERE token_hash = '\\x{hash}'");
+    assert_eq!(kit.db_number(&hashed).await, 1);
     for table in ["convergence.nodes", "store.audit"] {
-        let clear = format!("SELECT count(*) FROM {table} t WHERE t::text LIKE '%svc_nod_%'");
-        assert_eq!(kit.db_number(&clear).await, 0);
+        let plain = format!("SELECT count(*) FROM {table} t WHERE t::text LIKE '%svc_nod_%'");
+        assert_eq!(kit.db_number(&plain).await, 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_taken_name_changes_nothing() {
+async fn taken_name_is_rejected() {
     let kit = Kit::start().await;
-    let first = kit.node("edge").await;
+    let first = kit.add_node("edge").await;
     kit.audited().await;
     let taken = kit.nodes.add(&operator(), first.node.name.clone()).await.unwrap_err();
     assert!(matches!(&taken, ConvergenceError::NodeNameTaken(name) if *name == first.node.name));
@@ -55,26 +55,26 @@ async fn a_taken_name_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewed_credential_ends_the_one_before() {
+async fn renewal_revokes_old_credential() {
     let kit = Kit::start().await;
-    let (edge, other) = (kit.node("edge").await, kit.node("other").await);
+    let (edge, other) = (kit.add_node("edge").await, kit.add_node("other").await);
     kit.audited().await;
     let renewed = kit.nodes.renew(&operator(), edge.node.name.clone()).await.unwrap();
     assert_eq!(renewed.node, edge.node);
-    assert_eq!(kit.audited().await, [told("node.renew", edge.node.id, "edge")]);
-    let ended = kit.nodes.authenticate(&edge.token).await;
-    assert!(matches!(ended, Err(ConvergenceError::UnknownNode)));
+    assert_eq!(kit.audited().await, [audit_row("node.renew", edge.node.id, "edge")]);
+    let authenticated = kit.nodes.authenticate(&edge.token).await;
+    assert!(matches!(authenticated, Err(ConvergenceError::UnknownNode)));
     for node in [&renewed, &other] {
         assert_eq!(kit.nodes.authenticate(&node.token).await.unwrap(), node.node.id);
     }
 
     let added = kit.nodes.renew(&operator(), "new".parse().unwrap()).await.unwrap();
     assert_eq!(kit.nodes.authenticate(&added.token).await.unwrap(), added.node.id);
-    assert_eq!(kit.audited().await, [told("node.add", added.node.id, "new")]);
+    assert_eq!(kit.audited().await, [audit_row("node.add", added.node.id, "new")]);
 }
 
 #[test]
-fn a_name_is_one_for_operators() {
+fn node_name_is_validated() {
     for name in ["a", "edge-1.eu.example", "0", &"x".repeat(63)] {
         assert!(name.parse::<NodeName>().is_ok(), "{name:?}");
     }

@@ -1,4 +1,4 @@
-//! The long poll: woken by a commit and by nothing before it, and not lost when the wake-up is.
+//! Long polls: a commit wakes them, and they find a change even if its wake-up is lost.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -7,75 +7,75 @@ use convergence::ConvergenceError;
 use futures_util::future::join_all;
 use store::Outcome;
 
-use crate::kit::{Kit, deployed, operator, site, sites};
+use crate::kit::{Kit, deploy_event, operator, site, sites};
 
-/// As long as a poll may be kept waiting.
-const WAIT: Duration = Duration::from_secs(30);
-/// A poll that nobody wakes looks again every five seconds; one that is answered in less than this was woken.
-const WOKEN: Duration = Duration::from_secs(4);
+/// The longest wait that a poll may request.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+/// Less than the poll interval of five seconds: a poll that returns sooner was woken up.
+const WAKE_UP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Connections of this test that listen.
-const LISTENING: &str =
+/// Counts the connections of this test that listen.
+const COUNT_LISTENERS: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'";
 
-/// The same service with a listener that is there already: what was announced before is no wake-up.
-async fn listening(kit: &Kit) -> convergence::Convergence {
-    let convergence = kit.listening();
-    while kit.db_number(LISTENING).await == 0 {
+/// Returns the service with a connected listener, which receives only later wake-ups.
+async fn start_listening(kit: &Kit) -> convergence::Convergence {
+    let convergence = kit.with_listener();
+    while kit.db_number(COUNT_LISTENERS).await == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     convergence
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poll_is_woken_by_the_commit_and_not_before() {
+async fn poll_returns_after_commit_and_not_before() {
     let kit = Kit::start().await;
-    let (node, project) = (kit.node("edge").await.node.id, kit.project());
-    kit.converge(project, Some(site(1))).await;
-    let convergence = listening(&kit).await;
-    let mut poll = pin!(convergence.desired(node, 2, WAIT));
+    let (node, project) = (kit.add_node("edge").await.node.id, kit.new_project());
+    kit.set_site(project, Some(site(1))).await;
+    let convergence = start_listening(&kit).await;
+    let mut poll = pin!(convergence.desired(node, 2, MAX_WAIT));
     let actor = operator();
-    let decided = kit.store.transaction(&actor, async |tx| {
-        kit.decide(tx, project, Some(site(2))).await?;
+    let write = kit.store.transaction(&actor, async |tx| {
+        kit.write_site(tx, project, Some(site(2))).await?;
         let early = tokio::time::timeout(Duration::from_millis(300), &mut poll).await;
-        assert!(early.is_err(), "answered before the commit: {early:?}");
-        Ok::<_, ConvergenceError>(Outcome::Changed((), deployed(project)))
+        assert!(early.is_err(), "the poll returned before the commit: {early:?}");
+        Ok::<_, ConvergenceError>(Outcome::Changed((), deploy_event(project)))
     });
-    decided.await.unwrap();
+    write.await.unwrap();
     let committed = Instant::now();
-    let news = poll.await.unwrap();
-    assert!(committed.elapsed() < WOKEN, "not woken");
-    assert_eq!((news.revision, news.full, news.parts.len()), (3, false, 1));
-    assert_eq!(sites(&news)[0].part, Some(site(2)));
+    let changes = poll.await.unwrap();
+    assert!(committed.elapsed() < WAKE_UP_TIMEOUT, "no wake-up");
+    assert_eq!((changes.revision, changes.full, changes.parts.len()), (3, false, 1));
+    assert_eq!(sites(&changes)[0].part, Some(site(2)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polls_hold_no_connection_and_are_all_woken() {
-    let kit = Kit::with(2).await;
-    let (node, project) = (kit.node("edge").await.node.id, kit.project());
-    kit.converge(project, Some(site(1))).await;
-    let convergence = listening(&kit).await;
-    let polls = join_all((0..12).map(|_| convergence.desired(node, 2, WAIT)));
-    let deciding = async {
+async fn waiting_polls_hold_no_connection() {
+    let kit = Kit::start_with_connections(2).await;
+    let (node, project) = (kit.add_node("edge").await.node.id, kit.new_project());
+    kit.set_site(project, Some(site(1))).await;
+    let convergence = start_listening(&kit).await;
+    let polls = join_all((0..12).map(|_| convergence.desired(node, 2, MAX_WAIT)));
+    let write = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        kit.converge(project, Some(site(2))).await;
+        kit.set_site(project, Some(site(2))).await;
         Instant::now()
     };
-    let (answers, committed) = tokio::join!(polls, deciding);
-    assert!(committed.elapsed() < WOKEN, "not woken");
-    assert!(answers.into_iter().all(|answer| answer.unwrap().revision == 3));
+    let (responses, committed) = tokio::join!(polls, write);
+    assert!(committed.elapsed() < WAKE_UP_TIMEOUT, "no wake-up");
+    assert!(responses.into_iter().all(|response| response.unwrap().revision == 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_nobody_announced_is_found_all_the_same() {
+async fn poll_finds_change_without_wake_up() {
     let kit = Kit::start().await;
-    let (node, project) = (kit.node("edge").await.node.id, kit.project());
-    kit.converge(project, Some(site(1))).await;
-    let listening = listening(&kit).await;
-    // One whose wake-up is lost, and one that has no listener at all.
-    let deaf = kit.convergence.desired(node, 2, WAIT);
-    let lost = listening.desired(node, 2, WAIT);
-    let deciding = async {
+    let (node, project) = (kit.add_node("edge").await.node.id, kit.new_project());
+    kit.set_site(project, Some(site(1))).await;
+    let listening = start_listening(&kit).await;
+    // The first poll has no listener. The second has one, but its wake-up is lost.
+    let without_listener = kit.convergence.desired(node, 2, MAX_WAIT);
+    let without_wake_up = listening.desired(node, 2, MAX_WAIT);
+    let write = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         kit.db_execute(
             "BEGIN; UPDATE convergence.nodes SET revision = 3; UPDATE convergence.parts SET revision = 3; COMMIT",
@@ -83,42 +83,42 @@ async fn a_change_that_nobody_announced_is_found_all_the_same() {
         .await;
         Instant::now()
     };
-    let (deaf, lost, committed) = tokio::join!(deaf, lost, deciding);
-    assert!(committed.elapsed() < Duration::from_secs(20), "only when the time was up");
-    for answer in [deaf, lost] {
-        let answer = answer.unwrap();
-        assert_eq!((answer.revision, answer.parts.len()), (3, 1));
+    let (without_listener, without_wake_up, committed) = tokio::join!(without_listener, without_wake_up, write);
+    assert!(committed.elapsed() < Duration::from_secs(20), "the poll waited for its timeout");
+    for response in [without_listener, without_wake_up] {
+        let response = response.unwrap();
+        assert_eq!((response.revision, response.parts.len()), (3, 1));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poll_outlives_the_connection_that_would_wake_it() {
+async fn poll_survives_loss_of_listener_connection() {
     let kit = Kit::start().await;
-    let (node, project) = (kit.node("edge").await.node.id, kit.project());
-    kit.converge(project, Some(site(1))).await;
-    let convergence = listening(&kit).await;
-    let poll = convergence.desired(node, 2, WAIT);
-    let deciding = async {
+    let (node, project) = (kit.add_node("edge").await.node.id, kit.new_project());
+    kit.set_site(project, Some(site(1))).await;
+    let convergence = start_listening(&kit).await;
+    let poll = convergence.desired(node, 2, MAX_WAIT);
+    let write = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let ended = LISTENING.replace("count(*)", "count(pg_terminate_backend(pid))");
-        assert_eq!(kit.db_number(&ended).await, 1);
-        // Announced to nobody, if the new listener is not there yet: then it is what finds it.
-        kit.converge(project, Some(site(2))).await;
+        let terminate = COUNT_LISTENERS.replace("count(*)", "count(pg_terminate_backend(pid))");
+        assert_eq!(kit.db_number(&terminate).await, 1);
+        // The wake-up is lost if the listener has not reconnected. A listener that reconnects wakes all polls.
+        kit.set_site(project, Some(site(2))).await;
         Instant::now()
     };
-    let (news, committed) = tokio::join!(poll, deciding);
-    assert!(committed.elapsed() < WOKEN, "not woken");
-    assert_eq!(news.unwrap().revision, 3);
+    let (changes, committed) = tokio::join!(poll, write);
+    assert!(committed.elapsed() < WAKE_UP_TIMEOUT, "no wake-up");
+    assert_eq!(changes.unwrap().revision, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_in_vain_ends_with_the_revision_it_began_with() {
+async fn poll_timeout_returns_unchanged_revision() {
     let kit = Kit::start().await;
-    let node = kit.node("edge").await.node.id;
-    kit.converge(kit.project(), Some(site(1))).await;
-    let convergence = listening(&kit).await;
+    let node = kit.add_node("edge").await.node.id;
+    kit.set_site(kit.new_project(), Some(site(1))).await;
+    let convergence = start_listening(&kit).await;
     for wait in [Duration::ZERO, Duration::from_millis(200)] {
-        let answer = convergence.desired(node, 2, wait).await.unwrap();
-        assert_eq!((answer.revision, answer.full, answer.parts), (2, false, vec![]));
+        let response = convergence.desired(node, 2, wait).await.unwrap();
+        assert_eq!((response.revision, response.full, response.parts), (2, false, vec![]));
     }
 }

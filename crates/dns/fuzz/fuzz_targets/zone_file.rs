@@ -1,4 +1,4 @@
-//! Whole zone files.
+//! Complete zone files.
 
 #![no_main]
 
@@ -6,22 +6,22 @@ use dns::{Soa, ZoneName, zonefile};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let zone = ZoneName::stored("example.org".to_owned());
+    let zone = ZoneName::new_unchecked("example.org".to_owned());
     match zonefile::read(&zone, text) {
         Ok(file) => {
             let mut sets: Vec<_> = file.sets.into_iter().map(|(_, set)| set).collect();
             let soa = file.soa.unwrap_or_else(soa);
             let written = zonefile::write(&zone, &soa, &sets);
-            let again = zonefile::read(&zone, &written).unwrap_or_else(|faults| panic!("{faults:?}\n{written}"));
+            let again = zonefile::read(&zone, &written).unwrap_or_else(|errors| panic!("{errors:?}\n{written}"));
             let mut read: Vec<_> = again.sets.into_iter().map(|(_, set)| set).collect();
             let key = |set: &dns::RecordSet| (set.owner.clone(), set.kind);
             sets.sort_by_key(key);
             read.sort_by_key(key);
             assert_eq!((read, again.soa), (sets, Some(soa)), "{written}");
         }
-        Err(faults) => {
-            assert!(!faults.is_empty() && faults.len() <= zonefile::MOST_FAULTS);
-            assert!(faults.is_sorted_by_key(|fault| fault.line));
+        Err(errors) => {
+            assert!(!errors.is_empty() && errors.len() <= zonefile::MAX_ERRORS);
+            assert!(errors.is_sorted_by_key(|error| error.line));
         }
     }
 });

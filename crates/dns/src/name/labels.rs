@@ -1,60 +1,61 @@
-//! Names as labels: text to wire and back (RFC 1035 sections 3.1 and 5.1).
+//! Conversion of names between text and wire format (RFC 1035 sections 3.1 and 5.1).
 //!
-//! A name on the wire is compared, ordered and measured; its text is only ever for people and files. ASCII letters are
-//! small everywhere, so equal names are equal bytes.
+//! Names are compared and sorted in wire format; text is only for people and files. ASCII letters are always lowercase,
+//! so equal names are equal bytes.
 
 use std::borrow::Cow;
 
 use kernel::domain;
 
-/// The root, on the wire.
+/// The root in wire format.
 pub(crate) const ROOT: &[u8] = &[0];
-/// The most octets of a label, and of a name with its lengths.
-const MOST_OF_LABEL: usize = 63;
-pub(crate) const MOST: usize = 255;
-/// The longest text that can be a name: every octet as `\DDD`.
-const MOST_OF_TEXT: usize = 4 * MOST;
+/// The maximum length of a label.
+const MAX_LABEL_LENGTH: usize = 63;
+/// The maximum length of a name in wire format.
+pub(crate) const MAX_NAME_LENGTH: usize = 255;
+/// The maximum length of a name as text: every octet as `\DDD`.
+const MAX_TEXT_LENGTH: usize = 4 * MAX_NAME_LENGTH;
 
-/// Why a text is no name; in words that complete "the name …".
+/// A syntax error in a name. The message completes "the name …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NameFault {
-    #[error("has an empty label: two dots in a row, or nothing at all")]
+pub enum NameError {
+    #[error("is empty or has an empty label")]
     EmptyLabel,
     #[error("has a label of more than 63 octets")]
     LongLabel,
     #[error("has more than 255 octets")]
     Long,
-    #[error("has a \\ without a character, or three digits up to 255, behind it")]
+    #[error("has a \\ that is not followed by a character or by three digits up to 255")]
     Escape,
     #[error("has a character that must be written as \\DDD")]
     Character,
-    #[error("has characters that no internationalised name may have (UTS 46)")]
+    #[error("has characters that are not allowed in internationalised names (UTS 46)")]
     Idna,
-    #[error("has characters beyond ASCII and escapes; write it in punycode")]
+    #[error("has both non-ASCII characters and escapes; write it in punycode")]
     Mixed,
 }
 
-/// Reads a name, relative ones completed with the origin. The origin is absolute and on the wire, as is the answer.
-pub(crate) fn read(text: &str, origin: &[u8]) -> Result<Vec<u8>, NameFault> {
+/// Parses a name into wire format. `origin`, an absolute name in wire format, completes a relative name.
+pub(crate) fn parse(text: &str, origin: &[u8]) -> Result<Vec<u8>, NameError> {
     match text {
         "@" => return Ok(origin.to_vec()),
         "." => return Ok(ROOT.to_vec()),
         _ => {}
     }
-    let (mut wire, is_absolute) = prefix(text)?;
+    let (mut wire, is_absolute) = parse_labels(text)?;
     wire.extend_from_slice(if is_absolute { ROOT } else { origin });
-    measured(wire)
+    check_length(wire)
 }
 
-/// The name, unless it is too long.
-pub(crate) fn measured(wire: Vec<u8>) -> Result<Vec<u8>, NameFault> {
-    if wire.len() > MOST { Err(NameFault::Long) } else { Ok(wire) }
+/// Checks the length of a name in wire format.
+pub(crate) fn check_length(wire: Vec<u8>) -> Result<Vec<u8>, NameError> {
+    if wire.len() > MAX_NAME_LENGTH { Err(NameError::Long) } else { Ok(wire) }
 }
 
-/// The labels that are written out, on the wire without the root, and whether a final dot makes them absolute.
-pub(crate) fn prefix(text: &str) -> Result<(Vec<u8>, bool), NameFault> {
-    if text.len() > MOST_OF_TEXT {
-        return Err(NameFault::Long);
+/// Parses labels. Returns their wire format without the root, and whether a final dot makes the name absolute.
+pub(crate) fn parse_labels(text: &str) -> Result<(Vec<u8>, bool), NameError> {
+    if text.len() > MAX_TEXT_LENGTH {
+        return Err(NameError::Long);
     }
     let text = if text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(punycode(text)?) };
     let (mut wire, mut label, mut is_absolute) = (Vec::with_capacity(text.len() + 1), Vec::new(), false);
@@ -62,26 +63,26 @@ pub(crate) fn prefix(text: &str) -> Result<(Vec<u8>, bool), NameFault> {
     while let Some(byte) = bytes.next() {
         let octet = match byte {
             b'.' => {
-                push(&mut wire, &label)?;
+                push_label(&mut wire, &label)?;
                 label.clear();
                 is_absolute = bytes.len() == 0;
                 continue;
             }
-            b'\\' => escaped(&mut bytes).ok_or(NameFault::Escape)?,
-            b'"' | b'(' | b')' | b';' => return Err(NameFault::Character),
+            b'\\' => unescape(&mut bytes).ok_or(NameError::Escape)?,
+            b'"' | b'(' | b')' | b';' => return Err(NameError::Character),
             _ if byte.is_ascii_graphic() => byte,
-            _ => return Err(NameFault::Character),
+            _ => return Err(NameError::Character),
         };
         label.push(octet.to_ascii_lowercase());
     }
     if !is_absolute {
-        push(&mut wire, &label)?;
+        push_label(&mut wire, &label)?;
     }
     Ok((wire, is_absolute))
 }
 
-/// What an escape stands for, the backslash being read: `\DDD`, or a character for itself.
-pub(crate) fn escaped(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
+/// Reads an escape after its backslash: `\DDD`, or a character that stands for itself.
+pub(crate) fn unescape(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
     let first = bytes.next()?;
     if !first.is_ascii_digit() {
         return (!first.is_ascii_control()).then_some(first);
@@ -94,25 +95,25 @@ pub(crate) fn escaped(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// The labels of a name on the wire, from the left, without the root. Ends early where it is no name.
+/// The labels of a name in wire format, from the left, without the root. Stops at invalid bytes.
 pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     suffixes(wire).filter_map(|rest| rest.get(1..=usize::from(*rest.first()?)))
 }
 
-/// A name on the wire, then what is left of it without its first label, and so on, up to its last label.
+/// A name in wire format and all its suffixes, down to its last label.
 pub(crate) fn suffixes(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let some = |rest: &&[u8]| rest.first().is_some_and(|length| *length != 0);
     let begin = Some(wire).filter(some);
     std::iter::successors(begin, move |rest| rest.get(usize::from(*rest.first()?) + 1..).filter(some))
 }
 
-/// How many octets the uncompressed name takes that these bytes begin with, unless they begin with none.
-pub(crate) fn measure(bytes: &[u8]) -> Option<usize> {
+/// The length of the uncompressed name at the start of these bytes; none if they do not begin with a name.
+pub(crate) fn wire_length(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
     loop {
         let label = usize::from(*bytes.get(length)?);
         length += 1 + label;
-        if label > MOST_OF_LABEL || length > MOST {
+        if label > MAX_LABEL_LENGTH || length > MAX_NAME_LENGTH {
             return None;
         }
         if label == 0 {
@@ -121,18 +122,18 @@ pub(crate) fn measure(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The absolute name with its final dot.
+/// The absolute name as text, with the final dot.
 pub(crate) fn text(wire: &[u8]) -> String {
     let mut text = String::with_capacity(wire.len());
     for label in labels(wire) {
-        write(&mut text, label);
+        write_label(&mut text, label);
         text.push('.');
     }
     if text.is_empty() { ".".to_owned() } else { text }
 }
 
-/// Appends a label. What Knot would not read as it stands is escaped, which is more than RFC 1035 asks for.
-pub(crate) fn write(text: &mut String, label: &[u8]) {
+/// Appends a label. Escapes all characters that Knot requires escaped, which are more than RFC 1035 requires.
+pub(crate) fn write_label(text: &mut String, label: &[u8]) {
     for &octet in label {
         if octet.is_ascii_alphanumeric() || b"-_*/".contains(&octet) {
             text.push(octet.into());
@@ -145,24 +146,24 @@ pub(crate) fn write(text: &mut String, label: &[u8]) {
     }
 }
 
-/// Whether the text is an IP address, and so certainly not meant as a name.
+/// Whether the text is an IP address, and so not meant as a name.
 pub(crate) fn is_address(text: &str) -> bool {
     text.strip_suffix('.').unwrap_or(text).parse::<std::net::IpAddr>().is_ok()
 }
 
-fn push(wire: &mut Vec<u8>, label: &[u8]) -> Result<(), NameFault> {
+fn push_label(wire: &mut Vec<u8>, label: &[u8]) -> Result<(), NameError> {
     match u8::try_from(label.len()) {
-        Ok(0) => return Err(NameFault::EmptyLabel),
-        Ok(length) if label.len() <= MOST_OF_LABEL => wire.push(length),
-        _ => return Err(NameFault::LongLabel),
+        Ok(0) => return Err(NameError::EmptyLabel),
+        Ok(length) if label.len() <= MAX_LABEL_LENGTH => wire.push(length),
+        _ => return Err(NameError::LongLabel),
     }
     wire.extend_from_slice(label);
     Ok(())
 }
 
-fn punycode(text: &str) -> Result<String, NameFault> {
+fn punycode(text: &str) -> Result<String, NameError> {
     if text.contains('\\') {
-        return Err(NameFault::Mixed);
+        return Err(NameError::Mixed);
     }
-    domain::punycode(text).ok_or(NameFault::Idna)
+    domain::punycode(text).ok_or(NameError::Idna)
 }

@@ -1,26 +1,26 @@
-//! The names of zones and of the rrsets in them, as text and in wire format.
+//! Names of zones and rrsets, as text and in wire format.
 
 pub(crate) mod labels;
 mod wire;
 mod zone;
 
-pub use labels::NameFault;
+pub use labels::NameError;
 pub use wire::WireName;
 pub use zone::ZoneName;
 
-/// A name in a zone, relative to it: `@` for the zone's own, else `www` or `_dmarc.mail`; lowercase, escapes canonical
-/// (RFC 1035 section 5.1), without a final dot.
+/// A name in a zone, relative to it: `@` for the apex, otherwise for example `www` or `_dmarc.mail`. Lowercase, with
+/// canonical escapes (RFC 1035 section 5.1), without a final dot.
 ///
-/// As in Knot, letters, digits and `-_*/` stand for themselves, other visible characters behind a backslash, and the
-/// rest as `\DDD`. The order is that of the text; for that of DNS see [`OwnerName::canonical_key`].
+/// As in Knot, letters, digits and `-_*/` are not escaped, other visible characters follow a backslash, and all other
+/// octets are `\DDD`. `Ord` compares the text; [`OwnerName::canonical_key`] gives the order of DNS.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerName(String);
 
-/// Why a text names nothing in a zone; in words that complete "the name …".
+/// The reason why a text is not a name in the zone. The message completes "the name …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     #[error(transparent)]
-    Shape(#[from] NameFault),
+    Syntax(#[from] NameError),
     #[error("has a * that is not its whole first label")]
     Wildcard,
     #[error("is not in the zone {0}")]
@@ -28,19 +28,19 @@ pub enum InvalidName {
 }
 
 impl OwnerName {
-    /// Reads `@`, a name relative to the zone, or an absolute one: one that ends in a dot, or in the zone's name.
+    /// Parses `@`, a name relative to the zone, or an absolute name, which ends in a dot or in the zone's name.
     ///
-    /// Not the way back from [`Self::as_str`]: `example.org` in the zone of that name is its apex. That is
-    /// [`Self::stored`].
+    /// Not the inverse of [`Self::as_str`]: in the zone `example.org`, the text `example.org` is the apex. The inverse
+    /// is [`Self::new_unchecked`].
     ///
     /// # Errors
-    /// When it is no name, or absolute and not in the zone.
+    /// A syntax error, or an absolute name outside the zone.
     pub fn parse(text: &str, zone: &ZoneName) -> Result<Self, InvalidName> {
         let apex = zone.wire().into_bytes();
         if text == "@" || text == "." {
             return Self::from_wire(if text == "@" { &apex } else { labels::ROOT }, zone);
         }
-        let (mut wire, is_absolute) = labels::prefix(text)?;
+        let (mut wire, is_absolute) = labels::parse_labels(text)?;
         wire.extend_from_slice(labels::ROOT);
         if !is_absolute && Self::from_wire(&wire, zone).is_err() {
             wire.pop();
@@ -49,15 +49,15 @@ impl OwnerName {
         Self::from_wire(&wire, zone)
     }
 
-    /// Takes an absolute name that is on the wire already, uncompressed.
+    /// Converts an absolute, uncompressed name in wire format.
     ///
     /// # Errors
-    /// When it is no name, or not in the zone.
+    /// Invalid wire format, or a name outside the zone.
     pub fn from_wire(wire: &[u8], zone: &ZoneName) -> Result<Self, InvalidName> {
-        if labels::measure(wire) != Some(wire.len()) {
-            return Err(NameFault::Long.into());
+        if labels::wire_length(wire) != Some(wire.len()) {
+            return Err(NameError::Long.into());
         }
-        // A length is below every letter.
+        // Length octets are smaller than all letters, so only letters change.
         let wire = wire.to_ascii_lowercase();
         let (mut text, mut rest) = (String::new(), wire.as_slice());
         let apex = zone.wire().into_bytes();
@@ -71,7 +71,7 @@ impl OwnerName {
             if !text.is_empty() {
                 text.push('.');
             }
-            labels::write(&mut text, label);
+            labels::write_label(&mut text, label);
             rest = rest.get(1 + label.len()..).unwrap_or_default();
         }
         match (rest == apex, text.is_empty()) {
@@ -81,25 +81,25 @@ impl OwnerName {
         }
     }
 
-    /// The zone's own name.
+    /// The apex: the zone's own name.
     #[must_use]
     pub fn apex() -> Self {
         Self("@".to_owned())
     }
 
-    /// A name that was parsed before, such as that of a row.
+    /// Wraps a validated name, such as one from Postgres.
     #[must_use]
-    pub fn stored(name: String) -> Self {
+    pub fn new_unchecked(name: String) -> Self {
         Self(name)
     }
 
-    /// Relative to the zone; `@` for its own.
+    /// The name relative to the zone; `@` for the apex.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is the zone's own name.
+    /// Whether the name is the apex.
     #[must_use]
     pub fn is_apex(&self) -> bool {
         self.0 == "@"
@@ -114,21 +114,21 @@ impl OwnerName {
     /// The absolute name in wire format.
     #[must_use]
     pub fn wire(&self, zone: &ZoneName) -> WireName {
-        let mut wire = self.prefix();
+        let mut wire = self.relative_wire();
         wire.extend_from_slice(zone.wire().as_bytes());
-        WireName::stored(wire)
+        WireName::new_unchecked(wire)
     }
 
-    /// What names of one zone are ordered by (RFC 4034 section 6.1): their labels from the right.
+    /// The sort key of the canonical order (RFC 4034 section 6.1): the labels from the right.
     #[must_use]
     pub fn canonical_key(&self) -> Vec<Vec<u8>> {
-        let mut key: Vec<_> = labels::labels(&self.prefix()).map(<[u8]>::to_vec).collect();
+        let mut key: Vec<_> = labels::labels(&self.relative_wire()).map(<[u8]>::to_vec).collect();
         key.reverse();
         key
     }
 
-    /// Its own labels. That the text is a name was seen when it was parsed.
-    fn prefix(&self) -> Vec<u8> {
-        if self.is_apex() { Vec::new() } else { labels::prefix(&self.0).unwrap_or_default().0 }
+    /// The labels relative to the zone, in wire format. The text is valid, so parsing does not fail.
+    fn relative_wire(&self) -> Vec<u8> {
+        if self.is_apex() { Vec::new() } else { labels::parse_labels(&self.0).unwrap_or_default().0 }
     }
 }

@@ -7,17 +7,17 @@ use super::labels;
 pub struct WireName(Vec<u8>);
 
 impl WireName {
-    /// The name of a host or zone: labels of letters, digits, `-` and `_`, with or without the final dot. `None` for
-    /// anything else, such as an escape, and for the root.
+    /// Parses the name of a host or zone: labels of letters, digits, `-` and `_`, with or without the final dot.
+    /// Returns `None` for other characters, escapes and the root.
     #[must_use]
-    pub fn of_host(text: &str) -> Option<Self> {
+    pub fn from_host(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        let wire = if text.bytes().all(plain) { labels::read(text, labels::ROOT).ok()? } else { return None };
+        let wire = if text.bytes().all(plain) { labels::parse(text, labels::ROOT).ok()? } else { return None };
         (wire != labels::ROOT).then_some(Self(wire))
     }
 
-    /// Bytes that are such a name already, such as that of a record.
-    pub(crate) fn stored(wire: Vec<u8>) -> Self {
+    /// Wraps a validated name, such as one from a record.
+    pub(crate) fn new_unchecked(wire: Vec<u8>) -> Self {
         Self(wire)
     }
 
@@ -33,9 +33,9 @@ impl WireName {
         self.0
     }
 
-    /// The name as a zone's is stored: lowercase, without the final dot. `None` when no zone can be called so.
+    /// The name as text, lowercase without the final dot. Returns `None` for names that [`Self::from_host`] rejects.
     #[must_use]
-    pub fn host(&self) -> Option<String> {
+    pub fn to_host(&self) -> Option<String> {
         let mut text = String::with_capacity(self.0.len());
         for label in labels::labels(&self.0) {
             let label = std::str::from_utf8(label).ok()?;
@@ -44,8 +44,8 @@ impl WireName {
             }
             text.push_str(label);
         }
-        // Whatever would have to be escaped is refused with the rest.
-        (Self::of_host(&text).as_ref() == Some(self)).then_some(text)
+        // This also rejects characters that need escapes.
+        (Self::from_host(&text).as_ref() == Some(self)).then_some(text)
     }
 }
 
@@ -54,23 +54,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_names_and_back() {
-        let name = WireName::of_host("Www.Example.ORG.").unwrap();
+    fn host_names_convert_to_wire_and_back() {
+        let name = WireName::from_host("Www.Example.ORG.").unwrap();
         assert_eq!(name.as_bytes(), b"\x03www\x07example\x03org\0");
-        assert_eq!(name.host().unwrap(), "www.example.org");
+        assert_eq!(name.to_host().unwrap(), "www.example.org");
         let suffixes: Vec<&[u8]> = labels::suffixes(name.as_bytes()).collect();
         assert_eq!(suffixes, [&b"\x03www\x07example\x03org\0"[..], b"\x07example\x03org\0", b"\x03org\0"]);
     }
 
     #[test]
-    fn what_is_no_host_is_no_name() {
+    fn invalid_host_names_are_rejected() {
         let long = "a".repeat(64);
         let deep = vec!["a".repeat(60); 5].join(".");
         for text in ["", ".", "a..b", "a..", ".a", "a b", "a\\046b", "é.org", &long, &deep] {
-            assert_eq!(WireName::of_host(text), None, "{text}");
+            assert_eq!(WireName::from_host(text), None, "{text}");
         }
         for wire in [&b"\0"[..], b"\x03a.b\0", b"\x02a", b"", b"\xc0\x0c", b"\x01\xff\0"] {
-            assert_eq!(WireName::stored(wire.to_vec()).host(), None, "{wire:?}");
+            assert_eq!(WireName::new_unchecked(wire.to_vec()).to_host(), None, "{wire:?}");
         }
     }
 }

@@ -5,25 +5,25 @@ use kernel::domain::{self, Characters, InvalidDomain};
 use super::labels;
 use super::wire::WireName;
 
-/// A zone's name: absolute, lowercase punycode (UTS 46), without the final dot; `example.org`.
+/// The name of a zone, such as `example.org`: absolute, lowercase punycode (UTS 46), without the final dot.
 ///
-/// At least two labels, no public suffix, no IP address, no wildcard (contract section 6). Reverse zones are zones, also
-/// those of a part of a network (RFC 2317).
+/// It has at least two labels and is not a public suffix, an IP address or a wildcard (contract section 6). Reverse
+/// zones are allowed, including classless ones (RFC 2317).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ZoneName(String);
 
 impl ZoneName {
-    /// Reads a name in any spelling: Unicode or punycode, any case, with or without the final dot.
+    /// Parses a name in Unicode or punycode, in any case, with or without the final dot.
     ///
     /// # Errors
-    /// When a zone cannot be called so.
+    /// A name that a zone cannot have.
     pub fn parse(text: &str) -> Result<Self, InvalidDomain> {
         domain::parse(text, Characters::Underscore).map(Self)
     }
 
-    /// A name that was parsed before, such as that of a row.
+    /// Wraps a validated name, such as one from Postgres.
     #[must_use]
-    pub fn stored(name: String) -> Self {
+    pub fn new_unchecked(name: String) -> Self {
         Self(name)
     }
 
@@ -36,7 +36,7 @@ impl ZoneName {
     /// The name in wire format.
     #[must_use]
     pub fn wire(&self) -> WireName {
-        WireName::stored(labels::read(&self.0, labels::ROOT).unwrap_or_else(|_| labels::ROOT.to_vec()))
+        WireName::new_unchecked(labels::parse(&self.0, labels::ROOT).unwrap_or_else(|_| labels::ROOT.to_vec()))
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_name_is_one_name() {
+    fn zone_names_are_normalised() {
         for (text, name) in [
             ("example.org", "example.org"),
             ("Example.ORG.", "example.org"),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_zone_can_be_called_is_refused() {
+    fn invalid_zone_names_are_rejected() {
         use InvalidDomain::{Ip, PublicSuffix, Shape, SingleLabel, Wildcard};
         for (text, why) in [
             ("", Shape),

@@ -1,60 +1,62 @@
-//! How many connections there are, and whose: so that nobody takes all of them.
+//! Connection limits, so that one client cannot take all connections.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Of the secondaries together, and of one address. After a start each of them asks for all of its zones.
-const KNOWN: usize = 512;
-const OF_ONE: usize = 256;
-/// Of everybody else together: they are told that they are refused.
-const STRANGERS: usize = 16;
+/// The maximum number of connections of all secondaries. After a start, each secondary queries all its zones.
+const MAX_SECONDARY_CONNECTIONS: usize = 512;
+/// The maximum number of connections of one address.
+const MAX_CONNECTIONS_PER_ADDRESS: usize = 256;
+/// The maximum number of connections of all other clients, which only receive REFUSED.
+const MAX_OTHER_CONNECTIONS: usize = 16;
 
-/// The connections that are open. Clones count together.
+/// Counters of open connections, shared between clones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connections(Arc<Mutex<Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    known: usize,
-    strangers: usize,
-    of: HashMap<IpAddr, usize>,
+    secondaries: usize,
+    others: usize,
+    by_address: HashMap<IpAddr, usize>,
 }
 
-/// A place among them, given back with this value.
+/// A permit for one connection, released when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     connections: Connections,
     source: IpAddr,
-    is_known: bool,
+    is_secondary: bool,
 }
 
 impl Connections {
-    /// A place for one more, where there is one.
-    pub(super) fn take(&self, source: IpAddr, is_known: bool) -> Option<Place> {
+    /// Acquires a permit, unless a limit is reached.
+    pub(super) fn acquire(&self, source: IpAddr, is_secondary: bool) -> Option<ConnectionPermit> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Counts { known, strangers, of } = &mut *counts;
-        let (all, most) = if is_known { (known, KNOWN) } else { (strangers, STRANGERS) };
-        let one = of.get(&source).copied().unwrap_or_default();
-        if *all >= most || one >= OF_ONE {
+        let Counts { secondaries, others, by_address } = &mut *counts;
+        let (all, max) =
+            if is_secondary { (secondaries, MAX_SECONDARY_CONNECTIONS) } else { (others, MAX_OTHER_CONNECTIONS) };
+        let one = by_address.get(&source).copied().unwrap_or_default();
+        if *all >= max || one >= MAX_CONNECTIONS_PER_ADDRESS {
             return None;
         }
         *all += 1;
-        of.insert(source, one + 1);
-        Some(Place { connections: self.clone(), source, is_known })
+        by_address.insert(source, one + 1);
+        Some(ConnectionPermit { connections: self.clone(), source, is_secondary })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut counts = self.connections.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Counts { known, strangers, of } = &mut *counts;
-        let all = if self.is_known { known } else { strangers };
+        let Counts { secondaries, others, by_address } = &mut *counts;
+        let all = if self.is_secondary { secondaries } else { others };
         *all = all.saturating_sub(1);
-        if let Some(one) = of.get_mut(&self.source) {
+        if let Some(one) = by_address.get_mut(&self.source) {
             *one = one.saturating_sub(1);
             if *one == 0 {
-                of.remove(&self.source);
+                by_address.remove(&self.source);
             }
         }
     }
@@ -65,18 +67,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_take_no_place_of_a_secondary_and_places_come_back() {
+    fn other_clients_cannot_exhaust_the_connections_of_secondaries() {
         let connections = Connections::default();
-        let (us, them) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([198, 51, 100, 1]));
-        let theirs: Vec<Place> = std::iter::from_fn(|| connections.take(them, false)).collect();
-        assert_eq!(theirs.len(), STRANGERS);
-        let ours: Vec<Place> = std::iter::from_fn(|| connections.take(us, true)).collect();
-        assert_eq!(ours.len(), OF_ONE);
-        let more: Vec<Place> = std::iter::from_fn(|| connections.take(them, true)).collect();
-        assert_eq!(more.len(), OF_ONE - STRANGERS);
-        drop((ours, theirs, more));
-        assert!(connections.take(us, true).is_some());
+        let (secondary, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([198, 51, 100, 1]));
+        let others: Vec<ConnectionPermit> = std::iter::from_fn(|| connections.acquire(other, false)).collect();
+        assert_eq!(others.len(), MAX_OTHER_CONNECTIONS);
+        let of_secondary: Vec<ConnectionPermit> = std::iter::from_fn(|| connections.acquire(secondary, true)).collect();
+        assert_eq!(of_secondary.len(), MAX_CONNECTIONS_PER_ADDRESS);
+        let more: Vec<ConnectionPermit> = std::iter::from_fn(|| connections.acquire(other, true)).collect();
+        assert_eq!(more.len(), MAX_CONNECTIONS_PER_ADDRESS - MAX_OTHER_CONNECTIONS);
+        drop((of_secondary, others, more));
+        assert!(connections.acquire(secondary, true).is_some());
         let counts = connections.0.lock().unwrap();
-        assert_eq!((counts.known, counts.strangers, counts.of.len()), (0, 0, 0));
+        assert_eq!((counts.secondaries, counts.others, counts.by_address.len()), (0, 0, 0));
     }
 }

@@ -1,15 +1,15 @@
-//! The hidden primary: what the platform's nameservers transfer zones from. The world never asks it.
+//! The hidden primary, from which the platform's nameservers transfer zones. Resolvers never query it.
 //!
-//! It answers SOA, AXFR (RFC 5936) and IXFR (RFC 1995) to the configured secondaries, transfers only with a good
-//! signature (RFC 8945), and refuses everything else and everybody else. Records leave as they are stored. What a transfer
-//! holds in memory is one page of rrsets and one message, however large the zone is; for the length of a large one it
-//! holds a connection to Postgres too, so few of them run at once.
+//! It answers SOA, AXFR (RFC 5936) and IXFR (RFC 1995) queries of the configured secondaries and refuses all other
+//! requests. Transfers require a valid TSIG signature (RFC 8945). Records are sent as they are stored. A transfer keeps
+//! one page of rrsets and one message in memory, for zones of any size. A large transfer also holds a Postgres
+//! connection, so their number is limited.
 
 mod connections;
-mod gate;
 mod notify;
 mod read;
 mod reply;
+mod request;
 mod shared;
 mod tcp;
 mod transfer;
@@ -31,51 +31,51 @@ use shared::Shared;
 
 pub use notify::Notifier;
 
-/// Zones that are looked up in Postgres at once: more would wait for connections that requests need.
-const LOOKUPS: usize = 4;
-/// Large transfers at once.
-const LARGE: usize = 3;
+/// The maximum number of concurrent zone lookups, which leaves Postgres connections for API requests.
+const MAX_LOOKUPS: usize = 4;
+/// The maximum number of concurrent large transfers.
+const MAX_LARGE_TRANSFERS: usize = 3;
 
-/// How the primary is reached, and by whom.
+/// The configuration of the primary.
 #[derive(Debug, Clone)]
 pub struct PrimaryConfig {
-    /// For UDP and TCP. An address of its own rather than all there are: over UDP an answer comes from where the question
-    /// went to only then.
+    /// The address for UDP and TCP. Not a wildcard address: UDP answers could then leave from another address than the
+    /// one that received the query.
     pub listen: SocketAddr,
-    /// The key that it shares with its secondaries.
+    /// The key that the primary shares with its secondaries.
     pub key: TsigKey,
-    /// Who is told of changes, and whose addresses may transfer.
+    /// The nameservers that receive NOTIFY messages and may transfer zones.
     pub secondaries: Vec<SocketAddr>,
-    /// What the catalog zone is called (RFC 9432).
+    /// The name of the catalog zone (RFC 9432).
     pub catalog: ZoneName,
 }
 
-/// A primary that listens. Dropped, it stops.
+/// A listening primary. It stops when dropped.
 #[derive(Debug)]
 pub struct Primary {
-    /// Where it listens.
+    /// The address on which it listens.
     pub listen: SocketAddr,
     tasks: JoinSet<()>,
 }
 
 impl Primary {
-    /// Listens. Needs a tokio runtime. Postgres need not be there yet: until it is, zones are answered with SERVFAIL.
+    /// Starts to listen, within a tokio runtime. Queries receive SERVFAIL while Postgres is unavailable.
     ///
     /// # Errors
-    /// An address in use, or a catalog that is no domain name.
+    /// An address in use, or an invalid catalog name.
     pub fn bind(config: PrimaryConfig, store: Store, hosting: Hosting) -> io::Result<Self> {
         let (listener, socket) = bind_both(config.listen)?;
         let listen = listener.local_addr()?;
-        let catalog_wire = WireName::of_host(config.catalog.as_str());
+        let catalog_wire = WireName::from_host(config.catalog.as_str());
         let shared = Arc::new(Shared {
             store,
             hosting,
             key: config.key,
             secondaries: config.secondaries.iter().map(|at| at.ip().to_canonical()).collect(),
-            catalog_wire: catalog_wire.ok_or_else(|| io::Error::other("the catalog's name is no domain name"))?,
+            catalog_wire: catalog_wire.ok_or_else(|| io::Error::other("the catalog name is not a domain name"))?,
             catalog: config.catalog,
-            lookups: Semaphore::new(LOOKUPS),
-            large: Semaphore::new(LARGE),
+            lookup_permits: Semaphore::new(MAX_LOOKUPS),
+            large_transfer_permits: Semaphore::new(MAX_LARGE_TRANSFERS),
             connections: Connections::default(),
         });
         let mut tasks = JoinSet::new();
@@ -84,13 +84,13 @@ impl Primary {
         Ok(Self { listen, tasks })
     }
 
-    /// Ends once it has failed, which is never.
+    /// Waits for the listeners, which do not end before the primary is dropped.
     pub async fn run(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// Where the port is left to the system, one that is free for both.
+/// Binds TCP and UDP to the same port. For port 0, retries until a port is free for both.
 fn bind_both(listen: SocketAddr) -> io::Result<(tokio::net::TcpListener, tokio::net::UdpSocket)> {
     let mut attempts = 0;
     loop {

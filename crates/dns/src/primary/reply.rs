@@ -1,29 +1,29 @@
-//! Beginning and ending the messages of an answer.
+//! Headers, questions, EDNS and signatures of answers.
 
-use crate::wire::{Chain, Header, Message, Question, Writer, rcode};
+use crate::wire::{Header, Message, Question, TsigChain, Writer, rcode};
 
-/// How a request is answered: with its id, its question, in its dialect, signed when it was.
+/// The parts of an answer that depend on the request: id, question, EDNS and signature.
 pub(super) struct Reply {
     header: Header,
     question: Option<Question>,
     has_edns: bool,
-    chain: Option<Chain>,
+    chain: Option<TsigChain>,
 }
 
 impl Reply {
-    /// To what could be read.
-    pub(super) fn to(message: &Message<'_>) -> Self {
+    /// A reply to a parsed request.
+    pub(super) fn for_message(message: &Message<'_>) -> Self {
         let question = message.question().ok().cloned();
         Self { header: message.header, question, has_edns: message.edns().is_some(), chain: None }
     }
 
-    /// To what could not.
-    pub(super) fn bare(header: Header) -> Self {
+    /// A reply to a request with only a valid header.
+    pub(super) fn for_header(header: Header) -> Self {
         Self { header, question: None, has_edns: false, chain: None }
     }
 
-    /// Signs what is to come.
-    pub(super) fn sign_with(&mut self, chain: Chain) {
+    /// Signs all messages that follow.
+    pub(super) fn sign_with(&mut self, chain: TsigChain) {
         self.chain = Some(chain);
     }
 
@@ -31,25 +31,25 @@ impl Reply {
         self.chain.is_some()
     }
 
-    /// The first message of an answer with records.
+    /// Starts the first message of an answer.
     pub(super) fn first(&self) -> Writer {
         let mut writer = Writer::response(&self.header, rcode::NOERROR, true);
         self.question.iter().for_each(|question| writer.question(question));
         writer
     }
 
-    /// Each further one: the question is in the first (RFC 5936 section 2.2.1).
-    pub(super) fn further(&self) -> Writer {
+    /// Starts a further message. Only the first one has the question (RFC 5936 section 2.2.1).
+    pub(super) fn next(&self) -> Writer {
         Writer::response(&self.header, rcode::NOERROR, true)
     }
 
-    /// Ends a message.
+    /// Finishes and signs a message.
     pub(super) fn finish(&mut self, writer: Writer, now: u64) -> Vec<u8> {
         self.end(writer, 0, now)
     }
 
-    /// The answer without records that says why there are none.
-    pub(super) fn tell(mut self, code: u16, now: u64) -> Vec<u8> {
+    /// An answer without records, with a response code.
+    pub(super) fn error(mut self, code: u16, now: u64) -> Vec<u8> {
         let extended = u8::try_from(code >> 4).unwrap_or_default();
         let mut writer = Writer::response(&self.header, code, false);
         self.question.iter().for_each(|question| writer.question(question));

@@ -14,22 +14,22 @@ pub(super) struct Shared {
     pub(super) store: Store,
     pub(super) hosting: Hosting,
     pub(super) key: TsigKey,
-    /// The addresses whose queries are answered.
+    /// The addresses that may query the primary.
     pub(super) secondaries: Vec<IpAddr>,
     pub(super) catalog: ZoneName,
     pub(super) catalog_wire: WireName,
-    pub(super) lookups: Semaphore,
-    pub(super) large: Semaphore,
+    pub(super) lookup_permits: Semaphore,
+    pub(super) large_transfer_permits: Semaphore,
     pub(super) connections: Connections,
 }
 
 impl Shared {
-    /// Seconds since the Unix epoch, as signatures have them.
+    /// Seconds since the Unix epoch, as in TSIG signatures.
     pub(super) fn now(&self) -> u64 {
-        self.store.world().now().unix_seconds().unsigned_abs()
+        self.store.clock_rng().now().unix_seconds().unsigned_abs()
     }
 
-    pub(super) fn knows(&self, source: IpAddr) -> bool {
+    pub(super) fn is_secondary(&self, source: IpAddr) -> bool {
         self.secondaries.contains(&source.to_canonical())
     }
 }

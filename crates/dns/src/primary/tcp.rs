@@ -1,4 +1,4 @@
-//! Connections over TCP (RFC 7766): one request after the other, for as long as there are any.
+//! Connections over TCP (RFC 7766) with sequential requests.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,67 +12,67 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Shared;
-use super::gate::{Transport, Verdict};
+use super::request::{RequestCheck, Transport};
 
-/// How long a connection waits for a whole request, and for each message of an answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest request: a question, an SOA and a signature need less than half of it.
-const LONGEST: usize = 4096;
+/// Timeout to receive a complete request, and to send each message of an answer.
+const IO_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum length of a request. A question, an SOA and a signature need less than half of it.
+const MAX_REQUEST_LENGTH: usize = 4096;
 
-/// Where answers go to.
-pub(super) struct Sink(OwnedWriteHalf);
+/// The sending half of a connection.
+pub(super) struct MessageSink(OwnedWriteHalf);
 
-/// Accepts connections for as long as it lives, and ends them with it.
+/// Accepts connections until it is dropped, which closes them.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
-    let mut open = JoinSet::new();
+    let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let source = peer.ip().to_canonical();
-                    // Without a place it is closed at once.
-                    if let Some(place) = shared.connections.take(source, shared.knows(source)) {
+                    // Without a permit, the connection is closed immediately.
+                    if let Some(permit) = shared.connections.acquire(source, shared.is_secondary(source)) {
                         let shared = shared.clone();
-                        open.spawn(async move {
-                            let ended = converse(&shared, source, stream).await;
-                            tracing::debug!(%source, ?ended, "a connection ended");
-                            drop(place);
+                        connections.spawn(async move {
+                            let result = serve_connection(&shared, source, stream).await;
+                            tracing::debug!(%source, ?result, "closed a connection");
+                            drop(permit);
                         });
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection was not accepted");
+                    tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
-            Some(_) = open.join_next() => {}
+            Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn converse(shared: &Shared, source: IpAddr, stream: TcpStream) -> io::Result<()> {
+async fn serve_connection(shared: &Shared, source: IpAddr, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut requests, answers) = stream.into_split();
-    let mut sink = Sink(answers);
-    while let Some(request) = timeout(PATIENCE, next(&mut requests)).await?? {
-        match shared.judge(source, Transport::Tcp, &request) {
-            Verdict::Ignored => break,
-            Verdict::Answered(answer) => sink.send(&answer).await?,
-            Verdict::About { zone, wanted, reply } => {
-                shared.transfer(source, &zone, wanted, *reply, &mut sink).await?;
+    let mut sink = MessageSink(answers);
+    while let Some(request) = timeout(IO_TIMEOUT, read_request(&mut requests)).await?? {
+        match shared.check_request(source, Transport::Tcp, &request) {
+            RequestCheck::Ignored => break,
+            RequestCheck::Answered(answer) => sink.send(&answer).await?,
+            RequestCheck::Query { zone, query, reply } => {
+                shared.transfer(source, &zone, query, *reply, &mut sink).await?;
             }
         }
     }
     Ok(())
 }
 
-/// The next request; none at the end, and for one that is too long to be any.
-async fn next(requests: &mut OwnedReadHalf) -> io::Result<Option<Vec<u8>>> {
+/// Reads the next request. Returns `None` at the end of the stream and for a request that is too long.
+async fn read_request(requests: &mut OwnedReadHalf) -> io::Result<Option<Vec<u8>>> {
     let length = match requests.read_u16().await {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         length => usize::from(length?),
     };
-    if length > LONGEST {
+    if length > MAX_REQUEST_LENGTH {
         return Ok(None);
     }
     let mut request = vec![0; length];
@@ -80,11 +80,11 @@ async fn next(requests: &mut OwnedReadHalf) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(request))
 }
 
-impl Sink {
+impl MessageSink {
     /// Sends one message.
     pub(super) async fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let length = u16::try_from(message.len()).map_err(io::Error::other)?;
         let framed = [&length.to_be_bytes(), message].concat();
-        timeout(PATIENCE, self.0.write_all(&framed)).await?
+        timeout(IO_TIMEOUT, self.0.write_all(&framed)).await?
     }
 }

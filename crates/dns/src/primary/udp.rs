@@ -6,38 +6,38 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
 use super::Shared;
-use super::gate::{Transport, Verdict};
+use super::request::{RequestCheck, Transport};
 
-/// Requests that are worked on at once. More are dropped: whoever asks over UDP asks again.
-const AT_ONCE: usize = 256;
-/// The longest request that is looked at: what is longer ends early, and is none.
-const LONGEST: usize = 4096;
+/// The maximum number of concurrent requests. The primary drops more, because UDP clients retry.
+const MAX_CONCURRENT_REQUESTS: usize = 256;
+/// The maximum length of a request. A longer request is truncated and so invalid.
+const MAX_REQUEST_LENGTH: usize = 4096;
 
-/// Answers for as long as it lives.
+/// Answers requests until it is dropped.
 pub(super) async fn listen(shared: Arc<Shared>, socket: UdpSocket) {
     let socket = Arc::new(socket);
-    let mut working = JoinSet::new();
-    let mut buffer = vec![0; LONGEST];
+    let mut in_flight = JoinSet::new();
+    let mut buffer = vec![0; MAX_REQUEST_LENGTH];
     loop {
         tokio::select! {
             received = socket.recv_from(&mut buffer) => {
-                // An error is of an answer that nobody was there for.
+                // The error belongs to an earlier answer that could not be delivered.
                 let Ok((length, source)) = received else { continue };
                 let request = buffer.get(..length).unwrap_or_default();
-                match shared.judge(source.ip(), Transport::Udp, request) {
-                    Verdict::Ignored => {}
-                    Verdict::Answered(answer) => drop(socket.try_send_to(&answer, source)),
-                    Verdict::About { zone, reply, .. } if working.len() < AT_ONCE => {
+                match shared.check_request(source.ip(), Transport::Udp, request) {
+                    RequestCheck::Ignored => {}
+                    RequestCheck::Answered(answer) => drop(socket.try_send_to(&answer, source)),
+                    RequestCheck::Query { zone, reply, .. } if in_flight.len() < MAX_CONCURRENT_REQUESTS => {
                         let (shared, socket) = (shared.clone(), socket.clone());
-                        working.spawn(async move {
-                            let answer = shared.datagram(&zone, *reply).await;
+                        in_flight.spawn(async move {
+                            let answer = shared.udp_answer(&zone, *reply).await;
                             drop(socket.send_to(&answer, source).await);
                         });
                     }
-                    Verdict::About { .. } => tracing::debug!(%source, "too many requests over UDP"),
+                    RequestCheck::Query { .. } => tracing::debug!(%source, "dropped a UDP request: too many in flight"),
                 }
             }
-            Some(_) = working.join_next() => {}
+            Some(_) = in_flight.join_next() => {}
         }
     }
 }

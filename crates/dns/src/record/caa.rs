@@ -1,25 +1,25 @@
 //! Certification authority authorization (RFC 8659).
 //!
-//! An authority that does not understand a value must not issue, so a slip here costs the certificate: nameservers do
-//! not look, and so it is looked at here.
+//! An authority that does not understand a value must not issue certificates. Nameservers do not check values, so this
+//! module does.
 
-use super::{InvalidRecord, refuse};
+use super::{InvalidRecord, reject};
 
 pub(super) fn check(flags: &[u8], tag: &[u8], value: &[u8]) -> Result<(), InvalidRecord> {
-    // Section 4.1: all bits but the one for "critical" are reserved and zero.
+    // Section 4.1: all bits except "critical" are reserved and zero.
     if !matches!(flags, [0 | 128]) {
-        return refuse("has flags that are neither 0 nor 128");
+        return reject("has flags that are neither 0 nor 128");
     }
     let tag = tag.get(1..).unwrap_or_default().to_ascii_lowercase();
     if tag.is_empty() || !tag.iter().all(u8::is_ascii_alphanumeric) {
-        return refuse("has a tag that is not letters and digits");
+        return reject("has a tag with other characters than letters and digits");
     }
     match tag.as_slice() {
         b"issue" | b"issuewild" | b"issuemail" if !is_issuer(value) => {
-            refuse("has a value that is not an authority's domain with parameters, such as ca.example; account=1")
+            reject("has a value that is not a domain with optional parameters, such as ca.example; account=1")
         }
         b"iodef" if ![&b"mailto:"[..], b"http://", b"https://"].iter().any(|scheme| value.starts_with(scheme)) => {
-            refuse("has a value that begins with neither mailto: nor http:// nor https://")
+            reject("has a value that does not begin with mailto:, http:// or https://")
         }
         _ => Ok(()),
     }
@@ -27,7 +27,7 @@ pub(super) fn check(flags: &[u8], tag: &[u8], value: &[u8]) -> Result<(), Invali
 
 /// Section 4.2: `[domain] [";" [tag "=" value *(";" tag "=" value)]]`.
 fn is_issuer(value: &[u8]) -> bool {
-    let mut pieces = value.split(|octet| *octet == b';').map(trimmed);
+    let mut pieces = value.split(|octet| *octet == b';').map(trim);
     let domain = pieces.next().unwrap_or_default();
     if !domain.is_empty() && !domain.split(|octet| *octet == b'.').all(is_label) {
         return false;
@@ -37,7 +37,7 @@ fn is_issuer(value: &[u8]) -> bool {
 }
 
 fn is_parameter(text: &[u8]) -> bool {
-    let mut halves = text.splitn(2, |octet| *octet == b'=').map(trimmed);
+    let mut halves = text.splitn(2, |octet| *octet == b'=').map(trim);
     let (tag, value) = (halves.next().unwrap_or_default(), halves.next());
     is_label(tag) && value.is_some_and(|value| value.iter().all(u8::is_ascii_graphic))
 }
@@ -48,7 +48,7 @@ fn is_label(text: &[u8]) -> bool {
         && text.iter().all(|octet| octet.is_ascii_alphanumeric() || *octet == b'-')
 }
 
-fn trimmed(text: &[u8]) -> &[u8] {
+fn trim(text: &[u8]) -> &[u8] {
     let is_blank = |octet: &u8| matches!(octet, b' ' | b'\t');
     let start = text.iter().position(|octet| !is_blank(octet)).unwrap_or(text.len());
     let end = text.iter().rposition(|octet| !is_blank(octet)).map_or(start, |last| last + 1);

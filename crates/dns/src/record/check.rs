@@ -1,12 +1,13 @@
-//! Rules that a type's fields must keep beyond their shapes.
+//! Rules for the fields of each type.
 
 use super::field::strings;
-use super::{InvalidRecord, RecordType, caa, loc, refuse, svcb};
+use super::{InvalidRecord, RecordType, caa, loc, reject, svcb};
 use crate::name::labels::{self, ROOT};
 
-/// Checks the fields of a record, on the wire.
+/// Checks the fields of a record, in wire format.
 ///
-/// The root is a target too: no mail is taken (RFC 7505), there is no such service (RFC 2782). Only the NS cannot have it.
+/// The root is a valid target: it means that a domain accepts no mail (RFC 7505) or lacks a service (RFC 2782). Only NS
+/// records cannot have it.
 pub(super) fn check(kind: RecordType, parts: &[&[u8]]) -> Result<(), InvalidRecord> {
     match (kind, parts) {
         (RecordType::Caa, [flags, tag, value]) => caa::check(flags, tag, value),
@@ -16,7 +17,7 @@ pub(super) fn check(kind: RecordType, parts: &[&[u8]]) -> Result<(), InvalidReco
             svcb::check(*priority == [0, 0], params)
         }
         (RecordType::Loc, [location]) => loc::check(location),
-        (RecordType::Ns, [server]) if *server == ROOT => refuse("has the root for a nameserver"),
+        (RecordType::Ns, [server]) if *server == ROOT => reject("has the root as its nameserver"),
         (RecordType::Mx, [_, host]) | (RecordType::Ns, [host]) | (RecordType::Srv, [_, _, _, host]) => self::host(host),
         (RecordType::Naptr, [_, _, flags, _, expression, replacement]) => {
             name(replacement)?;
@@ -24,17 +25,17 @@ pub(super) fn check(kind: RecordType, parts: &[&[u8]]) -> Result<(), InvalidReco
         }
         (RecordType::Sshfp, [_, kind, digest]) => self::digest("fingerprint", sshfp_length(kind), digest),
         (RecordType::Tlsa, [_, _, kind, digest]) => self::digest("hash", tlsa_length(kind), digest),
-        (RecordType::Uri, [_, _, []]) => refuse("has an empty target"),
+        (RecordType::Uri, [_, _, []]) => reject("has an empty target"),
         _ => Ok(()),
     }
 }
 
 fn name(wire: &[u8]) -> Result<(), InvalidRecord> {
     let text = labels::text(wire);
-    if labels::is_address(&text) { refuse(format!("has an IP address where a name belongs: {text}")) } else { Ok(()) }
+    if labels::is_address(&text) { reject(format!("has an IP address instead of a name: {text}")) } else { Ok(()) }
 }
 
-/// Underscores are no part of a host's name (RFC 952), but hosters name mail servers so and nameservers take it.
+/// Host names have no underscores (RFC 952), but some mail servers do, and nameservers accept them.
 fn host(wire: &[u8]) -> Result<(), InvalidRecord> {
     name(wire)?;
     let is_host = |label: &[u8]| {
@@ -44,7 +45,7 @@ fn host(wire: &[u8]) -> Result<(), InvalidRecord> {
     if labels::labels(wire).all(is_host) {
         Ok(())
     } else {
-        refuse(format!("has no host's name: {}", labels::text(wire)))
+        reject(format!("has an invalid host name: {}", labels::text(wire)))
     }
 }
 
@@ -68,9 +69,9 @@ fn tlsa_length(kind: &[u8]) -> Option<usize> {
 
 fn digest(what: &str, length: Option<usize>, digest: &[u8]) -> Result<(), InvalidRecord> {
     match length {
-        _ if digest.is_empty() => refuse("has empty data"),
+        _ if digest.is_empty() => reject("has empty data"),
         Some(length) if length != digest.len() => {
-            refuse(format!("has a {what} of {} bytes, where its type has {length}", digest.len()))
+            reject(format!("has a {what} of {} bytes; its type requires {length}", digest.len()))
         }
         _ => Ok(()),
     }
@@ -79,22 +80,22 @@ fn digest(what: &str, length: Option<usize>, digest: &[u8]) -> Result<(), Invali
 /// RFC 3403 section 4.1 and RFC 3402 section 3.2.
 fn naptr(flags: &[u8], expression: &[u8]) -> Result<(), InvalidRecord> {
     if !strings(flags).flatten().all(u8::is_ascii_alphanumeric) {
-        return refuse("has flags that are not letters and digits");
+        return reject("has flags with other characters than letters and digits");
     }
     let Some((&delimiter, rest)) = strings(expression).next().and_then(<[u8]>::split_first) else { return Ok(()) };
     let mut count = 0;
     let mut is_escaped = false;
-    let mut behind: &[u8] = &[];
+    let mut tail: &[u8] = &[];
     for (at, &octet) in rest.iter().enumerate() {
         if octet == delimiter && !is_escaped {
             count += 1;
-            behind = rest.get(at + 1..).unwrap_or_default();
+            tail = rest.get(at + 1..).unwrap_or_default();
         }
         is_escaped = octet == b'\\' && !is_escaped;
     }
     let is_delimiter = !delimiter.is_ascii_digit() && !b"\\i\0".contains(&delimiter);
-    if is_delimiter && count == 2 && (behind.is_empty() || behind == b"i") {
+    if is_delimiter && count == 2 && (tail.is_empty() || tail == b"i") {
         return Ok(());
     }
-    refuse("has a regular expression that is not of the form !pattern!replacement!")
+    reject("has a regular expression that is not of the form !pattern!replacement!")
 }

@@ -1,18 +1,18 @@
-//! Why a record is refused.
+//! The error type of records.
 
-use crate::name::labels::NameFault;
+use crate::name::labels::NameError;
 
 /// The reason why a text is not valid record data. It completes the sentence "the record …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidRecord(pub String);
 
-impl From<NameFault> for InvalidRecord {
-    fn from(fault: NameFault) -> Self {
-        Self(format!("has a name that {fault}"))
+impl From<NameError> for InvalidRecord {
+    fn from(error: NameError) -> Self {
+        Self(format!("has a name that {error}"))
     }
 }
 
-pub(super) fn refuse<T>(why: impl Into<String>) -> Result<T, InvalidRecord> {
-    Err(InvalidRecord(why.into()))
+pub(super) fn reject<T>(reason: impl Into<String>) -> Result<T, InvalidRecord> {
+    Err(InvalidRecord(reason.into()))
 }

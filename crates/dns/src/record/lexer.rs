@@ -1,17 +1,17 @@
-//! Words of presentation format (RFC 1035 section 5.1), which records and zone files are made of.
+//! The lexer of presentation format (RFC 1035 section 5.1), for records and zone files.
 //!
-//! A word is a piece of the text as it stands there, with its escapes: only who reads it knows whether a `\.` is a dot
-//! within a label or just a dot. That the escapes are whole is seen here.
+//! A word keeps its escapes, because only the parser of a field knows whether `\.` is a dot within a label. The lexer
+//! checks that escapes are complete.
 
 use std::borrow::Cow;
 
 use super::InvalidRecord;
-use crate::name::labels::escaped;
+use crate::name::labels::unescape;
 
-/// The longest word: a record's most octets, each as `\DDD`.
-const MOST: usize = 4 * 65_535 + 2;
+/// The maximum length of a word: the longest record, with each octet as `\DDD`.
+const MAX_WORD_LENGTH: usize = 4 * 65_535 + 2;
 
-/// A word, or what stood between two quotation marks.
+/// A word, or the text between two quotation marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word<'a> {
     pub text: &'a str,
@@ -28,18 +28,18 @@ pub(crate) enum Token<'a> {
     EndOfLine,
 }
 
-/// Why a text cannot be told into words; in words that complete "the record …".
+/// A lexical error. The message completes "the record …" or "the line …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LexFault {
+pub(crate) enum LexError {
     #[error("has a control character, which must be written as \\DDD")]
     Control,
     #[error("has a quotation mark that is not closed on its line")]
     Unclosed,
-    #[error("has a \\ without a character, or three digits up to 255, behind it")]
+    #[error("has a \\ that is not followed by a character or by three digits up to 255")]
     Escape,
     #[error("has a quotation mark in the middle of a word; write it as \\\"")]
     Quote,
-    #[error("has a word that is longer than any record")]
+    #[error("has a word that is longer than a record can be")]
     Long,
 }
 
@@ -53,13 +53,13 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    /// Whether the next token stands behind white space.
+    /// Whether white space precedes the next token.
     pub fn is_indented(&self) -> bool {
         matches!(self.peek(), Some(b' ' | b'\t'))
     }
 
-    /// The next token. After a fault the rest of the line is no longer looked at.
-    pub fn next(&mut self) -> Result<Option<Token<'a>>, LexFault> {
+    /// The next token. After an error, the rest of the line is skipped.
+    pub fn next(&mut self) -> Result<Option<Token<'a>>, LexError> {
         let token = self.token();
         if token.is_err() {
             self.skip_line();
@@ -67,7 +67,7 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn token(&mut self) -> Result<Option<Token<'a>>, LexFault> {
+    fn token(&mut self) -> Result<Option<Token<'a>>, LexError> {
         while self.is_indented() {
             self.at += 1;
         }
@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
                 self.at += 1;
                 Token::EndOfLine
             }
-            b'\r' => return Err(LexFault::Control),
+            b'\r' => return Err(LexError::Control),
             b';' => {
                 self.skip_line();
                 return Ok(Some(Token::Comment));
@@ -91,60 +91,60 @@ impl<'a> Lexer<'a> {
         Ok(Some(token))
     }
 
-    fn word(&mut self) -> Result<Word<'a>, LexFault> {
+    fn word(&mut self) -> Result<Word<'a>, LexError> {
         let start = self.at;
         let is_quoted = self.peek() == Some(b'"');
         if is_quoted {
-            self.quoted()?;
+            self.skip_quoted()?;
         }
         while let Some(byte) = self.peek() {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' | b';' => break,
-                // The value of a service parameter (RFC 9460 section 2.1) is all that may be quoted within a word.
+                // Within a word, only the value of a service parameter may be quoted (RFC 9460 section 2.1).
                 b'"' if !is_quoted && self.text.as_bytes().get(..self.at).is_some_and(|it| it.ends_with(b"=")) => {
-                    self.quoted()?;
+                    self.skip_quoted()?;
                     if self.peek().is_some_and(|byte| !b" \t\r\n();".contains(&byte)) {
-                        return Err(LexFault::Quote);
+                        return Err(LexError::Quote);
                     }
                 }
-                b'"' => return Err(LexFault::Quote),
-                _ if is_quoted => return Err(LexFault::Quote),
-                _ => self.character()?,
+                b'"' => return Err(LexError::Quote),
+                _ if is_quoted => return Err(LexError::Quote),
+                _ => self.skip_character()?,
             }
         }
         let word = self.text.get(start..self.at).unwrap_or_default();
-        if word.len() > MOST {
-            return Err(LexFault::Long);
+        if word.len() > MAX_WORD_LENGTH {
+            return Err(LexError::Long);
         }
         let inside = word.strip_prefix('"').and_then(|word| word.strip_suffix('"'));
         Ok(Word { text: inside.filter(|_| is_quoted).unwrap_or(word), is_quoted })
     }
 
-    /// From one quotation mark to behind the next.
-    fn quoted(&mut self) -> Result<(), LexFault> {
+    /// Skips a quoted string and its quotation marks.
+    fn skip_quoted(&mut self) -> Result<(), LexError> {
         self.at += 1;
         loop {
             match self.peek() {
-                None | Some(b'\n' | b'\r') => return Err(LexFault::Unclosed),
+                None | Some(b'\n' | b'\r') => return Err(LexError::Unclosed),
                 Some(b'"') => break,
                 Some(b'\t') => self.at += 1,
-                Some(_) => self.character()?,
+                Some(_) => self.skip_character()?,
             }
         }
         self.at += 1;
         Ok(())
     }
 
-    fn character(&mut self) -> Result<(), LexFault> {
+    fn skip_character(&mut self) -> Result<(), LexError> {
         let byte = self.peek().unwrap_or_default();
         self.at += 1;
         if byte == b'\\' {
-            let mut behind = self.rest().iter().copied();
-            let length = behind.len();
-            escaped(&mut behind).ok_or(LexFault::Escape)?;
-            self.at += length - behind.len();
+            let mut tail = self.rest().iter().copied();
+            let length = tail.len();
+            unescape(&mut tail).ok_or(LexError::Escape)?;
+            self.at += length - tail.len();
         } else if byte.is_ascii_control() {
-            return Err(LexFault::Control);
+            return Err(LexError::Control);
         }
         Ok(())
     }
@@ -163,11 +163,11 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The words of one record. What else may stand in a zone file has no place there.
+/// The words of one record. Rejects parentheses, comments and line ends, which only zone files may have.
 pub(crate) fn words(text: &str) -> Result<Vec<Word<'_>>, InvalidRecord> {
     let (mut lexer, mut words) = (Lexer::new(text), Vec::new());
     loop {
-        let wrong = match lexer.next().map_err(|fault| InvalidRecord(fault.to_string()))? {
+        let message = match lexer.next().map_err(|error| InvalidRecord(error.to_string()))? {
             Some(Token::Word(word)) => {
                 words.push(word);
                 continue;
@@ -177,32 +177,32 @@ pub(crate) fn words(text: &str) -> Result<Vec<Word<'_>>, InvalidRecord> {
             Some(Token::Comment) => "has a ; outside quotation marks, where a comment would begin",
             Some(Token::EndOfLine) => "has more than one line",
         };
-        return Err(InvalidRecord(wrong.to_owned()));
+        return Err(InvalidRecord(message.to_owned()));
     }
 }
 
 impl<'a> Word<'a> {
-    /// The word, unless it is in quotation marks, where numbers, addresses and names do not belong.
+    /// The text of an unquoted word. Numbers, addresses and names must not be quoted.
     pub fn bare(self) -> Option<&'a str> {
         (!self.is_quoted).then_some(self.text)
     }
 
-    /// The octets that it stands for; none when it holds a quotation mark, as only a service parameter does.
+    /// The unescaped octets; none if the word contains a quotation mark, as only service parameters do.
     pub fn octets(self) -> Option<Vec<u8>> {
         let mut octets = Vec::with_capacity(self.text.len());
         let mut bytes = self.text.bytes();
         while let Some(byte) = bytes.next() {
             match byte {
                 b'"' => return None,
-                b'\\' => octets.push(escaped(&mut bytes)?),
+                b'\\' => octets.push(unescape(&mut bytes)?),
                 _ => octets.push(byte),
             }
         }
         Some(octets)
     }
 
-    /// Short enough to be told of.
-    pub fn shown(self) -> Cow<'a, str> {
+    /// The text for messages, truncated to 60 characters.
+    pub fn truncated(self) -> Cow<'a, str> {
         match self.text.char_indices().nth(60) {
             Some((end, _)) => Cow::Owned(format!("{}…", self.text.get(..end).unwrap_or_default())),
             None => Cow::Borrowed(self.text),
@@ -210,8 +210,8 @@ impl<'a> Word<'a> {
     }
 }
 
-/// Octets as one quoted string. What is not visible ASCII is `\DDD`, so that no octet ends a line or the string.
-pub(crate) fn quoted(octets: &[u8]) -> String {
+/// Octets as one quoted string. All but visible ASCII is `\DDD`, so that no octet ends the line or the string.
+pub(crate) fn quote(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len() + 2);
     text.push('"');
     for &octet in octets {

@@ -1,18 +1,18 @@
-//! Places on earth (RFC 1876).
+//! LOC records (RFC 1876).
 //!
-//! Sizes have one digit and a power of ten on the wire: 1.25 m is 1 m, as nameservers cut it.
+//! In wire format, sizes are one digit and a power of ten: 1.25 m becomes 1 m, as in nameservers.
 
 use super::field::Words;
-use super::{InvalidRecord, refuse};
+use super::{InvalidRecord, reject};
 
-/// The equator and the meridian, in thousandths of a second of arc.
+/// The equator and the prime meridian, in thousandths of a second of arc.
 const ZERO: u32 = 1 << 31;
 const DEGREE: u32 = 3_600_000;
-/// What altitude 0 is below the reference spheroid, in centimetres.
-const DEPTH: i64 = 10_000_000;
-/// Size, horizontal and vertical precision where none is given (section 3), in centimetres.
+/// The depth of altitude 0 below the reference spheroid, in centimetres.
+const ALTITUDE_OFFSET: i64 = 10_000_000;
+/// The default size, horizontal and vertical precision (section 3), in centimetres.
 const DEFAULTS: [u64; 3] = [100, 1_000_000, 1_000];
-const MOST_OF_SIZE: u64 = 9_000_000_000;
+const MAX_SIZE: u64 = 9_000_000_000;
 
 pub(super) fn read(words: &mut Words<'_>) -> Result<Vec<u8>, InvalidRecord> {
     let latitude = angle(words, "N", "S", 90)?;
@@ -29,22 +29,22 @@ pub(super) fn read(words: &mut Words<'_>) -> Result<Vec<u8>, InvalidRecord> {
 }
 
 pub(super) fn check(wire: &[u8]) -> Result<(), InvalidRecord> {
-    let Some((version, sizes, latitude, longitude, _)) = parts(wire) else { return refuse("is no location") };
+    let Some((version, sizes, latitude, longitude, _)) = parts(wire) else { return reject("is not a valid location") };
     if version != 0 {
-        return refuse(format!("has version {version} of locations, which is not known"));
+        return reject(format!("has the unknown version {version}"));
     }
     if sizes.iter().any(|size| size >> 4 > 9 || size & 15 > 9) {
-        return refuse("has a size that is no decimal digit and power of ten");
+        return reject("has a size that is not a decimal digit and a power of ten");
     }
-    for (what, angle, most) in [("latitude", latitude, 90), ("longitude", longitude, 180)] {
-        if angle.abs_diff(ZERO) > most * DEGREE {
-            return refuse(format!("has a {what} of more than {most} degrees"));
+    for (what, angle, max) in [("latitude", latitude, 90), ("longitude", longitude, 180)] {
+        if angle.abs_diff(ZERO) > max * DEGREE {
+            return reject(format!("has a {what} of more than {max} degrees"));
         }
     }
     Ok(())
 }
 
-/// Nothing times a power of ten is nothing.
+/// Clears the exponent of sizes of 0, so that equal sizes are equal bytes.
 pub(super) fn normalise(wire: &mut [u8]) {
     for size in wire.iter_mut().skip(1).take(3).filter(|size| **size >> 4 == 0) {
         *size = 0;
@@ -53,7 +53,7 @@ pub(super) fn normalise(wire: &mut [u8]) {
 
 pub(super) fn text(wire: &[u8]) -> Option<String> {
     let (_, sizes, latitude, longitude, altitude) = parts(wire)?;
-    let altitude = i64::from(altitude) - DEPTH;
+    let altitude = i64::from(altitude) - ALTITUDE_OFFSET;
     let mut text = format!("{} {} ", angle_text(latitude, "N", "S"), angle_text(longitude, "E", "W"));
     let sign = if altitude < 0 { "-" } else { "" };
     text.push_str(sign);
@@ -77,11 +77,12 @@ fn parts(wire: &[u8]) -> Option<(u8, [u8; 3], u32, u32, u32)> {
 }
 
 /// `degrees [minutes [seconds]] direction`.
-fn angle(words: &mut Words<'_>, plus: &str, minus: &str, most: u32) -> Result<u32, InvalidRecord> {
-    let wrong = |what: &str| InvalidRecord(format!("has no angle such as 51 30 12.748 {plus}: {what}"));
+fn angle(words: &mut Words<'_>, plus: &str, minus: &str, max: u32) -> Result<u32, InvalidRecord> {
+    let error =
+        |what: &str| InvalidRecord(format!("has an invalid angle, which should look like 51 30 12.748 {plus}: {what}"));
     let mut total = 0;
-    for (unit, places, limit) in [(DEGREE, 0, most + 1), (60_000, 0, 60), (1, 3, 60_000), (0, 0, 0)] {
-        let text = words.next().and_then(|word| word.bare()).ok_or_else(|| wrong("it ends too soon"))?;
+    for (unit, places, limit) in [(DEGREE, 0, max + 1), (60_000, 0, 60), (1, 3, 60_000), (0, 0, 0)] {
+        let text = words.next().and_then(|word| word.bare()).ok_or_else(|| error("it is incomplete"))?;
         let is_first = unit == DEGREE;
         if !is_first && text.eq_ignore_ascii_case(plus) {
             return Ok(ZERO + total);
@@ -90,12 +91,12 @@ fn angle(words: &mut Words<'_>, plus: &str, minus: &str, most: u32) -> Result<u3
             return Ok(ZERO - total);
         }
         let value = decimal(text, places).and_then(|value| u32::try_from(value).ok()).filter(|value| *value < limit);
-        total += value.ok_or_else(|| wrong(text))? * unit;
-        if total > most * DEGREE {
-            return Err(wrong(text));
+        total += value.ok_or_else(|| error(text))? * unit;
+        if total > max * DEGREE {
+            return Err(error(text));
         }
     }
-    Err(wrong("no direction"))
+    Err(error("the direction is missing"))
 }
 
 /// From 100 km below to 42,849 km above, in centimetres.
@@ -103,18 +104,17 @@ fn altitude(words: &mut Words<'_>) -> Result<u32, InvalidRecord> {
     let text = words.next().and_then(|word| word.bare()).unwrap_or_default();
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
     let centimetres = length(digits).and_then(|length| i64::try_from(length).ok());
-    let wire = centimetres.and_then(|centimetres| u32::try_from(sign * centimetres + DEPTH).ok());
-    wire.ok_or_else(|| InvalidRecord(format!("has no altitude from -100000.00m to 42849672.95m: {text}")))
+    let wire = centimetres.and_then(|centimetres| u32::try_from(sign * centimetres + ALTITUDE_OFFSET).ok());
+    wire.ok_or_else(|| InvalidRecord(format!("has an altitude that is not from -100000.00m to 42849672.95m: {text}")))
 }
 
 fn size(words: &mut Words<'_>, default: u64) -> Result<u8, InvalidRecord> {
-    let mut mantissa =
-        match words.next() {
-            None => default,
-            Some(word) => word.bare().and_then(length).filter(|length| *length <= MOST_OF_SIZE).ok_or_else(|| {
-                InvalidRecord(format!("has a size that is not from 0 to 90000000.00m: {}", word.shown()))
-            })?,
-        };
+    let mut mantissa = match words.next() {
+        None => default,
+        Some(word) => word.bare().and_then(length).filter(|length| *length <= MAX_SIZE).ok_or_else(|| {
+            InvalidRecord(format!("has a size that is not from 0 to 90000000.00m: {}", word.truncated()))
+        })?,
+    };
     let mut exponent = 0;
     while mantissa > 9 {
         mantissa /= 10;
@@ -123,12 +123,12 @@ fn size(words: &mut Words<'_>, default: u64) -> Result<u8, InvalidRecord> {
     Ok(u8::try_from(mantissa << 4).unwrap_or_default() | exponent)
 }
 
-/// Metres, with or without their unit, in centimetres.
+/// Parses metres, with or without the unit, to centimetres.
 fn length(text: &str) -> Option<u64> {
     decimal(text.strip_suffix(['m', 'M']).unwrap_or(text), 2)
 }
 
-/// A decimal number times ten to the number of places that it may have.
+/// Parses a decimal number with up to this many decimal places, which scale the result.
 fn decimal(text: &str, places: usize) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

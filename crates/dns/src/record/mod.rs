@@ -1,97 +1,98 @@
-//! Records: their types, and their data on the wire and as text.
+//! Record types, and record data in wire format and as text.
 //!
-//! Each type is a row of fields ([`shape`]). A text is read into the wire, and the wire is what is checked and written
-//! again, so a record that came from a zone file, as RFC 3597's hex or from a row meets the same rules.
+//! Each type is a list of fields ([`shape`]). Text is parsed to wire format, which is the input of checks and of
+//! formatting. So records from zone files, RFC 3597 hex and Postgres follow the same rules.
 
 mod caa;
 mod check;
 pub(crate) mod field;
 mod invalid;
+mod layout;
 pub(crate) mod lexer;
 mod loc;
 mod record_type;
-mod shape;
 mod soa;
 mod svcb;
 
 use crate::ZoneName;
-use invalid::refuse;
+use invalid::reject;
 use lexer::Word;
 
 pub use invalid::InvalidRecord;
 pub use record_type::RecordType;
 pub use soa::Soa;
 
-/// The data of one record on the wire (RFC 1035 section 3.2.1), names in it lowercase and uncompressed.
+/// The data of one record in wire format (RFC 1035 section 3.2.1). Names are lowercase and uncompressed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rdata(Vec<u8>);
 
 impl Rdata {
-    /// The most octets that a record's data can have: its length has two octets.
-    pub const MOST_BYTES: usize = 65_535;
+    /// The maximum length of the data: its length field has two octets.
+    pub const MAX_BYTES: usize = 65_535;
 
-    /// Reads presentation format (RFC 1035 section 5.1), or RFC 3597's. Relative names are completed with the zone.
+    /// Parses presentation format (RFC 1035 section 5.1) or generic format (RFC 3597). Names can be relative to `zone`.
     ///
     /// # Errors
-    /// What a nameserver would refuse, and what is certainly not meant: an IP address for a name, an unquoted `;`.
+    /// Data that nameservers reject, and obvious mistakes: an IP address instead of a name, an unquoted `;`.
     pub fn parse(kind: RecordType, text: &str, zone: &ZoneName) -> Result<Self, InvalidRecord> {
-        Self::read(kind, &lexer::words(text)?, zone.wire().as_bytes())
+        Self::parse_words(kind, &lexer::words(text)?, zone.wire().as_bytes())
     }
 
-    /// Takes what is on the wire already, uncompressed.
+    /// Checks and normalises data in uncompressed wire format.
     ///
     /// # Errors
-    /// When it is not of the type.
+    /// Data that is not valid for the type.
     pub fn from_wire(kind: RecordType, mut wire: Vec<u8>) -> Result<Self, InvalidRecord> {
-        if wire.len() > Self::MOST_BYTES {
-            return refuse(format!("is longer than {} bytes", Self::MOST_BYTES));
+        if wire.len() > Self::MAX_BYTES {
+            return reject(format!("is longer than {} bytes", Self::MAX_BYTES));
         }
-        let parts = shape::split(kind, &wire).ok_or_else(|| InvalidRecord(format!("is no data of the type {kind}")))?;
+        let parts =
+            layout::split(kind, &wire).ok_or_else(|| InvalidRecord(format!("is not valid data of the type {kind}")))?;
         check::check(kind, &parts)?;
-        shape::normalise(kind, &mut wire);
+        layout::normalise(kind, &mut wire);
         Ok(Self(wire))
     }
 
-    /// Data that was checked before, such as that of a row.
+    /// Wraps valid data, such as data from Postgres.
     #[must_use]
-    pub fn stored(wire: Vec<u8>) -> Self {
+    pub fn new_unchecked(wire: Vec<u8>) -> Self {
         Self(wire)
     }
 
-    /// On the wire.
+    /// The data in wire format.
     #[must_use]
     pub fn wire(&self) -> &[u8] {
         &self.0
     }
 
-    /// In canonical presentation format: reading it gives the same again.
+    /// Formats the data in canonical presentation format, which parses to the same data.
     ///
-    /// Names are absolute with the final dot, hex is small, strings are quoted and hold visible ASCII alone.
+    /// Names are absolute with the final dot, hex is lowercase, and strings are quoted and contain only visible ASCII.
     #[must_use]
     pub fn text(&self, kind: RecordType) -> String {
-        shape::text(kind, &self.0).unwrap_or_else(|| unknown(&self.0))
+        layout::text(kind, &self.0).unwrap_or_else(|| generic_text(&self.0))
     }
 
-    /// Reads the words of one record. The origin is absolute and on the wire.
-    pub(crate) fn read(kind: RecordType, words: &[Word<'_>], origin: &[u8]) -> Result<Self, InvalidRecord> {
+    /// Parses the words of one record. `origin` is an absolute name in wire format.
+    pub(crate) fn parse_words(kind: RecordType, words: &[Word<'_>], origin: &[u8]) -> Result<Self, InvalidRecord> {
         let wire = match words {
-            [mark, rest @ ..] if mark.bare() == Some("\\#") => generic(rest)?,
-            _ => shape::read(kind, words, origin)?,
+            [mark, rest @ ..] if mark.bare() == Some("\\#") => parse_generic(rest)?,
+            _ => layout::read(kind, words, origin)?,
         };
         Self::from_wire(kind, wire)
     }
 }
 
-/// RFC 3597 section 5: a length, and as many octets in hex.
-fn generic(words: &[Word<'_>]) -> Result<Vec<u8>, InvalidRecord> {
-    let Some((length, hex)) = words.split_first() else { return refuse("has no length behind \\#") };
+/// Parses generic format (RFC 3597 section 5): a length, and that many octets in hex.
+fn parse_generic(words: &[Word<'_>]) -> Result<Vec<u8>, InvalidRecord> {
+    let Some((length, hex)) = words.split_first() else { return reject("has no length after \\#") };
     let wire = field::hex(hex)?;
     if field::number::<u16>(*length).map(usize::from) != Some(wire.len()) {
-        return refuse(format!("has {} bytes behind \\#, not {}", wire.len(), length.shown()));
+        return reject(format!("has {} bytes after \\#, not {}", wire.len(), length.truncated()));
     }
     Ok(wire)
 }
 
-fn unknown(wire: &[u8]) -> String {
+fn generic_text(wire: &[u8]) -> String {
     format!("\\# {} {}", wire.len(), field::hex_text(wire)).trim_end().to_owned()
 }

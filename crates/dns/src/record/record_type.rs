@@ -1,4 +1,4 @@
-//! The types of records.
+//! Record types.
 
 kernel::words! {
     /// The types that a zone may hold, with their names in presentation format.
@@ -13,7 +13,7 @@ kernel::words! {
         Naptr = "NAPTR",
         Ns = "NS",
         Ptr = "PTR",
-        /// The platform's own: it follows from the zone.
+        /// Only the platform writes SOA records.
         Soa = "SOA",
         Srv = "SRV",
         Sshfp = "SSHFP",
@@ -25,7 +25,7 @@ kernel::words! {
 }
 
 impl RecordType {
-    /// The type's number (IANA, "Resource Record (RR) TYPEs").
+    /// The number of the type (IANA, "Resource Record (RR) TYPEs").
     #[must_use]
     pub const fn code(self) -> u16 {
         match self {
@@ -49,7 +49,7 @@ impl RecordType {
         }
     }
 
-    /// The type in any spelling of its name, or as `TYPE15` (RFC 3597 section 5).
+    /// Parses the name of a type in any case, or `TYPE15` (RFC 3597 section 5).
     #[must_use]
     pub fn from_mnemonic(text: &str) -> Option<Self> {
         let name = text.to_ascii_uppercase();

@@ -1,33 +1,33 @@
-//! The start of authority.
+//! SOA records.
 
-use super::{Rdata, RecordType, shape};
+use super::{Rdata, RecordType, layout};
 use crate::name::labels;
 
-/// The start of authority of a zone (RFC 1035 section 3.3.13). Times in seconds.
+/// The content of an SOA record (RFC 1035 section 3.3.13). Times are in seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Soa {
     /// The primary nameserver, absolute, without the final dot.
     pub primary: String,
-    /// The mailbox of who is responsible, as a name without the final dot.
+    /// The mailbox of the administrator, as a name without the final dot.
     pub hostmaster: String,
     pub serial: u32,
     pub refresh: u32,
     pub retry: u32,
     pub expire: u32,
-    /// For how long it is known that a name does not exist (RFC 2308).
+    /// The TTL of negative answers (RFC 2308).
     pub minimum: u32,
 }
 
 impl Soa {
-    /// For how long a zone's own SOA and NS records may be kept, in seconds.
+    /// The TTL of the SOA and the apex NS records, in seconds.
     pub const TTL: u32 = 3600;
 
-    /// On the wire. A name that is none becomes the root.
+    /// Encodes the record. An invalid name becomes the root.
     #[must_use]
     pub fn rdata(&self) -> Rdata {
         let mut wire = Vec::new();
         for name in [&self.primary, &self.hostmaster] {
-            wire.extend(labels::read(name, labels::ROOT).unwrap_or_else(|_| labels::ROOT.to_vec()));
+            wire.extend(labels::parse(name, labels::ROOT).unwrap_or_else(|_| labels::ROOT.to_vec()));
         }
         for number in [self.serial, self.refresh, self.retry, self.expire, self.minimum] {
             wire.extend(number.to_be_bytes());
@@ -35,10 +35,10 @@ impl Soa {
         Rdata(wire)
     }
 
-    /// What the data of an SOA record says; none when it is not of that type.
+    /// Decodes a record; none if it is not valid SOA data.
     #[must_use]
     pub fn from_rdata(data: &Rdata) -> Option<Self> {
-        let parts = shape::split(RecordType::Soa, data.wire())?;
+        let parts = layout::split(RecordType::Soa, data.wire())?;
         let [primary, hostmaster, serial, refresh, retry, expire, minimum] = *parts.as_slice() else { return None };
         let name = |wire| {
             let mut text = labels::text(wire);

@@ -1,7 +1,7 @@
 //! The parameters of service bindings (RFC 9460 section 2, RFC 9461, RFC 9540).
 //!
-//! On the wire: key, length and value, keys ascending and once each. A client must not use a record that breaks these
-//! rules, so all of them are checked on the wire, wherever the record came from.
+//! In wire format, a parameter is a key, a length and a value; keys are unique and ascending. Clients must not use a
+//! record that breaks a rule, so all rules are checked in wire format, for input in any format.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,8 +10,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::field::strings;
-use super::lexer::{Word, quoted};
-use super::{InvalidRecord, refuse};
+use super::lexer::{Word, quote};
+use super::{InvalidRecord, reject};
 
 const MANDATORY: u16 = 0;
 const ALPN: u16 = 1;
@@ -25,35 +25,37 @@ const OHTTP: u16 = 8;
 /// Reserved as "invalid key" (RFC 9460 section 14.3.2).
 const INVALID: u16 = u16::MAX;
 
-/// By number. The last two are read, and written as `key7` and `key8`: Knot 3.2 does not know their names.
+/// Names by number. The last two are parsed, but written as `key7` and `key8`: Knot 3.2 does not know their names.
 const NAMES: [&str; 9] =
     ["mandatory", "alpn", "no-default-alpn", "port", "ipv4hint", "ech", "ipv6hint", "dohpath", "ohttp"];
 
-/// Whether the octets are parameters, whatever these say.
-pub(super) fn params(wire: &[u8]) -> bool {
-    each(wire).map(|(_, value)| 4 + value.len()).sum::<usize>() == wire.len()
+/// Whether the octets are parameters. Does not check their values.
+pub(super) fn is_well_formed(wire: &[u8]) -> bool {
+    params(wire).map(|(_, value)| 4 + value.len()).sum::<usize>() == wire.len()
 }
 
-/// Reads `key`, `key=value` and `key="value"`, in any order.
+/// Parses `key`, `key=value` and `key="value"`, in any order.
 pub(super) fn read(words: &[Word<'_>]) -> Result<Vec<u8>, InvalidRecord> {
     let mut params = BTreeMap::new();
     for word in words {
         let Some(text) = word.bare() else {
-            return refuse(format!("has no parameter such as port=443: {}", word.shown()));
+            return reject(format!("has an invalid parameter, which should look like port=443: {}", word.truncated()));
         };
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let inside = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
         let value = Word { text: inside.unwrap_or(value), is_quoted: inside.is_some() }.octets();
-        let Some(key) = key(name) else { return refuse(format!("has an unknown parameter: {}", word.shown())) };
+        let Some(key) = key(name) else { return reject(format!("has an unknown parameter: {}", word.truncated())) };
         let value = value.and_then(|value| if name.starts_with("key") { Some(value) } else { encode(key, &value) });
-        let Some(value) = value else { return refuse(format!("has a parameter with a bad value: {}", word.shown())) };
+        let Some(value) = value else {
+            return reject(format!("has a parameter with an invalid value: {}", word.truncated()));
+        };
         if params.insert(key, value).is_some() {
-            return refuse(format!("has the parameter {name} twice"));
+            return reject(format!("has the parameter {name} twice"));
         }
     }
     let mut wire = Vec::new();
     for (key, value) in params {
-        let Ok(length) = u16::try_from(value.len()) else { return refuse("has a parameter that is too long") };
+        let Ok(length) = u16::try_from(value.len()) else { return reject("has a parameter that is too long") };
         wire.extend(key.to_be_bytes());
         wire.extend(length.to_be_bytes());
         wire.extend(value);
@@ -63,34 +65,34 @@ pub(super) fn read(words: &[Word<'_>]) -> Result<Vec<u8>, InvalidRecord> {
 
 pub(super) fn check(is_alias: bool, wire: &[u8]) -> Result<(), InvalidRecord> {
     if is_alias && !wire.is_empty() {
-        return refuse("has parameters, which the priority 0, for an alias, does not take");
+        return reject("has parameters, which an alias (priority 0) cannot have");
     }
-    let keys: Vec<u16> = each(wire).map(|(key, _)| key).collect();
+    let keys: Vec<u16> = params(wire).map(|(key, _)| key).collect();
     if !keys.is_sorted_by(|one, next| one < next) {
-        return refuse("has parameters that are out of order or twice");
+        return reject("has unordered or duplicate parameters");
     }
-    for (key, value) in each(wire) {
-        if !is_valid(key, value) {
-            return refuse(format!("has a bad value of the parameter {}", name(key)));
+    for (key, value) in params(wire) {
+        if !is_valid_value(key, value) {
+            return reject(format!("has an invalid value of the parameter {}", name(key)));
         }
         if key == MANDATORY
-            && let Some(missing) = shorts(value).find(|wanted| keys.binary_search(wanted).is_err())
+            && let Some(missing) = u16s(value).find(|key| keys.binary_search(key).is_err())
         {
-            return refuse(format!("has no parameter {}, which it says is mandatory", name(missing)));
+            return reject(format!("has no parameter {}, which it lists as mandatory", name(missing)));
         }
     }
     if keys.contains(&NO_DEFAULT_ALPN) && !keys.contains(&ALPN) {
-        return refuse("has no-default-alpn without alpn");
+        return reject("has no-default-alpn without alpn");
     }
     Ok(())
 }
 
 pub(super) fn text(wire: &[u8]) -> Option<String> {
     let mut words = Vec::new();
-    for (key, value) in each(wire) {
+    for (key, value) in params(wire) {
         let value = match key {
-            MANDATORY => join(shorts(value).map(name)),
-            ALPN => join(strings(value).map(listed)),
+            MANDATORY => join(u16s(value).map(name)),
+            ALPN => join(strings(value).map(escape_item)),
             PORT => u16::from_be_bytes(value.try_into().ok()?).to_string().into_bytes(),
             IPV4HINT => join(value.as_chunks().0.iter().map(|octets: &[u8; 4]| Ipv4Addr::from(*octets).to_string())),
             IPV6HINT => join(value.as_chunks().0.iter().map(|octets: &[u8; 16]| Ipv6Addr::from(*octets).to_string())),
@@ -100,13 +102,13 @@ pub(super) fn text(wire: &[u8]) -> Option<String> {
         words.push(match value.as_slice() {
             [] => name(key),
             plain if plain.iter().all(is_plain) => format!("{}={}", name(key), plain.escape_ascii()),
-            other => format!("{}={}", name(key), quoted(other)),
+            other => format!("{}={}", name(key), quote(other)),
         });
     }
     Some(words.join(" "))
 }
 
-/// A value in presentation format, its escapes undone, on the wire.
+/// Encodes an unescaped value in wire format.
 fn encode(key: u16, value: &[u8]) -> Option<Vec<u8>> {
     let text = || std::str::from_utf8(value).ok();
     match key {
@@ -115,7 +117,7 @@ fn encode(key: u16, value: &[u8]) -> Option<Vec<u8>> {
             keys.sort_unstable();
             Some(keys.into_iter().flat_map(u16::to_be_bytes).collect())
         }
-        ALPN => list(value)?.into_iter().try_fold(Vec::new(), |mut wire, id| {
+        ALPN => parse_list(value)?.into_iter().try_fold(Vec::new(), |mut wire, id| {
             wire.push(u8::try_from(id.len()).ok()?);
             wire.extend(id);
             Some(wire)
@@ -138,10 +140,10 @@ fn encode(key: u16, value: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn is_valid(key: u16, value: &[u8]) -> bool {
+fn is_valid_value(key: u16, value: &[u8]) -> bool {
     match key {
         MANDATORY => {
-            let keys: Vec<u16> = shorts(value).collect();
+            let keys: Vec<u16> = u16s(value).collect();
             let ascends = keys.is_sorted_by(|one, next| one < next);
             !keys.is_empty() && value.len().is_multiple_of(2) && ascends && !keys.contains(&MANDATORY)
         }
@@ -170,19 +172,19 @@ fn has_dns_variable(template: &str) -> bool {
     names.any(|name| name == "dns")
 }
 
-/// Keys and values, as far as they are whole.
-fn each(wire: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+/// The complete keys and values. Stops at an incomplete one.
+fn params(wire: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = wire;
     std::iter::from_fn(move || {
-        let (key, behind) = rest.split_first_chunk()?;
-        let (length, behind) = behind.split_first_chunk()?;
-        let (value, behind) = behind.split_at_checked(u16::from_be_bytes(*length).into())?;
-        rest = behind;
+        let (key, tail) = rest.split_first_chunk()?;
+        let (length, tail) = tail.split_first_chunk()?;
+        let (value, tail) = tail.split_at_checked(u16::from_be_bytes(*length).into())?;
+        rest = tail;
         Some((u16::from_be_bytes(*key), value))
     })
 }
 
-fn shorts(wire: &[u8]) -> impl Iterator<Item = u16> {
+fn u16s(wire: &[u8]) -> impl Iterator<Item = u16> {
     wire.as_chunks().0.iter().map(|octets| u16::from_be_bytes(*octets))
 }
 
@@ -200,8 +202,8 @@ fn name(key: u16) -> String {
     known.map_or_else(|| format!("key{key}"), ToString::to_string)
 }
 
-/// The items of a list: commas and backslashes in them are escaped once more (RFC 9460 appendix A.1).
-fn list(value: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Splits a list into items, which have a second level of escapes for commas and backslashes (RFC 9460 appendix A.1).
+fn parse_list(value: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut items, mut item) = (Vec::new(), Vec::new());
     let mut octets = value.iter();
     while let Some(octet) = octets.next() {
@@ -215,7 +217,7 @@ fn list(value: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(items)
 }
 
-fn listed(item: &[u8]) -> Vec<u8> {
+fn escape_item(item: &[u8]) -> Vec<u8> {
     let escaped = item.iter().flat_map(|octet| {
         let backslash = b",\\".contains(octet).then_some(b'\\');
         backslash.into_iter().chain([*octet])
@@ -227,7 +229,7 @@ fn join<T: AsRef<[u8]>>(items: impl Iterator<Item = T>) -> Vec<u8> {
     items.map(|item| item.as_ref().to_vec()).collect::<Vec<_>>().join(&b',')
 }
 
-/// What may stand without quotation marks.
+/// Whether the octet needs no quotation marks.
 fn is_plain(octet: &u8) -> bool {
     octet.is_ascii_alphanumeric() || b"-._:/+=,".contains(octet)
 }

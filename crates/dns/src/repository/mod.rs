@@ -1,13 +1,13 @@
-//! What zones ask of storage: each file holds a trait on [`store::Connection`] and its SQL.
+//! Repositories. Each file holds a trait on [`store::Connection`] and its SQL.
 
 mod column;
-mod look;
 mod rdata;
 mod rrset;
 mod served;
+mod signer_check;
 mod zone;
 
-pub use look::*;
 pub use rrset::*;
 pub use served::*;
+pub use signer_check::*;
 pub use zone::*;

@@ -1,10 +1,10 @@
-//! The data of an rrset in one column: each record's after its length in two bytes, as in a message.
+//! The column format of an rrset's data: each record follows its two-byte length, as in a message.
 
 use store::{Error, Result};
 
 use crate::Rdata;
 
-/// Every record of a set fits: it was checked against [`crate::RecordSet::MOST_BYTES`].
+/// Each length fits in two bytes, because [`crate::RecordSet::MAX_BYTES`] limits the set.
 pub(super) fn pack(records: &[Rdata]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(records.iter().map(|record| record.wire().len() + 2).sum());
     for record in records {
@@ -19,9 +19,9 @@ pub(super) fn unpack(mut packed: &[u8]) -> Result<Vec<Rdata>> {
     let mut records = Vec::new();
     while let Some((length, rest)) = packed.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes(*length));
-        let (record, rest) = rest.split_at_checked(length).ok_or_else(|| Error::inconsistent("rdata is cut short"))?;
-        records.push(Rdata::stored(record.to_vec()));
+        let (record, rest) = rest.split_at_checked(length).ok_or_else(|| Error::inconsistent("rdata is truncated"))?;
+        records.push(Rdata::new_unchecked(record.to_vec()));
         packed = rest;
     }
-    if packed.is_empty() { Ok(records) } else { Err(Error::inconsistent("rdata has a byte too many")) }
+    if packed.is_empty() { Ok(records) } else { Err(Error::inconsistent("rdata has a trailing byte")) }
 }

@@ -4,7 +4,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Binary, Integer, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{Time, ZoneId};
-use store::{Cached, Connection, Error, Result};
+use store::{Connection, Error, Prepared, Result};
 
 use super::rdata::{pack, unpack};
 use super::zone::ZoneRecord;
@@ -19,10 +19,10 @@ pub struct StoredSet {
     pub managed_by: Option<ManagedBy>,
 }
 
-/// Time to live in seconds, records, and who looks after them.
+/// TTL in seconds, records, and the part of the platform that manages them.
 pub type Content = (u32, Vec<Rdata>, Option<ManagedBy>);
 
-/// What becomes of an rrset.
+/// A change of one rrset. None stands for no rrset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     pub owner: OwnerName,
@@ -31,17 +31,17 @@ pub struct Edit {
     pub new: Option<Content>,
 }
 
-/// Edits of a zone as one step, to write.
+/// Edits of a zone under one new serial.
 #[derive(Debug)]
-pub struct Step<'a> {
-    /// As it was locked.
+pub struct ZoneUpdate<'a> {
+    /// The zone as read under its row lock.
     pub zone: &'a ZoneRecord,
     pub serial: u32,
     pub edits: &'a [Edit],
-    /// Journal entries that are kept of the zone; a step of more begins a new journal.
-    pub keep: i64,
-    /// When to look at the signer of a signed zone, to see whether the step has arrived.
-    pub look_at: Time,
+    /// The maximum number of journal entries. More edits than that clear the journal.
+    pub max_journal_entries: i64,
+    /// The time of the next signer check of a signed zone, which looks for the new serial.
+    pub signer_check_at: Time,
 }
 
 /// Rrsets on a [`store::Connection`].
@@ -49,11 +49,11 @@ pub trait RrsetRepository {
     /// All rrsets of a zone.
     async fn rrset_list(&mut self, zone: ZoneId) -> Result<Vec<StoredSet>>;
 
-    /// The rrsets at some names of a zone.
+    /// The rrsets at these names of a zone.
     async fn rrset_at(&mut self, zone: ZoneId, owners: &[&str]) -> Result<Vec<StoredSet>>;
 
     /// Writes edits, the journal and the serial, in one statement whose cost does not grow with the zone.
-    async fn rrset_apply(&mut self, step: Step<'_>) -> Result<()>;
+    async fn rrset_apply(&mut self, step: ZoneUpdate<'_>) -> Result<()>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -66,8 +66,8 @@ pub(super) struct RrsetRow {
     managed_by: Option<ManagedBy>,
 }
 
-/// The edits come in arrays of the same length. A journal that the step would overflow begins anew after it: whoever
-/// has not seen the step transfers the whole zone.
+/// The edits are arrays of the same length. An update with more edits than the journal keeps clears the journal:
+/// secondaries with an earlier serial transfer the whole zone.
 const APPLY: &str = "\
     WITH edits AS ( \
         SELECT * FROM unnest($4, $5, $6, $7, $8, $9, $10) WITH ORDINALITY \
@@ -86,8 +86,9 @@ const APPLY: &str = "\
         WHERE cardinality($4) <= $12), \
     forgotten AS (DELETE FROM dns.changes WHERE zone_id = $1 AND number <= $11 + cardinality($4) - $12) \
     UPDATE dns.zones \
-    SET serial = $3, last_change = $11 + cardinality($4), rrset_count = rrset_count + $13, \
-        look_at = CASE WHEN dnssec_state <> 'off' AND look_at IS NOT NULL THEN least(look_at, $14) ELSE look_at END \
+    SET serial = $3, last_change_number = $11 + cardinality($4), rrset_count = rrset_count + $13, \
+        signer_check_at = CASE WHEN dnssec_state <> 'off' AND signer_check_at IS NOT NULL \
+            THEN least(signer_check_at, $14) ELSE signer_check_at END \
     WHERE id = $1";
 
 impl RrsetRepository for Connection {
@@ -103,13 +104,14 @@ impl RrsetRepository for Connection {
         rows.into_iter().map(StoredSet::try_from).collect()
     }
 
-    async fn rrset_apply(&mut self, step: Step<'_>) -> Result<()> {
-        let Step { zone, serial, edits, keep, look_at } = step;
+    async fn rrset_apply(&mut self, update: ZoneUpdate<'_>) -> Result<()> {
+        let ZoneUpdate { zone, serial, edits, max_journal_entries: keep, signer_check_at } = update;
         let ttl = |content: &Option<Content>| content.as_ref().map(|(ttl, ..)| ttl.cast_signed());
         let rdata = |content: &Option<Content>| content.as_ref().map(|(_, records, _)| pack(records));
         let column = |of: &dyn Fn(&Edit) -> Option<i32>| edits.iter().map(of).collect::<Vec<_>>();
         let data = |of: &dyn Fn(&Edit) -> Option<Vec<u8>>| edits.iter().map(of).collect::<Vec<_>>();
-        let more: i32 = edits.iter().map(|edit| i32::from(edit.new.is_some()) - i32::from(edit.old.is_some())).sum();
+        let added_rrsets: i32 =
+            edits.iter().map(|edit| i32::from(edit.new.is_some()) - i32::from(edit.old.is_some())).sum();
         let apply = diesel::sql_query(APPLY)
             .bind::<Uuid, _>(zone.id)
             .bind::<BigInt, _>(i64::from(zone.serial))
@@ -126,13 +128,13 @@ impl RrsetRepository for Connection {
                     .map(|edit| edit.new.as_ref().and_then(|(.., by)| by.as_ref()).map(ManagedBy::as_str))
                     .collect::<Vec<_>>(),
             )
-            .bind::<BigInt, _>(zone.last_change)
+            .bind::<BigInt, _>(zone.last_change_number)
             .bind::<BigInt, _>(keep)
-            .bind::<Integer, _>(more)
-            .bind::<Timestamptz, _>(look_at);
-        match Cached(apply).execute(self).await? {
+            .bind::<Integer, _>(added_rrsets)
+            .bind::<Timestamptz, _>(signer_check_at);
+        match Prepared(apply).execute(self).await? {
             1 => Ok(()),
-            _ => Err(Error::inconsistent("a locked zone is gone")),
+            _ => Err(Error::inconsistent("a locked zone does not exist")),
         }
     }
 }
@@ -142,7 +144,7 @@ impl TryFrom<RrsetRow> for StoredSet {
 
     fn try_from(row: RrsetRow) -> Result<Self> {
         let set = RecordSet {
-            owner: OwnerName::stored(row.name),
+            owner: OwnerName::new_unchecked(row.name),
             kind: row.kind,
             ttl: row.ttl.cast_unsigned(),
             records: unpack(&row.rdata)?,

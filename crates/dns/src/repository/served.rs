@@ -1,4 +1,4 @@
-//! What nameservers transfer.
+//! Reads for zone transfers.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -12,7 +12,7 @@ use super::zone::{ZoneRecord, ZoneRow, read_row};
 use crate::schema::{changes, rrsets, zones};
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName};
 
-/// A zone as nameservers ask for it.
+/// A zone, reduced to what a transfer needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedZone {
     pub id: ZoneId,
@@ -21,9 +21,9 @@ pub struct ServedZone {
     pub rrset_count: u32,
 }
 
-/// An entry of the journal. Entries of one change share its serials.
+/// A journal entry. All entries of one update have the same serials.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct JournalEntry {
     pub from_serial: u32,
     pub to_serial: u32,
     pub owner: OwnerName,
@@ -32,19 +32,20 @@ pub struct Change {
     pub new: Option<(u32, Vec<Rdata>)>,
 }
 
-/// Zones as nameservers see them, on a [`store::Connection`].
+/// Reads for zone transfers on a [`store::Connection`].
 pub trait ServedRepository {
-    /// A zone as nameservers ask for it; none for a name that no zone has.
+    /// Finds a zone by name.
     async fn served_find(&mut self, name: &str) -> Result<Option<ServedZone>>;
 
-    /// The catalog as nameservers ask for it. Its name is a setting, and not here.
+    /// The catalog. Its name is a setting and is not stored.
     async fn served_catalog(&mut self) -> Result<ServedZone>;
 
-    /// Some rrsets of a zone, in the order of name and type, after one of them.
-    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, most: i64) -> Result<Vec<RecordSet>>;
+    /// A page of the rrsets of a zone, by name and type, after the given name and type.
+    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, limit: i64) -> Result<Vec<RecordSet>>;
 
-    /// The journal from a serial on; none when it does not reach back so far, or holds more entries than wanted.
-    async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, most: i64) -> Result<Option<Vec<Change>>>;
+    /// The journal entries since a serial; none if the journal does not reach back that far or has too many entries.
+    async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, limit: i64)
+    -> Result<Option<Vec<JournalEntry>>>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -71,12 +72,12 @@ impl ServedRepository for Connection {
         one.first::<ZoneRow>(self).await?.try_into()
     }
 
-    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, most: i64) -> Result<Vec<RecordSet>> {
+    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, limit: i64) -> Result<Vec<RecordSet>> {
         let all = rrsets::table.filter(rrsets::zone_id.eq(zone)).order((rrsets::name, rrsets::kind));
-        let page = all.limit(most).select(RrsetRow::as_select());
+        let page = all.limit(limit).select(RrsetRow::as_select());
         let rows: Vec<RrsetRow> = match after {
             Some((name, kind)) => {
-                // The first condition is the one that an index serves.
+                // The index serves the first condition.
                 let next = rrsets::name.ge(name.to_owned());
                 let next = next.and(rrsets::name.gt(name.to_owned()).or(rrsets::kind.gt(kind.to_owned())));
                 page.filter(next).load(self).await?
@@ -86,23 +87,28 @@ impl ServedRepository for Connection {
         rows.into_iter().map(|row| StoredSet::try_from(row).map(|stored| stored.set)).collect()
     }
 
-    async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, most: i64) -> Result<Option<Vec<Change>>> {
+    async fn served_changes(
+        &mut self,
+        zone: ZoneId,
+        from_serial: u32,
+        limit: i64,
+    ) -> Result<Option<Vec<JournalEntry>>> {
         let journal = changes::table.filter(changes::zone_id.eq(zone));
         let first = journal.filter(changes::from_serial.eq(i64::from(from_serial)));
         let first: Option<i64> = first.select(changes::number).order(changes::number).first(self).await.optional()?;
         let Some(first) = first else { return Ok(None) };
-        // An entry that was forgotten may have been of the same step: then the step before it would be the last one.
+        // If the entry before was purged, it may belong to the same update, which would then be incomplete.
         let before: Option<i64> =
             journal.filter(changes::number.eq(first - 1)).select(changes::to_serial).first(self).await.optional()?;
         if first > 1 && before != Some(from_serial.into()) {
             return Ok(None);
         }
-        let rows = journal.filter(changes::number.ge(first)).order(changes::number).limit(most + 1);
+        let rows = journal.filter(changes::number.ge(first)).order(changes::number).limit(limit + 1);
         let rows: Vec<ChangeRow> = rows.select(ChangeRow::as_select()).load(self).await?;
-        if i64::try_from(rows.len()).is_ok_and(|rows| rows > most) {
+        if i64::try_from(rows.len()).is_ok_and(|rows| rows > limit) {
             return Ok(None);
         }
-        rows.into_iter().map(Change::try_from).collect::<Result<_>>().map(Some)
+        rows.into_iter().map(JournalEntry::try_from).collect::<Result<_>>().map(Some)
     }
 }
 
@@ -110,18 +116,18 @@ fn content(ttl: Option<i32>, rdata: Option<Vec<u8>>) -> Result<Option<(u32, Vec<
     match (ttl, rdata) {
         (Some(ttl), Some(rdata)) => Ok(Some((ttl.cast_unsigned(), unpack(&rdata)?))),
         (None, None) => Ok(None),
-        _ => Err(Error::inconsistent("an entry of the journal has half a content")),
+        _ => Err(Error::inconsistent("a journal entry has only one of TTL and data")),
     }
 }
 
-impl TryFrom<ChangeRow> for Change {
+impl TryFrom<ChangeRow> for JournalEntry {
     type Error = Error;
 
     fn try_from(row: ChangeRow) -> Result<Self> {
         Ok(Self {
             from_serial: serial(row.from_serial)?,
             to_serial: serial(row.to_serial)?,
-            owner: OwnerName::stored(row.name),
+            owner: OwnerName::new_unchecked(row.name),
             kind: row.kind,
             old: content(row.old_ttl, row.old_rdata)?,
             new: content(row.new_ttl, row.new_rdata)?,

@@ -3,24 +3,24 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Paging, Time, ZoneId};
-use store::{Cached, Connection, Error, Result, of};
+use store::{Connection, Error, Prepared, Result, any_of};
 
-use super::column::{json, read, serial};
+use super::column::{from_json, serial, to_json};
 use super::rdata::pack;
 use crate::model::{DnssecState, Ds, ManagedBy, SignerView};
 use crate::schema::{changes, rrsets, zones};
 use crate::{OwnerName, Rdata, RecordType, ZoneName};
 
-/// A zone's row.
+/// A row of `dns.zones`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneRecord {
     pub id: ZoneId,
     pub name: ZoneName,
     pub serial: u32,
-    /// Of the stored rrsets: the SOA is none of them.
+    /// The number of stored rrsets. The SOA is not stored.
     pub rrset_count: u32,
-    /// The number of the journal's last entry.
-    pub last_change: i64,
+    /// The number of the last journal entry.
+    pub last_change_number: i64,
     pub dnssec: DnssecState,
     pub ds: Vec<Ds>,
     pub signer: Option<SignerView>,
@@ -40,7 +40,7 @@ pub trait ZoneRepository {
     async fn zone_list(
         &mut self,
         org: OrgId,
-        only: Option<&[ZoneId]>,
+        zone_ids: Option<&[ZoneId]>,
         paging: &Paging<String>,
     ) -> Result<Vec<ZoneRecord>>;
 
@@ -53,14 +53,14 @@ pub trait ZoneRepository {
     /// A zone, locked until the transaction ends.
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
 
-    /// The catalog, locked until the transaction ends. Who locks it and zones locks it first.
+    /// The catalog, locked until the transaction ends. Transactions lock the catalog before zones.
     async fn catalog_lock(&mut self) -> Result<ZoneRecord>;
 
-    /// Whether a zone of another organization is this one, over it or in it; meaningful under the catalog's lock alone.
+    /// Whether another organization has this zone, a parent of it or a subdomain of it. Requires the catalog lock.
     async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
 
-    /// The organization's zones that a name lies in, the nearest one first.
-    async fn zones_over(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
+    /// The organization's zones that contain a name, the limit specific zone first.
+    async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
 
     /// Writes a new zone, without rrsets.
     async fn zone_insert(&mut self, org: OrgId, zone: &ZoneRecord) -> Result<()>;
@@ -68,20 +68,21 @@ pub trait ZoneRepository {
     /// Deletes a zone and everything in it.
     async fn zone_delete(&mut self, zone: ZoneId) -> Result<()>;
 
-    /// Raises a zone's serial without changing anything in it; what nameservers transfer next is the whole of it.
-    async fn zone_raise(&mut self, zone: ZoneId, serial: u32) -> Result<()>;
+    /// Raises a zone's serial and clears its journal, so that nameservers transfer the whole zone.
+    async fn zone_raise_serial(&mut self, zone: ZoneId, serial: u32) -> Result<()>;
 
-    /// Writes how far the signing is, and when to look at the signer next.
+    /// Sets the DNSSEC state, the DS records and the time of the next signer check.
     async fn zone_set_dnssec(
         &mut self,
         zone: ZoneId,
         state: DnssecState,
         ds: &[Ds],
-        look_at: Option<Time>,
+        signer_check_at: Option<Time>,
     ) -> Result<()>;
 
-    /// Some zones whose apex NS rrset is not this one, with their organizations; the catalog is none of them.
-    async fn zones_apart(&mut self, nameservers: &[Rdata], most: i64) -> Result<Vec<(ZoneId, OrgId)>>;
+    /// Zones whose managed apex NS rrset differs from these records, with their organizations; without the catalog.
+    async fn zones_with_stale_nameservers(&mut self, nameservers: &[Rdata], limit: i64)
+    -> Result<Vec<(ZoneId, OrgId)>>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -91,7 +92,7 @@ pub(super) struct ZoneRow {
     name: String,
     serial: i64,
     rrset_count: i32,
-    last_change: i64,
+    last_change_number: i64,
     dnssec_state: DnssecState,
     ds: serde_json::Value,
     signer: Option<serde_json::Value>,
@@ -107,7 +108,7 @@ struct NewRow<'a> {
     path: String,
     serial: i64,
     rrset_count: i32,
-    last_change: i64,
+    last_change_number: i64,
     dnssec_state: DnssecState,
     ds: serde_json::Value,
     created_at: Time,
@@ -117,14 +118,14 @@ impl ZoneRepository for Connection {
     async fn zone_list(
         &mut self,
         org: OrgId,
-        only: Option<&[ZoneId]>,
+        zone_ids: Option<&[ZoneId]>,
         paging: &Paging<String>,
     ) -> Result<Vec<ZoneRecord>> {
-        let all = zones::table.filter(zones::org_id.eq_any(of(org)));
+        let all = zones::table.filter(zones::org_id.eq_any(any_of(org)));
         let page = all.order((zones::org_id, zones::name)).limit(paging.fetch()).select(ZoneRow::as_select());
         let mut page = page.into_boxed();
-        if let Some(only) = only {
-            page = page.filter(zones::id.eq_any(only));
+        if let Some(zone_ids) = zone_ids {
+            page = page.filter(zones::id.eq_any(zone_ids));
         }
         if let Some(after) = &paging.after {
             page = page.filter(zones::name.gt(after));
@@ -134,11 +135,11 @@ impl ZoneRepository for Connection {
     }
 
     async fn zone_find(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>> {
-        read_row(of_org(org, name.as_str()).select(ZoneRow::as_select()).first(self).await)
+        read_row(zone_of_org(org, name.as_str()).select(ZoneRow::as_select()).first(self).await)
     }
 
     async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>> {
-        read_row(of_org(org, name.as_str()).select(ZoneRow::as_select()).for_update().first(self).await)
+        read_row(zone_of_org(org, name.as_str()).select(ZoneRow::as_select()).for_update().first(self).await)
     }
 
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>> {
@@ -152,18 +153,18 @@ impl ZoneRepository for Connection {
 
     async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool> {
         let path = path(name);
-        // What begins with the path, and nothing else: the next character after the dot ends the range.
+        // All paths with this prefix: `/` is the character after the dot.
         let below = zones::path.ge(path.clone()).and(zones::path.lt(format!("{}/", path.trim_end_matches('.'))));
-        let related = zones::name.eq_any(over(name.as_str())).or(below);
-        let foreign = zones::table.filter(zones::org_id.is_not_null()).filter(zones::org_id.ne(org)).filter(related);
-        Ok(diesel::select(diesel::dsl::exists(foreign)).get_result(self).await?)
+        let related = zones::name.eq_any(with_parents(name.as_str())).or(below);
+        let other_orgs = zones::table.filter(zones::org_id.is_not_null()).filter(zones::org_id.ne(org)).filter(related);
+        Ok(diesel::select(diesel::dsl::exists(other_orgs)).get_result(self).await?)
     }
 
-    async fn zones_over(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>> {
-        let found = zones::table.filter(zones::org_id.eq(org)).filter(zones::name.eq_any(over(name)));
+    async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>> {
+        let found = zones::table.filter(zones::org_id.eq(org)).filter(zones::name.eq_any(with_parents(name)));
         let mut names: Vec<String> = found.select(zones::name).load(self).await?;
         names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
-        Ok(names.into_iter().map(ZoneName::stored).collect())
+        Ok(names.into_iter().map(ZoneName::new_unchecked).collect())
     }
 
     async fn zone_insert(&mut self, org: OrgId, zone: &ZoneRecord) -> Result<()> {
@@ -174,9 +175,9 @@ impl ZoneRepository for Connection {
             path: path(&zone.name),
             serial: zone.serial.into(),
             rrset_count: zone.rrset_count.cast_signed(),
-            last_change: zone.last_change,
+            last_change_number: zone.last_change_number,
             dnssec_state: zone.dnssec,
-            ds: json(&zone.ds)?,
+            ds: to_json(&zone.ds)?,
             created_at: zone.created_at,
         };
         diesel::insert_into(zones::table).values(row).execute(self).await?;
@@ -190,10 +191,10 @@ impl ZoneRepository for Connection {
         Ok(())
     }
 
-    async fn zone_raise(&mut self, zone: ZoneId, serial: u32) -> Result<()> {
+    async fn zone_raise_serial(&mut self, zone: ZoneId, serial: u32) -> Result<()> {
         diesel::delete(changes::table.filter(changes::zone_id.eq(zone))).execute(self).await?;
         let raise = diesel::update(zones::table.find(zone)).set(zones::serial.eq(i64::from(serial)));
-        Cached(raise).execute(self).await?;
+        Prepared(raise).execute(self).await?;
         Ok(())
     }
 
@@ -202,26 +203,31 @@ impl ZoneRepository for Connection {
         zone: ZoneId,
         state: DnssecState,
         ds: &[Ds],
-        look_at: Option<Time>,
+        signer_check_at: Option<Time>,
     ) -> Result<()> {
-        let set = (zones::dnssec_state.eq(state), zones::ds.eq(json(ds)?), zones::look_at.eq(look_at));
-        Cached(diesel::update(zones::table.find(zone)).set(set)).execute(self).await?;
+        let set =
+            (zones::dnssec_state.eq(state), zones::ds.eq(to_json(ds)?), zones::signer_check_at.eq(signer_check_at));
+        Prepared(diesel::update(zones::table.find(zone)).set(set)).execute(self).await?;
         Ok(())
     }
 
-    async fn zones_apart(&mut self, nameservers: &[Rdata], most: i64) -> Result<Vec<(ZoneId, OrgId)>> {
+    async fn zones_with_stale_nameservers(
+        &mut self,
+        nameservers: &[Rdata],
+        limit: i64,
+    ) -> Result<Vec<(ZoneId, OrgId)>> {
         let apex = rrsets::name.eq(OwnerName::apex().as_str().to_owned()).and(rrsets::kind.eq(RecordType::Ns.as_str()));
         let managed = rrsets::managed_by.eq(ManagedBy::System.as_str());
         let other = rrsets::rdata.ne(pack(nameservers));
         let found = zones::table.inner_join(rrsets::table).filter(zones::org_id.is_not_null());
-        let found = found.filter(apex.and(managed).and(other)).order(zones::id).limit(most);
+        let found = found.filter(apex.and(managed).and(other)).order(zones::id).limit(limit);
         Ok(found.select((zones::id, zones::org_id.assume_not_null())).load(self).await?)
     }
 }
 
 /// The organization's zone of this name.
 #[diesel::dsl::auto_type(no_type_alias)]
-fn of_org<'a>(org: OrgId, name: &'a str) -> _ {
+fn zone_of_org<'a>(org: OrgId, name: &'a str) -> _ {
     zones::table.filter(zones::name.eq(name)).filter(zones::org_id.eq(org))
 }
 
@@ -229,8 +235,8 @@ pub(super) fn read_row<T: TryFrom<ZoneRow, Error = Error>>(found: QueryResult<Zo
     found.optional()?.map(T::try_from).transpose()
 }
 
-/// The name and every name over it.
-fn over(name: &str) -> Vec<&str> {
+/// The name and all its parent names.
+fn with_parents(name: &str) -> Vec<&str> {
     std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, rest)| rest)).collect()
 }
 
@@ -245,13 +251,13 @@ impl TryFrom<ZoneRow> for ZoneRecord {
     fn try_from(row: ZoneRow) -> Result<Self> {
         Ok(Self {
             id: row.id,
-            name: ZoneName::stored(row.name),
+            name: ZoneName::new_unchecked(row.name),
             serial: serial(row.serial)?,
             rrset_count: row.rrset_count.cast_unsigned(),
-            last_change: row.last_change,
+            last_change_number: row.last_change_number,
             dnssec: row.dnssec_state,
-            ds: read(row.ds)?,
-            signer: row.signer.map(read).transpose()?,
+            ds: from_json(row.ds)?,
+            signer: row.signer.map(from_json).transpose()?,
             created_at: row.created_at,
         })
     }

@@ -1,100 +1,107 @@
-//! Signing: the nameserver does it, and keeps the keys. Here stands whether it is to, and what was seen of it.
+//! DNSSEC. Nameservers sign zones and keep the keys; this module stores the desired and the observed state.
 
 use futures_util::future::join_all;
 use kernel::audit::{Actor, Event};
-use kernel::{Malformed, OrgId, Time};
+use kernel::{InvalidField, OrgId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use super::edit::JOURNAL;
-use super::zone::member;
-use super::{At, Dns, Expected, Result, found};
+use super::edit::MAX_JOURNAL_ENTRIES;
+use super::zone::catalog_rrsets;
+use super::{AtSerial, Dns, Precondition, Result, load_zone};
 use crate::error::DnsError;
 use crate::model::{Dnskey, Dnssec, DnssecState, DnssecSwitch, Ds, DsReport, ManagedBy, SignerView, Zone};
 use crate::notify::Notice;
-use crate::repository::{LookRepository as _, Looked, ZoneRecord, ZoneRepository as _};
+use crate::repository::{SignerCheck, SignerCheckRepository as _, ZoneRecord, ZoneRepository as _};
 use crate::serial;
 use crate::signer::Signer;
 
-/// How often the signer of a signed zone is looked at when nothing happens, in seconds.
-const CALM: i64 = 300;
-/// How soon again while something is under way, in seconds.
-const SOON: i64 = 2;
-/// How soon again after a failure, or after a zone that was held on to was raised, in seconds.
-const FAILED: i64 = 15;
-/// How far a serial goes ahead when the group changes. A signer counts its own signings too, so it may be ahead of what
-/// was last seen there; a zone that is no newer to it stays as it is.
-const AHEAD: u32 = 60;
-/// Zones that are looked at together.
-const AT_ONCE: i64 = 32;
+/// Interval of signer checks of a signed zone in its desired state, in seconds.
+const IDLE_INTERVAL: i64 = 300;
+/// Interval of signer checks until a zone reaches its desired state, in seconds.
+const ACTIVE_INTERVAL: i64 = 2;
+/// Delay of the next check after a failed check or for a stuck zone, in seconds.
+const RETRY_DELAY: i64 = 15;
+/// The extra serial increment when the group changes. A signer raises its serial when it signs, so it may be ahead of
+/// the last check, and it ignores a zone that is not newer.
+const GROUP_CHANGE_INCREMENT: u32 = 60;
+/// The maximum number of concurrent signer checks.
+const MAX_CONCURRENT_CHECKS: i64 = 32;
 
-/// What was seen of a zone at its signer.
+/// The observed state of a zone at its signer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// None when it does not serve the zone.
+    /// None when the signer does not serve the zone.
     pub serial: Option<u32>,
     pub keys: Vec<Dnskey>,
     pub cds: Vec<Ds>,
 }
 
 impl Dns {
-    /// Whether a zone is signed, and what was seen of that.
+    /// The DNSSEC state of a zone, with the last signer check.
     ///
     /// # Errors
     /// [`DnsError::ZoneNotFound`].
     pub async fn dnssec(&self, org: OrgId, name: &str) -> Result<Dnssec> {
         self.hosting()?;
-        let zone = found(&mut *self.store.connection().await?, org, name).await?;
+        let zone = load_zone(&mut *self.store.connection().await?, org, name).await?;
         Ok(Dnssec { state: zone.dnssec, ds: zone.ds, signer: zone.signer })
     }
 
-    /// Has the nameserver sign a zone, or no longer. The recorded DS records go with the signing.
+    /// Enables or disables DNSSEC for a zone, and clears its recorded DS records.
     ///
     /// # Errors
     /// [`DnsError::ZoneNotFound`].
-    pub async fn dnssec_switch(&self, actor: &Actor, org: OrgId, name: &str, switch: DnssecSwitch) -> Result<At<Zone>> {
+    pub async fn dnssec_switch(
+        &self,
+        actor: &Actor,
+        org: OrgId,
+        name: &str,
+        switch: DnssecSwitch,
+    ) -> Result<AtSerial<Zone>> {
         let hosting = self.hosting()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let catalog = tx.catalog_lock().await?;
-                let zone = self.locked(tx, org, name, &Expected::Any).await?;
+                let zone = self.lock_zone(tx, org, name, &Precondition::Any).await?;
                 if switch.enabled == (zone.dnssec != DnssecState::Off) {
-                    return Ok(Outcome::Unchanged(At { serial: zone.serial, value: self.shown(&zone)? }));
+                    return Ok(Outcome::Unchanged(AtSerial { serial: zone.serial, value: self.zone_view(&zone)? }));
                 }
-                let now = self.store.world().now();
+                let now = self.store.clock_rng().now();
                 let dnssec = if switch.enabled { DnssecState::Signing } else { DnssecState::Off };
-                let serial = zone.next_serial(now).wrapping_add(AHEAD);
+                let serial = zone.next_serial(now).wrapping_add(GROUP_CHANGE_INCREMENT);
                 let zone = ZoneRecord { dnssec, ds: Vec::new(), serial, ..zone };
-                // A signer takes the new group with the zone's next transfer, and needs the whole zone for it.
-                tx.zone_raise(zone.id, serial).await?;
-                let look_at = hosting.observes.then(|| now.plus_seconds(SOON));
-                tx.zone_set_dnssec(zone.id, dnssec, &zone.ds, look_at).await?;
-                let group = self.edits(tx, &catalog, member(&zone, true), Some(ManagedBy::System)).await?;
-                self.write(tx, catalog, &group, JOURNAL).await?;
-                self.announce(tx, &Notice::of_group(&zone.name)).await?;
+                // A signer applies the new group at the next transfer, which must be a full transfer.
+                tx.zone_raise_serial(zone.id, serial).await?;
+                let signer_check_at = hosting.has_signer.then(|| now.plus_seconds(ACTIVE_INTERVAL));
+                tx.zone_set_dnssec(zone.id, dnssec, &zone.ds, signer_check_at).await?;
+                let group = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
+                self.write_edits(tx, catalog, &group, MAX_JOURNAL_ENTRIES).await?;
+                self.enqueue_notice(tx, &Notice::for_group_change(&zone.name)).await?;
                 let name = if switch.enabled { "dns.dnssec.on" } else { "dns.dnssec.off" };
                 let event = Event::in_org(name, org, zone.id, json!({ "zone": zone.name.as_str() }));
-                Ok(Outcome::Changed(At { serial, value: self.shown(&zone)? }, event))
+                Ok(Outcome::Changed(AtSerial { serial, value: self.zone_view(&zone)? }, event))
             })
             .await
     }
 
-    /// Records which DS records the parent is given. None at all means "not yet", and changes nothing.
+    /// Records the DS records that the parent has received. An empty list means "not yet" and is a no-op.
     ///
     /// # Errors
-    /// [`DnsError::Field`] for what is no DS record, [`DnsError::DnssecOff`], [`DnsError::ZoneNotFound`].
-    pub async fn ds_set(&self, actor: &Actor, org: OrgId, name: &str, report: DsReport) -> Result<At<Zone>> {
+    /// [`DnsError::InvalidField`] for an invalid DS record, [`DnsError::DnssecOff`], [`DnsError::ZoneNotFound`].
+    pub async fn ds_set(&self, actor: &Actor, org: OrgId, name: &str, report: DsReport) -> Result<AtSerial<Zone>> {
         self.hosting()?;
-        let ds = report.ds.into_iter().enumerate().map(checked).collect::<Result<Vec<Ds>>>()?;
+        let ds = report.ds.into_iter().enumerate().map(check_ds).collect::<Result<Vec<Ds>>>()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let zone = self.locked(tx, org, name, &Expected::Any).await?;
+                let zone = self.lock_zone(tx, org, name, &Precondition::Any).await?;
                 if zone.dnssec == DnssecState::Off {
                     return Err(DnsError::DnssecOff);
                 }
-                let (look_at, serial) = (self.hosting()?.observes.then(|| self.store.world().now()), zone.serial);
-                let (zone, recorded) = record(tx, zone, ds, look_at).await?;
-                let answer = At { serial, value: self.shown(&zone)? };
+                let (signer_check_at, serial) =
+                    (self.hosting()?.has_signer.then(|| self.store.clock_rng().now()), zone.serial);
+                let (zone, recorded) = set_ds(tx, zone, ds, signer_check_at).await?;
+                let answer = AtSerial { serial, value: self.zone_view(&zone)? };
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
                 let event = Event::in_org("dns.ds.set", org, zone.id, data);
                 Ok(if recorded { Outcome::Changed(answer, event) } else { Outcome::Unchanged(answer) })
@@ -102,119 +109,123 @@ impl Dns {
             .await
     }
 
-    /// Looks at the signer of every zone that is due: one round of a pass. Several processes share the work.
+    /// Runs all due signer checks and returns their number. Several processes share the work.
     ///
     /// # Errors
-    /// [`DnsError::Store`]; what was noted until then stays.
-    pub async fn signers_look(&self, signer: &Signer) -> Result<usize> {
-        let mut looked_at = 0;
+    /// [`DnsError::Store`]. Results that were recorded before the error stay.
+    pub async fn check_signers(&self, signer: &Signer) -> Result<usize> {
+        let mut checked = 0;
         loop {
-            let now = self.store.world().now();
-            let due = self.store.connection().await?.looks_due(now, now.plus_seconds(60), AT_ONCE).await?;
+            let now = self.store.clock_rng().now();
+            let due = self
+                .store
+                .connection()
+                .await?
+                .signer_checks_claim(now, now.plus_seconds(60), MAX_CONCURRENT_CHECKS)
+                .await?;
             if due.is_empty() {
-                return Ok(looked_at);
+                return Ok(checked);
             }
-            looked_at += due.len();
-            // Together, so that a signer that is away costs one patience and not one for each zone.
-            let seen = join_all(due.iter().map(|looked| signer.look(&looked.name))).await;
-            for (looked, seen) in due.iter().zip(seen) {
-                self.conclude(looked, seen.map_err(|unseen| unseen.to_string())).await?;
+            checked += due.len();
+            // Concurrently, so that an unreachable signer costs one timeout instead of one per zone.
+            let results = join_all(due.iter().map(|check| signer.check(&check.name))).await;
+            for (check, result) in due.iter().zip(results) {
+                self.record_check(check, result.map_err(|error| error.to_string())).await?;
             }
         }
     }
 
-    /// Notes what was seen, records the DS records that the signer asks for, and raises the serial where the signer
-    /// would not take the zone otherwise.
-    async fn conclude(&self, looked: &Looked, seen: std::result::Result<Observation, String>) -> Result<()> {
-        let now = self.store.world().now();
-        let view = match (seen, &looked.before) {
+    /// Records the result of a check, records the DS records that the signer requests, and raises the serial of a stuck
+    /// zone.
+    async fn record_check(&self, check: &SignerCheck, result: std::result::Result<Observation, String>) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        let view = match (result, &check.last_view) {
             (Ok(Observation { serial, keys, cds }), _) => {
-                SignerView { serial, keys, cds: present(&cds), error: None, observed_at: now }
+                SignerView { serial, keys, cds: requested_ds(&cds), error: None, observed_at: now }
             }
-            // What was seen last is known still.
-            (Err(error), Some(before)) => SignerView { error: Some(error), observed_at: now, ..before.clone() },
+            // Keep the last observed state.
+            (Err(error), Some(last)) => SignerView { error: Some(error), observed_at: now, ..last.clone() },
             (Err(error), None) => {
                 SignerView { serial: None, keys: Vec::new(), cds: Vec::new(), error: Some(error), observed_at: now }
             }
         };
-        let wanted = looked.dnssec != DnssecState::Off;
-        let signed = !view.keys.is_empty();
-        let settled = view.serial.is_some() && signed == wanted;
-        if view.error.is_none() && wanted && settled && asks_anew(looked, &view) {
-            self.record_observed(looked, &view.cds).await?;
+        let should_be_signed = check.dnssec != DnssecState::Off;
+        let is_signed = !view.keys.is_empty();
+        let is_as_desired = view.serial.is_some() && is_signed == should_be_signed;
+        if view.error.is_none() && should_be_signed && is_as_desired && requests_new_ds(check, &view) {
+            self.record_observed(check, &view.cds).await?;
         }
-        let stuck = view.error.is_none() && is_stuck(looked, &view, settled);
-        let look_at = match &view.error {
-            Some(_) => Some(now.plus_seconds(FAILED)),
-            // A large zone takes a while to be transferred and signed anew.
-            None if stuck => Some(now.plus_seconds(FAILED)),
-            None if !settled => Some(now.plus_seconds(SOON)),
-            // Nothing more to see where nothing is signed.
-            None => wanted.then(|| now.plus_seconds(CALM)),
+        let is_stuck = view.error.is_none() && is_stuck(check, &view, is_as_desired);
+        let signer_check_at = match &view.error {
+            Some(_) => Some(now.plus_seconds(RETRY_DELAY)),
+            // The transfer and signing of a large zone take a while.
+            None if is_stuck => Some(now.plus_seconds(RETRY_DELAY)),
+            None if !is_as_desired => Some(now.plus_seconds(ACTIVE_INTERVAL)),
+            // An unsigned zone needs no further checks.
+            None => should_be_signed.then(|| now.plus_seconds(IDLE_INTERVAL)),
         };
         self.store
-            .observe(async |tx: &mut Connection| {
-                if stuck && let Some(zone) = tx.zone_lock_by_id(looked.id).await? {
+            .transaction_unaudited(async |tx: &mut Connection| {
+                if is_stuck && let Some(zone) = tx.zone_lock_by_id(check.id).await? {
                     let serial = serial::next(now, zone.serial, view.serial);
-                    tx.zone_raise(zone.id, serial).await?;
-                    self.announce(tx, &Notice::of(&zone)).await?;
+                    tx.zone_raise_serial(zone.id, serial).await?;
+                    self.enqueue_notice(tx, &Notice::for_zone(&zone)).await?;
                 }
-                tx.look_note(looked, &view, look_at).await?;
+                tx.signer_check_record(check, &view, signer_check_at).await?;
                 Ok(())
             })
             .await
     }
 
-    async fn record_observed(&self, looked: &Looked, cds: &[Ds]) -> Result<()> {
+    async fn record_observed(&self, check: &SignerCheck, cds: &[Ds]) -> Result<()> {
         self.store
             .transaction(&Actor::service("dnssec"), async |tx: &mut Connection| {
-                // What somebody reported, or switched, since the look began is not undone.
-                let same = |zone: &ZoneRecord| zone.dnssec == looked.dnssec && zone.ds == looked.ds;
-                let zone = tx.zone_lock_by_id(looked.id).await?.filter(same);
+                // A change by a user since the check began wins.
+                let is_unchanged = |zone: &ZoneRecord| zone.dnssec == check.dnssec && zone.ds == check.ds;
+                let zone = tx.zone_lock_by_id(check.id).await?.filter(is_unchanged);
                 let Some(zone) = zone else { return Ok(Outcome::Unchanged(())) };
-                let (zone, recorded) = record(tx, zone, cds.to_vec(), Some(self.store.world().now())).await?;
+                let (zone, recorded) = set_ds(tx, zone, cds.to_vec(), Some(self.store.clock_rng().now())).await?;
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
-                let event = Event::in_org("dns.ds.set", looked.org, zone.id, data);
+                let event = Event::in_org("dns.ds.set", check.org, zone.id, data);
                 Ok(if recorded { Outcome::Changed((), event) } else { Outcome::Unchanged(()) })
             })
             .await
     }
 }
 
-/// Whether the signer asks for other DS records than it did: what somebody reported since is not undone.
-fn asks_anew(looked: &Looked, view: &SignerView) -> bool {
-    let before = looked.before.as_ref().map(|before| &before.cds);
-    !view.cds.is_empty()
-        && (looked.ds.is_empty() || before.is_some_and(|before| !before.is_empty() && *before != view.cds))
+/// Whether the signer requests other DS records than at the last check. Otherwise DS records of a user stay.
+fn requests_new_ds(check: &SignerCheck, view: &SignerView) -> bool {
+    let last_cds = check.last_view.as_ref().map(|view| &view.cds);
+    !view.cds.is_empty() && (check.ds.is_empty() || last_cds.is_some_and(|cds| !cds.is_empty() && *cds != view.cds))
 }
 
-/// Whether the signer holds on to what it has: its serial is ahead of the zone's, it was at the last look already, and
-/// what it serves is not what it is to serve.
-fn is_stuck(looked: &Looked, view: &SignerView, settled: bool) -> bool {
-    let Some(there) = view.serial else { return false };
-    let before = looked.before.as_ref().and_then(|before| before.serial);
-    let unsigned_ahead = looked.dnssec == DnssecState::Off && serial::is_newer(there, looked.serial);
-    (!settled || unsigned_ahead) && before == Some(there)
+/// Whether the signer ignores the zone: its serial is the same as at the last check, and it does not serve the desired
+/// state or is ahead of an unsigned zone.
+fn is_stuck(check: &SignerCheck, view: &SignerView, is_as_desired: bool) -> bool {
+    let Some(signer_serial) = view.serial else { return false };
+    let last_serial = check.last_view.as_ref().and_then(|view| view.serial);
+    let unsigned_ahead = check.dnssec == DnssecState::Off && serial::is_newer(signer_serial, check.serial);
+    (!is_as_desired || unsigned_ahead) && last_serial == Some(signer_serial)
 }
 
-async fn record(
+async fn set_ds(
     tx: &mut Connection,
     zone: ZoneRecord,
     mut ds: Vec<Ds>,
-    look_at: Option<Time>,
+    signer_check_at: Option<Time>,
 ) -> Result<(ZoneRecord, bool)> {
     ds.sort_unstable();
     ds.dedup();
     if ds.is_empty() || (ds == zone.ds && zone.dnssec == DnssecState::DsPending) {
         return Ok((zone, false));
     }
-    tx.zone_set_dnssec(zone.id, DnssecState::DsPending, &ds, look_at).await?;
+    tx.zone_set_dnssec(zone.id, DnssecState::DsPending, &ds, signer_check_at).await?;
     Ok((ZoneRecord { dnssec: DnssecState::DsPending, ds, ..zone }, true))
 }
 
-/// A DS record as it is kept: its digest in capitals, and as long as its type has it.
-fn checked((place, ds): (usize, Ds)) -> Result<Ds> {
-    let field = |name: &str, message: &str| Err(Malformed::new(format!("ds[{place}].{name}"), message).into());
+/// Validates a DS record and converts its digest to uppercase.
+fn check_ds((index, ds): (usize, Ds)) -> Result<Ds> {
+    let field = |name: &str, message: &str| Err(InvalidField::new(format!("ds[{index}].{name}"), message).into());
     let digits = match ds.digest_type {
         1 => Some(40),
         2 | 3 => Some(64),
@@ -223,19 +234,19 @@ fn checked((place, ds): (usize, Ds)) -> Result<Ds> {
     };
     let length = ds.digest.len();
     if !ds.digest.bytes().all(|b| b.is_ascii_hexdigit()) || length == 0 || length % 2 == 1 || length > 128 {
-        return field("digest", "must be bytes in hexadecimal");
+        return field("digest", "must be 1 to 64 bytes in hexadecimal");
     }
     if digits.is_some_and(|digits| digits != length) {
-        return field("digest", "has not the length that its type has");
+        return field("digest", "has the wrong length for its digest type");
     }
     if ds.algorithm == 0 {
-        return field("algorithm", "0 is none (RFC 8078 section 4: it asks for the DS records to go)");
+        return field("algorithm", "must not be 0, which requests deletion of the DS records (RFC 8078 section 4)");
     }
     Ok(Ds { digest: ds.digest.to_ascii_uppercase(), ..ds })
 }
 
-/// What CDS records ask for; the one that asks for none (RFC 8078 section 4) is no DS record.
-fn present(cds: &[Ds]) -> Vec<Ds> {
+/// The DS records that CDS records request, without the delete request (RFC 8078 section 4).
+fn requested_ds(cds: &[Ds]) -> Vec<Ds> {
     let upper = |ds: &Ds| Ds { digest: ds.digest.to_ascii_uppercase(), ..ds.clone() };
     let mut ds: Vec<Ds> = cds.iter().filter(|ds| ds.algorithm != 0).map(upper).collect();
     ds.sort_unstable();

@@ -1,81 +1,81 @@
-//! Hostnames of projects in hosted zones: their records are managed here.
+//! Managed records for hostnames of projects in hosted zones.
 
 use kernel::OrgId;
 use store::Connection;
 
-use super::edit::{MOST, Wish};
+use super::edit::{MAX_RRSETS, RrsetChange};
 use super::{Dns, Result};
 use crate::model::ManagedBy;
 use crate::repository::{RrsetRepository as _, ZoneRepository as _};
 use crate::{OwnerName, RecordSet, RecordType};
 
-/// What became of a hostname's records.
+/// The result of linking a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Link {
-    /// They are there; whether they were not before.
+pub enum LinkResult {
+    /// The records exist. `changed` says whether this call wrote them.
     Linked { changed: bool },
-    /// The organization has no zone that the name lies in.
+    /// The organization has no zone that contains the name.
     NoZone,
-    /// The zone holds as many rrsets as a zone may.
+    /// The zone has reached the rrset limit.
     Full { zone: String },
-    /// Records of others are at the name.
+    /// The name has other records.
     Occupied { zone: String },
-    /// The name is the zone's own, which no CNAME can be at, and there are no addresses to put there.
+    /// The name is the apex, which cannot have a CNAME, and no fallback addresses are configured.
     NoAddress { zone: String },
 }
 
 impl Dns {
-    /// The organization's zone that a name lies in; none where no zones are hosted.
+    /// The organization's most specific zone that contains a name; none if this deployment does not host zones.
     ///
     /// # Errors
     /// [`crate::DnsError::Store`].
-    pub async fn zone_of(&self, connection: &mut Connection, org: OrgId, host: &str) -> Result<Option<String>> {
+    pub async fn enclosing_zone(&self, connection: &mut Connection, org: OrgId, host: &str) -> Result<Option<String>> {
         if self.hosting.is_none() {
             return Ok(None);
         }
-        let zones = connection.zones_over(org, host).await?;
+        let zones = connection.zones_enclosing(org, host).await?;
         Ok(zones.into_iter().next().map(|zone| zone.as_str().to_owned()))
     }
 
-    /// Leads visitors of a name to the platform, in the caller's transaction.
+    /// Writes the records that point a hostname to the platform, in the caller's transaction.
     ///
     /// # Errors
     /// [`crate::DnsError::Store`].
-    pub async fn link(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<Link> {
-        let Some(hosting) = self.hosting.as_deref() else { return Ok(Link::NoZone) };
-        let Some(name) = tx.zones_over(org, host).await?.into_iter().next() else { return Ok(Link::NoZone) };
-        // Deleted meanwhile.
-        let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(Link::NoZone) };
-        let Ok(owner) = OwnerName::parse(host, &zone.name) else { return Ok(Link::NoZone) };
-        let records = hosting.link(&owner, &zone.name);
+    pub async fn link(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<LinkResult> {
+        let Some(hosting) = self.hosting.as_deref() else { return Ok(LinkResult::NoZone) };
+        let Some(name) = tx.zones_enclosing(org, host).await?.into_iter().next() else { return Ok(LinkResult::NoZone) };
+        // Deleted concurrently.
+        let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(LinkResult::NoZone) };
+        let Ok(owner) = OwnerName::parse(host, &zone.name) else { return Ok(LinkResult::NoZone) };
+        let records = hosting.link_records(&owner, &zone.name);
         let zone_name = zone.name.as_str().to_owned();
         if records.is_empty() {
-            return Ok(Link::NoAddress { zone: zone_name });
+            return Ok(LinkResult::NoAddress { zone: zone_name });
         }
         let ours = |kind: RecordType| records.iter().find(|(it, _)| *it == kind).map(|(_, records)| records);
-        let foreign = tx.rrset_at(zone.id, &[owner.as_str()]).await?.into_iter().any(|stored| {
-            let free = stored.managed_by == Some(ManagedBy::Project);
-            let address = matches!(stored.set.kind, RecordType::A | RecordType::Aaaa | RecordType::Cname);
-            // Beside an alias there is nothing else; beside addresses there may be.
-            let in_the_way = ours(RecordType::Cname).is_some() || address;
-            !free && in_the_way && ours(stored.set.kind) != Some(&stored.set.records)
+        let is_occupied = tx.rrset_at(zone.id, &[owner.as_str()]).await?.into_iter().any(|stored| {
+            let is_replaceable = stored.managed_by == Some(ManagedBy::Project);
+            let is_address = matches!(stored.set.kind, RecordType::A | RecordType::Aaaa | RecordType::Cname);
+            // A CNAME conflicts with all other types, addresses only with addresses and CNAME.
+            let conflicts = ours(RecordType::Cname).is_some() || is_address;
+            !is_replaceable && conflicts && ours(stored.set.kind) != Some(&stored.set.records)
         });
-        if foreign {
-            return Ok(Link::Occupied { zone: zone_name });
+        if is_occupied {
+            return Ok(LinkResult::Occupied { zone: zone_name });
         }
-        let wishes = records.into_iter().map(|(kind, records)| {
+        let changes = records.into_iter().map(|(kind, records)| {
             let set = RecordSet { owner: owner.clone(), kind, ttl: RecordSet::DEFAULT_TTL, records };
-            Wish::of(set, Some(ManagedBy::Project))
+            RrsetChange::set(set, Some(ManagedBy::Project))
         });
-        let edits = self.edits(tx, &zone, wishes.collect(), Some(ManagedBy::Project)).await?;
-        if zone.rrset_count as usize + edits.len() > MOST as usize {
-            return Ok(Link::Full { zone: zone_name });
+        let edits = self.plan_edits(tx, &zone, changes.collect(), Some(ManagedBy::Project)).await?;
+        if zone.rrset_count as usize + edits.len() > MAX_RRSETS as usize {
+            return Ok(LinkResult::Full { zone: zone_name });
         }
-        self.apply(tx, zone, &edits).await?;
-        Ok(Link::Linked { changed: !edits.is_empty() })
+        self.apply_edits(tx, zone, &edits).await?;
+        Ok(LinkResult::Linked { changed: !edits.is_empty() })
     }
 
-    /// Takes the records of a name away that [`Dns::link`] put there, in the caller's transaction.
+    /// Deletes the records that [`Dns::link`] wrote, in the caller's transaction.
     ///
     /// # Errors
     /// [`crate::DnsError::Store`].
@@ -83,15 +83,16 @@ impl Dns {
         if self.hosting.is_none() {
             return Ok(());
         }
-        // A nearer zone may have come since.
-        for name in tx.zones_over(org, host).await? {
+        // A more specific zone may have been created since.
+        for name in tx.zones_enclosing(org, host).await? {
             let Some(zone) = tx.zone_lock(org, &name).await? else { continue };
             let Ok(owner) = OwnerName::parse(host, &zone.name) else { continue };
             let stored = tx.rrset_at(zone.id, &[owner.as_str()]).await?;
             let ours = stored.into_iter().filter(|stored| stored.managed_by == Some(ManagedBy::Project));
-            let wishes: Vec<Wish> = ours.map(|stored| Wish::none(owner.clone(), stored.set.kind)).collect();
-            let edits = self.edits(tx, &zone, wishes, Some(ManagedBy::Project)).await?;
-            self.apply(tx, zone, &edits).await?;
+            let changes: Vec<RrsetChange> =
+                ours.map(|stored| RrsetChange::delete(owner.clone(), stored.set.kind)).collect();
+            let edits = self.plan_edits(tx, &zone, changes, Some(ManagedBy::Project)).await?;
+            self.apply_edits(tx, zone, &edits).await?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The use cases of zones.
+//! The DNS use cases.
 
 mod dnssec;
 mod edit;
@@ -19,42 +19,42 @@ use crate::repository::{ZoneRecord, ZoneRepository as _};
 use crate::{OwnerName, RecordType, ZoneName};
 
 pub use dnssec::Observation;
-pub use link::Link;
-pub use zonefile::Imported;
+pub use link::LinkResult;
+pub use zonefile::ImportResult;
 
 type Result<T> = std::result::Result<T, DnsError>;
 
-/// Zones and what is in them. Cheap to clone.
+/// The DNS service: zones, rrsets, zone files and DNSSEC. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Dns {
     store: Store,
     hosting: Option<Arc<Hosting>>,
 }
 
-/// The states of a zone for which a change is meant: serials, or any.
+/// The precondition of a change: the serials that the zone may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Expected {
+pub enum Precondition {
     #[default]
     Any,
     /// One of these.
     Serials(Vec<u32>),
 }
 
-/// A value together with the serial of the zone that it belongs to.
+/// A value with the serial of its zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct At<T> {
+pub struct AtSerial<T> {
     pub serial: u32,
     pub value: T,
 }
 
 impl Dns {
-    /// The service on this database; without hosting, every use case answers [`DnsError::NotConfigured`].
+    /// Creates the service. Without `hosting`, the use cases return [`DnsError::NotConfigured`].
     #[must_use]
     pub fn new(store: Store, hosting: Option<Hosting>) -> Self {
         Self { store, hosting: hosting.map(Arc::new) }
     }
 
-    /// How zones are hosted.
+    /// The hosting configuration.
     ///
     /// # Errors
     /// [`DnsError::NotConfigured`].
@@ -62,22 +62,30 @@ impl Dns {
         self.hosting.as_deref().ok_or(DnsError::NotConfigured)
     }
 
-    /// The zone of this name, locked.
-    async fn locked(&self, tx: &mut Connection, org: OrgId, name: &str, expected: &Expected) -> Result<ZoneRecord> {
-        let zone = tx.zone_lock(org, &named(name)?).await?.ok_or(DnsError::ZoneNotFound)?;
-        match expected {
-            Expected::Serials(serials) if !serials.contains(&zone.serial) => Err(DnsError::Changed(zone.serial)),
+    /// Locks a zone and checks the precondition.
+    async fn lock_zone(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        name: &str,
+        precondition: &Precondition,
+    ) -> Result<ZoneRecord> {
+        let zone = tx.zone_lock(org, &parse_zone_name(name)?).await?.ok_or(DnsError::ZoneNotFound)?;
+        match precondition {
+            Precondition::Serials(serials) if !serials.contains(&zone.serial) => {
+                Err(DnsError::SerialMismatch(zone.serial))
+            }
             _ => Ok(zone),
         }
     }
 
-    fn shown(&self, zone: &ZoneRecord) -> Result<Zone> {
+    fn zone_view(&self, zone: &ZoneRecord) -> Result<Zone> {
         Ok(Zone {
             id: zone.id,
             name: zone.name.as_str().to_owned(),
             serial: zone.serial,
             nameservers: self.hosting()?.nameservers().to_vec(),
-            // The SOA is no row.
+            // The SOA is not stored.
             rrset_count: zone.rrset_count + 1,
             dnssec: ZoneDnssec { state: zone.dnssec, ds: zone.ds.clone() },
             created_at: zone.created_at,
@@ -91,12 +99,12 @@ impl Dns {
     }
 }
 
-/// A name that a zone cannot have is the name of none.
-fn named(name: &str) -> Result<ZoneName> {
+/// Parses a zone name. A zone with an invalid name cannot exist.
+fn parse_zone_name(name: &str) -> Result<ZoneName> {
     ZoneName::parse(name).map_err(|_| DnsError::ZoneNotFound)
 }
 
-/// The zone of this name.
-async fn found(connection: &mut Connection, org: OrgId, name: &str) -> Result<ZoneRecord> {
-    connection.zone_find(org, &named(name)?).await?.ok_or(DnsError::ZoneNotFound)
+/// Loads a zone.
+async fn load_zone(connection: &mut Connection, org: OrgId, name: &str) -> Result<ZoneRecord> {
+    connection.zone_find(org, &parse_zone_name(name)?).await?.ok_or(DnsError::ZoneNotFound)
 }

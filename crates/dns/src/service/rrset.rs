@@ -1,54 +1,54 @@
-//! Single rrsets, and several at once.
+//! Use cases of rrsets.
 
 use kernel::audit::{Actor, Event};
-use kernel::{Code, Failure as _, Malformed, OrgId};
+use kernel::{ApiError as _, Code, InvalidField, OrgId};
 use store::{Connection, Outcome};
 
-use super::edit::{Wish, told};
-use super::zone::shown;
-use super::{At, Dns, Expected, Result};
-use crate::error::{DnsError, ItemFault};
+use super::edit::{RrsetChange, audit_data};
+use super::zone::rrset_view;
+use super::{AtSerial, Dns, Precondition, Result};
+use crate::error::{DnsError, ItemError};
 use crate::model::{Difference, Patched, Rrset, RrsetContent, RrsetPatch, RrsetsPatch};
 use crate::repository::{Content, Edit, StoredSet, ZoneRecord};
 use crate::{InvalidSet, OwnerName, Rdata, RecordSet, RecordType, ZoneName};
 
 impl Dns {
-    /// Makes the content of an rrset this one. The same content again changes nothing, the serial neither.
+    /// Replaces the content of an rrset. The same content is a no-op and keeps the serial.
     ///
     /// # Errors
-    /// [`DnsError::Field`] for a name, a type or a record that is none, [`DnsError::Managed`],
-    /// [`DnsError::CnameConflict`], [`DnsError::ZoneNotFound`], [`DnsError::Changed`].
+    /// [`DnsError::InvalidField`] for an invalid name, type or record, [`DnsError::Managed`],
+    /// [`DnsError::CnameConflict`], [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`].
     pub async fn rrset_put(
         &self,
         actor: &Actor,
         (org, zone): (OrgId, &str),
         (name, kind): (&str, &str),
         content: RrsetContent,
-        expected: &Expected,
-    ) -> Result<At<Rrset>> {
+        precondition: &Precondition,
+    ) -> Result<AtSerial<Rrset>> {
         self.hosting()?;
-        // Before the state that is expected is looked at: the request is no good whatever that is (RFC 9110 section 13.2.1).
-        let kind: RecordType = kind.parse().map_err(|error| Malformed::new("type", error))?;
+        // Validation precedes the precondition (RFC 9110 section 13.2.1).
+        let kind: RecordType = kind.parse().map_err(|error| InvalidField::new("type", error))?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let zone = self.locked(tx, org, zone, expected).await?;
-                let owner = OwnerName::parse(name, &zone.name).map_err(|error| Malformed::new("name", error))?;
-                let wish = if kind == RecordType::Soa {
-                    // Refused as what it is: not for users to edit.
-                    Wish::none(owner.clone(), kind)
+                let zone = self.lock_zone(tx, org, zone, precondition).await?;
+                let owner = OwnerName::parse(name, &zone.name).map_err(|error| InvalidField::new("name", error))?;
+                let change = if kind == RecordType::Soa {
+                    // Rejected as managed when the change is planned.
+                    RrsetChange::delete(owner.clone(), kind)
                 } else {
-                    Wish::of(set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)
+                    RrsetChange::set(parse_set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)
                 };
-                let wished = wish.content.clone();
-                let edits = self.edits(tx, &zone, vec![wish], None).await?;
-                let (ttl, records, _) = wished.ok_or(DnsError::RrsetNotFound)?;
+                let new_content = change.content.clone();
+                let edits = self.plan_edits(tx, &zone, vec![change], None).await?;
+                let (ttl, records, _) = new_content.ok_or(DnsError::RrsetNotFound)?;
                 let value = Rrset::new(&zone.name, (&owner, kind), ttl, &records, None);
                 if edits.is_empty() {
-                    return Ok(Outcome::Unchanged(At { serial: zone.serial, value }));
+                    return Ok(Outcome::Unchanged(AtSerial { serial: zone.serial, value }));
                 }
-                let zone = self.apply(tx, zone, &edits).await?;
-                let event = Event::in_org("dns.rrset.set", org, zone.id, told(&zone, &edits));
-                Ok(Outcome::Changed(At { serial: zone.serial, value }, event))
+                let zone = self.apply_edits(tx, zone, &edits).await?;
+                let event = Event::in_org("dns.rrset.set", org, zone.id, audit_data(&zone, &edits));
+                Ok(Outcome::Changed(AtSerial { serial: zone.serial, value }, event))
             })
             .await
     }
@@ -56,79 +56,80 @@ impl Dns {
     /// Deletes an rrset.
     ///
     /// # Errors
-    /// [`DnsError::RrsetNotFound`], [`DnsError::Managed`], [`DnsError::ZoneNotFound`], [`DnsError::Changed`].
+    /// [`DnsError::RrsetNotFound`], [`DnsError::Managed`], [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`].
     pub async fn rrset_delete(
         &self,
         actor: &Actor,
         (org, zone): (OrgId, &str),
         (name, kind): (&str, &str),
-        expected: &Expected,
-    ) -> Result<At<()>> {
+        precondition: &Precondition,
+    ) -> Result<AtSerial<()>> {
         self.hosting()?;
         let kind: RecordType = kind.parse().map_err(|_| DnsError::RrsetNotFound)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let zone = self.locked(tx, org, zone, expected).await?;
+                let zone = self.lock_zone(tx, org, zone, precondition).await?;
                 let owner = OwnerName::parse(name, &zone.name).map_err(|_| DnsError::RrsetNotFound)?;
-                let edits = self.edits(tx, &zone, vec![Wish::none(owner, kind)], None).await?;
+                let edits = self.plan_edits(tx, &zone, vec![RrsetChange::delete(owner, kind)], None).await?;
                 if edits.is_empty() {
                     return Err(DnsError::RrsetNotFound);
                 }
-                let zone = self.apply(tx, zone, &edits).await?;
-                let event = Event::in_org("dns.rrset.delete", org, zone.id, told(&zone, &edits));
-                Ok(Outcome::Changed(At { serial: zone.serial, value: () }, event))
+                let zone = self.apply_edits(tx, zone, &edits).await?;
+                let event = Event::in_org("dns.rrset.delete", org, zone.id, audit_data(&zone, &edits));
+                Ok(Outcome::Changed(AtSerial { serial: zone.serial, value: () }, event))
             })
             .await
     }
 
-    /// Changes several rrsets together, or none of them.
+    /// Changes several rrsets, all or none.
     ///
     /// # Errors
-    /// [`DnsError::Items`], [`DnsError::ZoneNotFound`], [`DnsError::Changed`].
+    /// [`DnsError::InvalidItems`], [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`].
     pub async fn rrsets_patch(
         &self,
         actor: &Actor,
         (org, zone): (OrgId, &str),
         patch: RrsetsPatch,
-        expected: &Expected,
-    ) -> Result<At<Patched>> {
+        precondition: &Precondition,
+    ) -> Result<AtSerial<Patched>> {
         self.hosting()?;
         let RrsetsPatch { rrsets, dry_run } = patch;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let zone = self.locked(tx, org, zone, expected).await?;
-                let edits = self.planned(tx, &zone, &rrsets).await?;
+                let zone = self.lock_zone(tx, org, zone, precondition).await?;
+                let edits = self.plan_patch(tx, &zone, &rrsets).await?;
                 if dry_run || edits.is_empty() {
-                    return Ok(Outcome::Unchanged(patched(&zone, &edits)));
+                    return Ok(Outcome::Unchanged(patch_result(&zone, &edits)));
                 }
-                let zone = self.apply(tx, zone, &edits).await?;
-                let event = Event::in_org("dns.rrset.patch", org, zone.id, told(&zone, &edits));
-                Ok(Outcome::Changed(patched(&zone, &edits), event))
+                let zone = self.apply_edits(tx, zone, &edits).await?;
+                let event = Event::in_org("dns.rrset.patch", org, zone.id, audit_data(&zone, &edits));
+                Ok(Outcome::Changed(patch_result(&zone, &edits), event))
             })
             .await
     }
 
-    /// What rrsets of a user come to in a zone that is locked, or every fault of them.
-    pub(super) async fn planned(
+    /// Plans a user's changes in a locked zone. Returns all errors, not only the first.
+    pub(super) async fn plan_patch(
         &self,
         tx: &mut Connection,
         zone: &ZoneRecord,
         rrsets: &[RrsetPatch],
     ) -> Result<Vec<Edit>> {
-        let plan = self.plan(tx, zone, wishes(&zone.name, rrsets)?, None).await?;
-        if plan.refused.is_empty() {
+        let plan = self.plan(tx, zone, parse_changes(&zone.name, rrsets)?, None).await?;
+        if plan.rejected.is_empty() {
             return Ok(plan.edits);
         }
-        let faults = plan.refused.iter().map(|(place, error)| fault(rrsets, *place, error.code(), error.to_string()));
-        Err(DnsError::Items(faults.collect()))
+        let errors =
+            plan.rejected.iter().map(|(index, error)| item_error(rrsets, *index, error.code(), error.to_string()));
+        Err(DnsError::InvalidItems(errors.collect()))
     }
 }
 
-/// What edits come to, for people.
+/// The API representation of edits.
 pub(super) fn difference(zone: &ZoneRecord, edits: &[Edit]) -> Difference {
     let view = |edit: &Edit, (ttl, records, managed_by): &Content| {
         let set = RecordSet { owner: edit.owner.clone(), kind: edit.kind, ttl: *ttl, records: records.clone() };
-        shown(zone, &StoredSet { set, managed_by: *managed_by })
+        rrset_view(zone, &StoredSet { set, managed_by: *managed_by })
     };
     let (mut added, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
     for edit in edits {
@@ -142,64 +143,70 @@ pub(super) fn difference(zone: &ZoneRecord, edits: &[Edit]) -> Difference {
     Difference { added, changed, removed }
 }
 
-fn patched(zone: &ZoneRecord, edits: &[Edit]) -> At<Patched> {
+fn patch_result(zone: &ZoneRecord, edits: &[Edit]) -> AtSerial<Patched> {
     let Difference { added, changed, removed } = difference(zone, edits);
-    At { serial: zone.serial, value: Patched { serial: zone.serial, added, changed, removed } }
+    AtSerial { serial: zone.serial, value: Patched { serial: zone.serial, added, changed, removed } }
 }
 
-/// The rrset that a request describes.
-fn set(zone: &ZoneName, owner: OwnerName, kind: RecordType, ttl: Option<u32>, records: &[String]) -> Result<RecordSet> {
+/// Validates the rrset of a request.
+fn parse_set(
+    zone: &ZoneName,
+    owner: OwnerName,
+    kind: RecordType,
+    ttl: Option<u32>,
+    records: &[String],
+) -> Result<RecordSet> {
     let ttl = ttl.unwrap_or(RecordSet::DEFAULT_TTL);
     if !RecordSet::TTL.contains(&ttl) {
-        let (least, most) = RecordSet::TTL.into_inner();
-        return Err(Malformed::new("ttl", format!("must be {least} to {most} seconds")).into());
+        let (min, max) = RecordSet::TTL.into_inner();
+        return Err(InvalidField::new("ttl", format!("must be from {min} to {max} seconds")).into());
     }
-    let parse = |(place, text): (usize, &String)| {
+    let parse = |(index, text): (usize, &String)| {
         Rdata::parse(kind, text, zone)
-            .map_err(|error| DnsError::from(Malformed::new(format!("records[{place}]"), error)))
+            .map_err(|error| DnsError::from(InvalidField::new(format!("records[{index}]"), error)))
     };
     let set = RecordSet::new(owner, kind, ttl, records.iter().enumerate().map(parse).collect::<Result<_>>()?);
     match set.check() {
         Ok(()) => Ok(set),
         Err(InvalidSet::ApexCname) => Err(DnsError::CnameConflict(set.owner.absolute(zone))),
-        Err(fault) => Err(Malformed::new("records", fault).into()),
+        Err(error) => Err(InvalidField::new("records", error).into()),
     }
 }
 
-fn wishes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<Wish>> {
-    let (mut wishes, mut faults) = (Vec::<Wish>::with_capacity(items.len()), Vec::new());
-    let mut seen = std::collections::HashSet::new();
-    for (place, item) in items.iter().enumerate() {
-        match wish(zone, item) {
-            Ok(wish) if seen.insert((wish.owner.clone(), wish.kind)) => wishes.push(wish),
+fn parse_changes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<RrsetChange>> {
+    let (mut changes, mut errors) = (Vec::<RrsetChange>::with_capacity(items.len()), Vec::new());
+    let mut keys = std::collections::HashSet::new();
+    for (index, item) in items.iter().enumerate() {
+        match parse_change(zone, item) {
+            Ok(change) if keys.insert((change.owner.clone(), change.kind)) => changes.push(change),
             Ok(_) => {
-                let message = "is there more than once; give each rrset its whole content";
-                faults.push(fault(items, place, &Code::BAD_REQUEST, message.to_owned()));
+                let message = "appears more than once; send the complete content of each rrset once";
+                errors.push(item_error(items, index, &Code::BAD_REQUEST, message.to_owned()));
             }
             Err(DnsError::Store(error)) => return Err(error.into()),
             Err(error) => {
                 let message = match &error {
-                    DnsError::Field(Malformed { path, message }) => format!("{path}: {message}"),
+                    DnsError::InvalidField(InvalidField { path, message }) => format!("{path}: {message}"),
                     error => error.to_string(),
                 };
-                faults.push(fault(items, place, error.code(), message));
+                errors.push(item_error(items, index, error.code(), message));
             }
         }
     }
-    if faults.is_empty() { Ok(wishes) } else { Err(DnsError::Items(faults)) }
+    if errors.is_empty() { Ok(changes) } else { Err(DnsError::InvalidItems(errors)) }
 }
 
-fn wish(zone: &ZoneName, item: &RrsetPatch) -> Result<Wish> {
-    let owner = OwnerName::parse(&item.name, zone).map_err(|error| Malformed::new("name", error))?;
-    let kind: RecordType = item.kind.parse().map_err(|error| Malformed::new("type", error))?;
-    // An SOA is refused whatever it says.
+fn parse_change(zone: &ZoneName, item: &RrsetPatch) -> Result<RrsetChange> {
+    let owner = OwnerName::parse(&item.name, zone).map_err(|error| InvalidField::new("name", error))?;
+    let kind: RecordType = item.kind.parse().map_err(|error| InvalidField::new("type", error))?;
+    // An SOA is always rejected as managed; its content does not matter.
     if item.records.is_empty() || kind == RecordType::Soa {
-        return Ok(Wish::none(owner, kind));
+        return Ok(RrsetChange::delete(owner, kind));
     }
-    Ok(Wish::of(set(zone, owner, kind, item.ttl, &item.records)?, None))
+    Ok(RrsetChange::set(parse_set(zone, owner, kind, item.ttl, &item.records)?, None))
 }
 
-fn fault(items: &[RrsetPatch], index: usize, code: &'static Code, message: String) -> ItemFault {
+fn item_error(items: &[RrsetPatch], index: usize, code: &'static Code, message: String) -> ItemError {
     let (name, kind) = items.get(index).map(|item| (item.name.clone(), item.kind.clone())).unwrap_or_default();
-    ItemFault { index, name, kind, code, message }
+    ItemError { index, name, kind, code, message }
 }

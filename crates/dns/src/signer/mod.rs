@@ -1,4 +1,4 @@
-//! Looking at a signer: what it serves of a zone, asked over TCP as everybody may ask it.
+//! Signer checks: queries for the serial, keys and CDS records of a zone at its signer, over TCP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,45 +6,47 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::World;
+use kernel::ClockRng;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::name::WireName;
-use crate::wire::{LONGEST, Malformed, Message, Reader, Section, Writer, about, class, kind, opcode, rcode};
+use crate::wire::{
+    MAX_MESSAGE_LENGTH, MalformedMessage, Message, Reader, Section, Writer, class, kind, opcode, question, rcode,
+};
 use crate::{Dnskey, Ds, Observation, ZoneName};
 
-/// How long a look may take, all its questions together.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Timeout of one signer check with all its queries.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A nameserver that signs.
+/// A nameserver that signs zones.
 #[derive(Debug, Clone)]
 pub struct Signer {
     address: SocketAddr,
-    world: World,
+    clock_rng: ClockRng,
 }
 
-/// Why nothing was seen, in words for people.
+/// The reason why a signer check failed. The API shows the message.
 #[derive(Debug, thiserror::Error)]
-pub enum Unseen {
+pub enum SignerError {
     #[error("the signer did not answer in time")]
-    Late,
+    Timeout,
     #[error("the signer cannot be reached: {0}")]
     Unreachable(#[from] io::Error),
-    #[error("the signer's answer cannot be understood")]
+    #[error("the signer sent an invalid DNS message")]
     Malformed,
     #[error("the signer answered with response code {0}")]
     Refused(u16),
 }
 
-impl From<Malformed> for Unseen {
-    fn from(_: Malformed) -> Self {
+impl From<MalformedMessage> for SignerError {
+    fn from(_: MalformedMessage) -> Self {
         Self::Malformed
     }
 }
 
-/// What is answered to one question: the data of the records, and serials of those that are an SOA's.
+/// The answer to one query: the data of its records, and the serial of an SOA.
 #[derive(Default)]
 struct Answer {
     data: Vec<Vec<u8>>,
@@ -52,29 +54,29 @@ struct Answer {
 }
 
 impl Signer {
-    /// The signer at this address.
+    /// Creates a client for the signer at this address.
     #[must_use]
-    pub fn new(address: SocketAddr, world: World) -> Self {
-        Self { address, world }
+    pub fn new(address: SocketAddr, clock_rng: ClockRng) -> Self {
+        Self { address, clock_rng }
     }
 
-    /// What it serves of a zone.
+    /// Queries the state of a zone at the signer.
     ///
     /// # Errors
-    /// When it cannot be told. That it does not serve the zone is an observation.
-    pub async fn look(&self, zone: &ZoneName) -> Result<Observation, Unseen> {
-        timeout(PATIENCE, self.ask_all(zone)).await.map_err(|_| Unseen::Late)?
+    /// A failed query. A signer that does not serve the zone is not an error.
+    pub async fn check(&self, zone: &ZoneName) -> Result<Observation, SignerError> {
+        timeout(CHECK_TIMEOUT, self.query_all(zone)).await.map_err(|_| SignerError::Timeout)?
     }
 
-    async fn ask_all(&self, zone: &ZoneName) -> Result<Observation, Unseen> {
+    async fn query_all(&self, zone: &ZoneName) -> Result<Observation, SignerError> {
         let zone = zone.wire();
         let mut stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
-        let Some(serial) = self.ask(&mut stream, &zone, kind::SOA).await?.serial else {
+        let Some(serial) = self.query(&mut stream, &zone, kind::SOA).await?.serial else {
             return Ok(Observation::default());
         };
-        let keys = self.ask(&mut stream, &zone, kind::DNSKEY).await?;
-        let cds = self.ask(&mut stream, &zone, kind::CDS).await?;
+        let keys = self.query(&mut stream, &zone, kind::DNSKEY).await?;
+        let cds = self.query(&mut stream, &zone, kind::CDS).await?;
         Ok(Observation {
             serial: Some(serial),
             keys: keys.data.iter().map(|data| dnskey(data)).collect::<Result<_, _>>()?,
@@ -82,29 +84,29 @@ impl Signer {
         })
     }
 
-    async fn ask(&self, stream: &mut TcpStream, zone: &WireName, kind: u16) -> Result<Answer, Unseen> {
-        let id = u16::from_be_bytes(self.world.bytes());
+    async fn query(&self, stream: &mut TcpStream, zone: &WireName, kind: u16) -> Result<Answer, SignerError> {
+        let id = u16::from_be_bytes(self.clock_rng.bytes());
         let mut writer = Writer::request(id, opcode::QUERY, false);
-        let question = about(zone, kind);
+        let question = question(zone, kind);
         writer.question(&question);
         let message = writer.finish();
         let length = u16::try_from(message.len()).map_err(io::Error::other)?;
         stream.write_all(&[&length.to_be_bytes(), &message[..]].concat()).await?;
-        let mut bytes = vec![0; usize::from(stream.read_u16().await?).min(LONGEST)];
+        let mut bytes = vec![0; usize::from(stream.read_u16().await?).min(MAX_MESSAGE_LENGTH)];
         stream.read_exact(&mut bytes).await?;
 
         let message = Message::read(&bytes)?;
         let is_answer = message.header.is_response() && message.header.id == id;
         if !is_answer || message.header.opcode() != opcode::QUERY || message.question()? != &question {
-            return Err(Unseen::Malformed);
+            return Err(SignerError::Malformed);
         }
         match message.header.rcode() {
-            // A name that it does not have, or a zone that it has not yet.
+            // The signer does not serve the zone, or has not loaded it yet.
             rcode::REFUSED | rcode::NOTAUTH | rcode::SERVFAIL => return Ok(Answer::default()),
             rcode::NOERROR if message.header.is_authoritative() => {}
-            // From its cache or by a referral: it does not serve the zone.
+            // A cached answer or a referral: the signer does not serve the zone.
             rcode::NOERROR => return Ok(Answer::default()),
-            code => return Err(Unseen::Refused(code)),
+            code => return Err(SignerError::Refused(code)),
         }
         let mut answer = Answer::default();
         for record in message.section(Section::Answer) {
@@ -119,15 +121,15 @@ impl Signer {
     }
 }
 
-/// A DNSKEY record's data (RFC 4034 section 2.1).
-fn dnskey(data: &[u8]) -> Result<Dnskey, Malformed> {
+/// Parses the data of a DNSKEY record (RFC 4034 section 2.1).
+fn dnskey(data: &[u8]) -> Result<Dnskey, MalformedMessage> {
     let mut reader = Reader::new(data);
     let (flags, _protocol, algorithm) = (reader.u16()?, reader.u8()?, reader.u8()?);
     let key = reader.bytes(data.len() - reader.position())?;
     Ok(Dnskey { key_tag: key_tag(data), flags, algorithm, public_key: STANDARD.encode(key) })
 }
 
-/// The key tag of a DNSKEY record's data (RFC 4034 appendix B), but for the obsolete algorithm 1.
+/// The key tag of a DNSKEY record (RFC 4034 appendix B), except for the obsolete algorithm 1.
 fn key_tag(data: &[u8]) -> u16 {
     let words = data.chunks(2).map(|word| match word {
         [high, low] => u32::from(u16::from_be_bytes([*high, *low])),
@@ -139,8 +141,8 @@ fn key_tag(data: &[u8]) -> u16 {
     u16::from_be_bytes([high, low])
 }
 
-/// A CDS record's data, which is that of a DS record (RFC 7344 section 3.1, RFC 4034 section 5.1).
-fn ds(data: &[u8]) -> Result<Ds, Malformed> {
+/// Parses the data of a CDS record, which has the format of a DS record (RFC 7344 section 3.1, RFC 4034 section 5.1).
+fn ds(data: &[u8]) -> Result<Ds, MalformedMessage> {
     let mut reader = Reader::new(data);
     let (key_tag, algorithm, digest_type) = (reader.u16()?, reader.u8()?, reader.u8()?);
     let digest = reader.bytes(data.len() - reader.position())?;
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_the_tag_that_its_ds_names() {
+    fn key_tags_match_the_rfc_examples() {
         // RFC 4034 section 5.4 and RFC 6605 section 6.1.
         for (flags, algorithm, key, tag) in [
             (
@@ -175,7 +177,7 @@ mod tests {
             let read = dnskey(&data).unwrap();
             assert_eq!(read, Dnskey { key_tag: tag, flags, algorithm, public_key: key });
         }
-        assert_eq!(dnskey(&[1, 0, 3]), Err(Malformed));
-        assert_eq!(ds(&[1]), Err(Malformed));
+        assert_eq!(dnskey(&[1, 0, 3]), Err(MalformedMessage));
+        assert_eq!(ds(&[1]), Err(MalformedMessage));
     }
 }

@@ -1,4 +1,4 @@
-//! The key that a primary and its secondaries share.
+//! TSIG keys.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use ring::hmac;
 
 use crate::name::WireName;
 
-/// How messages are signed (RFC 8945 section 6).
+/// A signature algorithm (RFC 8945 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     Sha256,
@@ -16,7 +16,8 @@ pub enum Algorithm {
     Sha512,
 }
 
-/// A shared key: `name:algorithm:base64` with hmac-sha256, hmac-sha384 or hmac-sha512. `Debug` does not show it.
+/// A key of a primary and its secondaries: `name:algorithm:base64` with hmac-sha256, hmac-sha384 or hmac-sha512.
+/// `Debug` omits the secret.
 #[derive(Clone)]
 pub struct TsigKey {
     pub(super) name: WireName,
@@ -24,16 +25,16 @@ pub struct TsigKey {
     pub(super) key: hmac::Key,
 }
 
-/// Why a text is no key. Says nothing of the secret.
+/// The reason why a text is not a key. The message does not contain the secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTsigKey {
     #[error("not of the form name:algorithm:base64")]
     Shape,
-    #[error("the name is no domain name")]
+    #[error("the name is not a domain name")]
     Name,
-    #[error("the algorithm is none of hmac-sha256, hmac-sha384 and hmac-sha512")]
+    #[error("the algorithm is not hmac-sha256, hmac-sha384 or hmac-sha512")]
     Algorithm,
-    #[error("the secret is no base64")]
+    #[error("the secret is not valid base64")]
     Base64,
     #[error("the secret has fewer than 16 bytes")]
     Short,
@@ -60,8 +61,8 @@ impl Algorithm {
 }
 
 impl TsigKey {
-    /// Keys are at least this long, in bytes (RFC 8945 section 8 asks for as much as the digest has).
-    const SHORTEST: usize = 16;
+    /// The minimum length of a secret, in bytes (RFC 8945 section 8 recommends the length of the digest).
+    const MIN_SECRET_LENGTH: usize = 16;
 }
 
 impl FromStr for TsigKey {
@@ -70,22 +71,22 @@ impl FromStr for TsigKey {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, rest) = text.trim().split_once(':').ok_or(InvalidTsigKey::Shape)?;
         let (algorithm, secret) = rest.split_once(':').ok_or(InvalidTsigKey::Shape)?;
-        let name = WireName::of_host(name).ok_or(InvalidTsigKey::Name)?;
+        let name = WireName::from_host(name).ok_or(InvalidTsigKey::Name)?;
         let algorithm = algorithm.to_ascii_lowercase();
         let known = Algorithm::ALL.into_iter().find(|known| known.name() == algorithm);
         let known = known.ok_or(InvalidTsigKey::Algorithm)?;
         let secret = STANDARD.decode(secret).map_err(|_| InvalidTsigKey::Base64)?;
-        if secret.len() < Self::SHORTEST {
+        if secret.len() < Self::MIN_SECRET_LENGTH {
             return Err(InvalidTsigKey::Short);
         }
-        let algorithm = WireName::of_host(known.name()).ok_or(InvalidTsigKey::Algorithm)?;
+        let algorithm = WireName::from_host(known.name()).ok_or(InvalidTsigKey::Algorithm)?;
         Ok(Self { name, algorithm, key: hmac::Key::new(known.ring(), &secret) })
     }
 }
 
 impl std::fmt::Debug for TsigKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TsigKey").field("name", &self.name.host()).finish_non_exhaustive()
+        f.debug_struct("TsigKey").field("name", &self.name.to_host()).finish_non_exhaustive()
     }
 }
 
@@ -94,9 +95,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_its_name_its_algorithm_and_its_secret() {
+    fn keys_are_parsed_and_invalid_keys_are_rejected() {
         let key: TsigKey = "Xfr.Key.:HMAC-SHA256:AAECAwQFBgcICQoLDA0ODw==".parse().unwrap();
-        assert_eq!(key.name, WireName::of_host("xfr.key").unwrap());
+        assert_eq!(key.name, WireName::from_host("xfr.key").unwrap());
         assert!(!format!("{key:?}").contains("AAEC") && !format!("{key:?}").contains("1, 2"));
         for (text, fault) in [
             ("xfr", InvalidTsigKey::Shape),

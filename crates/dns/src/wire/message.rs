@@ -1,23 +1,23 @@
-//! A message, taken apart.
+//! Parsed messages.
 
 use super::{Reader, kind};
 use crate::name::WireName;
 
-/// It is no message of DNS.
+/// The bytes are not a valid DNS message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is no DNS message")]
-pub struct Malformed;
+#[error("not a valid DNS message")]
+pub struct MalformedMessage;
 
-/// How a message begins (RFC 1035 section 4.1.1).
+/// The header of a message (RFC 1035 section 4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub id: u16,
     flags: u16,
-    /// How many there are of each [`Section`].
+    /// The number of entries of each [`Section`].
     counts: [u16; 4],
 }
 
-/// A part of a message.
+/// A section of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
     Question,
@@ -26,7 +26,7 @@ pub enum Section {
     Additional,
 }
 
-/// What is asked.
+/// A question of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub name: WireName,
@@ -44,13 +44,13 @@ pub struct Record<'a> {
     pub ttl: u32,
     /// Names in it may be compressed.
     pub data: &'a [u8],
-    /// Where the record begins in its message.
+    /// The offset of the record in its message.
     pub(super) begin: usize,
-    /// Where its data begins.
+    /// The offset of the data in its message.
     pub(super) data_at: usize,
 }
 
-/// A message and where its parts are.
+/// A parsed message.
 #[derive(Debug, Clone)]
 pub struct Message<'a> {
     pub bytes: &'a [u8],
@@ -60,11 +60,11 @@ pub struct Message<'a> {
 }
 
 impl Header {
-    /// Reads the twelve bytes that a message begins with.
+    /// Reads the header, the first twelve bytes of a message.
     ///
     /// # Errors
-    /// When there are fewer.
-    pub fn read(message: &[u8]) -> Result<Self, Malformed> {
+    /// Fewer than twelve bytes.
+    pub fn read(message: &[u8]) -> Result<Self, MalformedMessage> {
         let mut reader = Reader::new(message);
         let mut next = || reader.u16();
         Ok(Self { id: next()?, flags: next()?, counts: [next()?, next()?, next()?, next()?] })
@@ -106,11 +106,11 @@ impl Header {
 }
 
 impl<'a> Message<'a> {
-    /// Takes a whole message apart.
+    /// Parses a complete message.
     ///
     /// # Errors
-    /// When it ends early or late, or a name in it is none.
-    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    /// A truncated message, trailing bytes, or an invalid name.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, MalformedMessage> {
         let header = Header::read(bytes)?;
         let [questions, answers, authorities, additionals] = header.counts;
         let mut reader = Reader::at(bytes, 12);
@@ -126,17 +126,17 @@ impl<'a> Message<'a> {
                 message.records.push(record(&mut reader, section)?);
             }
         }
-        if reader.is_at_end() { Ok(message) } else { Err(Malformed) }
+        if reader.is_at_end() { Ok(message) } else { Err(MalformedMessage) }
     }
 
-    /// The one question.
+    /// The only question.
     ///
     /// # Errors
-    /// When there is none, or more.
-    pub fn question(&self) -> Result<&Question, Malformed> {
+    /// No question, or more than one.
+    pub fn question(&self) -> Result<&Question, MalformedMessage> {
         match self.questions.as_slice() {
             [question] => Ok(question),
-            _ => Err(Malformed),
+            _ => Err(MalformedMessage),
         }
     }
 
@@ -145,28 +145,28 @@ impl<'a> Message<'a> {
         self.records.iter().filter(move |record| record.section == section)
     }
 
-    /// The version of EDNS that is spoken (RFC 6891), if it is.
+    /// The EDNS version of the sender (RFC 6891), if it supports EDNS.
     #[must_use]
     pub fn edns(&self) -> Option<u8> {
         let opt = self.section(Section::Additional).find(|record| record.kind == kind::OPT)?;
         Some(opt.ttl.to_be_bytes()[1])
     }
 
-    /// The serial that an SOA record tells.
+    /// The serial of an SOA record.
     ///
     /// # Errors
-    /// When its data is none of an SOA.
-    pub fn serial(&self, soa: &Record<'_>) -> Result<u32, Malformed> {
+    /// Data that is not valid for an SOA.
+    pub fn serial(&self, soa: &Record<'_>) -> Result<u32, MalformedMessage> {
         let mut reader = Reader::at(self.bytes, soa.data_at);
         reader.name()?;
         reader.name()?;
         let serial = reader.u32()?;
         let end = reader.position() + 16;
-        if end == soa.data_at + soa.data.len() { Ok(serial) } else { Err(Malformed) }
+        if end == soa.data_at + soa.data.len() { Ok(serial) } else { Err(MalformedMessage) }
     }
 }
 
-fn record<'a>(reader: &mut Reader<'a>, section: Section) -> Result<Record<'a>, Malformed> {
+fn record<'a>(reader: &mut Reader<'a>, section: Section) -> Result<Record<'a>, MalformedMessage> {
     let begin = reader.position();
     let name = reader.name()?;
     let (kind, class, ttl, length) = (reader.u16()?, reader.u16()?, reader.u32()?, reader.u16()?);
@@ -179,24 +179,24 @@ fn record<'a>(reader: &mut Reader<'a>, section: Section) -> Result<Record<'a>, M
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{TsigKey, Writer, about, opcode, rcode};
+    use super::super::{TsigKey, Writer, opcode, question, rcode};
     use super::*;
 
-    /// Whatever can be asked of a message that was read.
+    /// Calls all accessors of a message.
     fn use_up(message: &Message<'_>) {
         let key: TsigKey = "xfr:hmac-sha256:MDEyMzQ1Njc4OWFiY2RlZg==".parse().unwrap();
         assert!(key.check(message, 0).is_err());
         let _ = (message.question(), message.edns());
         for record in &message.records {
-            let _ = (message.serial(record), record.name.host());
+            let _ = (message.serial(record), record.name.to_host());
         }
     }
 
-    /// A message with everything that one may hold, signed.
+    /// A signed message with all sections.
     fn rich() -> Vec<u8> {
-        let zone = WireName::of_host("example.org").unwrap();
+        let zone = WireName::from_host("example.org").unwrap();
         let mut writer = Writer::request(7, opcode::NOTIFY, true);
-        writer.question(&about(&zone, kind::SOA));
+        writer.question(&question(&zone, kind::SOA));
         let soa = [&b"\x01a\0\x01b\0"[..], &[0; 20]].concat();
         for section in [Section::Answer, Section::Authority] {
             writer.record(section, zone.as_bytes(), kind::SOA, 300, &soa).unwrap();
@@ -206,28 +206,28 @@ mod tests {
     }
 
     #[test]
-    fn a_message_ends_where_it_says() {
+    fn truncated_and_extended_messages_are_rejected() {
         let bytes = rich();
         let message = Message::read(&bytes).unwrap();
         assert_eq!(message.records.len(), 4);
         assert_eq!(message.header.rcode(), rcode::NOERROR);
         assert_eq!(message.serial(&message.records[0]), Ok(0));
         for end in 0..bytes.len() {
-            assert_eq!(Message::read(&bytes[..end]).err(), Some(Malformed), "cut at {end}");
+            assert_eq!(Message::read(&bytes[..end]).err(), Some(MalformedMessage), "cut at {end}");
         }
-        assert_eq!(Message::read(&[&bytes[..], b"\0"].concat()).err(), Some(Malformed));
+        assert_eq!(Message::read(&[&bytes[..], b"\0"].concat()).err(), Some(MalformedMessage));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_message_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fn parsing_any_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             if let Ok(message) = Message::read(&bytes) {
                 use_up(&message);
             }
         }
 
         #[test]
-        fn a_damaged_message_is_a_message_or_none(
+        fn parsing_damaged_messages_never_panics(
             damage in proptest::collection::vec((0_usize..200, any::<u8>()), 1..8),
         ) {
             let mut bytes = rich();

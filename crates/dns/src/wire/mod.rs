@@ -1,8 +1,7 @@
-//! DNS messages (RFC 1035 section 4), as much of them as nameservers say to each other about zones.
+//! DNS messages (RFC 1035 section 4), limited to the messages between nameservers.
 //!
-//! Written out here because a transfer wants what a general codec does not give: records byte for byte as they are
-//! stored, and signatures over each of many messages (RFC 8945 section 5.3.1). Reading is total: whatever the bytes, the
-//! outcome is a message or [`Malformed`].
+//! Transfers need features that general codecs lack: records sent byte for byte as stored, and signatures over each of
+//! many messages (RFC 8945 section 5.3.1). Parsing never panics: any input is a message or [`Malformed`].
 
 mod key;
 mod message;
@@ -11,12 +10,12 @@ mod tsig;
 mod writer;
 
 pub use key::{Algorithm, InvalidTsigKey, TsigKey};
-pub use message::{Header, Malformed, Message, Question, Record, Section};
+pub use message::{Header, MalformedMessage, Message, Question, Record, Section};
 pub(crate) use reader::Reader;
-pub use tsig::{Chain, Mistrust};
-pub(crate) use writer::{Writer, about};
+pub use tsig::{TsigChain, TsigError};
+pub(crate) use writer::{Writer, question};
 
-/// Types that are spoken about and are no records of a zone (IANA, "Resource Record (RR) TYPEs").
+/// Type numbers in messages (IANA, "Resource Record (RR) TYPEs").
 pub(crate) mod kind {
     pub(crate) const SOA: u16 = 6;
     pub(crate) const OPT: u16 = 41;
@@ -33,7 +32,7 @@ pub(crate) mod class {
     pub(crate) const ANY: u16 = 255;
 }
 
-/// Response codes (IANA, "DNS RCODEs"). The upper bits of the last one need EDNS.
+/// Response codes (IANA, "DNS RCODEs"). BADVERS requires EDNS.
 pub(crate) mod rcode {
     pub(crate) const NOERROR: u16 = 0;
     pub(crate) const FORMERR: u16 = 1;
@@ -50,5 +49,5 @@ pub(crate) mod opcode {
     pub(crate) const NOTIFY: u8 = 4;
 }
 
-/// The longest message (RFC 1035 section 4.2.2): over TCP its length stands in two bytes.
-pub(crate) const LONGEST: usize = 65_535;
+/// The maximum length of a message: TCP has a two-byte length field (RFC 1035 section 4.2.2).
+pub(crate) const MAX_MESSAGE_LENGTH: usize = 65_535;

@@ -1,32 +1,32 @@
-//! Writing a message.
+//! The message writer.
 
 use std::collections::HashMap;
 
-use super::{Header, LONGEST, Malformed, Question, Section, class, kind};
+use super::{Header, MAX_MESSAGE_LENGTH, MalformedMessage, Question, Section, class, kind};
 use crate::name::WireName;
 use crate::name::labels::suffixes;
 
-/// A message that is being written. Names of records are compressed (RFC 1035 section 4.1.4), their data is not.
+/// A message under construction. Owner names are compressed (RFC 1035 section 4.1.4), record data is not.
 pub(crate) struct Writer {
     bytes: Vec<u8>,
-    /// Where which ending of a name stands.
+    /// The offset of each name suffix.
     names: HashMap<Vec<u8>, u16>,
     counts: [u16; 4],
 }
 
-/// What only a message's first bytes can be pointed at from.
-const FURTHEST: usize = 0x3fff;
+/// The largest offset of a compression pointer.
+const MAX_POINTER: usize = 0x3fff;
 
-/// The largest answer over UDP that is asked for (RFC 9715 section 3).
-const PAYLOAD: u16 = 1232;
+/// The advertised UDP payload size (RFC 9715 section 3).
+const UDP_PAYLOAD_SIZE: u16 = 1232;
 
 impl Writer {
-    /// A request of our own.
+    /// Starts a request.
     pub(crate) fn request(id: u16, opcode: u8, authoritative: bool) -> Self {
         Self::with(id, u16::from(opcode) << 11 | if authoritative { 0x0400 } else { 0 })
     }
 
-    /// The answer to a request. With it the question is repeated, where there was one that could be read.
+    /// Starts the response to a request. The caller repeats the question, if it is valid.
     pub(crate) fn response(request: &Header, rcode: u16, authoritative: bool) -> Self {
         let mut flags = 0x8000 | u16::from(request.opcode()) << 11 | rcode & 0xf;
         flags |= if authoritative { 0x0400 } else { 0 };
@@ -49,7 +49,7 @@ impl Writer {
     /// Adds a record of class IN.
     ///
     /// # Errors
-    /// When the message would be longer than one can be. It is then as it was.
+    /// The message would exceed the maximum length. It stays unchanged.
     pub(crate) fn record(
         &mut self,
         section: Section,
@@ -57,10 +57,10 @@ impl Writer {
         kind: u16,
         ttl: u32,
         data: &[u8],
-    ) -> Result<(), Malformed> {
-        let length = u16::try_from(data.len()).map_err(|_| Malformed)?;
-        if self.bytes.len() + name.len() + 10 + data.len() > LONGEST {
-            return Err(Malformed);
+    ) -> Result<(), MalformedMessage> {
+        let length = u16::try_from(data.len()).map_err(|_| MalformedMessage)?;
+        if self.bytes.len() + name.len() + 10 + data.len() > MAX_MESSAGE_LENGTH {
+            return Err(MalformedMessage);
         }
         self.name(name);
         self.u16(kind);
@@ -72,26 +72,26 @@ impl Writer {
         Ok(())
     }
 
-    /// Says that EDNS is spoken here (RFC 6891 section 6.1), with the upper bits of an extended response code.
+    /// Adds the OPT record (RFC 6891 section 6.1), with the upper bits of an extended response code.
     pub(crate) fn edns(&mut self, extended: u8) {
         self.bytes.push(0);
         self.u16(kind::OPT);
-        self.u16(PAYLOAD);
+        self.u16(UDP_PAYLOAD_SIZE);
         self.bytes.extend([extended, 0, 0, 0, 0, 0]);
         self.count(Section::Additional);
     }
 
-    /// How long the message is so far.
+    /// The current length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there is nothing in the section.
+    /// Whether the section is empty.
     pub(crate) fn is_empty(&self, section: Section) -> bool {
         self.counts.get(section as usize).is_none_or(|count| *count == 0)
     }
 
-    /// The message.
+    /// Writes the counts and returns the message.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let counts = self.counts.map(u16::to_be_bytes).concat();
         if let Some(place) = self.bytes.get_mut(4..12) {
@@ -108,7 +108,7 @@ impl Writer {
                 return;
             }
             if let Ok(at) = u16::try_from(self.bytes.len())
-                && self.bytes.len() <= FURTHEST
+                && self.bytes.len() <= MAX_POINTER
             {
                 self.names.insert(suffix.to_vec(), at);
             }
@@ -129,8 +129,8 @@ impl Writer {
     }
 }
 
-/// The question about the start of authority of a zone.
-pub(crate) fn about(name: &WireName, kind: u16) -> Question {
+/// A question of class IN.
+pub(crate) fn question(name: &WireName, kind: u16) -> Question {
     Question { name: name.clone(), kind, class: class::IN }
 }
 
@@ -140,11 +140,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_the_same_and_names_are_written_once() {
-        let zone = WireName::of_host("example.org").unwrap();
-        let www = WireName::of_host("www.example.org").unwrap();
+    fn written_messages_parse_back_and_names_are_compressed() {
+        let zone = WireName::from_host("example.org").unwrap();
+        let www = WireName::from_host("www.example.org").unwrap();
         let mut writer = Writer::request(7, 0, true);
-        writer.question(&about(&zone, kind::SOA));
+        writer.question(&question(&zone, kind::SOA));
         writer.record(Section::Answer, www.as_bytes(), 1, 300, &[192, 0, 2, 1]).unwrap();
         writer.record(Section::Answer, www.as_bytes(), 1, 300, &[192, 0, 2, 2]).unwrap();
         writer.edns(0);
@@ -153,34 +153,34 @@ mod tests {
         let message = Message::read(&bytes).unwrap();
         assert_eq!(message.header.id, 7);
         assert!(message.header.is_authoritative() && !message.header.is_response());
-        assert_eq!(message.question().unwrap(), &about(&zone, kind::SOA));
+        assert_eq!(message.question().unwrap(), &question(&zone, kind::SOA));
         let answers: Vec<_> = message.section(Section::Answer).map(|it| (it.name.clone(), it.ttl, it.data)).collect();
         assert_eq!(answers, [(www.clone(), 300, &[192, 0, 2, 1][..]), (www, 300, &[192, 0, 2, 2])]);
         assert_eq!(message.edns(), Some(0));
     }
 
     #[test]
-    fn a_record_that_does_not_fit_leaves_the_message_as_it_was() {
-        let name = WireName::of_host("example.org").unwrap();
+    fn oversized_record_leaves_the_message_unchanged() {
+        let name = WireName::from_host("example.org").unwrap();
         let mut writer = Writer::request(7, 0, false);
         writer.record(Section::Answer, name.as_bytes(), 16, 0, &vec![0; 60_000]).unwrap();
         let length = writer.len();
-        assert_eq!(writer.record(Section::Answer, name.as_bytes(), 16, 0, &vec![0; 6000]), Err(Malformed));
+        assert_eq!(writer.record(Section::Answer, name.as_bytes(), 16, 0, &vec![0; 6000]), Err(MalformedMessage));
         assert_eq!(writer.len(), length);
         assert_eq!(Message::read(&writer.finish()).unwrap().records.len(), 1);
     }
 
     #[test]
-    fn names_far_into_a_message_are_written_in_full() {
+    fn names_beyond_the_pointer_range_are_written_in_full() {
         let mut writer = Writer::request(7, 0, false);
         for number in 0..2000 {
-            let name = WireName::of_host(&format!("host-{number}.example.org")).unwrap();
+            let name = WireName::from_host(&format!("host-{number}.example.org")).unwrap();
             writer.record(Section::Answer, name.as_bytes(), 1, 0, &[0; 4]).unwrap();
         }
         let bytes = writer.finish();
         let message = Message::read(&bytes).unwrap();
         for (number, record) in message.records.iter().enumerate() {
-            assert_eq!(record.name.host().unwrap(), format!("host-{number}.example.org"));
+            assert_eq!(record.name.to_host().unwrap(), format!("host-{number}.example.org"));
         }
     }
 }

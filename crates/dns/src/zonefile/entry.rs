@@ -1,28 +1,28 @@
-//! Entries of a zone file: lines, or several that parentheses hold together.
+//! Entries of a zone file: single lines, or several lines in parentheses.
 
-use crate::record::lexer::{LexFault, Lexer, Token, Word};
+use crate::record::lexer::{LexError, Lexer, Token, Word};
 
-/// The most words of an entry: of a record of single octets, with room for what stands before it.
-const MOST_WORDS: usize = 65_600;
+/// The maximum number of words of an entry: a record with one word per octet, and the fields before it.
+const MAX_WORDS: usize = 65_600;
 
-/// Its words, and where it begins.
+/// The words of an entry, and its first line.
 pub(super) struct Entry<'a> {
     pub line: u32,
-    /// Whether it begins with white space, and so with the name of the entry before.
+    /// Whether the entry begins with white space, and so has the owner of the previous entry.
     pub is_indented: bool,
     pub words: Vec<Word<'a>>,
 }
 
-/// Why a line is no entry; in words that complete "the line …".
+/// A syntax error in an entry. The message completes "the line …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum EntryFault {
+pub(super) enum EntryError {
     #[error(transparent)]
-    Lex(#[from] LexFault),
+    Lex(#[from] LexError),
     #[error("opens a parenthesis that is never closed")]
     Open,
     #[error("closes a parenthesis that is not open")]
     Close,
-    #[error("has more words than any record")]
+    #[error("has more words than a record can have")]
     Long,
 }
 
@@ -33,25 +33,25 @@ pub(super) struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     pub fn new(text: &'a str) -> Self {
-        // Some editors put a byte order mark before everything.
+        // Some editors write a byte order mark at the start.
         Self { lexer: Lexer::new(text.strip_prefix('\u{feff}').unwrap_or(text)), line: 1 }
     }
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>, (u32, EntryFault)>;
+    type Item = Result<Entry<'a>, (u32, EntryError)>;
 
-    /// After a fault it goes on with the next line, be it within parentheses or not.
+    /// After an error, parsing continues at the next line, even within parentheses.
     fn next(&mut self) -> Option<Self::Item> {
         let (mut words, mut depth) = (Vec::new(), 0_u32);
         let (mut line, mut is_indented) = (self.line, self.lexer.is_indented());
         loop {
-            let fault = match self.lexer.next() {
-                Ok(Some(Token::Word(word))) if words.len() < MOST_WORDS => {
+            let error = match self.lexer.next() {
+                Ok(Some(Token::Word(word))) if words.len() < MAX_WORDS => {
                     words.push(word);
                     continue;
                 }
-                Ok(Some(Token::Word(_))) => EntryFault::Long,
+                Ok(Some(Token::Word(_))) => EntryError::Long,
                 Ok(Some(Token::Open)) => {
                     depth += 1;
                     continue;
@@ -60,7 +60,7 @@ impl<'a> Iterator for Entries<'a> {
                     depth -= 1;
                     continue;
                 }
-                Ok(Some(Token::Close)) => EntryFault::Close,
+                Ok(Some(Token::Close)) => EntryError::Close,
                 Ok(Some(Token::Comment)) => continue,
                 Ok(Some(Token::EndOfLine)) => {
                     self.line += 1;
@@ -73,13 +73,13 @@ impl<'a> Iterator for Entries<'a> {
                     }
                     return Some(Ok(Entry { line, is_indented, words }));
                 }
-                Ok(None) if depth > 0 => return Some(Err((line, EntryFault::Open))),
+                Ok(None) if depth > 0 => return Some(Err((line, EntryError::Open))),
                 Ok(None) if words.is_empty() => return None,
                 Ok(None) => return Some(Ok(Entry { line, is_indented, words })),
-                Err(fault) => fault.into(),
+                Err(error) => error.into(),
             };
             self.lexer.skip_line();
-            return Some(Err((self.line, fault)));
+            return Some(Err((self.line, error)));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Zone files (RFC 1035 section 5.1): read with errors by line, written canonically.
+//! Zone files (RFC 1035 section 5.1): a parser with errors by line, and a canonical writer.
 //!
-//! A file comes from anywhere: reading takes time and memory in proportion to it, follows no `$INCLUDE`, and tells
-//! everything that is wrong rather than the first. It needs no database.
+//! Files are untrusted: parsing takes time and memory proportional to their size and rejects `$INCLUDE`. It reports all
+//! errors, not only the first. The module needs no database.
 
 mod entry;
 mod read;
@@ -13,23 +13,23 @@ pub use write::write;
 
 use crate::{RecordSet, Soa};
 
-/// The most faults of one file that are told.
-pub const MOST_FAULTS: usize = 100;
+/// The maximum number of reported errors of one file.
+pub const MAX_ERRORS: usize = 100;
 
-/// What is wrong with a line of a zone file.
+/// An error in a line of a zone file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Fault {
-    /// Counted from 1: where the entry begins, or where its words cannot be told apart.
+pub struct LineError {
+    /// The line, from 1: the first line of the entry, or the line of a syntax error.
     pub line: u32,
-    /// A sentence for people, without its end.
+    /// One sentence, without a full stop.
     pub message: String,
 }
 
-/// What a zone file says.
+/// The content of a zone file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zonefile {
-    /// In the file's order, each with the line where its first record stands. The SOA is not among them.
+    /// Rrsets in file order, each with the line of its first record; without the SOA.
     pub sets: Vec<(u32, RecordSet)>,
-    /// The file's own, if it has one. What a zone of the platform has follows from the zone, not from this.
+    /// The SOA of the file, if present. Hosted zones do not use it.
     pub soa: Option<Soa>,
 }

@@ -1,68 +1,68 @@
-//! Records as they come, put into sets.
+//! Groups records into sets.
 
 use std::collections::HashMap;
 
-use super::Fault;
+use super::LineError;
 use crate::{OwnerName, Rdata, RecordSet, RecordType};
 
 #[derive(Default)]
-pub(super) struct Sets {
+pub(super) struct SetBuilder {
     sets: Vec<(u32, RecordSet)>,
-    /// The types at each name, by their places in `sets`.
+    /// The indexes in `sets` of each name.
     names: HashMap<OwnerName, Vec<usize>>,
 }
 
-impl Sets {
-    /// Adds a record that stands at the line.
+impl SetBuilder {
+    /// Adds a record from this line.
     pub fn add(&mut self, line: u32, owner: OwnerName, kind: RecordType, ttl: u32, data: Rdata) -> Result<(), String> {
-        let places = self.names.entry(owner.clone()).or_default();
-        for place in places.iter() {
-            if let Some((first, set)) = self.sets.get_mut(*place).filter(|(_, set)| set.kind == kind) {
+        let indexes = self.names.entry(owner.clone()).or_default();
+        for index in indexes.iter() {
+            if let Some((first, set)) = self.sets.get_mut(*index).filter(|(_, set)| set.kind == kind) {
                 if set.ttl != ttl {
-                    let why =
-                        format!("the record has a TTL of {ttl}, and line {first} has {} for the same set", set.ttl);
-                    return Err(why);
+                    let error =
+                        format!("the record has a TTL of {ttl}, but line {first} has {} for the same set", set.ttl);
+                    return Err(error);
                 }
                 set.records.push(data);
                 return Ok(());
             }
         }
-        places.push(self.sets.len());
+        indexes.push(self.sets.len());
         self.sets.push((line, RecordSet { owner, kind, ttl, records: vec![data] }));
         Ok(())
     }
 
-    /// The sets in the order of their first lines, and what is wrong with them.
-    pub fn finish(self) -> (Vec<(u32, RecordSet)>, Vec<Fault>) {
-        let mut faults = Vec::new();
-        let sets: Vec<_> = self.sets.into_iter().map(|(line, set)| (line, ordered(set))).collect();
+    /// The sets in the order of their first lines, and their errors.
+    pub fn finish(self) -> (Vec<(u32, RecordSet)>, Vec<LineError>) {
+        let mut errors = Vec::new();
+        let sets: Vec<_> = self.sets.into_iter().map(|(line, set)| (line, sorted(set))).collect();
         for (line, set) in &sets {
-            let message = set.check().err().map(|why| format!("the set {} {} {why}", set.owner.as_str(), set.kind));
-            faults.extend(message.map(|message| Fault { line: *line, message }));
+            let message = set.check().err().map(|error| format!("the set {} {} {error}", set.owner.as_str(), set.kind));
+            errors.extend(message.map(|message| LineError { line: *line, message }));
         }
-        for places in self.names.values() {
-            let here: Vec<_> = places.iter().filter_map(|place| sets.get(*place)).collect();
-            faults.extend(beside(&here));
+        for indexes in self.names.values() {
+            let here: Vec<_> = indexes.iter().filter_map(|index| sets.get(*index)).collect();
+            errors.extend(check_cname(&here));
         }
-        (sets, faults)
+        (sets, errors)
     }
 }
 
-fn ordered(set: RecordSet) -> RecordSet {
+fn sorted(set: RecordSet) -> RecordSet {
     let RecordSet { owner, kind, ttl, records } = set;
     RecordSet::new(owner, kind, ttl, records)
 }
 
-/// A CNAME stands alone (RFC 1034 section 3.6.2). It is told where the second of the two stands.
-fn beside(sets: &[&(u32, RecordSet)]) -> Option<Fault> {
+/// Rejects a CNAME at a name with other types (RFC 1034 section 3.6.2), at the later of the two lines.
+fn check_cname(sets: &[&(u32, RecordSet)]) -> Option<LineError> {
     let (cname, set) = sets.iter().find(|(_, set)| set.kind == RecordType::Cname)?;
     let (other, another) = sets.iter().find(|(_, set)| set.kind != RecordType::Cname)?;
     let message = format!(
-        "there is a CNAME beside the type {} at {}: see lines {} and {}",
+        "a CNAME and the type {} are both at {}: see lines {} and {}",
         another.kind,
         set.owner.as_str(),
         cname.min(other),
         cname.max(other)
     );
-    (!set.owner.is_apex()).then_some(Fault { line: *cname.max(other), message })
+    (!set.owner.is_apex()).then_some(LineError { line: *cname.max(other), message })
 }

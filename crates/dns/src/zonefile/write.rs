@@ -1,12 +1,12 @@
-//! Writing a zone file.
+//! The zone file writer.
 
 use crate::record::Rdata;
 use crate::{RecordSet, RecordType, Soa, ZoneName};
 
-/// Writes a zone file that [`read`](super::read) and every nameserver read back the same.
+/// Formats a zone file, which [`read`](super::read) and nameservers parse to the same records.
 ///
-/// The SOA comes first, with the default TTL, then the apex and the other names in DNS' own order (RFC 4034 section
-/// 6.1), at each name the NS first. Every record stands on a line of its own, with its TTL.
+/// The SOA comes first, then the names in canonical order (RFC 4034 section 6.1) with the NS set first at each name.
+/// Each line has one record with its TTL.
 #[must_use]
 pub fn write<'a>(zone: &ZoneName, soa: &Soa, sets: impl IntoIterator<Item = &'a RecordSet>) -> String {
     let mut sets: Vec<_> = sets.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Zones as a user of this crate alone uses them: records, the service, the hidden primary.
+//! Tests of the crate's public API: records, the service and the hidden primary.
 
 mod primary;
 mod records;

@@ -8,16 +8,16 @@ use identity::Profile;
 use kernel::audit::{Actor, Credential};
 use kernel::{Code, OrgId, SessionId, TokenId};
 
-use super::caller::policies_of_callers;
-use super::find::find;
+use super::authenticate::authenticate;
+use super::caller::impl_caller_policies;
 use super::resolve::TokenRestriction;
-use super::scope::Needs;
+use super::scope::RequiredScope;
 use super::statement::Target;
-use crate::http::{Describe, Extract, Operation, Place};
+use crate::http::{Describe, Extract, Operation, PolicyTarget};
 use crate::problem::Problem;
 use crate::protocol;
 
-/// Anyone with a live credential that has the scope and is not limited to a part of what its user reaches.
+/// A caller with a valid, unrestricted credential that has the scope.
 #[derive(Debug)]
 pub struct SignedIn<S> {
     pub actor: Actor,
@@ -25,17 +25,17 @@ pub struct SignedIn<S> {
     scope: PhantomData<S>,
 }
 
-/// Anyone with a live credential that has the scope. A limited token is shown what it reaches, and no more.
+/// A caller with a valid credential that has the scope. A restricted token lists only the targets of its restriction.
 #[derive(Debug)]
-pub struct SignedInPart<S> {
+pub struct SignedInFiltered<S> {
     pub actor: Actor,
     pub user: Profile,
-    /// The organizations that may be shown; all of the user's when none are named.
+    /// The organizations that a listing may show; `None` for all organizations of the user.
     pub orgs: Option<Vec<OrgId>>,
     scope: PhantomData<S>,
 }
 
-/// Anyone with a login session; no token serves.
+/// A caller with a login session. Tokens are rejected.
 #[derive(Debug)]
 pub struct Session {
     pub actor: Actor,
@@ -43,56 +43,56 @@ pub struct Session {
     pub session: SessionId,
 }
 
-/// Anyone with a live personal access token, whatever its scopes and limits: it may ask about itself.
+/// A caller with a valid personal access token of any scope and restriction, for requests about that token.
 #[derive(Debug)]
-pub struct ThisToken {
+pub struct CurrentToken {
     pub actor: Actor,
     pub user: Profile,
     pub token: TokenId,
 }
 
-impl<S: Needs> Describe for SignedIn<S> {
+impl<S: RequiredScope> Describe for SignedIn<S> {
     fn describe(operation: &mut Operation) {
-        operation.signed_in(Place::Account, None, Some(S::SCOPE));
-        // A token that is limited to a part of what its user reaches.
+        operation.require_caller(PolicyTarget::Account, None, Some(S::SCOPE));
+        // The error of a restricted token.
         operation.code(&Code::FORBIDDEN);
     }
 }
 
-impl<S: Needs> Extract for SignedIn<S> {
+impl<S: RequiredScope> Extract for SignedIn<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload, Target::Account).await?;
-        let found = found.with_scope(S::SCOPE)?;
-        if found.restriction.is_some() {
-            let message = "the token is limited to an organization; this concerns the whole account";
+        let (actor, caller) = authenticate(request, payload, Target::Account).await?;
+        let caller = caller.with_scope(S::SCOPE)?;
+        if caller.restriction.is_some() {
+            let message = "the token is restricted to an organization, but this operation concerns the whole account";
             return Err(Problem::new(&Code::FORBIDDEN, message));
         }
-        Ok(Self { actor, user: found.user, scope: PhantomData })
+        Ok(Self { actor, user: caller.user, scope: PhantomData })
     }
 }
 
-impl<S: Needs> Describe for SignedInPart<S> {
+impl<S: RequiredScope> Describe for SignedInFiltered<S> {
     fn describe(operation: &mut Operation) {
-        operation.signed_in(Place::Account, None, Some(S::SCOPE));
-        operation.takes_limited = true;
+        operation.require_caller(PolicyTarget::Account, None, Some(S::SCOPE));
+        operation.accepts_restricted_tokens = true;
     }
 }
 
-impl<S: Needs> Extract for SignedInPart<S> {
+impl<S: RequiredScope> Extract for SignedInFiltered<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload, Target::Account).await?;
-        let found = found.with_scope(S::SCOPE)?;
-        let orgs = found.restriction.map(|TokenRestriction { org, parts }| match parts {
+        let (actor, caller) = authenticate(request, payload, Target::Account).await?;
+        let caller = caller.with_scope(S::SCOPE)?;
+        let orgs = caller.restriction.map(|TokenRestriction { org, targets: parts }| match parts {
             Some(_) => Vec::new(),
             None => vec![org],
         });
-        Ok(Self { actor, user: found.user, orgs, scope: PhantomData })
+        Ok(Self { actor, user: caller.user, orgs, scope: PhantomData })
     }
 }
 
 impl Describe for Session {
     fn describe(operation: &mut Operation) {
-        operation.signed_in(Place::Account, None, None);
+        operation.require_caller(PolicyTarget::Account, None, None);
         operation.session_only = true;
         operation.code(&protocol::SESSION_REQUIRED);
     }
@@ -100,9 +100,9 @@ impl Describe for Session {
 
 impl Extract for Session {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload, Target::Account).await?;
-        match found.credential {
-            Credential::Session(session) => Ok(Self { actor, user: found.user, session }),
+        let (actor, caller) = authenticate(request, payload, Target::Account).await?;
+        match caller.credential {
+            Credential::Session(session) => Ok(Self { actor, user: caller.user, session }),
             Credential::Token(_) | Credential::None | Credential::Operator | Credential::Service => {
                 let message = "this route requires a login session; sign in and send the session's token";
                 Err(Problem::new(&protocol::SESSION_REQUIRED, message))
@@ -111,29 +111,29 @@ impl Extract for Session {
     }
 }
 
-impl Describe for ThisToken {
+impl Describe for CurrentToken {
     fn describe(operation: &mut Operation) {
-        operation.signed_in(Place::Account, None, None);
+        operation.require_caller(PolicyTarget::Account, None, None);
         operation.code(&Code::NOT_FOUND);
-        operation.takes_limited = true;
+        operation.accepts_restricted_tokens = true;
     }
 }
 
-impl Extract for ThisToken {
+impl Extract for CurrentToken {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = find(request, payload, Target::Account).await?;
-        match found.credential {
-            Credential::Token(token) => Ok(Self { actor, user: found.user, token }),
+        let (actor, caller) = authenticate(request, payload, Target::Account).await?;
+        match caller.credential {
+            Credential::Token(token) => Ok(Self { actor, user: caller.user, token }),
             Credential::Session(_) | Credential::None | Credential::Operator | Credential::Service => {
-                Err(Problem::new(&Code::NOT_FOUND, "the request was not made with a personal access token"))
+                Err(Problem::new(&Code::NOT_FOUND, "the request is not authenticated with a personal access token"))
             }
         }
     }
 }
 
-policies_of_callers! {
-    [S: Needs] SignedIn<S>;
-    [S: Needs] SignedInPart<S>;
+impl_caller_policies! {
+    [S: RequiredScope] SignedIn<S>;
+    [S: RequiredScope] SignedInFiltered<S>;
     [] Session;
-    [] ThisToken;
+    [] CurrentToken;
 }

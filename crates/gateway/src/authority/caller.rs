@@ -1,7 +1,7 @@
 //! Policies that authenticate their caller.
 
 /// Implements [`crate::http::Policy`] for types with a field `actor`.
-macro_rules! policies_of_callers {
+macro_rules! impl_caller_policies {
     ($([$($generics:tt)*] $policy:ty;)+) => { $(
         impl<$($generics)*> crate::http::Policy for $policy {
             fn actor(&mut self) -> Option<&mut kernel::audit::Actor> {
@@ -10,4 +10,4 @@ macro_rules! policies_of_callers {
         }
     )+ };
 }
-pub(crate) use policies_of_callers;
+pub(crate) use impl_caller_policies;

@@ -7,22 +7,22 @@ use actix_web::{HttpRequest, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kernel::{Code, Token, TokenHash, TokenKind};
-use settings::counted;
+use settings::rate_limit_key;
 
 use crate::config::Config;
 use crate::problem::Problem;
 
-/// A credential of a user, by the hash under which it is stored. Every match over the kinds is exhaustive, so that a new
-/// kind does not compile before each of them handles it.
+/// A user's credential, as the hash under which it is stored. Every match over the kinds is exhaustive, so that a new
+/// kind does not compile before each match handles it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Presented {
+pub(crate) enum PresentedCredential {
     /// A login session.
     Session(TokenHash),
     /// A personal access token.
     AccessToken(TokenHash),
 }
 
-impl Presented {
+impl PresentedCredential {
     /// The key of the credential's rate limit.
     pub(super) fn hash(self) -> TokenHash {
         match self {
@@ -30,7 +30,7 @@ impl Presented {
         }
     }
 
-    /// A personal access token, unless the text has another shape.
+    /// Parses a personal access token; `None` if the text has another form.
     pub(crate) fn access_token(text: &str) -> Option<Self> {
         Token::parse(TokenKind::Access, text.trim()).map(|token| Self::AccessToken(token.hash()))
     }
@@ -41,28 +41,28 @@ impl Presented {
     }
 }
 
-/// The user's credential: a bearer token, or a personal access token as the password of `Basic`, whatever the user name
-/// (RFC 7617).
-pub(super) fn presented(request: &HttpRequest) -> Result<Presented, Problem> {
+/// Reads the user's credential: a bearer token, or a personal access token as the password of `Basic` with any user
+/// name (RFC 7617).
+pub(super) fn read_credential(request: &HttpRequest) -> Result<PresentedCredential, Problem> {
     let (scheme, text) = authorization(request)?;
     let presented = if scheme.eq_ignore_ascii_case("bearer") {
-        Presented::bearer(text)
+        PresentedCredential::bearer(text)
     } else if scheme.eq_ignore_ascii_case("basic") {
-        password(text.trim()).and_then(|password| Presented::access_token(&password))
+        password(text.trim()).and_then(|password| PresentedCredential::access_token(&password))
     } else {
         None
     };
-    presented.ok_or_else(invalid)
+    presented.ok_or_else(invalid_credential)
 }
 
-/// A node's bearer token.
+/// Reads a node's bearer token.
 pub(super) fn node_token(request: &HttpRequest) -> Result<Token, Problem> {
     let (scheme, text) = authorization(request)?;
     let token = scheme.eq_ignore_ascii_case("bearer").then(|| Token::parse(TokenKind::Node, text.trim()));
-    token.flatten().ok_or_else(invalid)
+    token.flatten().ok_or_else(invalid_credential)
 }
 
-/// Scheme and credential of the one `Authorization` header.
+/// The scheme and the credential of the only `Authorization` header.
 fn authorization(request: &HttpRequest) -> Result<(&str, &str), Problem> {
     let mut sent = request.headers().get_all(AUTHORIZATION);
     let first = sent.next().ok_or_else(Problem::no_credential)?;
@@ -75,15 +75,15 @@ fn password(credential: &str) -> Option<String> {
     decoded.split_once(':').map(|(_, password)| password.to_owned())
 }
 
-/// 401 of a credential that is not live.
-pub(crate) fn invalid() -> Problem {
+/// 401 of an invalid credential.
+pub(crate) fn invalid_credential() -> Problem {
     Problem::new(&Code::UNAUTHENTICATED, "the credential is unknown, expired or revoked; sign in again")
 }
 
-/// What the request's address is counted as.
-pub(super) fn counted_address(request: &HttpRequest) -> IpAddr {
+/// The address that the request counts against.
+pub(super) fn rate_limit_address(request: &HttpRequest) -> IpAddr {
     let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
     let config = request.app_data::<web::Data<Config>>();
-    counted(config.map_or(peer, |config| config.trusted_proxies.client(peer, forwarded)))
+    rate_limit_key(config.map_or(peer, |config| config.trusted_proxies.client(peer, forwarded)))
 }

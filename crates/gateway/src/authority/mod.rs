@@ -1,26 +1,26 @@
-//! Policies: the types that state a route's target, minimum role and scope, and authenticate its caller in one
+//! Policies: the types that state a route's target, minimum role and scope, and authorize its caller with one
 //! statement.
 //!
-//! The order of the checks is fixed, so that a refusal reveals no more than it must: the credential (401), the scope
+//! The order of the checks is fixed, so that a rejection reveals as little as possible: the credential (401), the scope
 //! (403), the organization (404), the membership and the role (403, the same for every target in the organization), the
 //! project (404; the service looks up a zone).
 
 mod account;
-mod anyone;
+mod anonymous;
+mod authenticate;
 mod caller;
 mod credential;
-mod find;
-mod place;
+mod org;
 mod resolve;
 pub mod role;
 pub mod scope;
 mod statement;
 
-pub use account::{Session, SignedIn, SignedInPart, ThisToken};
-pub use anyone::{AsNode, Open, Preview, SignIn, Stranger};
-pub(crate) use caller::policies_of_callers;
-pub(crate) use credential::{Presented, invalid};
-pub(crate) use find::{find_by, least};
-pub use place::{InOrg, InOrgPart, InProject, InZone, OrgPlace, ProjectPlace};
-pub(crate) use resolve::{Found, FoundOrg};
+pub use account::{CurrentToken, Session, SignedIn, SignedInFiltered};
+pub use anonymous::{Anonymous, NodeCaller, Open, Preview, SignIn};
+pub(crate) use authenticate::{authenticate_with, require_role};
+pub(crate) use caller::impl_caller_policies;
+pub(crate) use credential::{PresentedCredential, invalid_credential};
+pub use org::{InOrg, InOrgFiltered, InProject, InZone, TargetOrg, TargetProject};
+pub(crate) use resolve::{ResolvedCaller, ResolvedOrg};
 pub(crate) use statement::Target;

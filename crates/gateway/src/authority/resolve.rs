@@ -1,5 +1,5 @@
-//! The lookup behind every policy: credential → user → membership → target in one statement, which also takes permits of
-//! the rate limit when this process holds none of the caller.
+//! The lookup behind every policy: credential → user → membership → target in one statement. The statement also takes
+//! permits of the rate limit when this process holds none for the caller.
 
 use diesel::pg::Pg;
 use diesel::prelude::*;
@@ -10,62 +10,62 @@ use kernel::audit::Credential;
 use kernel::{
     OrgId, Plan, ProjectId, Provider, Resource, ResourceSet, Role, Scope, SessionId, Time, TokenId, UserId, ZoneId,
 };
-use store::{Cached, Store};
+use store::{Prepared, Store};
 
-use super::credential::Presented;
+use super::credential::PresentedCredential;
 use super::statement::{Target, statement};
-use crate::limits::{Granted, Wanted};
+use crate::limits::{PermitGrant, PermitRequest};
 
 /// A credential and the target of its request.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'a> {
-    pub(super) presented: Presented,
+    pub(super) credential: PresentedCredential,
     pub(super) target: Target<'a>,
     /// Permits of the rate limit to take.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) permit_request: Option<PermitRequest>,
 }
 
 /// The result of a lookup with a live credential.
-pub(crate) struct Found {
+pub(crate) struct ResolvedCaller {
     pub(crate) credential: Credential,
-    /// When the credential was last noted to be in use.
-    pub(crate) noted: Option<Time>,
-    /// Of a token; a session has all of them.
+    /// The last recorded use of the credential.
+    pub(crate) last_used_at: Option<Time>,
+    /// A token's scopes; `None` for a session, which has all scopes.
     pub(crate) scopes: Option<Vec<Scope>>,
     /// A token's restriction.
     pub(crate) restriction: Option<TokenRestriction>,
     pub(crate) user: Profile,
-    pub(crate) org: Option<FoundOrg>,
-    pub(crate) project: Option<FoundProject>,
+    pub(crate) org: Option<ResolvedOrg>,
+    pub(crate) project: Option<ResolvedProject>,
     pub(crate) zone: Option<ZoneId>,
-    pub(crate) granted: Option<Granted>,
+    pub(crate) permit_grant: Option<PermitGrant>,
 }
 
 /// The organization that a token is restricted to, or parts of it.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenRestriction {
     pub(crate) org: OrgId,
-    /// Nothing else of the organization; none for the whole of it.
-    pub(crate) parts: Option<Parts>,
+    /// The projects and zones of the restriction; `None` for the whole organization.
+    pub(crate) targets: Option<RestrictedTargets>,
 }
 
 /// The projects and zones of an organization that a token is restricted to.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Parts {
+pub(crate) struct RestrictedTargets {
     pub(crate) projects: Vec<ProjectId>,
     pub(crate) zones: Vec<ZoneId>,
 }
 
 /// The target's project.
-pub(crate) struct FoundProject {
+pub(crate) struct ResolvedProject {
     pub(crate) id: ProjectId,
     pub(crate) name: String,
-    /// The resources that it is granted.
-    pub(crate) granted: ResourceSet,
+    /// The granted resources.
+    pub(crate) granted_resources: ResourceSet,
 }
 
-/// The target's organization; no role for a caller who is not a member, or whose token is restricted to another one.
-pub(crate) struct FoundOrg {
+/// The target's organization. A caller who is not a member, or whose token is restricted to another one, has no role.
+pub(crate) struct ResolvedOrg {
     pub(crate) id: OrgId,
     pub(crate) slug: String,
     pub(crate) plan: Plan,
@@ -81,11 +81,11 @@ struct Row {
     #[diesel(sql_type = Nullable<Array<Text>>)]
     scopes: Option<Vec<Scope>>,
     #[diesel(sql_type = Nullable<Uuid>)]
-    only_org: Option<OrgId>,
+    restricted_org_id: Option<OrgId>,
     #[diesel(sql_type = Nullable<Array<Uuid>>)]
-    only_projects: Option<Vec<ProjectId>>,
+    restricted_project_ids: Option<Vec<ProjectId>>,
     #[diesel(sql_type = Nullable<Array<Uuid>>)]
-    only_zones: Option<Vec<ZoneId>>,
+    restricted_zone_ids: Option<Vec<ZoneId>>,
     #[diesel(sql_type = Uuid)]
     user_id: UserId,
     #[diesel(sql_type = Text)]
@@ -119,56 +119,60 @@ struct Row {
     #[diesel(sql_type = Nullable<BigInt>)]
     granted: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
-    full_at: Option<i64>,
+    reset_at: Option<i64>,
 }
 
-/// Looks up a credential and a target; `None` when the credential is not live. A lookup that fails is an error,
-/// never an anonymous caller.
-pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<Option<Found>> {
-    let Lookup { presented, target, wanted } = lookup;
+/// Looks up a credential and a target; `None` if the credential is not valid. A failed lookup is an error, never an
+/// anonymous caller.
+pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<Option<ResolvedCaller>> {
+    let Lookup { credential: presented, target, permit_request: wanted } = lookup;
     let text = statement(presented, target).text(wanted.is_some());
     let mut query = diesel::sql_query(text)
         .into_boxed::<Pg>()
         .bind::<Binary, _>(presented.hash())
-        .bind::<Timestamptz, _>(store.world().now());
+        .bind::<Timestamptz, _>(store.clock_rng().now());
     for name in target.names().into_iter().flatten() {
         query = query.bind::<Nullable<Text>, _>(name);
     }
-    if let Some(Wanted { now, permits, cost, bucket }) = wanted {
+    if let Some(PermitRequest { now, permits, cost, bucket }) = wanted {
         query = query.bind::<BigInt, _>(now).bind::<BigInt, _>(permits);
         query = query.bind::<BigInt, _>(cost).bind::<BigInt, _>(bucket);
     }
-    let row: Option<Row> = Cached(query).get_result(&mut *store.connection().await?).await.optional()?;
-    Ok(row.map(|row| Found::new(presented, row)))
+    let row: Option<Row> = Prepared(query).get_result(&mut *store.connection().await?).await.optional()?;
+    Ok(row.map(|row| ResolvedCaller::new(presented, row)))
 }
 
-impl Found {
-    fn new(presented: Presented, row: Row) -> Self {
+impl ResolvedCaller {
+    fn new(presented: PresentedCredential, row: Row) -> Self {
         let Row { credential_id, user_id, provider, subject, name, email, avatar_url, created_at, .. } = row;
         let org = row.org_id.zip(row.slug).zip(row.plan);
         let credential = match presented {
-            Presented::Session(_) => Credential::Session(SessionId::from_uuid(credential_id)),
-            Presented::AccessToken(_) => Credential::Token(TokenId::from_uuid(credential_id)),
+            PresentedCredential::Session(_) => Credential::Session(SessionId::from_uuid(credential_id)),
+            PresentedCredential::AccessToken(_) => Credential::Token(TokenId::from_uuid(credential_id)),
         };
-        let parts = match (row.only_projects, row.only_zones) {
+        let parts = match (row.restricted_project_ids, row.restricted_zone_ids) {
             (None, None) => None,
             (projects, zones) => {
-                Some(Parts { projects: projects.unwrap_or_default(), zones: zones.unwrap_or_default() })
+                Some(RestrictedTargets { projects: projects.unwrap_or_default(), zones: zones.unwrap_or_default() })
             }
         };
         Self {
             credential,
-            noted: row.noted,
+            last_used_at: row.noted,
             scopes: row.scopes,
-            restriction: row.only_org.map(|org| TokenRestriction { org, parts }),
+            restriction: row.restricted_org_id.map(|org| TokenRestriction { org, targets: parts }),
             user: Profile { id: user_id, provider, subject, name, email, avatar_url, created_at },
-            org: org.map(|((id, slug), plan)| FoundOrg { id, slug, plan, role: row.role }),
+            org: org.map(|((id, slug), plan)| ResolvedOrg { id, slug, plan, role: row.role }),
             project: row.project_id.zip(row.project_name).map(|(id, name)| {
                 let granted = row.granted_resources.unwrap_or_default();
-                FoundProject { id, name, granted: ResourceSet::which(|resource| granted.contains(&resource)) }
+                ResolvedProject {
+                    id,
+                    name,
+                    granted_resources: ResourceSet::from_fn(|resource| granted.contains(&resource)),
+                }
             }),
             zone: row.zone_id,
-            granted: row.granted.zip(row.full_at).map(|(permits, full_at)| Granted { permits, full_at }),
+            permit_grant: row.granted.zip(row.reset_at).map(|(permits, reset_at)| PermitGrant { permits, reset_at }),
         }
     }
 }

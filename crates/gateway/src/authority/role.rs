@@ -2,8 +2,8 @@
 
 use kernel::Role;
 
-/// A role that a route asks for.
-pub trait AtLeast: 'static {
+/// The minimum role of a route.
+pub trait MinimumRole: 'static {
     /// The role.
     const ROLE: Role;
 }
@@ -18,12 +18,12 @@ pub struct Member;
 #[derive(Debug)]
 pub struct Admin;
 
-impl AtLeast for Viewer {
+impl MinimumRole for Viewer {
     const ROLE: Role = Role::Viewer;
 }
-impl AtLeast for Member {
+impl MinimumRole for Member {
     const ROLE: Role = Role::Member;
 }
-impl AtLeast for Admin {
+impl MinimumRole for Admin {
     const ROLE: Role = Role::Admin;
 }

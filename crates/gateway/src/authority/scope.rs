@@ -2,8 +2,8 @@
 
 use kernel::Scope;
 
-/// A scope that a route asks for.
-pub trait Needs: 'static {
+/// The scope that a route requires.
+pub trait RequiredScope: 'static {
     /// The scope.
     const SCOPE: Scope;
 }
@@ -14,7 +14,7 @@ macro_rules! scopes {
         #[derive(Debug)]
         pub struct $name;
 
-        impl Needs for $name {
+        impl RequiredScope for $name {
             const SCOPE: Scope = Scope::$name;
         }
     )+ };

@@ -1,10 +1,10 @@
 //! The SQL that authenticates a caller and finds the target: one statement for each kind of credential and target,
-//! composed once. It reads across the contexts' tables. Its parameters: `$1` the credential's hash, `$2` the time, then the
-//! target's names, then the parameters of the rate limit.
+//! composed once. It reads across the contexts' tables. Its parameters: `$1` the credential's hash, `$2` the time, then
+//! the target's names, then the parameters of the rate limit.
 
 use std::sync::LazyLock;
 
-use super::credential::Presented;
+use super::credential::PresentedCredential;
 use crate::limits::grant;
 
 /// The target that a request names.
@@ -23,7 +23,7 @@ pub(crate) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Its names, in the order of the statement's parameters.
+    /// The target's names, in the order of the statement's parameters.
     pub(super) fn names(self) -> [Option<Option<&'a str>>; 2] {
         match self {
             Self::Account => [None, None],
@@ -37,11 +37,11 @@ impl<'a> Target<'a> {
 
 const SESSION: &str = "\
     SELECT id, user_id, coalesce(last_used_at, created_at) AS noted, NULL::text[] AS scopes, \
-           NULL::uuid AS only_org, NULL::uuid[] AS only_projects, NULL::uuid[] AS only_zones \
+           NULL::uuid AS restricted_org_id, NULL::uuid[] AS restricted_project_ids, NULL::uuid[] AS restricted_zone_ids \
     FROM identity.sessions WHERE token_hash = $1 AND expires_at > $2";
 
 const ACCESS_TOKEN: &str = "\
-    SELECT id, user_id, last_used_at AS noted, scopes, only_org, only_projects, only_zones \
+    SELECT id, user_id, last_used_at AS noted, scopes, restricted_org_id, restricted_project_ids, restricted_zone_ids \
     FROM identity.access_tokens \
     WHERE token_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
 
@@ -56,25 +56,25 @@ const ZONE: &str = "z.id AS zone_id";
 
 const JOIN_ORG: &str = "\
     LEFT JOIN orgs.orgs o ON o.slug = $3 \
-    LEFT JOIN orgs.members m ON m.org_id = o.id AND m.user_id = u.id AND (c.only_org IS NULL OR c.only_org = o.id)";
+    LEFT JOIN orgs.members m ON m.org_id = o.id AND m.user_id = u.id AND (c.restricted_org_id IS NULL OR c.restricted_org_id = o.id)";
 
-/// A token that is restricted to projects or zones accesses those, and nothing else of its organization.
+/// A token that is restricted to projects or zones has access only to those.
 const JOIN_PROJECT: &str = "\
     LEFT JOIN projects.projects p ON p.org_id = m.org_id AND p.name = $4 AND p.deleted_at IS NULL \
-        AND (c.only_projects IS NULL AND c.only_zones IS NULL OR p.id = ANY (c.only_projects))";
+        AND (c.restricted_project_ids IS NULL AND c.restricted_zone_ids IS NULL OR p.id = ANY (c.restricted_project_ids))";
 
 const JOIN_ZONE: &str = "\
     LEFT JOIN dns.zones z ON z.org_id = m.org_id AND z.name = $4 \
-        AND (c.only_projects IS NULL AND c.only_zones IS NULL OR z.id = ANY (c.only_zones))";
+        AND (c.restricted_project_ids IS NULL AND c.restricted_zone_ids IS NULL OR z.id = ANY (c.restricted_zone_ids))";
 
 /// The organization follows from the zone.
 const JOIN_HOSTED_ZONE: &str = "\
-    LEFT JOIN dns.zones z ON z.name = $3 AND (c.only_org IS NULL OR c.only_org = z.org_id) \
-        AND (c.only_projects IS NULL AND c.only_zones IS NULL OR z.id = ANY (c.only_zones)) \
+    LEFT JOIN dns.zones z ON z.name = $3 AND (c.restricted_org_id IS NULL OR c.restricted_org_id = z.org_id) \
+        AND (c.restricted_project_ids IS NULL AND c.restricted_zone_ids IS NULL OR z.id = ANY (c.restricted_zone_ids)) \
     LEFT JOIN orgs.orgs o ON o.id = z.org_id \
     LEFT JOIN orgs.members m ON m.org_id = o.id AND m.user_id = u.id";
 
-/// A statement, and the same one when it also asks for permits of the rate limit.
+/// A statement, and its variant that also takes permits of the rate limit.
 pub(super) struct Statement {
     plain: String,
     with_permits: String,
@@ -84,9 +84,9 @@ impl Statement {
     fn new(credential: &str, columns: [&str; 3], joins: &[&str], names: usize) -> Self {
         let (columns, joins) = (columns.join(", "), joins.join(" "));
         let find = format!(
-            "SELECT c.id AS credential_id, c.noted, c.scopes, c.only_org, c.only_projects, c.only_zones, \
+            "SELECT c.id AS credential_id, c.noted, c.scopes, c.restricted_org_id, c.restricted_project_ids, c.restricted_zone_ids, \
              u.id AS user_id, u.provider, u.subject, u.name, u.email, u.avatar_url, u.created_at, \
-             {columns}, l.granted, l.full_at \
+             {columns}, l.granted, l.reset_at \
              FROM c JOIN identity.users u ON u.id = c.user_id {joins}"
         );
         // After the hash, the time and the names.
@@ -95,11 +95,11 @@ impl Statement {
         Self {
             plain: format!(
                 "WITH c AS ({credential}) {find} \
-                 CROSS JOIN (SELECT NULL::bigint AS granted, NULL::bigint AS full_at) l"
+                 CROSS JOIN (SELECT NULL::bigint AS granted, NULL::bigint AS reset_at) l"
             ),
             with_permits: format!(
                 "WITH c AS ({credential}), \
-                 l AS (INSERT INTO store.rates AS r (key, full_at, granted) \
+                 l AS (INSERT INTO store.rate_limits AS r (key, reset_at, granted) \
                  SELECT 'general ' || c.id, ${first} + ${permits} * ${cost}, ${permits} FROM c {grant}) \
                  {find} CROSS JOIN l"
             ),
@@ -137,10 +137,10 @@ static OF_SESSION: LazyLock<Statements> = LazyLock::new(|| Statements::new(SESSI
 static OF_ACCESS_TOKEN: LazyLock<Statements> = LazyLock::new(|| Statements::new(ACCESS_TOKEN));
 
 /// The statement for a credential and a target.
-pub(super) fn statement(presented: Presented, target: Target<'_>) -> &'static Statement {
+pub(super) fn statement(presented: PresentedCredential, target: Target<'_>) -> &'static Statement {
     let statements: &'static Statements = match presented {
-        Presented::Session(_) => &OF_SESSION,
-        Presented::AccessToken(_) => &OF_ACCESS_TOKEN,
+        PresentedCredential::Session(_) => &OF_SESSION,
+        PresentedCredential::AccessToken(_) => &OF_ACCESS_TOKEN,
     };
     match target {
         Target::Account => &statements.account,
@@ -153,14 +153,14 @@ pub(super) fn statement(presented: Presented, target: Target<'_>) -> &'static St
 
 #[cfg(test)]
 mod tests {
-    use kernel::{Token, TokenKind, World};
+    use kernel::{ClockRng, Token, TokenKind};
 
     use super::*;
 
-    /// Every statement as it is sent: a review of this file's changes sees what Postgres is asked.
+    /// A snapshot of every statement, so that reviews see the SQL.
     #[test]
     fn statements_of_each_credential_and_target() {
-        let hash = Token::mint(TokenKind::Access, &World::system()).hash();
+        let hash = Token::mint(TokenKind::Access, &ClockRng::system()).hash();
         let (org, project) = ("acme", "site");
         let targets = [
             Target::Account,
@@ -170,10 +170,10 @@ mod tests {
             Target::HostedZone { zone: "example.org" },
         ];
         let mut text = String::new();
-        for presented in [Presented::Session(hash), Presented::AccessToken(hash)] {
+        for presented in [PresentedCredential::Session(hash), PresentedCredential::AccessToken(hash)] {
             let credential = match presented {
-                Presented::Session(_) => "session",
-                Presented::AccessToken(_) => "access token",
+                PresentedCredential::Session(_) => "session",
+                PresentedCredential::AccessToken(_) => "access token",
             };
             for target in targets {
                 for with_permits in [false, true] {

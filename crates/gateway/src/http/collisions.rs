@@ -1,14 +1,14 @@
-//! Routes that cannot be served, or documented, next to each other.
+//! Collisions between routes.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-use super::schemas::of_failures;
+use super::schemas::error_schemas;
 use super::{Operation, Routes};
 
-/// Each collision in one sentence. A server does not start with any.
+/// The collisions, one sentence each. A server with collisions does not start.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Collisions(pub Vec<String>);
 
@@ -28,7 +28,7 @@ impl<K: Ord, V: PartialEq> Registered<K, V> {
         Self(BTreeMap::new())
     }
 
-    /// The first place with another value under this key.
+    /// Registers a value. Returns the origin of an earlier, different value under this key.
     fn conflict(&mut self, key: K, value: V, place: &str) -> Option<&str> {
         match self.0.entry(key) {
             std::collections::btree_map::Entry::Vacant(free) => {
@@ -46,13 +46,13 @@ impl<K: Ord, V: PartialEq> Registered<K, V> {
 /// Checks the routes of one listener.
 ///
 /// # Errors
-/// When two areas, operations, schemas or path parameters share a name with different meanings, two operations share a
-/// method and path, or an operation has two parameters of the same name.
+/// Returns the areas, operations, schemas and path parameters that share a name with different meanings, the operations
+/// that share a route or an id, and the operations whose parameters do not match their path.
 pub(super) fn check(all: &[&Routes]) -> Result<(), Collisions> {
     let mut found = Vec::new();
     let operations = || all.iter().flat_map(|routes| routes.operations());
     areas(all, &mut found);
-    let (mut ids, mut routes, mut spellings) = (Registered::new(), Registered::new(), Registered::new());
+    let (mut ids, mut routes, mut patterns) = (Registered::new(), Registered::new(), Registered::new());
     for (number, operation) in operations().enumerate() {
         let place = name(operation);
         if let Some(other) = ids.conflict(operation.id.as_str(), number, &place) {
@@ -62,7 +62,7 @@ pub(super) fn check(all: &[&Routes]) -> Result<(), Collisions> {
         if let Some(other) = routes.conflict((shape.clone(), operation.method.as_str()), number, &operation.id) {
             found.push(format!("{other} and {} share the route {place}", operation.id));
         }
-        if let Some(other) = spellings.conflict(shape, operation.path, operation.path) {
+        if let Some(other) = patterns.conflict(shape, operation.path, operation.path) {
             found.push(format!("{other} and {} differ only in the names of their parameters", operation.path));
         }
         found.extend(operation.undescribed.iter().map(|name| format!("{place} does not describe {{{name}}}")));
@@ -87,25 +87,26 @@ fn name(operation: &Operation) -> String {
 
 fn areas(all: &[&Routes], found: &mut Vec<String>) {
     let mut areas = Registered::new();
-    for (area, about) in all.iter().flat_map(|routes| routes.areas()) {
-        if areas.conflict(area, about, "").is_some() {
+    for (area, description) in all.iter().flat_map(|routes| routes.areas()) {
+        if areas.conflict(area, description, "").is_some() {
             found.push(format!("the area {area} has two descriptions"));
         }
     }
 }
 
 fn schemas<'a>(operations: impl Iterator<Item = &'a Operation>, found: &mut Vec<String>) {
-    let of_failures = of_failures();
+    let error_schemas = error_schemas();
     let mut schemas = Registered::new();
-    for (schema, value) in &of_failures {
-        schemas.conflict(schema.as_str(), value, "every failure");
+    for (schema, value) in &error_schemas {
+        schemas.conflict(schema.as_str(), value, "the error envelope");
     }
     for operation in operations {
         let place = name(operation);
-        found.extend(operation.ambiguous_schemas.iter().map(|schema| format!("{place} has two schemas {schema}")));
+        found
+            .extend(operation.ambiguous_schemas.iter().map(|schema| format!("{place} has two schemas named {schema}")));
         for (schema, value) in &operation.schemas {
             if let Some(other) = schemas.conflict(schema.as_str(), value, &place) {
-                found.push(format!("{other} and {place} have different schemas {schema}"));
+                found.push(format!("{other} and {place} have different schemas named {schema}"));
             }
         }
     }
@@ -120,12 +121,12 @@ fn parameters<'a>(operations: impl Iterator<Item = &'a Operation>, found: &mut V
         for (number, parameter) in operation.parameters.iter().enumerate() {
             let (at, parameter_name) = (text(parameter, "in"), text(parameter, "name"));
             if own.conflict((at.clone(), parameter_name.clone()), number, "").is_some() {
-                found.push(format!("{place} has two parameters {parameter_name} in the {at}"));
+                found.push(format!("{place} has two {at} parameters named {parameter_name}"));
             }
             if at == "path"
                 && let Some(other) = in_paths.conflict(parameter_name.clone(), parameter, &place)
             {
-                found.push(format!("{{{parameter_name}}} means different things in {other} and {place}"));
+                found.push(format!("{{{parameter_name}}} has different meanings in {other} and {place}"));
             }
         }
     }

@@ -3,10 +3,10 @@
 use actix_web::http::header::{ETAG, HeaderValue, IF_MATCH};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::{Describe, Operation, Reply};
+use super::{Describe, IntoResponse, Operation};
 
-/// The states that `If-Match` names, by number; `None` when it is absent or `*`, which any state matches. A tag of
-/// another form matches no state.
+/// The versions in `If-Match`; `None` if it is absent or `*`, which match any version. A tag of another form matches no
+/// version.
 pub(crate) fn if_match(request: &HttpRequest) -> Option<Vec<u32>> {
     let mut sent = request.headers().get_all(IF_MATCH).peekable();
     sent.peek()?;
@@ -21,21 +21,21 @@ pub(crate) fn if_match(request: &HttpRequest) -> Option<Vec<u32>> {
     Some(tags.iter().filter_map(number).collect())
 }
 
-/// A response about the state of this number, with its `ETag`.
+/// A response with the `ETag` of this version.
 #[derive(Debug)]
-pub struct Tagged<R>(pub u32, pub R);
+pub struct WithEtag<R>(pub u32, pub R);
 
-impl<R: Describe> Describe for Tagged<R> {
+impl<R: Describe> Describe for WithEtag<R> {
     fn describe(operation: &mut Operation) {
         R::describe(operation);
-        operation.tagged = true;
+        operation.has_etag = true;
     }
 }
 
-impl<R: Reply> Reply for Tagged<R> {
-    fn respond(self) -> HttpResponse {
-        let mut response = self.1.respond();
-        // Digits between quotes are a header's value.
+impl<R: IntoResponse> IntoResponse for WithEtag<R> {
+    fn into_response(self) -> HttpResponse {
+        let mut response = self.1.into_response();
+        // Quoted digits are always a valid header value.
         if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", self.0)) {
             response.headers_mut().insert(ETAG, tag);
         }

@@ -1,4 +1,4 @@
-//! The parts of a handler: its policy, its other arguments, and its response.
+//! The traits of a handler's policy, other arguments and response.
 
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -7,30 +7,30 @@ use kernel::audit::Actor;
 use super::Operation;
 use crate::problem::Problem;
 
-/// Adds to a route's description what a type brings with it.
+/// A type that contributes to the description of a route.
 pub trait Describe {
-    /// Adds it.
+    /// Adds the type's parameters, bodies and error codes.
     fn describe(operation: &mut Operation);
 }
 
 /// An argument of a handler.
 pub trait Extract: Describe + Sized {
-    /// Reads it from the request.
+    /// Extracts the argument from the request.
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem>;
 }
 
-/// The first argument of every handler: who may call.
+/// The first argument of every handler: it authorizes the caller.
 pub trait Policy: Extract {
-    /// The caller, where there is one.
+    /// The caller, if the policy authenticates one.
     fn actor(&mut self) -> Option<&mut Actor> {
         None
     }
 }
 
 /// The response of a handler.
-pub trait Reply: Describe {
-    /// Renders it.
-    fn respond(self) -> HttpResponse;
+pub trait IntoResponse: Describe {
+    /// Renders the response.
+    fn into_response(self) -> HttpResponse;
 }
 
 impl<T: 'static> Describe for web::Data<T> {
@@ -40,7 +40,7 @@ impl<T: 'static> Describe for web::Data<T> {
 impl<T: 'static> Extract for web::Data<T> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let data = request.app_data::<Self>().cloned();
-        data.ok_or_else(|| Problem::internal(format!("{} is not wired", std::any::type_name::<T>())))
+        data.ok_or_else(|| Problem::internal(format!("{} is missing from the app data", std::any::type_name::<T>())))
     }
 }
 
@@ -51,7 +51,7 @@ impl<A: Describe, B: Describe> Describe for (A, B) {
     }
 }
 
-/// Two arguments as one, for a handler that takes many.
+/// Two arguments as one, for a handler with many.
 impl<A: Extract, B: Extract> Extract for (A, B) {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         Ok((A::extract(request, payload).await?, B::extract(request, payload).await?))

@@ -6,12 +6,12 @@ use actix_web::dev::Payload;
 use super::{Describe, Extract, Operation};
 use crate::problem::Problem;
 
-/// Headers that a handler reads by itself.
+/// The headers and cookies of a request.
 #[derive(Debug)]
-pub struct Header(HttpRequest);
+pub struct RequestHeaders(HttpRequest);
 
-impl Header {
-    /// A header's text, when it is there once and holds printable ASCII.
+impl RequestHeaders {
+    /// The value of a header, if it occurs once and is printable ASCII.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut values = self.0.headers().get_all(name);
@@ -26,11 +26,11 @@ impl Header {
     }
 }
 
-impl Describe for Header {
+impl Describe for RequestHeaders {
     fn describe(_: &mut Operation) {}
 }
 
-impl Extract for Header {
+impl Extract for RequestHeaders {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         Ok(Self(request.clone()))
     }

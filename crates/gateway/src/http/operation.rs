@@ -1,4 +1,4 @@
-//! What the types of a route say about it.
+//! The description of a route, derived from its types.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::body::DEFAULT_LIMIT;
-use super::table::parameters;
+use super::route_trie::parameters;
 use super::{PathParameter, parameter};
 use crate::protocol;
 
-/// Where a route takes place.
+/// The target of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Anywhere; nobody needs to be signed in.
+pub enum PolicyTarget {
+    /// None; the route needs no credential.
     Open,
     /// The caller's own account.
     Account,
@@ -32,44 +32,44 @@ pub enum Place {
 /// The limits of a route's requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Whether it carries a file or waits for a change, and so has a longer timeout.
+    /// Whether the route is an upload or a long poll, with a longer timeout.
     pub(crate) long: bool,
-    /// The size of its body, in bytes, where that is read as a whole.
+    /// The largest body, in bytes, if the body is read as a whole.
     pub(crate) body: usize,
 }
 
-/// A route, as its types and its registration describe it.
+/// The description of a route, from its types and its registration.
 #[derive(Debug, Clone)]
 pub struct Operation {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
-    /// The area that it belongs to: its tag in the OpenAPI document.
+    /// The area of the route: its tag in the OpenAPI document.
     pub(crate) area: &'static str,
     /// `area.verb_noun`.
     pub(crate) id: String,
     pub(crate) summary: &'static str,
-    pub(crate) place: Place,
+    pub(crate) target: PolicyTarget,
     pub(crate) role: Option<Role>,
     pub(crate) scope: Option<Scope>,
     pub(crate) session_only: bool,
-    /// Whether a token that is limited to a part of what its user reaches serves here, for that part.
-    pub(crate) takes_limited: bool,
+    /// Whether the route accepts a restricted token, for the targets of its restriction.
+    pub(crate) accepts_restricted_tokens: bool,
     pub(crate) parameters: Vec<Value>,
     pub(crate) body: Option<Value>,
     /// The limit of the body, in bytes.
     body_limit: usize,
-    /// Status, content type and schema of each way to succeed.
+    /// The status, content type and schema of each successful response.
     pub(crate) successes: Vec<(u16, &'static str, Option<Value>)>,
     pub(crate) codes: Vec<&'static Code>,
     pub(crate) schemas: BTreeMap<String, Value>,
-    /// Names under which two different schemas were added.
+    /// The names of two or more different schemas.
     pub(crate) ambiguous_schemas: Vec<String>,
-    /// Whether what succeeds has an `ETag`.
-    pub(crate) tagged: bool,
-    /// May take longer than any other request: it carries a file.
+    /// Whether successful responses have an `ETag`.
+    pub(crate) has_etag: bool,
+    /// Whether the route is an upload or a long poll, with a longer timeout.
     pub(crate) long: bool,
-    /// Whether it is answered the same for as long as the process lives.
-    pub(crate) fixed: bool,
+    /// Whether the response never changes while the process runs.
+    pub(crate) is_static: bool,
     pub(crate) links: Vec<Link>,
     /// Parameters of the path that no argument of the handler describes.
     pub(crate) undescribed: Vec<&'static str>,
@@ -77,8 +77,8 @@ pub struct Operation {
     pub(crate) surplus_parameters: usize,
 }
 
-/// What may be done next with what was answered: an operation, the parameter of its path that the answer gives, and where
-/// in the answer that is.
+/// A link to a follow-up operation: a value in the response is a parameter of that operation's path. `pointer` is the
+/// JSON pointer of the value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) operation: &'static str,
@@ -94,11 +94,11 @@ impl Operation {
             area,
             id: format!("{area}.{name}"),
             summary: "",
-            place: Place::Open,
+            target: PolicyTarget::Open,
             role: None,
             scope: None,
             session_only: false,
-            takes_limited: false,
+            accepts_restricted_tokens: false,
             parameters: Vec::new(),
             body: None,
             body_limit: DEFAULT_LIMIT,
@@ -106,33 +106,33 @@ impl Operation {
             codes: vec![&Code::INTERNAL, &Code::UNAVAILABLE],
             schemas: BTreeMap::new(),
             ambiguous_schemas: Vec::new(),
-            tagged: false,
+            has_etag: false,
             long: false,
-            fixed: false,
+            is_static: false,
             links: Vec::new(),
             undescribed: parameters(path).collect(),
             surplus_parameters: 0,
         }
     }
 
-    /// Says that it is answered the same for as long as the process lives.
-    pub(crate) fn fixed(&mut self) -> &mut Self {
-        self.fixed = true;
+    /// States that the response never changes while the process runs.
+    pub(crate) fn static_response(&mut self) -> &mut Self {
+        self.is_static = true;
         self
     }
 
-    /// The names of the parameters of the path.
+    /// The names of the path's parameters.
     pub(crate) fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
         parameters(self.path)
     }
 
-    /// What the route does, in a sentence.
+    /// Sets the summary: one imperative sentence.
     pub fn summary(&mut self, summary: &'static str) -> &mut Self {
         self.summary = summary;
         self
     }
 
-    /// Codes that the route may answer beyond those its types imply.
+    /// Adds error codes to those that the route's types imply.
     pub fn codes(&mut self, codes: &[&'static Code]) -> &mut Self {
         for code in codes {
             self.code(code);
@@ -140,15 +140,15 @@ impl Operation {
         self
     }
 
-    /// A header that the route reads beyond those its types imply.
+    /// Adds a header to those that the route's types imply.
     pub fn header(&mut self, name: &str, description: &str) -> &mut Self {
         self.parameter("header", name, description, &json!({ "type": "string" }));
         self
     }
 
-    /// An operation that goes on from here; `parameter` of its path is what `pointer` finds in the answer, the others are
-    /// those of this path.
-    pub fn leads_to(&mut self, operation: &'static str, parameter: &'static str, pointer: &'static str) -> &mut Self {
+    /// Adds a link to a follow-up operation. Its path parameter `parameter` is the value at `pointer` in the response;
+    /// its other parameters are those of this path.
+    pub fn link(&mut self, operation: &'static str, parameter: &'static str, pointer: &'static str) -> &mut Self {
         self.links.push(Link { operation, parameter, pointer });
         self
     }
@@ -159,7 +159,7 @@ impl Operation {
         }
     }
 
-    /// The schema of a type, by reference; the type and all it refers to become components of the document.
+    /// Returns a reference to the schema of a type. Adds the type and all types that it refers to as components.
     pub(crate) fn schema<T: ToSchema>(&mut self) -> Value {
         let mut schemas = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut schemas);
@@ -175,7 +175,7 @@ impl Operation {
         json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
     }
 
-    /// A body with its description in the document and its limit in bytes.
+    /// Sets the description of the body, and its limit in bytes.
     pub(crate) fn body(&mut self, limit: usize, description: Value) {
         (self.body, self.body_limit) = (Some(description), limit);
     }
@@ -193,7 +193,7 @@ impl Operation {
         }
         let name = self.undescribed.remove(0);
         self.parameters.push(parameter::in_path::<P>(name));
-        // What the guard says of a path that is misspelt, and what nothing is called.
+        // 400 for an invalid encoding of the path, 404 for an unknown name.
         self.codes(&[&Code::BAD_REQUEST, &Code::NOT_FOUND]);
     }
 
@@ -201,9 +201,9 @@ impl Operation {
         self.parameters.push(parameter::elsewhere(place, name, description, schema));
     }
 
-    /// Somebody must be signed in.
-    pub(crate) fn signed_in(&mut self, place: Place, role: Option<Role>, scope: Option<Scope>) {
-        (self.place, self.role, self.scope) = (place, role, scope);
+    /// States the target, minimum role and scope of a route that needs a credential.
+    pub(crate) fn require_caller(&mut self, place: PolicyTarget, role: Option<Role>, scope: Option<Scope>) {
+        (self.target, self.role, self.scope) = (place, role, scope);
         self.code(&Code::UNAUTHENTICATED);
         self.code(&protocol::RATE_LIMITED);
         if scope.is_some() {
@@ -216,8 +216,7 @@ impl Operation {
     }
 }
 
-/// A struct with another one flattened into it, as one object: what a reader expects, and what a client may hold to be
-/// all there is.
+/// Merges the schema of a struct with flattened fields into one object, which is easier to read and lists all fields.
 fn flattened(schema: &Value, schemas: &BTreeMap<String, Value>) -> Value {
     let Some(parts) = schema.get("allOf").and_then(Value::as_array) else {
         return schema.clone();

@@ -1,11 +1,11 @@
-//! Parameters as the OpenAPI document shows them.
+//! Parameters in the OpenAPI document.
 
 use serde_json::{Value, json};
 
-/// Characters that a path segment can carry: none that the guard refuses, no `.` or `..` alone.
+/// The pattern of a path segment: no characters that the guard rejects, and not `.` or `..`.
 pub(crate) const SEGMENT: &str = r"^[^\x00-\x1f\x7f-\x9f/.][^\x00-\x1f\x7f-\x9f/]*$";
 
-/// A parameter of the path. Its type is its meaning: the OpenAPI document describes it by its type, whatever its name.
+/// A type of path parameters. The OpenAPI document describes a parameter by its type.
 pub trait PathParameter {
     /// One sentence for the OpenAPI document.
     const DESCRIPTION: &'static str;
@@ -13,13 +13,13 @@ pub trait PathParameter {
     /// The JSON schema of its values.
     fn schema() -> Value;
 
-    /// One of its values.
+    /// An example value.
     fn example() -> Option<Value> {
         None
     }
 }
 
-/// A parameter of the path.
+/// Describes a path parameter.
 pub(super) fn in_path<P: PathParameter>(name: &str) -> Value {
     let mut parameter = json!({
         "name": name, "in": "path", "required": true, "description": P::DESCRIPTION, "schema": P::schema(),
@@ -30,7 +30,7 @@ pub(super) fn in_path<P: PathParameter>(name: &str) -> Value {
     parameter
 }
 
-/// A parameter of the query or the headers.
+/// Describes a query parameter or a header.
 pub(super) fn elsewhere(place: &str, name: &str, description: &str, schema: &Value) -> Value {
     json!({ "name": name, "in": place, "required": false, "description": description, "schema": schema })
 }

@@ -1,23 +1,23 @@
-//! Typed parameters of the path.
+//! Typed path parameters.
 
 use std::str::FromStr;
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
 
-use super::{Describe, Extract, Matched, Operation, PathParameter};
+use super::{Describe, Extract, Operation, PathParameter, RouteMatch};
 use crate::problem::Problem;
 
-/// The last parameter of the path, or the last ones as a tuple. A text that does not parse is 404: it names nothing.
+/// The last parameter of the path, or a tuple of the last ones. A value that does not parse is 404.
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 
 /// Parameters that end a path.
 pub trait PathParameters: Sized {
-    /// Describes them, in the path's order.
+    /// Describes the parameters, in the path's order.
     fn describe(operation: &mut Operation);
 
-    /// Parses them from all values of the path; `None` when one does not parse.
+    /// Parses the parameters from all values of the path; `None` if one does not parse.
     fn parse(values: &[&str]) -> Option<Self>;
 }
 
@@ -52,13 +52,13 @@ impl<T: PathParameters> Describe for Path<T> {
 
 impl<T: PathParameters> Extract for Path<T> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        let matched = Matched::of(request);
+        let matched = RouteMatch::of(request);
         let values: Vec<&str> = matched.iter().flat_map(|matched| matched.values()).collect();
         T::parse(&values).map(Self).ok_or_else(Problem::not_found)
     }
 }
 
-/// Describes types as parameters of the path: with their own schema, or with that of the type after `as`.
+/// Implements [`PathParameter`] for types, with their own schema or that of the type after `as`.
 macro_rules! path_parameters {
     (@schema $type:ty) => { <$type as utoipa::PartialSchema>::schema() };
     (@schema $type:ty, $schema:ty) => { <$schema as utoipa::PartialSchema>::schema() };
@@ -80,8 +80,8 @@ macro_rules! path_parameters {
 }
 pub(crate) use path_parameters;
 
-/// Declares path parameters that a context parses itself: any text that a path segment can carry.
-macro_rules! path_texts {
+/// Declares path parameters that accept any segment. The context parses them.
+macro_rules! text_path_parameters {
     ($($name:ident: $description:literal $(, $example:literal)?;)+) => { $(
         #[doc = $description]
         #[derive(Debug)]
@@ -110,4 +110,4 @@ macro_rules! path_texts {
         }
     )+ };
 }
-pub(crate) use path_texts;
+pub(crate) use text_path_parameters;

@@ -1,4 +1,4 @@
-//! What a handler takes from the query.
+//! Query parameters.
 
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
@@ -7,53 +7,54 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::check::{decoded, fault};
+use super::validation::{decode, field_error};
 use super::{Describe, Extract, Operation, Schemas};
+use crate::json_schema::FieldError;
 use crate::problem::Problem;
-use crate::shape::Fault;
 
-/// `limit` and `cursor` of a list ordered by `K`.
+/// `limit` and `cursor` of a listing that is ordered by `K`.
 #[derive(Debug)]
-pub struct Pages<K>(pub Paging<K>);
+pub struct Pagination<K>(pub Paging<K>);
 
-impl<K> Describe for Pages<K> {
+impl<K> Describe for Pagination<K> {
     fn describe(operation: &mut Operation) {
-        let limit = json!({ "type": "integer", "minimum": 1, "default": Paging::<K>::DEFAULT });
-        operation.parameter("query", "limit", "The most items to answer; more than 200 are cut to 200.", &limit);
+        let limit = json!({ "type": "integer", "minimum": 1, "default": Paging::<K>::DEFAULT_LIMIT });
+        let description = "The largest number of items to return. Values above 200 count as 200.";
+        operation.parameter("query", "limit", description, &limit);
         let cursor = json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" });
-        operation.parameter("query", "cursor", "The nextCursor of the page before.", &cursor);
+        operation.parameter("query", "cursor", "The `nextCursor` of the previous page.", &cursor);
         operation.code(&Code::BAD_REQUEST);
     }
 }
 
-impl<K: DeserializeOwned> Extract for Pages<K> {
+impl<K: DeserializeOwned> Extract for Pagination<K> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        let mut faults = Vec::new();
-        let limit = match single(request, "limit", &mut faults) {
-            None => Paging::<K>::DEFAULT,
-            // Digits that no number type holds are a large limit all the same.
+        let mut errors = Vec::new();
+        let limit = match single(request, "limit", &mut errors) {
+            None => Paging::<K>::DEFAULT_LIMIT,
+            // A number that overflows is a large limit.
             Some(text)
                 if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0') =>
             {
-                text.parse().map_or(Paging::<K>::MOST, |limit: u16| limit.min(Paging::<K>::MOST))
+                text.parse().map_or(Paging::<K>::MAX_LIMIT, |limit: u16| limit.min(Paging::<K>::MAX_LIMIT))
             }
             Some(_) => {
-                faults.push(fault("limit".to_owned(), "must be a whole number of at least 1".to_owned()));
-                Paging::<K>::DEFAULT
+                errors.push(field_error("limit".to_owned(), "must be an integer of at least 1".to_owned()));
+                Paging::<K>::DEFAULT_LIMIT
             }
         };
-        let paging = match single(request, "cursor", &mut faults) {
+        let paging = match single(request, "cursor", &mut errors) {
             None => Paging { limit, after: None },
             Some(cursor) => Paging::after(limit, &cursor).unwrap_or_else(|error| {
-                faults.push(fault("cursor".to_owned(), error.to_string()));
+                errors.push(field_error("cursor".to_owned(), error.to_string()));
                 Paging { limit, after: None }
             }),
         };
-        if faults.is_empty() { Ok(Self(paging)) } else { Err(Problem::faults(&faults)) }
+        if errors.is_empty() { Ok(Self(paging)) } else { Err(Problem::validation_errors(&errors)) }
     }
 }
 
-/// Parameters of a struct whose fields are texts.
+/// Query parameters, as a struct of strings.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
@@ -77,15 +78,15 @@ impl<T: ToSchema> Describe for Query<T> {
 impl<T: DeserializeOwned + ToSchema> Extract for Query<T> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         let given = properties(schemas.get(&T::name()))
-            .filter_map(|(name, _)| Some((name.clone(), single(request, name, &mut faults)?.into())));
+            .filter_map(|(name, _)| Some((name.clone(), single(request, name, &mut errors)?.into())));
         let given = Value::Object(given.collect::<Map<_, _>>());
-        decoded(&schemas, given, faults).map(Self)
+        decode(&schemas, given, errors).map(Self)
     }
 }
 
-/// The schema of a parameter that is there: a query has no null, it leaves the parameter out.
+/// The schema of a parameter without null: a query omits the parameter instead.
 fn present(schema: &Value) -> Value {
     let is_null = |it: &&Value| it.get("type").is_some_and(|it| it == "null");
     let choices = schema.get("oneOf").and_then(Value::as_array);
@@ -107,13 +108,13 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
-/// The value of a parameter that may be there once.
-fn single(request: &HttpRequest, name: &str, faults: &mut Vec<Fault>) -> Option<String> {
+/// The value of a parameter that must not be repeated.
+fn single(request: &HttpRequest, name: &str, errors: &mut Vec<FieldError>) -> Option<String> {
     let pairs: Vec<(String, String)> = serde_urlencoded::from_str(request.query_string()).unwrap_or_default();
     let mut values = pairs.into_iter().filter(|(key, _)| key == name).map(|(_, value)| value);
     let value = values.next();
     if values.next().is_some() {
-        faults.push(fault(name.to_owned(), "is there more than once".to_owned()));
+        errors.push(field_error(name.to_owned(), "must not be repeated".to_owned()));
     }
     value
 }

@@ -1,4 +1,4 @@
-//! The table of routes: what is served and what is documented are the same entries.
+//! The registry of routes. Each entry is both served and documented.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use futures_util::future::LocalBoxFuture;
 
 use super::collisions::{self, Collisions};
 use super::endpoint::{Endpoint, run};
+use super::route_trie::RouteTrie;
 use super::schemas::Schemas;
-use super::table::Table;
-use super::{Operation, Place, once};
+use super::{Operation, PolicyTarget, idempotency};
 use crate::problem::{ErrorFormat, ErrorFormats, Problem};
 
 type Run = dyn Fn(HttpRequest, web::Payload) -> LocalBoxFuture<'static, HttpResponse> + Send + Sync;
 
-/// What answers a path, by method.
+/// The handlers of a path, by method.
 #[derive(Default)]
 struct Methods(Vec<(Method, Arc<Run>)>);
 
-/// Routes, as an application serves them.
+/// The router of an application.
 #[derive(Clone)]
 pub struct Router {
-    table: Arc<Table<Methods>>,
+    trie: Arc<RouteTrie<Methods>>,
     formats: web::Data<ErrorFormats>,
     schemas: web::Data<Schemas>,
 }
@@ -36,37 +36,37 @@ pub struct Routes {
     error_formats: Vec<(&'static str, &'static dyn ErrorFormat)>,
 }
 
-/// An area of [`Routes`]: the operations that share a tag, and a prefix of their ids.
+/// An area of [`Routes`]: operations that share a tag and an id prefix.
 pub struct Area<'a> {
     name: &'static str,
     routes: &'a mut Routes,
 }
 
 impl Routes {
-    /// Begins an area. `name` is the tag of its operations in the OpenAPI document, `about` the tag's description.
-    pub fn area(&mut self, name: &'static str, about: &'static str) -> Area<'_> {
-        self.areas.push((name, about));
+    /// Adds an area. `name` is the tag of its operations in the OpenAPI document, `about` the tag's description.
+    pub fn area(&mut self, name: &'static str, description: &'static str) -> Area<'_> {
+        self.areas.push((name, description));
         Area { name, routes: self }
     }
 
-    /// States how failures at `prefix`, and at every path below it, are written. Elsewhere it is the envelope.
+    /// Sets the error format of `prefix` and every path below it. The default is the envelope.
     pub fn error_format(&mut self, prefix: &'static str, format: &'static dyn ErrorFormat) {
         self.error_formats.push((prefix, format));
     }
 
-    /// Every area with its description.
+    /// All areas with their descriptions.
     pub fn areas(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.areas.iter().copied()
     }
 
-    /// Every route, as described.
+    /// The descriptions of all routes.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.entries.iter().map(|(operation, _)| operation)
     }
 }
 
 impl Area<'_> {
-    /// Adds a `GET`; `HEAD` comes with it. The operation's id is `area.name`.
+    /// Adds a `GET`, which also serves `HEAD`. The operation's id is `area.name`.
     pub fn get<A: 'static>(&mut self, name: &str, path: &'static str, handler: impl Endpoint<A>) -> &mut Operation {
         self.add(Method::GET, name, path, handler)
     }
@@ -100,16 +100,15 @@ impl Area<'_> {
     ) -> &mut Operation {
         let mut operation = Operation::new(method, path, self.name, name);
         E::describe(&mut operation);
-        if operation.method == Method::POST && !matches!(operation.place, Place::Open | Place::Node) {
-            once::describe(&mut operation);
+        if operation.method == Method::POST && !matches!(operation.target, PolicyTarget::Open | PolicyTarget::Node) {
+            idempotency::describe(&mut operation);
         }
         let limits = operation.limits();
-        let answer = move |request: HttpRequest, payload: web::Payload| -> LocalBoxFuture<'static, HttpResponse> {
+        let handler = move |request: HttpRequest, payload: web::Payload| -> LocalBoxFuture<'static, HttpResponse> {
             Box::pin(run(handler.clone(), limits, request, payload.into_inner()))
         };
         let entries = &mut self.routes.entries;
-        entries.push((operation, Arc::new(answer)));
-        // Just pushed.
+        entries.push((operation, Arc::new(handler)));
         #[expect(clippy::unwrap_used, reason = "an entry was pushed on the line above")]
         let (operation, _) = entries.last_mut().unwrap();
         operation
@@ -117,15 +116,15 @@ impl Area<'_> {
 }
 
 impl Router {
-    /// The router of these routes.
+    /// Builds the router of these routes.
     ///
     /// # Errors
-    /// When routes cannot be served, or documented, next to each other.
+    /// Returns the collisions between the routes.
     pub fn of(all: &[&Routes]) -> Result<Self, Collisions> {
         collisions::check(all)?;
-        let mut table = Table::<Methods>::default();
+        let mut trie = RouteTrie::<Methods>::default();
         for (operation, run) in all.iter().flat_map(|routes| &routes.entries) {
-            let Methods(methods) = table.entry(operation.path);
+            let Methods(methods) = trie.entry(operation.path);
             methods.push((operation.method.clone(), run.clone()));
             if operation.method == Method::GET {
                 methods.push((Method::HEAD, run.clone()));
@@ -133,29 +132,29 @@ impl Router {
         }
         let formats = all.iter().flat_map(|routes| routes.error_formats.iter().copied()).collect();
         Ok(Self {
-            table: Arc::new(table),
+            trie: Arc::new(trie),
             formats: web::Data::new(ErrorFormats(formats)),
             schemas: web::Data::new(Schemas::of(all)),
         })
     }
 
-    /// Has the application answer whatever it is asked; another method of a known path is answered with `Allow`.
+    /// Adds the router to an application, for all requests. An unsupported method of a known path is 405 with `Allow`.
     pub fn configure(&self, app: &mut web::ServiceConfig) {
-        let Self { table, formats, schemas } = self.clone();
+        let Self { trie, formats, schemas } = self.clone();
         app.app_data(formats).app_data(schemas);
         app.default_service(web::to(move |request: HttpRequest, payload: web::Payload| {
-            answer(&table, request, payload)
+            dispatch(&trie, request, payload)
         }));
     }
 }
 
-fn answer(
-    table: &Table<Methods>,
+fn dispatch(
+    trie: &RouteTrie<Methods>,
     request: HttpRequest,
     payload: web::Payload,
 ) -> LocalBoxFuture<'static, HttpResponse> {
-    // As actix decoded it: what a segment may not hold plainly stays escaped.
-    let found = table.find(request.match_info().as_str()).map(|(Methods(methods), matched)| {
+    // actix decoded the path, except for characters that a segment must not contain.
+    let found = trie.find(request.match_info().as_str()).map(|(Methods(methods), matched)| {
         request.extensions_mut().insert(Rc::new(matched));
         let run = methods.iter().find(|(method, _)| method == request.method()).map(|(_, run)| run.clone());
         run.ok_or_else(|| {

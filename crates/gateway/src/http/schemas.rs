@@ -1,11 +1,11 @@
-//! The schemas that requests are checked against.
+//! The schemas that requests are validated against.
 
 use serde_json::{Map, Value};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::Routes;
+use crate::json_schema::FieldError;
 use crate::problem::Envelope;
-use crate::shape::Fault;
 
 /// The components of the OpenAPI document, by name.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Schemas {
         for operation in all_routes.iter().flat_map(|routes| routes.operations()) {
             all.extend(operation.schemas.iter().map(|(name, schema)| (name.clone(), schema.clone())));
         }
-        all.extend(of_failures());
+        all.extend(error_schemas());
         Self(all)
     }
 
@@ -34,9 +34,9 @@ impl Schemas {
     }
 }
 
-/// The schemas of failures, which every operation refers to.
-pub(super) fn of_failures() -> [(String, Value); 2] {
-    [named::<Envelope>(), named::<Fault>()]
+/// The schemas of errors, which every operation refers to.
+pub(super) fn error_schemas() -> [(String, Value); 2] {
+    [named::<Envelope>(), named::<FieldError>()]
 }
 
 fn named<T: ToSchema + PartialSchema>() -> (String, Value) {

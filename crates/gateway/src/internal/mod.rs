@@ -1,4 +1,4 @@
-//! The internal listener: what nodes ask and tell, and what a collector scrapes.
+//! The internal listener: the routes for nodes, and the metrics endpoint.
 
 mod nodes;
 
@@ -14,8 +14,8 @@ use crate::problem::Problem;
 pub fn routes() -> Routes {
     let mut routes = Routes::default();
     nodes::routes(&mut routes);
-    let mut area = routes.area("internal", "Measurements.");
-    area.get("metrics", "/metrics", metrics).summary("Measurements, for Prometheus");
+    let mut area = routes.area("internal", "Metrics.");
+    area.get("metrics", "/metrics", metrics).summary("Get metrics in the Prometheus format");
     routes
 }
 

@@ -1,4 +1,4 @@
-//! What nodes ask and tell.
+//! The routes for nodes.
 
 use std::time::Duration;
 
@@ -12,17 +12,18 @@ use protocol::{Batch, Desired, Receipt, Redeem, Redeemed};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::authority::AsNode;
+use crate::authority::NodeCaller;
 use crate::http::{Body, Bytes, Describe, Extract, Json, Operation, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("nodes", "Desired state, bundles and reports of nodes.");
-    area.get("desired", "/internal/v1/desired", desired).summary("What the node is to serve, waiting for a change");
-    area.get("bundle", "/internal/v1/bundles/{digest}", bundle).summary("A bundle that the node is to serve out of");
-    area.post("report", "/internal/v1/reports", report).summary("What the node has seen");
+    area.get("desired", "/internal/v1/desired", desired)
+        .summary("Get the desired state of the node, or wait for a change");
+    area.get("bundle", "/internal/v1/bundles/{digest}", bundle).summary("Download a bundle that the node serves");
+    area.post("report", "/internal/v1/reports", report).summary("Report the observed state of the node");
     area.post("redeem", "/internal/v1/access/redeem", redeem)
-        .summary("Whom a code of the access round trip lets in at a hostname")
+        .summary("Redeem an access code at a hostname")
         .codes(&[&Code::NOT_FOUND]);
 }
 
@@ -30,63 +31,62 @@ path_parameters! {
     Digest: "The bundle's digest.";
 }
 
-/// Since when, and how long to wait.
+/// The query of a long poll.
 #[derive(Debug, Deserialize)]
-struct Since {
+struct LongPollQuery {
     #[serde(default)]
     since: i64,
     #[serde(default)]
     wait: u64,
 }
 
-impl Describe for Since {
+impl Describe for LongPollQuery {
     fn describe(operation: &mut Operation) {
         let number = json!({ "type": "integer", "minimum": 0, "default": 0 });
-        operation.parameter("query", "since", "The revision that the node has; 0 for everything.", &number);
-        operation.parameter("query", "wait", "Seconds to wait for a change; at most 30.", &number);
-        // Waiting is what this request is for.
+        operation.parameter("query", "since", "The revision that the node has; 0 for the full state.", &number);
+        operation.parameter("query", "wait", "Seconds to wait for a change, at most 30.", &number);
         operation.long = true;
         operation.code(&Code::BAD_REQUEST);
     }
 }
 
-impl Extract for Since {
+impl Extract for LongPollQuery {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         serde_urlencoded::from_str(request.query_string())
-            .map_err(|error| Problem::bad_request(format!("since and wait must be whole numbers: {error}")))
+            .map_err(|error| Problem::bad_request(format!("since and wait must be integers: {error}")))
     }
 }
 
-async fn desired(by: AsNode, nodes: Data<Convergence>, since: Since) -> Result<Json<Desired>, Problem> {
+async fn desired(by: NodeCaller, nodes: Data<Convergence>, since: LongPollQuery) -> Result<Json<Desired>, Problem> {
     Ok(Json(nodes.desired(by.node, since.since, Duration::from_secs(since.wait)).await?))
 }
 
 async fn bundle(
-    by: AsNode,
+    by: NodeCaller,
     Path(digest): Path<Digest>,
     nodes: Data<Convergence>,
     projects: Data<Projects>,
 ) -> Result<Bytes, Problem> {
-    nodes.bundle_for(by.node, digest).await?;
+    nodes.authorize_bundle(by.node, digest).await?;
     let (length, bytes) = projects.bundle(digest).await?;
     Ok(Bytes::streamed("application/gzip", length, bytes))
 }
 
-async fn report(by: AsNode, nodes: Data<Convergence>, Body(batch): Body<Batch>) -> Result<Json<Receipt>, Problem> {
+async fn report(by: NodeCaller, nodes: Data<Convergence>, Body(batch): Body<Batch>) -> Result<Json<Receipt>, Problem> {
     Ok(Json(nodes.report(by.node, batch).await?))
 }
 
 async fn redeem(
-    by: AsNode,
+    by: NodeCaller,
     nodes: Data<Convergence>,
     projects: Data<Projects>,
     Body(Redeem { host, code }): Body<Redeem>,
 ) -> Result<Json<Redeemed>, Problem> {
-    // A code is good once: not for finding out that nothing can be done with it.
+    // A code can be redeemed once, so this check must come first.
     nodes.core()?;
     let (project, user) = projects.access_redeem(&host, &code).await?;
     if !nodes.is_home(by.node, project).await? {
-        return Err(ConvergenceError::NotPlacedHere.into());
+        return Err(ConvergenceError::NotPlacedOnNode.into());
     }
     Ok(Json(Redeemed { project: project.to_string(), user: user.to_string() }))
 }

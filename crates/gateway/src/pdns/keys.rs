@@ -1,19 +1,18 @@
-//! The keys that a zone is signed with, as they were seen at the nameserver that keeps them, and PowerDNS's metadata of
-//! zones, of which there is none.
+//! The DNSSEC keys of a zone, as last seen at the signer, and PowerDNS's zone metadata, which is always empty.
 
 use ::dns::{Dnskey, Dnssec, Ds};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::policy::KeyedZone;
+use super::policy::ApiKeyZone;
+use super::response::PdnsResponse;
 use crate::authority::role::Viewer;
 use crate::authority::scope::DnsRead;
-use crate::http::{Path, Routes, path_texts};
+use crate::http::{Path, Routes, text_path_parameters};
 use crate::problem::Problem;
 use crate::require::RequireDns;
 
-/// Of a key that the parent vouches for (RFC 4034 section 2.1.1).
+/// The flag of a secure entry point (RFC 4034 section 2.1.1).
 const SECURE_ENTRY_POINT: u16 = 1;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -23,42 +22,42 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("metadata_of", "/api/v1/servers/localhost/zones/{zone}/metadata/{kind}", metadata_of);
 }
 
-path_texts! {
+text_path_parameters! {
     MetadataKind: "The kind of the zone's metadata.", "ALSO-NOTIFY";
 }
 
 #[derive(Debug, Serialize)]
-struct ShownKey {
+struct KeyView {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// Its key tag: PowerDNS counts keys, and nobody does here.
+    /// The key tag, in place of PowerDNS's key counter.
     id: u16,
     keytype: &'static str,
     active: bool,
     published: bool,
     flags: u16,
     algorithm: String,
-    /// In presentation format, as are the DS records (RFC 4034 sections 2.2 and 5.3).
+    /// In presentation format, like the DS records (RFC 4034 sections 2.2 and 5.3).
     dnskey: String,
     ds: Vec<String>,
 }
 
-async fn list(at: KeyedZone<Viewer, DnsRead>, zones: RequireDns) -> Result<Answer<Vec<ShownKey>>, Problem> {
-    Ok(Answer(shown(&zones.dnssec(at.org.id, at.zone.as_str()).await?)))
+async fn list(at: ApiKeyZone<Viewer, DnsRead>, zones: RequireDns) -> Result<PdnsResponse<Vec<KeyView>>, Problem> {
+    Ok(PdnsResponse(key_views(&zones.dnssec(at.org.id, at.zone.as_str()).await?)))
 }
 
-async fn metadata(_: KeyedZone<Viewer, DnsRead>) -> Result<Answer<[Value; 0]>, Problem> {
-    Ok(Answer([]))
+async fn metadata(_: ApiKeyZone<Viewer, DnsRead>) -> Result<PdnsResponse<[Value; 0]>, Problem> {
+    Ok(PdnsResponse([]))
 }
 
 async fn metadata_of(
-    _: KeyedZone<Viewer, DnsRead>,
+    _: ApiKeyZone<Viewer, DnsRead>,
     Path(MetadataKind(kind)): Path<MetadataKind>,
-) -> Result<Answer<Value>, Problem> {
-    Ok(Answer(json!({ "type": "Metadata", "kind": kind, "metadata": [] })))
+) -> Result<PdnsResponse<Value>, Problem> {
+    Ok(PdnsResponse(json!({ "type": "Metadata", "kind": kind, "metadata": [] })))
 }
 
-fn shown(dnssec: &Dnssec) -> Vec<ShownKey> {
+fn key_views(dnssec: &Dnssec) -> Vec<KeyView> {
     let Some(signer) = &dnssec.signer else { return Vec::new() };
     let is_entry = |key: &Dnskey| key.flags & SECURE_ENTRY_POINT != 0;
     let split = signer.keys.iter().any(|key| !is_entry(key));
@@ -69,15 +68,15 @@ fn shown(dnssec: &Dnssec) -> Vec<ShownKey> {
             (true, false) => "csk",
             (false, _) => "zsk",
         };
-        let ds = dnssec.ds.iter().filter(|ds| ds.key_tag == *key_tag).map(text);
-        ShownKey {
+        let ds = dnssec.ds.iter().filter(|ds| ds.key_tag == *key_tag).map(ds_text);
+        KeyView {
             kind: "Cryptokey",
             id: *key_tag,
             keytype,
             active: true,
             published: true,
             flags: *flags,
-            algorithm: named(*algorithm),
+            algorithm: algorithm_name(*algorithm),
             dnskey: format!("{flags} 3 {algorithm} {public_key}"),
             ds: ds.collect(),
         }
@@ -85,12 +84,12 @@ fn shown(dnssec: &Dnssec) -> Vec<ShownKey> {
     keys.collect()
 }
 
-fn text(ds: &Ds) -> String {
+fn ds_text(ds: &Ds) -> String {
     format!("{} {} {} {}", ds.key_tag, ds.algorithm, ds.digest_type, ds.digest.to_ascii_lowercase())
 }
 
-/// The mnemonic of an algorithm (IANA, "DNS Security Algorithm Numbers"); the number of one that is no longer in use.
-fn named(algorithm: u8) -> String {
+/// The mnemonic of an algorithm (IANA, "DNS Security Algorithm Numbers"), or its number if it is no longer in use.
+fn algorithm_name(algorithm: u8) -> String {
     let name = match algorithm {
         8 => "RSASHA256",
         10 => "RSASHA512",

@@ -1,18 +1,18 @@
-//! The PowerDNS-compatible face, `/api`: what tools that speak PowerDNS's HTTP API ask of a server of version 4.7, over
-//! the same zones as `/v1` (contract section 6).
+//! The PowerDNS-compatible API, `/api`: the requests that clients of PowerDNS's HTTP API send to a server of version
+//! 4.7, over the same zones as `/v1` (contract section 6).
 //!
-//! It is no part of the OpenAPI document, since PowerDNS's own documentation describes it, and no part of `/v1`: bodies
-//! are read leniently, as tools send more than is needed, and failures have PowerDNS's shape. What it does not do it
-//! refuses in words; it never takes what it would not keep.
+//! The OpenAPI document does not contain it, because PowerDNS's documentation describes it. Bodies are parsed
+//! leniently, because clients send unneeded fields, and errors have PowerDNS's format. A setting that the service
+//! cannot store is rejected, not dropped.
 
-mod answer;
+mod error;
 mod keys;
 mod policy;
-mod refusal;
+mod request;
+mod response;
 mod rrset;
-mod sent;
 mod server;
-mod shown;
+mod view;
 mod zones;
 
 use crate::http::Routes;
@@ -21,7 +21,7 @@ use crate::http::Routes;
 #[must_use]
 pub fn routes() -> Routes {
     let mut routes = Routes::default();
-    routes.error_format("/api", &refusal::PowerDnsErrors);
+    routes.error_format("/api", &error::PowerDnsErrors);
     server::routes(&mut routes);
     zones::routes(&mut routes);
     keys::routes(&mut routes);

@@ -1,8 +1,8 @@
-//! The policies of the PowerDNS-compatible API: types that state the minimum role and the scope. The caller is the user of
-//! the personal access token in `X-API-Key`.
+//! The policies of the PowerDNS-compatible API: types that state the minimum role and the scope. The caller is the user
+//! of the personal access token in `X-API-Key`.
 //!
-//! The path names no organization: it follows from the zone, or for a new zone from the token. A zone that the token may not
-//! access is 404, like one that does not exist.
+//! The path names no organization: it follows from the zone, or for a new zone from the token. A zone that the token
+//! may not access is 404, like one that does not exist.
 
 use std::marker::PhantomData;
 
@@ -14,49 +14,52 @@ use diesel_async::RunQueryDsl;
 use dns::ZoneName;
 use kernel::audit::Actor;
 use kernel::{Code, OrgId, Role, ZoneId};
-use store::{Cached, Store};
+use store::{Prepared, Store};
 
-use super::refusal::unprocessable;
-use crate::authority::role::AtLeast;
-use crate::authority::scope::Needs;
-use crate::authority::{Found, FoundOrg, Presented, Target, find_by, invalid, least, policies_of_callers};
-use crate::http::{Describe, Extract, Matched, Operation, Place};
+use super::error::unprocessable;
+use crate::authority::role::MinimumRole;
+use crate::authority::scope::RequiredScope;
+use crate::authority::{
+    PresentedCredential, ResolvedCaller, ResolvedOrg, Target, authenticate_with, impl_caller_policies,
+    invalid_credential, require_role,
+};
+use crate::http::{Describe, Extract, Operation, PolicyTarget, RouteMatch};
 use crate::problem::Problem;
 use crate::require::RequireDns;
 use crate::v1::ZoneParameter;
 
-/// Anyone with a live token that has the scope.
+/// A caller with a valid token that has the scope.
 #[derive(Debug)]
-pub struct Keyed<S> {
+pub struct ApiKeyCaller<S> {
     pub actor: Actor,
-    /// The organizations that the token may access, by slug.
-    pub orgs: Vec<KeyedOrgPlace>,
-    /// The zones that a listing may show; `None` for all of the organizations'.
+    /// The organizations that the token may access, sorted by slug.
+    pub orgs: Vec<AccessibleOrg>,
+    /// The zones that a listing may show; `None` for all zones of the organizations.
     pub zones: Option<Vec<ZoneId>>,
     scope: PhantomData<S>,
 }
 
-/// Whoever has the role in the one organization that a new zone can be meant for: that which the token is restricted
-/// to, or else the user's only one.
+/// A member with at least the role in the organization of a new zone: the one that the token is restricted to, or the
+/// user's only one.
 #[derive(Debug)]
-pub struct KeyedOrg<R, S> {
+pub struct ApiKeyOrg<R, S> {
     pub actor: Actor,
-    pub org: KeyedOrgPlace,
+    pub org: AccessibleOrg,
     policy: PhantomData<(R, S)>,
 }
 
-/// Whoever has the role in the organization of the path's zone.
+/// A member with at least the role in the organization of the path's zone.
 #[derive(Debug)]
-pub struct KeyedZone<R, S> {
+pub struct ApiKeyZone<R, S> {
     pub actor: Actor,
-    pub org: KeyedOrgPlace,
+    pub org: AccessibleOrg,
     pub zone: ZoneName,
     policy: PhantomData<(R, S)>,
 }
 
 /// An organization that the token may access.
 #[derive(Debug, Clone, QueryableByName)]
-pub struct KeyedOrgPlace {
+pub struct AccessibleOrg {
     #[diesel(sql_type = Uuid)]
     pub id: OrgId,
     #[diesel(sql_type = Text)]
@@ -70,115 +73,120 @@ const ORGS_OF_USER: &str = "\
     WHERE m.user_id = $1 AND ($2 IS NULL OR m.org_id = $2) ORDER BY o.slug";
 
 /// Authenticates the token, and requires its scope and that zones are hosted.
-async fn authenticate<S: Needs>(
+async fn authenticate<S: RequiredScope>(
     request: &HttpRequest,
     payload: &mut Payload,
     target: Target<'_>,
-) -> Result<(Actor, Found), Problem> {
-    let (actor, found) = find_by(request, payload, key(request), target).await?;
-    let found = found.with_scope(S::SCOPE)?;
-    // A deployment that hosts no zones reveals nothing about zones.
+) -> Result<(Actor, ResolvedCaller), Problem> {
+    let (actor, caller) = authenticate_with(request, payload, read_api_key(request), target).await?;
+    let caller = caller.with_scope(S::SCOPE)?;
+    // Without DNS hosting, the response reveals nothing about zones.
     RequireDns::extract(request, payload).await?;
-    Ok((actor, found))
+    Ok((actor, caller))
 }
 
-/// The token in PowerDNS's header.
-fn key(request: &HttpRequest) -> Result<Presented, Problem> {
+/// Reads the token in PowerDNS's header.
+fn read_api_key(request: &HttpRequest) -> Result<PresentedCredential, Problem> {
     let mut sent = request.headers().get_all("x-api-key");
     let Some(first) = sent.next() else {
         return Err(Problem::new(&Code::UNAUTHENTICATED, "Unauthorized: send a personal access token as X-API-Key"));
     };
     let text = first.to_str().ok().filter(|_| sent.next().is_none()).unwrap_or_default();
-    Presented::access_token(text).ok_or_else(invalid)
+    PresentedCredential::access_token(text).ok_or_else(invalid_credential)
 }
 
-fn no_zone() -> Problem {
-    Problem::new(&Code::NOT_FOUND, "Not Found: there is no such zone, or the token does not reach it")
+fn zone_not_found() -> Problem {
+    Problem::new(&Code::NOT_FOUND, "Not Found: the zone does not exist, or the token has no access to it")
 }
 
-/// The organizations that the token may access, by slug.
-async fn orgs_of(request: &HttpRequest, payload: &mut Payload, found: &Found) -> Result<Vec<KeyedOrgPlace>, Problem> {
+/// The organizations that the token may access, sorted by slug.
+async fn accessible_orgs(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    caller: &ResolvedCaller,
+) -> Result<Vec<AccessibleOrg>, Problem> {
     let store = web::Data::<Store>::extract(request, payload).await?;
-    let only = found.restriction.as_ref().map(|restriction| restriction.org);
-    let query = diesel::sql_query(ORGS_OF_USER).bind::<Uuid, _>(found.user.id).bind::<Nullable<Uuid>, _>(only);
+    let only = caller.restriction.as_ref().map(|restriction| restriction.org);
+    let query = diesel::sql_query(ORGS_OF_USER).bind::<Uuid, _>(caller.user.id).bind::<Nullable<Uuid>, _>(only);
     let orgs: store::Result<_> =
-        Cached(query).get_results(&mut *store.connection().await?).await.map_err(store::Error::from);
+        Prepared(query).get_results(&mut *store.connection().await?).await.map_err(store::Error::from);
     Ok(orgs?)
 }
 
-impl<S: Needs> Describe for Keyed<S> {
+impl<S: RequiredScope> Describe for ApiKeyCaller<S> {
     fn describe(operation: &mut Operation) {
-        operation.signed_in(Place::Account, None, Some(S::SCOPE));
-        operation.takes_limited = true;
+        operation.require_caller(PolicyTarget::Account, None, Some(S::SCOPE));
+        operation.accepts_restricted_tokens = true;
         RequireDns::describe(operation);
     }
 }
 
-impl<S: Needs> Extract for Keyed<S> {
+impl<S: RequiredScope> Extract for ApiKeyCaller<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = authenticate::<S>(request, payload, Target::Account).await?;
-        let zones = found.parts().map(|parts| parts.zones.clone());
+        let (actor, caller) = authenticate::<S>(request, payload, Target::Account).await?;
+        let zones = caller.restricted_targets().map(|targets| targets.zones.clone());
         let orgs = if zones.as_ref().is_some_and(Vec::is_empty) {
             Vec::new()
         } else {
-            orgs_of(request, payload, &found).await?
+            accessible_orgs(request, payload, &caller).await?
         };
         Ok(Self { actor, orgs, zones, scope: PhantomData })
     }
 }
 
-impl<R: AtLeast, S: Needs> Describe for KeyedOrg<R, S> {
+impl<R: MinimumRole, S: RequiredScope> Describe for ApiKeyOrg<R, S> {
     fn describe(operation: &mut Operation) {
-        operation.signed_in(Place::Org, Some(R::ROLE), Some(S::SCOPE));
-        operation.takes_limited = true;
+        operation.require_caller(PolicyTarget::Org, Some(R::ROLE), Some(S::SCOPE));
+        operation.accepts_restricted_tokens = true;
         RequireDns::describe(operation);
     }
 }
 
-impl<R: AtLeast, S: Needs> Extract for KeyedOrg<R, S> {
+impl<R: MinimumRole, S: RequiredScope> Extract for ApiKeyOrg<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, found) = authenticate::<S>(request, payload, Target::Account).await?;
-        if found.parts().is_some() {
+        let (actor, caller) = authenticate::<S>(request, payload, Target::Account).await?;
+        if caller.restricted_targets().is_some() {
             return Err(unprocessable(
-                "the token is limited to projects or zones; a new zone needs one that reaches the whole organization",
+                "the token is restricted to projects or zones; use a token for the whole organization to create a zone",
             ));
         }
-        let mut orgs = orgs_of(request, payload, &found).await?;
+        let mut orgs = accessible_orgs(request, payload, &caller).await?;
         let (Some(org), true) = (orgs.pop(), orgs.is_empty()) else {
             return Err(unprocessable(
-                "which organization is the new zone of? Make a token that is restricted to one ({\"restrict\": {\"org\": …}})",
+                "the token does not determine the organization of the new zone; use a token that is restricted to one \
+                 ({\"restrict\": {\"org\": …}})",
             ));
         };
-        least(org.role, R::ROLE)?;
+        require_role(org.role, R::ROLE)?;
         Ok(Self { actor, org, policy: PhantomData })
     }
 }
 
-impl<R: AtLeast, S: Needs> Describe for KeyedZone<R, S> {
+impl<R: MinimumRole, S: RequiredScope> Describe for ApiKeyZone<R, S> {
     fn describe(operation: &mut Operation) {
-        operation.signed_in(Place::Zone, Some(R::ROLE), Some(S::SCOPE));
+        operation.require_caller(PolicyTarget::Zone, Some(R::ROLE), Some(S::SCOPE));
         operation.claim_parameter::<ZoneParameter>();
-        operation.takes_limited = true;
+        operation.accepts_restricted_tokens = true;
         RequireDns::describe(operation);
     }
 }
 
-impl<R: AtLeast, S: Needs> Extract for KeyedZone<R, S> {
+impl<R: MinimumRole, S: RequiredScope> Extract for ApiKeyZone<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let path = Matched::of(request);
+        let path = RouteMatch::of(request);
         let name = path.as_ref().and_then(|path| path.get("zone"));
         let zone = ZoneName::parse(name.unwrap_or_default());
         let target = zone.as_ref().map_or(Target::Account, |zone| Target::HostedZone { zone: zone.as_str() });
-        let (actor, found) = authenticate::<S>(request, payload, target).await?;
-        let Some(FoundOrg { id, slug, role: Some(role), .. }) = found.org else { return Err(no_zone()) };
-        least(role, R::ROLE)?;
-        let zone = zone.map_err(|_| no_zone())?;
-        Ok(Self { actor, org: KeyedOrgPlace { id, slug, role }, zone, policy: PhantomData })
+        let (actor, caller) = authenticate::<S>(request, payload, target).await?;
+        let Some(ResolvedOrg { id, slug, role: Some(role), .. }) = caller.org else { return Err(zone_not_found()) };
+        require_role(role, R::ROLE)?;
+        let zone = zone.map_err(|_| zone_not_found())?;
+        Ok(Self { actor, org: AccessibleOrg { id, slug, role }, zone, policy: PhantomData })
     }
 }
 
-policies_of_callers! {
-    [S: Needs] Keyed<S>;
-    [R: AtLeast, S: Needs] KeyedOrg<R, S>;
-    [R: AtLeast, S: Needs] KeyedZone<R, S>;
+impl_caller_policies! {
+    [S: RequiredScope] ApiKeyCaller<S>;
+    [R: MinimumRole, S: RequiredScope] ApiKeyOrg<R, S>;
+    [R: MinimumRole, S: RequiredScope] ApiKeyZone<R, S>;
 }

@@ -1,90 +1,98 @@
-//! An rrset as tools send it, and what of it a zone can take.
+//! An rrset of a request, and its conversion to a change of the zone.
 
 use dns::{Hosting, OwnerName, Rdata, RecordSet, RecordType, RrsetPatch, ZoneName};
 use serde::Deserialize;
 
-use super::refusal::unprocessable;
+use super::error::unprocessable;
 use crate::problem::Problem;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct SentRrset {
+pub(super) struct RrsetBody {
     name: String,
     #[serde(rename = "type")]
     kind: String,
     ttl: Option<u32>,
     changetype: Option<String>,
-    /// None leaves the records as they are, where comments alone are sent: they are not kept here.
-    records: Option<Vec<SentRecord>>,
+    /// Absent if the client sends only comments, which the service does not store.
+    records: Option<Vec<RecordBody>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct SentRecord {
+struct RecordBody {
     content: String,
     disabled: Option<bool>,
 }
 
-impl SentRrset {
-    /// What it asks for; none for what is so already, or not kept here. `implied` is the change where none is stated.
-    pub(super) fn wanted(
+impl RrsetBody {
+    /// Converts the rrset to a change; `None` if there is nothing to change. `default_change` is the
+    /// change type of an rrset without one.
+    pub(super) fn into_patch(
         self,
         zone: &ZoneName,
         hosting: &Hosting,
-        implied: Option<&str>,
+        default_change: Option<&str>,
     ) -> Result<Option<RrsetPatch>, Problem> {
-        // PowerDNS wants the dot, and without it a name could be meant in two ways.
+        // PowerDNS requires the trailing dot. Without it the name is ambiguous.
         if !self.name.ends_with('.') {
             return Err(unprocessable(format!("DNS Name '{}' is not canonical", self.name)));
         }
-        let change = self.changetype.as_deref().or(implied).map(str::to_ascii_uppercase);
-        let sent = match (change.as_deref(), &self.records) {
+        let change = self.changetype.as_deref().or(default_change).map(str::to_ascii_uppercase);
+        let requested = match (change.as_deref(), &self.records) {
             (Some("DELETE"), _) => [].as_slice(),
             (Some("REPLACE"), None) => return Ok(None),
             (Some("REPLACE"), Some(records)) => records,
-            (Some(_), _) => return Err(self.refused("Changetype not understood")),
-            (None, _) => return Err(self.refused("Key 'changetype' not present or not a String")),
+            (Some(_), _) => return Err(self.rejected("Changetype not understood")),
+            (None, _) => return Err(self.rejected("Key 'changetype' not present or not a String")),
         };
-        if sent.iter().any(|record| record.disabled == Some(true)) {
-            return Err(self.refused("disabled records are not kept here; leave them out"));
+        if requested.iter().any(|record| record.disabled == Some(true)) {
+            return Err(self.rejected("disabled records are not supported; omit them"));
         }
-        let records: Vec<String> = sent.iter().map(|record| record.content.clone()).collect();
+        let records: Vec<String> = requested.iter().map(|record| record.content.clone()).collect();
         let is_apex = OwnerName::parse(&self.name, zone).is_ok_and(|owner| owner.is_apex());
-        if is_apex && !records.is_empty() && self.is_as_managed(zone, hosting, &records)? {
+        if is_apex && !records.is_empty() && self.is_unchanged_managed_rrset(zone, hosting, &records)? {
             return Ok(None);
         }
         Ok(Some(RrsetPatch { name: self.name, kind: self.kind, ttl: self.ttl, records }))
     }
 
-    /// Whether it is the zone's NS or SOA, sent back as it is.
-    fn is_as_managed(&self, zone: &ZoneName, hosting: &Hosting, records: &[String]) -> Result<bool, Problem> {
+    /// Whether the rrset is the zone's unchanged NS or SOA.
+    fn is_unchanged_managed_rrset(
+        &self,
+        zone: &ZoneName,
+        hosting: &Hosting,
+        records: &[String],
+    ) -> Result<bool, Problem> {
         match self.kind.parse() {
             Ok(RecordType::Soa) => Ok(is_own_soa(zone, hosting, records)),
             Ok(RecordType::Ns) if is_own_ns(zone, hosting, self.ttl, records) => Ok(true),
             Ok(RecordType::Ns) => {
-                let (ttl, own) = (hosting.ns().0, hosting.nameservers().join("., "));
-                Err(self.refused(&format!("the platform manages it: {own}., with a TTL of {ttl}")))
+                let (ttl, managed) = (hosting.ns().0, hosting.nameservers().join("., "));
+                Err(self.rejected(&format!("the platform manages this rrset: {managed}., with a TTL of {ttl}")))
             }
             _ => Ok(false),
         }
     }
 
-    fn refused(&self, message: &str) -> Problem {
+    fn rejected(&self, message: &str) -> Problem {
         unprocessable(format!("RRset {} IN {}: {message}", self.name, self.kind))
     }
 }
 
 fn is_own_ns(zone: &ZoneName, hosting: &Hosting, ttl: Option<u32>, records: &[String]) -> bool {
-    let (own_ttl, own) = hosting.ns();
-    let sent: Result<Vec<Rdata>, _> = records.iter().map(|text| Rdata::parse(RecordType::Ns, text, zone)).collect();
-    let sent = sent.map(|sent| RecordSet::new(OwnerName::apex(), RecordType::Ns, own_ttl, sent).records);
-    ttl.is_none_or(|ttl| ttl == own_ttl) && sent.is_ok_and(|sent| sent == own)
+    let (managed_ttl, managed) = hosting.ns();
+    let requested: Result<Vec<Rdata>, _> =
+        records.iter().map(|text| Rdata::parse(RecordType::Ns, text, zone)).collect();
+    let requested =
+        requested.map(|requested| RecordSet::new(OwnerName::apex(), RecordType::Ns, managed_ttl, requested).records);
+    ttl.is_none_or(|ttl| ttl == managed_ttl) && requested.is_ok_and(|requested| requested == managed)
 }
 
-/// But for the serial, which nobody but the platform counts.
+/// Ignores the serial, which only the platform changes.
 fn is_own_soa(zone: &ZoneName, hosting: &Hosting, records: &[String]) -> bool {
-    let but_serial = |text: &str| {
-        let fields = text.split_whitespace().enumerate().filter(|(place, _)| *place != 2);
+    let without_serial = |text: &str| {
+        let fields = text.split_whitespace().enumerate().filter(|(index, _)| *index != 2);
         fields.map(|(_, field)| field.to_ascii_lowercase()).collect::<Vec<_>>()
     };
-    let own = hosting.soa(zone, 0).1.rdata().text(RecordType::Soa);
-    matches!(records, [sent] if but_serial(sent) == but_serial(&own))
+    let managed = hosting.soa(zone, 0).1.rdata().text(RecordType::Soa);
+    matches!(records, [requested] if without_serial(requested) == without_serial(&managed))
 }

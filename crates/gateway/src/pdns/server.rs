@@ -1,15 +1,15 @@
-//! What the server says of itself: tools look here for the version of the API and of PowerDNS.
+//! The server object. Clients read the versions of the API and of PowerDNS from it.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::policy::Keyed;
+use super::policy::ApiKeyCaller;
+use super::response::PdnsResponse;
 use crate::authority::scope::DnsRead;
 use crate::http::Routes;
 use crate::problem::Problem;
 
-/// The release whose behaviour this is. Tools choose what they send by it, and read it as numbers.
+/// The emulated PowerDNS release. Clients parse it as numbers, and choose their requests by it.
 const VERSION: &str = "4.7.0";
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -43,23 +43,23 @@ const SERVER: Server = Server {
     zones_url: "/api/v1/servers/localhost/zones{/zone}",
 };
 
-async fn api(_: Keyed<DnsRead>) -> Result<Answer<Value>, Problem> {
-    Ok(Answer(json!([{ "url": "/api/v1", "version": 1 }])))
+async fn api(_: ApiKeyCaller<DnsRead>) -> Result<PdnsResponse<Value>, Problem> {
+    Ok(PdnsResponse(json!([{ "url": "/api/v1", "version": 1 }])))
 }
 
-async fn v1(_: Keyed<DnsRead>) -> Result<Answer<Value>, Problem> {
-    Ok(Answer(json!([{ "server_url": "/api/v1/servers{/server}", "api_features": [] }])))
+async fn v1(_: ApiKeyCaller<DnsRead>) -> Result<PdnsResponse<Value>, Problem> {
+    Ok(PdnsResponse(json!([{ "server_url": "/api/v1/servers{/server}", "api_features": [] }])))
 }
 
-async fn list(_: Keyed<DnsRead>) -> Result<Answer<[Server; 1]>, Problem> {
-    Ok(Answer([SERVER]))
+async fn list(_: ApiKeyCaller<DnsRead>) -> Result<PdnsResponse<[Server; 1]>, Problem> {
+    Ok(PdnsResponse([SERVER]))
 }
 
-async fn get(_: Keyed<DnsRead>) -> Result<Answer<Server>, Problem> {
-    Ok(Answer(SERVER))
+async fn get(_: ApiKeyCaller<DnsRead>) -> Result<PdnsResponse<Server>, Problem> {
+    Ok(PdnsResponse(SERVER))
 }
 
-/// None of PowerDNS's settings: what tools look for here are features of its own, such as LUA records.
-async fn config(_: Keyed<DnsRead>) -> Result<Answer<[Value; 0]>, Problem> {
-    Ok(Answer([]))
+/// Returns no settings. Clients look for PowerDNS features here, such as LUA records.
+async fn config(_: ApiKeyCaller<DnsRead>) -> Result<PdnsResponse<[Value; 0]>, Problem> {
+    Ok(PdnsResponse([]))
 }

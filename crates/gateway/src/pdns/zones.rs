@@ -1,26 +1,26 @@
-//! Zones and what they hold.
+//! Zones and their rrsets.
 
-use ::dns::{DnsError, DnssecSwitch, Expected, NewZone, Rrset, RrsetsPatch, Zone, ZoneName};
+use ::dns::{DnsError, DnssecSwitch, NewZone, Precondition, Rrset, RrsetsPatch, Zone, ZoneName};
 use actix_web::http::header::ACCEPT;
 use kernel::{Code, Kind, OrgId, Paging, ZoneId};
 use serde_json::json;
 
-use super::answer::{Answer, New, Outcome};
-use super::policy::{Keyed, KeyedOrg, KeyedZone};
-use super::refusal::{refused, unprocessable};
-use super::sent::{Asked, Sent, SentChange, SentRrsets, SentZone};
-use super::shown::{ShownDetail, ShownZone};
+use super::error::{dns_problem, unprocessable};
+use super::policy::{ApiKeyCaller, ApiKeyOrg, ApiKeyZone};
+use super::request::{LenientJson, NewZoneBody, RrsetsBody, ZoneChangeBody, ZoneQuery};
+use super::response::{ActionResult, PdnsCreated, PdnsResponse};
+use super::view::{ZoneDetailView, ZoneView};
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{DnsRead, DnsWrite};
-use crate::http::{Bytes, Header, NoContent, Routes};
+use crate::http::{Bytes, NoContent, RequestHeaders, Routes};
 use crate::problem::Problem;
 use crate::require::RequireDns;
 
 const ZONES: &str = "/api/v1/servers/localhost/zones";
 const ZONE: &str = "/api/v1/servers/localhost/zones/{zone}";
 
-/// 409: `/v1` answers such a zone as it is.
-const EXISTS: Code = Code::new("zone_exists", Kind::Conflict, "The zone is there already.");
+/// 409, where `/v1` returns the existing zone.
+const EXISTS: Code = Code::new("zone_exists", Kind::Conflict, "The zone already exists.");
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("zones", "Zones and their rrsets.");
@@ -35,79 +35,87 @@ pub(super) fn routes(routes: &mut Routes) {
     area.put("rectify", "/api/v1/servers/localhost/zones/{zone}/rectify", rectify);
 }
 
-/// All of them, of all organizations that the token reaches: PowerDNS has no pages.
-async fn list(at: Keyed<DnsRead>, zones: RequireDns, asked: Asked) -> Result<Answer<Vec<ShownZone>>, Problem> {
-    let mut shown = Vec::new();
+/// Returns all zones of all organizations that the token may access, because PowerDNS has no pagination.
+async fn list(
+    at: ApiKeyCaller<DnsRead>,
+    zones: RequireDns,
+    query: ZoneQuery,
+) -> Result<PdnsResponse<Vec<ZoneView>>, Problem> {
+    let mut views = Vec::new();
     for org in &at.orgs {
-        let found = match &asked.zone {
+        let found = match &query.zone {
             Some(name) => {
-                let found = find(&zones, org.id, name).await?;
+                let found = find_zone(&zones, org.id, name).await?;
                 let may_show = |zone: &Zone| at.zones.as_ref().is_none_or(|only| only.contains(&zone.id));
                 found.into_iter().filter(may_show).collect()
             }
-            None => all(&zones, org.id, at.zones.as_deref()).await?,
+            None => all_zones(&zones, org.id, at.zones.as_deref()).await?,
         };
-        shown.extend(found.into_iter().map(|zone| ShownZone::of(zone, &org.slug)));
+        views.extend(found.into_iter().map(|zone| ZoneView::of(zone, &org.slug)));
     }
-    Ok(Answer(shown))
+    Ok(PdnsResponse(views))
 }
 
 async fn create(
-    at: KeyedOrg<Admin, DnsWrite>,
+    at: ApiKeyOrg<Admin, DnsWrite>,
     zones: RequireDns,
-    asked: Asked,
-    Sent(mut new): Sent<SentZone>,
-) -> Result<New<ShownDetail>, Problem> {
+    query: ZoneQuery,
+    LenientJson(mut new): LenientJson<NewZoneBody>,
+) -> Result<PdnsCreated<ZoneDetailView>, Problem> {
     let name = ZoneName::parse(&new.name).map_err(|error| unprocessable(format!("name: {error}")))?;
-    let rrsets = new.wanted(&name, zones.hosting()?)?;
-    if find(&zones, at.org.id, name.as_str()).await?.is_some() {
-        return Err(Problem::new(&EXISTS, format!("Conflict: the zone {}. is there already", name.as_str())));
+    let rrsets = new.take_patches(&name, zones.hosting()?)?;
+    if find_zone(&zones, at.org.id, name.as_str()).await?.is_some() {
+        return Err(Problem::new(&EXISTS, format!("Conflict: the zone {}. already exists", name.as_str())));
     }
-    let named = NewZone { name: new.name };
-    let mut detail = zones.zone_create_with(&at.actor, at.org.id, named, &rrsets).await.map_err(refused)?.value;
+    let new_zone = NewZone { name: new.name };
+    let mut detail = zones.zone_create_with(&at.actor, at.org.id, new_zone, &rrsets).await.map_err(dns_problem)?.value;
     if new.dnssec == Some(true) {
         let switch = DnssecSwitch { enabled: true };
         detail.zone = zones.dnssec_switch(&at.actor, at.org.id, name.as_str(), switch).await?.value;
     }
-    Ok(New(if asked.shows_rrsets() {
-        ShownDetail::with_rrsets(detail, &at.org.slug, |_| true)
+    Ok(PdnsCreated(if query.shows_rrsets() {
+        ZoneDetailView::with_rrsets(detail, &at.org.slug, |_| true)
     } else {
-        ShownDetail::of(detail.zone, &at.org.slug)
+        ZoneDetailView::of(detail.zone, &at.org.slug)
     }))
 }
 
-async fn get(at: KeyedZone<Viewer, DnsRead>, zones: RequireDns, asked: Asked) -> Result<Answer<ShownDetail>, Problem> {
-    if !asked.shows_rrsets() {
+async fn get(
+    at: ApiKeyZone<Viewer, DnsRead>,
+    zones: RequireDns,
+    query: ZoneQuery,
+) -> Result<PdnsResponse<ZoneDetailView>, Problem> {
+    if !query.shows_rrsets() {
         let zone = zones.zone_entry(at.org.id, at.zone.as_str()).await?;
-        return Ok(Answer(ShownDetail::of(zone, &at.org.slug)));
+        return Ok(PdnsResponse(ZoneDetailView::of(zone, &at.org.slug)));
     }
     let zone = zones.zone(at.org.id, at.zone.as_str()).await?;
-    let name = asked.rrset_name.as_deref().map(|name| name.trim_end_matches('.').to_ascii_lowercase());
-    let wanted = |rrset: &Rrset| {
+    let name = query.rrset_name.as_deref().map(|name| name.trim_end_matches('.').to_ascii_lowercase());
+    let matches = |rrset: &Rrset| {
         name.as_ref().is_none_or(|name| *name == rrset.name)
-            && asked.rrset_type.as_ref().is_none_or(|kind| kind.eq_ignore_ascii_case(rrset.kind.as_str()))
+            && query.rrset_type.as_ref().is_none_or(|kind| kind.eq_ignore_ascii_case(rrset.kind.as_str()))
     };
-    Ok(Answer(ShownDetail::with_rrsets(zone.value, &at.org.slug, wanted)))
+    Ok(PdnsResponse(ZoneDetailView::with_rrsets(zone.value, &at.org.slug, matches)))
 }
 
 async fn patch(
-    at: KeyedZone<Member, DnsWrite>,
+    at: ApiKeyZone<Member, DnsWrite>,
     zones: RequireDns,
-    Sent(sent): Sent<SentRrsets>,
+    LenientJson(body): LenientJson<RrsetsBody>,
 ) -> Result<NoContent, Problem> {
-    let rrsets = sent.wanted(&at.zone, zones.hosting()?)?;
-    let (place, patch) = ((at.org.id, at.zone.as_str()), RrsetsPatch { rrsets, dry_run: false });
+    let rrsets = body.into_patches(&at.zone, zones.hosting()?)?;
+    let (target, patch) = ((at.org.id, at.zone.as_str()), RrsetsPatch { rrsets, dry_run: false });
     if !patch.rrsets.is_empty() {
-        zones.rrsets_patch(&at.actor, place, patch, &Expected::Any).await.map_err(refused)?;
+        zones.rrsets_patch(&at.actor, target, patch, &Precondition::Any).await.map_err(dns_problem)?;
     }
     Ok(NoContent)
 }
 
-/// Of all that PowerDNS keeps of a zone, DNSSEC is what can be changed; what says nothing else is taken.
+/// Switches DNSSEC, the only setting that can change. A request that changes no other setting is accepted.
 async fn change(
-    at: KeyedZone<Admin, DnsWrite>,
+    at: ApiKeyZone<Admin, DnsWrite>,
     zones: RequireDns,
-    Sent(change): Sent<SentChange>,
+    LenientJson(change): LenientJson<ZoneChangeBody>,
 ) -> Result<NoContent, Problem> {
     change.check()?;
     if let Some(enabled) = change.dnssec {
@@ -116,33 +124,33 @@ async fn change(
     Ok(NoContent)
 }
 
-async fn delete(at: KeyedZone<Admin, DnsWrite>, zones: RequireDns) -> Result<NoContent, Problem> {
+async fn delete(at: ApiKeyZone<Admin, DnsWrite>, zones: RequireDns) -> Result<NoContent, Problem> {
     zones.zone_delete(&at.actor, at.org.id, at.zone.as_str()).await?;
     Ok(NoContent)
 }
 
-/// As text, or within JSON for whoever asks for that.
-async fn export(at: KeyedZone<Viewer, DnsRead>, zones: RequireDns, headers: Header) -> Result<Bytes, Problem> {
+/// Returns the zone file as text, or in JSON if the client accepts JSON.
+async fn export(at: ApiKeyZone<Viewer, DnsRead>, zones: RequireDns, headers: RequestHeaders) -> Result<Bytes, Problem> {
     let file = zones.zonefile(at.org.id, at.zone.as_str()).await?.value;
-    let in_json = headers.get(ACCEPT.as_str()).is_some_and(|accept| accept.contains("application/json"));
-    Ok(if in_json {
+    let as_json = headers.get(ACCEPT.as_str()).is_some_and(|accept| accept.contains("application/json"));
+    Ok(if as_json {
         Bytes::whole("application/json", json!({ "zone": file }).to_string())
     } else {
         Bytes::whole("text/plain; charset=utf-8", file)
     })
 }
 
-/// Every change notifies by itself.
-async fn notify(_: KeyedZone<Member, DnsWrite>) -> Result<Answer<Outcome>, Problem> {
-    Ok(Answer(Outcome { result: "Notification queued" }))
+/// Does nothing, because every change notifies the secondaries.
+async fn notify(_: ApiKeyZone<Member, DnsWrite>) -> Result<PdnsResponse<ActionResult>, Problem> {
+    Ok(PdnsResponse(ActionResult { result: "Notification queued" }))
 }
 
-/// There is nothing to rectify: the nameserver that signs keeps the order of names.
-async fn rectify(_: KeyedZone<Member, DnsWrite>) -> Result<Answer<Outcome>, Problem> {
-    Ok(Answer(Outcome { result: "Rectified" }))
+/// Does nothing, because the signing nameserver orders the names.
+async fn rectify(_: ApiKeyZone<Member, DnsWrite>) -> Result<PdnsResponse<ActionResult>, Problem> {
+    Ok(PdnsResponse(ActionResult { result: "Rectified" }))
 }
 
-async fn find(zones: &RequireDns, org: OrgId, name: &str) -> Result<Option<Zone>, Problem> {
+async fn find_zone(zones: &RequireDns, org: OrgId, name: &str) -> Result<Option<Zone>, Problem> {
     match zones.zone_entry(org, name).await {
         Ok(zone) => Ok(Some(zone)),
         Err(DnsError::ZoneNotFound) => Ok(None),
@@ -150,8 +158,8 @@ async fn find(zones: &RequireDns, org: OrgId, name: &str) -> Result<Option<Zone>
     }
 }
 
-async fn all(zones: &RequireDns, org: OrgId, only: Option<&[ZoneId]>) -> Result<Vec<Zone>, Problem> {
-    let (mut all, mut paging) = (Vec::new(), Paging { limit: Paging::<String>::MOST, after: None });
+async fn all_zones(zones: &RequireDns, org: OrgId, only: Option<&[ZoneId]>) -> Result<Vec<Zone>, Problem> {
+    let (mut all, mut paging) = (Vec::new(), Paging { limit: Paging::<String>::MAX_LIMIT, after: None });
     loop {
         let page = zones.zones(org, only, &paging).await?;
         paging.after = page.items.last().map(|zone| zone.name.clone());

@@ -1,4 +1,4 @@
-//! Error formats: how a failure is written to the client. Each prefix of the paths may have its own.
+//! Error formats: how an error is written to the client. Each path prefix may have its own format.
 
 use actix_web::HttpResponse;
 use actix_web::http::header::{HeaderValue, PRAGMA};
@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::Problem;
 use crate::protocol;
 
-/// Writes a failure to the client.
+/// Writes an error to the client.
 pub trait ErrorFormat: Send + Sync {
-    /// The response, with the problem's headers.
+    /// Returns the response, with the problem's headers.
     fn render(&self, problem: &Problem, request_id: &str) -> HttpResponse;
 }
 
@@ -19,38 +19,38 @@ pub trait ErrorFormat: Send + Sync {
 pub(crate) struct ErrorFormats(pub(crate) Vec<(&'static str, &'static dyn ErrorFormat)>);
 
 impl ErrorFormats {
-    /// The format of the longest prefix, in whole segments; elsewhere the envelope.
+    /// The format of the longest prefix of whole segments; by default the envelope.
     pub(crate) fn of(&self, path: &str) -> &'static dyn ErrorFormat {
-        let lies_below =
+        let is_below =
             |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let prefixes = self.0.iter().filter(|(prefix, _)| lies_below(prefix));
-        prefixes.max_by_key(|(prefix, _)| prefix.len()).map_or(&Enveloped, |(_, format)| *format)
+        let prefixes = self.0.iter().filter(|(prefix, _)| is_below(prefix));
+        prefixes.max_by_key(|(prefix, _)| prefix.len()).map_or(&EnvelopeFormat, |(_, format)| *format)
     }
 }
 
 /// Marks a response that an error format rendered.
 pub(crate) struct Rendered;
 
-/// What every failure looks like (contract section 1, "Error envelope").
+/// The body of every error response (contract section 1, "Error envelope").
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Error)]
 pub(crate) struct Envelope<'a> {
-    /// What clients read.
+    /// The machine-readable error code.
     code: &'a str,
-    /// For people.
+    /// A human-readable explanation.
     message: &'a str,
-    /// What a program needs to know beyond the code.
+    /// Additional data for programs.
     #[schema(required, value_type = Option<Object>)]
     details: &'a Option<Value>,
-    /// Also in the `X-Request-Id` header.
+    /// The id of the request, as in the `X-Request-Id` header.
     request_id: &'a str,
 }
 
-/// The envelope.
-pub(crate) struct Enveloped;
+/// The error envelope.
+pub(crate) struct EnvelopeFormat;
 
-impl ErrorFormat for Enveloped {
+impl ErrorFormat for EnvelopeFormat {
     fn render(&self, problem: &Problem, request_id: &str) -> HttpResponse {
         let envelope =
             Envelope { code: problem.code().name, message: problem.message(), details: problem.details(), request_id };
@@ -113,7 +113,7 @@ impl ErrorFormat for OauthErrors {
     }
 }
 
-/// The status and the headers of a failure.
+/// Starts a response with the status and the headers of an error.
 fn with_headers(problem: &Problem) -> actix_web::HttpResponseBuilder {
     let mut response = HttpResponse::build(protocol::status(problem.code()));
     for (name, value) in problem.headers() {

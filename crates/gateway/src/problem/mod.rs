@@ -1,21 +1,21 @@
-//! A failure of a request: its code and message for the client, and its cause for the log.
+//! The error of a request: its code and message for the client, and its cause for the log.
 
 mod format;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse, web};
-use kernel::{Code, Failure, Kind};
+use kernel::{ApiError, Code, Kind};
 use serde_json::{Value, json};
 
+use crate::json_schema::FieldError;
 use crate::protocol;
 use crate::request_id::RequestId;
-use crate::shape::Fault;
 
 pub use format::ErrorFormat;
-pub(crate) use format::{BareStatus, Envelope, Enveloped, ErrorFormats, OauthErrors, Rendered};
+pub(crate) use format::{BareStatus, Envelope, EnvelopeFormat, ErrorFormats, OauthErrors, Rendered};
 
-/// A failure, ready to be answered.
+/// The error of a request.
 #[derive(Debug)]
 pub struct Problem {
     code: &'static Code,
@@ -25,7 +25,7 @@ pub struct Problem {
     cause: Option<String>,
 }
 
-impl<F: Failure> From<F> for Problem {
+impl<F: ApiError> From<F> for Problem {
     fn from(failure: F) -> Self {
         let causes = std::iter::successors(std::error::Error::source(&failure), |cause| cause.source());
         let causes: Vec<String> = causes.map(ToString::to_string).collect();
@@ -35,7 +35,7 @@ impl<F: Failure> From<F> for Problem {
 }
 
 impl Problem {
-    /// A failure with its message for people.
+    /// Returns an error with a human-readable message.
     #[must_use]
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
         let problem = Self { code, message: message.into(), details: None, headers: Vec::new(), cause: None };
@@ -50,30 +50,30 @@ impl Problem {
         Self::new(&Code::BAD_REQUEST, message)
     }
 
-    /// 400 that names every fault.
-    pub(crate) fn faults(faults: &[Fault]) -> Self {
-        let named = faults.iter().map(|fault| match fault.path.as_str() {
-            "" => fault.message.clone(),
-            path => format!("{path}: {}", fault.message),
+    /// 400 with every validation error.
+    pub(crate) fn validation_errors(errors: &[FieldError]) -> Self {
+        let named = errors.iter().map(|error| match error.path.as_str() {
+            "" => error.message.clone(),
+            path => format!("{path}: {}", error.message),
         });
         let message = format!("the request is malformed: {}", named.collect::<Vec<_>>().join("; "));
-        Self::bad_request(message).with_details(Some(json!({ "fields": faults })))
+        Self::bad_request(message).with_details(Some(json!({ "fields": errors })))
     }
 
     pub(crate) fn not_found() -> Self {
-        Self::new(&Code::NOT_FOUND, "there is nothing here under this address")
+        Self::new(&Code::NOT_FOUND, "there is no resource at this address")
     }
 
-    /// 401 of a request that came without a credential (RFC 6750 section 3.1).
+    /// 401 of a request without a credential (RFC 6750 section 3.1).
     pub(crate) fn no_credential() -> Self {
-        let message = "sign in first, and send the token as Authorization: Bearer <token>";
+        let message = "the request has no credential; sign in, and send the token as Authorization: Bearer <token>";
         let mut problem = Self::new(&Code::UNAUTHENTICATED, message);
         problem.headers = vec![(WWW_AUTHENTICATE, "Bearer".to_owned())];
         problem
     }
 
     pub(crate) fn method_not_allowed(allowed: &str) -> Self {
-        let message = format!("this address takes {allowed}");
+        let message = format!("this address supports only {allowed}");
         Self::new(&protocol::METHOD_NOT_ALLOWED, message).with_header(ALLOW, allowed)
     }
 
@@ -95,8 +95,8 @@ impl Problem {
         self
     }
 
-    /// Whether it answers the request for good: the same one, sent again, is told the same. Of what is malformed or our
-    /// fault nothing came, and the next one may do better.
+    /// Whether an idempotency key keeps this error. After an invalid request or a server error, the client may send a
+    /// corrected request with the same key.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.code.kind, Kind::Forbidden | Kind::NotFound | Kind::Conflict | Kind::Unprocessable)
     }
@@ -109,13 +109,13 @@ impl Problem {
         &self.message
     }
 
-    /// Tells the log of the cause, which clients are not told of.
+    /// Logs the cause, which clients do not receive.
     pub(crate) fn log(&self) {
         if protocol::status(self.code) == StatusCode::INTERNAL_SERVER_ERROR {
             let cause = self.cause.as_deref().unwrap_or_default();
-            tracing::error!(code = self.code.name, cause, "the request failed");
+            tracing::error!(code = self.code.name, cause, "request failed");
         } else if let Some(cause) = &self.cause {
-            tracing::warn!(code = self.code.name, cause, "the request was refused");
+            tracing::warn!(code = self.code.name, cause, "request rejected");
         }
     }
 
@@ -127,11 +127,11 @@ impl Problem {
         &self.details
     }
 
-    /// Renders the failure in the error format of the request's path, and logs its cause.
+    /// Renders the error in the error format of the request's path, and logs its cause.
     pub(crate) fn respond(&self, request: &HttpRequest) -> HttpResponse {
         self.log();
         let formats = request.app_data::<web::Data<ErrorFormats>>();
-        let format = formats.map_or(&Enveloped as &dyn ErrorFormat, |formats| formats.of(request.path()));
+        let format = formats.map_or(&EnvelopeFormat as &dyn ErrorFormat, |formats| formats.of(request.path()));
         let mut response = format.render(self, &RequestId::text(request));
         response.extensions_mut().insert(Rendered);
         response

@@ -15,7 +15,7 @@ use ::resources::Resources;
 use actix_web::web::{Data, ServiceConfig};
 
 pub(crate) use self::dns::ZoneParameter;
-use crate::config::SignIns;
+use crate::config::SignInMethods;
 use crate::http::Routes;
 use crate::problem::{BareStatus, OauthErrors};
 
@@ -31,17 +31,17 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// Gives each to the handlers that ask for it.
-    pub(crate) fn give_to(&self, app: &mut ServiceConfig) {
+    /// Registers the services, so that handlers can extract them.
+    pub(crate) fn register(&self, app: &mut ServiceConfig) {
         let Self { identity, orgs, projects, convergence, dns, resources } = self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
         app.app_data(Data::new(convergence)).app_data(Data::new(dns)).app_data(Data::new(resources));
     }
 }
 
-/// The routes of the public listener, with those of the enabled ways to sign in.
+/// Returns the routes of the public listener, with those of the enabled sign-in methods.
 #[must_use]
-pub fn routes(sign_ins: SignIns) -> Routes {
+pub fn routes(sign_ins: SignInMethods) -> Routes {
     let mut routes = Routes::default();
     routes.error_format("/oauth", &OauthErrors);
     routes.error_format("/v1/hooks", &BareStatus);

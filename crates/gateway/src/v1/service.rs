@@ -1,4 +1,4 @@
-//! The service about itself.
+//! Routes about the service.
 
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use actix_web::web::Data;
@@ -9,30 +9,29 @@ use utoipa::ToSchema;
 
 use crate::authority::Open;
 use crate::config::{Config, Site};
-use crate::http::{Bytes, Json, Moved, Path, Routes, path_texts};
+use crate::http::{Bytes, Json, Path, Routes, TemporaryRedirect, text_path_parameters};
 use crate::openapi::Reference;
 use crate::problem::Problem;
 
-/// The reference runs its own scripts and styles, and asks nobody but this API.
+/// The API reference loads its own scripts and styles, and calls only this API.
 const REFERENCE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'";
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("service", "The service about itself.");
-    area.get("config", "/v1/config", config).summary("What this deployment is called and where its parts are").fixed();
-    area.get("openapi", "/v1/openapi.json", openapi).summary("This API as an OpenAPI 3.1 document");
-    area.get("docs_index", "/docs", docs_index).summary("The reference, for reading and trying");
-    area.get("docs", "/docs/{file}", docs).summary("A file of the reference");
-    area.get("healthz", "/healthz", healthz).summary("Whether the process is up").fixed();
-    area.get("readyz", "/readyz", readyz)
-        .summary("Whether requests can be served: the database answers and is migrated");
+    let mut area = routes.area("service", "Configuration, documentation and health of the service.");
+    area.get("config", "/v1/config", config).summary("Get the name and addresses of this deployment").static_response();
+    area.get("openapi", "/v1/openapi.json", openapi).summary("Get this API as an OpenAPI 3.1 document");
+    area.get("docs_index", "/docs", docs_index).summary("Redirect to the interactive API reference");
+    area.get("docs", "/docs/{file}", docs).summary("Get a file of the API reference");
+    area.get("healthz", "/healthz", healthz).summary("Check that the process is alive").static_response();
+    area.get("readyz", "/readyz", readyz).summary("Check that the database is reachable and migrated");
 }
 
-path_texts! {
+text_path_parameters! {
     FileName: "The file's name.", "index.html";
 }
 
-/// The service is well.
+/// The result of a successful health check.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({ "status": "up" }))]
 struct Health {
@@ -48,8 +47,8 @@ async fn openapi(_: Open, reference: Data<Reference>) -> Result<Bytes, Problem> 
     Ok(document.with_header(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60")))
 }
 
-async fn docs_index(_: Open) -> Result<Moved, Problem> {
-    Ok(Moved("/docs/index.html"))
+async fn docs_index(_: Open) -> Result<TemporaryRedirect, Problem> {
+    Ok(TemporaryRedirect("/docs/index.html"))
 }
 
 async fn docs(_: Open, Path(FileName(file)): Path<FileName>, reference: Data<Reference>) -> Result<Bytes, Problem> {
@@ -69,8 +68,8 @@ async fn readyz(_: Open, store: Data<Store>) -> Result<Json<Health>, Problem> {
         Ok(pending) if pending.is_empty() => Ok(Json(Health { status: "ready" })),
         Ok(_) => Err(Problem::new(&Code::UNAVAILABLE, "the database is not migrated; run `xtask migrate up`")),
         Err(error) => {
-            tracing::warn!(%error, "the migrations cannot be read");
-            Err(Problem::new(&Code::UNAVAILABLE, "which migrations the database has cannot be read; see the log"))
+            tracing::warn!(%error, "failed to read the applied migrations");
+            Err(Problem::new(&Code::UNAVAILABLE, "the applied migrations cannot be read; see the log"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Forms, and bodies as they came.
+//! Form, raw and JSON bodies.
 
 use actix_web::http::StatusCode;
 use actix_web::test::TestRequest;
@@ -10,7 +10,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 use validator::Validate;
 
-use crate::kit::{Answer, call};
+use crate::kit::{TestResponse, call};
 
 #[derive(Debug, Serialize, Deserialize, Validate, ToSchema)]
 struct Exchange {
@@ -22,7 +22,7 @@ struct Exchange {
 }
 
 #[derive(Serialize, ToSchema)]
-struct Sum {
+struct HookResult {
     bytes: usize,
     signature: Option<String>,
 }
@@ -31,8 +31,8 @@ async fn exchange(_: Open, Form(form): Form<Exchange, 64>) -> Result<Json<Exchan
     Ok(Json(form))
 }
 
-async fn hook(_: Open, raw: Raw<64>) -> Result<Json<Sum>, Problem> {
-    Ok(Json(Sum { bytes: raw.bytes.len(), signature: raw.headers.get("webhook-signature").map(str::to_owned) }))
+async fn hook(_: Open, raw: Raw<64>) -> Result<Json<HookResult>, Problem> {
+    Ok(Json(HookResult { bytes: raw.bytes.len(), signature: raw.headers.get("webhook-signature").map(str::to_owned) }))
 }
 
 async fn echo(_: Open, Body(body): Body<Exchange, 64>) -> Result<Json<Exchange>, Problem> {
@@ -48,22 +48,22 @@ fn routes() -> Routes {
     routes
 }
 
-async fn form(body: &'static str) -> Answer {
+async fn post_form(body: &'static str) -> TestResponse {
     let content_type = ("content-type", "application/x-www-form-urlencoded");
     call(&routes(), TestRequest::post().uri("/exchange").insert_header(content_type).set_payload(body)).await
 }
 
 #[actix_web::test]
-async fn a_form_is_decoded() {
-    let answer = form("grant_type=a+b%26c&code=%C3%A9").await;
+async fn form_is_decoded() {
+    let answer = post_form("grant_type=a+b%26c&code=%C3%A9").await;
     assert_eq!((answer.status, answer.json()), (StatusCode::OK, json!({ "grant_type": "a b&c", "code": "é" })));
 }
 
 #[actix_web::test]
-async fn unknown_parameters_are_ignored_and_empty_ones_are_absent() {
-    let answer = form("grant_type=x&code=&audience=y&flag").await;
+async fn unknown_form_parameters_are_ignored_and_empty_ones_are_absent() {
+    let answer = post_form("grant_type=x&code=&audience=y&flag").await;
     assert_eq!((answer.status, answer.json()), (StatusCode::OK, json!({ "grant_type": "x", "code": null })));
-    let missing = form("grant_type=&code=1").await;
+    let missing = post_form("grant_type=&code=1").await;
     assert_eq!(
         (missing.status, &missing.json()["details"]["fields"][0]["path"]),
         (StatusCode::BAD_REQUEST, &json!("grant_type"))
@@ -71,34 +71,34 @@ async fn unknown_parameters_are_ignored_and_empty_ones_are_absent() {
 }
 
 #[actix_web::test]
-async fn a_repeated_parameter_is_an_error_whether_known_empty_or_neither() {
+async fn repeated_form_parameters_are_rejected() {
     for (body, name) in [
         ("grant_type=x&grant_type=x", "grant_type"),
         ("grant_type=x&code=&code=", "code"),
         ("grant_type=x&other=1&other=2", "other"),
         ("grant_type=x&%63ode=1&code=1", "code"),
     ] {
-        let answer = form(body).await;
-        let fields = json!([{ "path": name, "message": "is there more than once" }]);
+        let answer = post_form(body).await;
+        let fields = json!([{ "path": name, "message": "must not be repeated" }]);
         assert_eq!((answer.status, &answer.json()["details"]["fields"]), (StatusCode::BAD_REQUEST, &fields), "{body}");
     }
 }
 
 #[actix_web::test]
-async fn a_form_keeps_its_bounds() {
+async fn invalid_encoding_size_and_content_type_of_a_form_are_rejected() {
     let broken: [&'static str; 4] =
         ["grant_type=%ZZ", "grant_type=%FF", "grant_type=a%00b", "grant_type=x&code=123456789"];
     for body in broken {
-        assert_eq!(form(body).await.status, StatusCode::BAD_REQUEST, "{body}");
+        assert_eq!(post_form(body).await.status, StatusCode::BAD_REQUEST, "{body}");
     }
     let large = "grant_type=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
-    assert_eq!(form(large).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(post_form(large).await.status, StatusCode::PAYLOAD_TOO_LARGE);
     let json = TestRequest::post().uri("/exchange").set_json(json!({ "grant_type": "x" }));
     assert_eq!(call(&routes(), json).await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
 #[actix_web::test]
-async fn a_form_reads_nothing_from_the_query() {
+async fn form_ignores_the_query() {
     let request = TestRequest::post().uri("/exchange?code=1&grant_type=y");
     let request = request.insert_header(("content-type", "application/x-www-form-urlencoded; charset=UTF-8"));
     let answer = call(&routes(), request.set_payload("grant_type=x")).await;
@@ -106,7 +106,7 @@ async fn a_form_reads_nothing_from_the_query() {
 }
 
 #[actix_web::test]
-async fn a_raw_body_is_the_bytes_and_the_headers() {
+async fn raw_body_has_the_bytes_and_headers() {
     let request = TestRequest::post().uri("/hook").insert_header(("webhook-signature", "v1,abc"));
     let answer = call(&routes(), request.set_payload(&b"\xff\x00 {"[..])).await;
     assert_eq!((answer.status, answer.json()), (StatusCode::OK, json!({ "bytes": 4, "signature": "v1,abc" })));
@@ -118,7 +118,7 @@ async fn a_raw_body_is_the_bytes_and_the_headers() {
 }
 
 #[actix_web::test]
-async fn a_json_body_has_the_limit_of_its_operation() {
+async fn json_body_has_the_limit_of_its_operation() {
     let long = json!({ "grant_type": "x".repeat(64) });
     let answer = call(&routes(), TestRequest::post().uri("/echo").set_json(long)).await;
     assert_eq!((answer.status, &answer.json()["details"]["limit"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!(64)));

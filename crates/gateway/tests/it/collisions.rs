@@ -1,4 +1,4 @@
-//! Routes that must not start next to each other.
+//! Collisions between routes.
 
 use gateway::Problem;
 use gateway::authority::Open;
@@ -72,7 +72,7 @@ async fn of_secret(_: Open, _: Path<Secret>) -> Result<NoContent, Problem> {
     Ok(NoContent)
 }
 
-/// The collisions of the routes that `register` adds to one area.
+/// Returns the collisions of the routes that `register` adds to one area.
 fn collisions(register: impl FnOnce(&mut Area)) -> Vec<String> {
     let mut routes = Routes::default();
     register(&mut routes.area("test", "Routes of a test."));
@@ -80,7 +80,7 @@ fn collisions(register: impl FnOnce(&mut Area)) -> Vec<String> {
 }
 
 #[test]
-fn routes_without_collisions_start() {
+fn routes_without_collisions_are_accepted() {
     let found = collisions(|area| {
         area.get("nothing", "/nothing", nothing);
         area.post("make", "/nothing", nothing);
@@ -93,16 +93,16 @@ fn routes_without_collisions_start() {
 }
 
 #[test]
-fn two_schemas_of_one_name_do_not_start() {
+fn duplicate_schema_names_are_rejected() {
     let found = collisions(|area| {
         area.get("car", "/car", car);
         area.get("army", "/army", army);
     });
-    assert_eq!(found, ["GET /car and GET /army have different schemas Tank"]);
+    assert_eq!(found, ["GET /car and GET /army have different schemas named Tank"]);
 }
 
 #[test]
-fn two_operations_of_one_id_do_not_start() {
+fn duplicate_operation_ids_are_rejected() {
     let found = collisions(|area| {
         area.get("nothing", "/a", nothing);
         area.get("nothing", "/b", nothing);
@@ -111,7 +111,7 @@ fn two_operations_of_one_id_do_not_start() {
 }
 
 #[test]
-fn two_operations_of_one_route_do_not_start() {
+fn duplicate_routes_are_rejected() {
     let found = collisions(|area| {
         area.get("one", "/a", nothing);
         area.get("other", "/a", nothing);
@@ -120,16 +120,16 @@ fn two_operations_of_one_route_do_not_start() {
 }
 
 #[test]
-fn a_path_parameter_of_two_meanings_does_not_start() {
+fn path_parameter_with_two_meanings_is_rejected() {
     let found = collisions(|area| {
         area.get("rrset", "/rrsets/{name}", of_rrset);
         area.get("secret", "/secrets/{name}", of_secret);
     });
-    assert_eq!(found, ["{name} means different things in GET /rrsets/{name} and GET /secrets/{name}"]);
+    assert_eq!(found, ["{name} has different meanings in GET /rrsets/{name} and GET /secrets/{name}"]);
 }
 
 #[test]
-fn two_spellings_of_one_path_do_not_start() {
+fn paths_that_differ_only_in_parameter_names_are_rejected() {
     let found = collisions(|area| {
         area.get("rrset", "/things/{rrset}", of_rrset);
         area.delete("secret", "/things/{secret}", of_secret);
@@ -138,7 +138,7 @@ fn two_spellings_of_one_path_do_not_start() {
 }
 
 #[test]
-fn a_path_parameter_that_no_argument_describes_does_not_start() {
+fn undescribed_path_parameter_is_rejected() {
     let found = collisions(|area| {
         area.get("rrset", "/rrsets/{rrset}/{version}", of_rrset);
     });
@@ -146,7 +146,7 @@ fn a_path_parameter_that_no_argument_describes_does_not_start() {
 }
 
 #[test]
-fn an_argument_for_a_path_parameter_that_is_missing_does_not_start() {
+fn argument_without_a_path_parameter_is_rejected() {
     let found = collisions(|area| {
         area.get("rrset", "/rrsets", of_rrset);
     });
@@ -154,7 +154,7 @@ fn an_argument_for_a_path_parameter_that_is_missing_does_not_start() {
 }
 
 #[test]
-fn an_area_of_two_descriptions_does_not_start() {
+fn area_with_two_descriptions_is_rejected() {
     let mut routes = Routes::default();
     routes.area("test", "One thing.");
     routes.area("test", "Another thing.");
@@ -163,7 +163,7 @@ fn an_area_of_two_descriptions_does_not_start() {
 }
 
 #[test]
-fn collisions_across_the_parts_of_a_listener_are_found() {
+fn collisions_between_route_sets_are_rejected() {
     let part = || {
         let mut routes = Routes::default();
         routes.area("test", "Routes of a test.").get("nothing", "/nothing", nothing);

@@ -1,12 +1,12 @@
-//! What the OpenAPI document has to tell of every route, whoever adds one.
+//! Completeness of the OpenAPI document.
 
 use std::collections::BTreeMap;
 
-use gateway::SignIns;
+use gateway::SignInMethods;
 use gateway::v1::routes;
 use serde_json::Value;
 
-/// Every operation by its id: its path and what is said of it.
+/// Returns the path and description of every operation, by operation id.
 fn operations(document: &Value) -> BTreeMap<&str, (&str, &Value)> {
     let paths = document["paths"].as_object().unwrap().iter();
     let operations = paths.flat_map(|(path, methods)| methods.as_object().unwrap().values().map(move |it| (path, it)));
@@ -20,8 +20,8 @@ fn is_text(value: &Value) -> bool {
 }
 
 #[test]
-fn every_parameter_and_every_area_is_told_of() {
-    let document = gateway::document(&routes(SignIns { dev: true, code_host: true }));
+fn every_parameter_and_tag_has_a_description() {
+    let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
     for (id, (_, operation)) in operations(&document) {
         for parameter in operation["parameters"].as_array().unwrap() {
             assert!(is_text(&parameter["description"]), "{id}: {} has no description", parameter["name"]);
@@ -33,21 +33,22 @@ fn every_parameter_and_every_area_is_told_of() {
 }
 
 #[test]
-fn links_lead_to_operations_that_have_such_a_parameter() {
-    let document = gateway::document(&routes(SignIns { dev: true, code_host: true }));
+fn links_name_operations_and_their_path_parameters() {
+    let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
     let operations = operations(&document);
     let mut seen = 0;
     for (id, (path, operation)) in &operations {
-        let answers = operation["responses"].as_object().unwrap().values();
-        for (next, link) in answers.filter_map(|answer| answer["links"].as_object()).flatten() {
-            let (_, target) = operations.get(next.as_str()).unwrap_or_else(|| panic!("{id} leads to no {next}"));
-            let wanted = target["parameters"].as_array().unwrap().iter().filter(|it| it["in"] == "path");
+        let responses = operation["responses"].as_object().unwrap().values();
+        for (next, link) in responses.filter_map(|response| response["links"].as_object()).flatten() {
+            let target = operations.get(next.as_str());
+            let (_, target) = target.unwrap_or_else(|| panic!("{id} links to the unknown operation {next}"));
+            let expected = target["parameters"].as_array().unwrap().iter().filter(|it| it["in"] == "path");
             let given = link["parameters"].as_object().unwrap();
-            assert_eq!(given.len(), wanted.count(), "{id} to {next}");
+            assert_eq!(given.len(), expected.count(), "{id} to {next}");
             let from_body = given.values().filter(|it| it.as_str().unwrap().starts_with("$response.body#/")).count();
-            assert_eq!(from_body, 1, "{id} to {next}: the answer gives one of its parameters");
+            assert_eq!(from_body, 1, "{id} to {next}: exactly one parameter comes from the response");
             for source in given.values().filter_map(|it| it.as_str().unwrap().strip_prefix("$request.path.")) {
-                assert!(path.contains(&format!("{{{source}}}")), "{id} to {next}: there is no {source} here");
+                assert!(path.contains(&format!("{{{source}}}")), "{id} to {next}: {id} has no path parameter {source}");
             }
             seen += 1;
         }

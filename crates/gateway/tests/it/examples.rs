@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gateway::SignIns;
+use gateway::SignInMethods;
 use gateway::v1::routes;
 use kernel::{Token, TokenKind};
 use serde_json::{Map, Value};
@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 const EXAMPLE: &str = "EXAMPLE";
 
 fn document() -> Value {
-    gateway::document(&routes(SignIns { dev: true, code_host: true }))
+    gateway::document(&routes(SignInMethods { dev: true, code_host: true }))
 }
 
 fn components(document: &Value) -> &Map<String, Value> {
     document["components"]["schemas"].as_object().unwrap()
 }
 
-/// The JSON bodies of all requests and successes, by operation.
+/// Returns the JSON bodies of all requests and successful responses, by operation.
 fn bodies(document: &Value) -> Vec<(String, &Value)> {
     let mut bodies = Vec::new();
     let operations =
@@ -35,7 +35,7 @@ fn bodies(document: &Value) -> Vec<(String, &Value)> {
     bodies
 }
 
-/// Visits every field of an example, and its items.
+/// Collects the string fields of an example, with their keys.
 fn visit<'a>(key: &'a str, value: &'a Value, found: &mut Vec<(&'a str, &'a str)>) {
     match value {
         Value::Object(object) => object.iter().for_each(|(key, value)| visit(key, value, found)),
@@ -46,7 +46,7 @@ fn visit<'a>(key: &'a str, value: &'a Value, found: &mut Vec<(&'a str, &'a str)>
 }
 
 #[test]
-fn every_json_body_has_an_example_that_fits_its_schema() {
+fn every_json_body_has_an_example_that_matches_its_schema() {
     let document = document();
     let components = components(&document);
     let bodies = bodies(&document);
@@ -55,12 +55,12 @@ fn every_json_body_has_an_example_that_fits_its_schema() {
         let Some(example) = body.get("example") else {
             panic!("{name}: {:?}", gateway::compose_example(&body["schema"], components));
         };
-        assert_eq!(gateway::check(&body["schema"], components, example), [], "{name}: {example}");
+        assert_eq!(gateway::validate(&body["schema"], components, example), [], "{name}: {example}");
     }
     for (name, schema) in components {
         let first = schema["examples"].as_array().and_then(|all| all.first());
         for example in schema.get("example").into_iter().chain(first) {
-            assert_eq!(gateway::check(schema, components, example), [], "{name}: {example}");
+            assert_eq!(gateway::validate(schema, components, example), [], "{name}: {example}");
         }
     }
 }
@@ -73,7 +73,7 @@ fn examples_agree_with_each_other() {
     let (mut by_key, mut ids): (BTreeMap<_, BTreeSet<_>>, BTreeMap<_, BTreeSet<_>>) = Default::default();
     for (key, value) in fields {
         by_key.entry(key).or_default().insert(value);
-        // An id of a type is the same everywhere.
+        // Examples use one id per type.
         if let Some((prefix, rest)) =
             value.split_once('_').filter(|(prefix, rest)| prefix.len() == 3 && rest.len() == 26)
         {
@@ -99,7 +99,7 @@ fn examples_agree_with_each_other() {
 }
 
 #[test]
-fn examples_hold_no_secret() {
+fn examples_contain_no_secret() {
     let document = document();
     let components = components(&document);
     let is_secret = |schema: &Value| {
@@ -124,7 +124,7 @@ fn examples_hold_no_secret() {
         let token = &value[value.find("svc_").unwrap()..];
         let kinds = [TokenKind::Session, TokenKind::Access, TokenKind::Invite, TokenKind::Bypass];
         let kind = kinds.into_iter().find(|kind| token.starts_with(kind.prefix()));
-        let kind = kind.unwrap_or_else(|| panic!("{key}: {value} is of no known kind"));
+        let kind = kind.unwrap_or_else(|| panic!("{key}: {value} is a token of an unknown kind"));
         assert!(Token::parse(kind, token).is_some(), "{key}: {value} does not have the shape of a token");
         assert!(token.contains(EXAMPLE), "{key}: {value} looks like a real token");
         tokens.insert(kind.prefix());

@@ -1,4 +1,4 @@
-//! The limit of a body that comes with an `Idempotency-Key`.
+//! Body limits of requests with an `Idempotency-Key`.
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
@@ -8,29 +8,29 @@ use actix_web::web::{Data, ServiceConfig};
 use gateway::Problem;
 use gateway::http::{Body, Describe, Extract, Json, Operation, Policy, Routes};
 use kernel::audit::Actor;
-use kernel::{UserId, World};
+use kernel::{ClockRng, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use testkit::TestStore;
 use utoipa::ToSchema;
 use validator::Validate;
 
-use crate::kit::{Answer, call_with};
+use crate::kit::{TestResponse, call_with};
 
-/// A caller who is signed in.
-struct Somebody(Actor);
+/// An authenticated caller.
+struct TestCaller(Actor);
 
-impl Describe for Somebody {
+impl Describe for TestCaller {
     fn describe(_: &mut Operation) {}
 }
 
-impl Extract for Somebody {
+impl Extract for TestCaller {
     async fn extract(_: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        Ok(Self(testkit::by(World::system().id::<UserId>())))
+        Ok(Self(testkit::session_actor(ClockRng::system().id::<UserId>())))
     }
 }
 
-impl Policy for Somebody {
+impl Policy for TestCaller {
     fn actor(&mut self) -> Option<&mut Actor> {
         Some(&mut self.0)
     }
@@ -46,15 +46,15 @@ struct Length {
     length: usize,
 }
 
-async fn large(_: Somebody, Body(body): Body<Text, 200_000>) -> Result<Json<Length>, Problem> {
+async fn large(_: TestCaller, Body(body): Body<Text, 200_000>) -> Result<Json<Length>, Problem> {
     Ok(Json(Length { length: body.text.len() }))
 }
 
-async fn small(_: Somebody, Body(body): Body<Text, 100>) -> Result<Json<Length>, Problem> {
+async fn small(_: TestCaller, Body(body): Body<Text, 100>) -> Result<Json<Length>, Problem> {
     Ok(Json(Length { length: body.text.len() }))
 }
 
-async fn post(store: &TestStore, path: &str, length: usize) -> Answer {
+async fn post(store: &TestStore, path: &str, length: usize) -> TestResponse {
     let mut routes = Routes::default();
     let mut area = routes.area("test", "Bodies of several sizes.");
     area.post("large", "/large", large);
@@ -69,7 +69,7 @@ async fn post(store: &TestStore, path: &str, length: usize) -> Answer {
 }
 
 #[actix_web::test]
-async fn the_body_has_the_limit_of_its_operation() {
+async fn body_has_the_limit_of_its_operation() {
     let store = TestStore::start().await;
     let answer = post(&store, "/large", 150_000).await;
     assert_eq!((answer.status, answer.json()), (StatusCode::OK, json!({ "length": 150_000 })));

@@ -1,4 +1,4 @@
-//! An application around the routes of a test.
+//! An application with the routes of a test.
 
 use actix_web::App;
 use actix_web::http::StatusCode;
@@ -6,17 +6,17 @@ use actix_web::http::header::HeaderMap;
 use actix_web::middleware::from_fn;
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use actix_web::web::ServiceConfig;
-use gateway::http::{Router, Routes, guard, observe};
+use gateway::http::{Router, Routes, guard, request_telemetry};
 use serde_json::Value;
 
 /// The response to a request.
-pub struct Answer {
+pub struct TestResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl TestResponse {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -27,17 +27,21 @@ impl Answer {
 }
 
 /// Sends a request with the id `req-1` to these routes.
-pub async fn call(routes: &Routes, request: TestRequest) -> Answer {
+pub async fn call(routes: &Routes, request: TestRequest) -> TestResponse {
     call_with(routes, |_| (), request).await
 }
 
-/// The same, with services for the handlers.
-pub async fn call_with(routes: &Routes, services: impl FnOnce(&mut ServiceConfig), request: TestRequest) -> Answer {
+/// Like [`call`], with app data for the handlers.
+pub async fn call_with(
+    routes: &Routes,
+    services: impl FnOnce(&mut ServiceConfig),
+    request: TestRequest,
+) -> TestResponse {
     let router = Router::of(&[routes]).unwrap();
     let app = App::new().configure(services).configure(|app| router.configure(app));
-    let app = app.wrap(from_fn(guard)).wrap(from_fn(observe));
+    let app = app.wrap(from_fn(guard)).wrap(from_fn(request_telemetry));
     let app = init_service(app).await;
     let response = call_service(&app, request.insert_header(("x-request-id", "req-1")).to_request()).await;
     let (status, headers) = (response.status(), response.headers().clone());
-    Answer { status, headers, body: read_body(response).await.to_vec() }
+    TestResponse { status, headers, body: read_body(response).await.to_vec() }
 }

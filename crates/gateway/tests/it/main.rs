@@ -1,4 +1,4 @@
-//! Routes and the document.
+//! Tests of routes, extractors and the OpenAPI document.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 

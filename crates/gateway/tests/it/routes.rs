@@ -1,4 +1,4 @@
-//! Routes of a listener, around handlers that misbehave.
+//! Routes with failing handlers.
 
 use actix_web::http::StatusCode;
 use actix_web::test::TestRequest;
@@ -43,7 +43,7 @@ async fn takes(_: Open, Path(Small(number)): Path<Small>) -> Result<NoContent, P
 /// The status and the envelope of a `GET`.
 async fn get(path: &str) -> (StatusCode, Value) {
     let mut routes = Routes::default();
-    let mut area = routes.area("test", "Handlers that misbehave.");
+    let mut area = routes.area("test", "Handlers that fail.");
     area.get("panics", "/panics", panics);
     area.get("hangs", "/hangs", hangs);
     area.get("takes", "/takes/{number}", takes);
@@ -54,7 +54,7 @@ async fn get(path: &str) -> (StatusCode, Value) {
 }
 
 #[actix_web::test]
-async fn a_panic_is_an_envelope_that_tells_nothing_of_it() {
+async fn panic_is_an_internal_error_without_its_message() {
     let (status, body) = get("/panics").await;
     let expected = json!({
         "code": "internal", "message": "something went wrong on our side", "details": null, "requestId": "req-1",
@@ -63,14 +63,14 @@ async fn a_panic_is_an_envelope_that_tells_nothing_of_it() {
 }
 
 #[actix_web::test]
-async fn a_handler_that_hangs_is_given_up() {
+async fn hanging_handler_times_out() {
     tokio::time::pause();
     let (status, body) = get("/hangs").await;
     assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("unavailable")));
 }
 
 #[actix_web::test]
-async fn a_parameter_of_another_type_names_nothing() {
+async fn path_parameter_that_does_not_parse_is_not_found() {
     assert_eq!(get("/takes/7").await.0, StatusCode::NO_CONTENT);
     for path in ["/takes/x", "/takes/256", "/takes/7/", "/takes/%2f"] {
         let (status, body) = get(path).await;

@@ -7,22 +7,22 @@ use validator::Validate;
 
 use super::Title;
 
-/// The least bits of an RSA modulus (specification, "Limits"), and the most that OpenSSH takes.
+/// The allowed bits of an RSA modulus: the minimum of the specification ("Limits") and the maximum of OpenSSH.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=16384;
 
 kernel::words! {
-    /// The types that are taken.
+    /// A supported key type.
     pub enum KeyType {
         Ed25519 = "ed25519",
         EcdsaP256 = "ecdsa-sha2-nistp256",
         EcdsaP384 = "ecdsa-sha2-nistp384",
         EcdsaP521 = "ecdsa-sha2-nistp521",
-        /// Of 2048 bits or more.
+        /// 2048 bits or more.
         Rsa = "rsa",
     } example Ed25519
 }
 
-/// A key that opens the user's repositories over SSH.
+/// An SSH key that gives access to the user's repositories.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -39,14 +39,14 @@ pub struct SshKey {
     pub title: String,
     #[serde(rename = "type")]
     pub kind: KeyType,
-    /// As `ssh-keygen -l` prints it: `SHA256:…`.
+    /// The fingerprint as `ssh-keygen -l` prints it: `SHA256:…`.
     pub fingerprint: String,
     pub created_at: Time,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_used_at: Option<Time>,
 }
 
-/// The key to add.
+/// An SSH key to add.
 #[derive(Debug, Clone, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -64,34 +64,34 @@ pub struct NewSshKey {
     pub key: String,
 }
 
-/// A public key that was read and is of a type that is taken.
+/// A parsed public key of a supported type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedKey {
     pub kind: KeyType,
     pub fingerprint: String,
-    /// Type and base64, without the comment.
-    pub line: String,
+    /// The type and the base64 data, without the comment.
+    pub public_key: String,
 }
 
-/// Why a key is not taken.
+/// The reason why a key is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
-    #[error("is a private key; paste the content of the .pub file, and consider the private one known")]
+    #[error("is a private key; paste the content of the .pub file, and replace this key because it is exposed now")]
     Private,
     #[error("is not one line of a .pub file: <type> <base64> <comment>")]
     Unreadable,
-    #[error("is of the type {0}; taken are ed25519, ecdsa on nistp256, nistp384 or nistp521, and rsa")]
+    #[error("is of type {0}; supported types are ed25519, ecdsa (nistp256, nistp384, nistp521) and rsa")]
     Type(String),
-    #[error("is an RSA key of {0} bits; {min} is the least, {max} the most", min = RSA_BITS.start(), max = RSA_BITS.end())]
+    #[error("is an RSA key of {0} bits; use {min} to {max} bits", min = RSA_BITS.start(), max = RSA_BITS.end())]
     Bits(usize),
 }
 
 impl ParsedKey {
-    /// Reads one line of a `.pub` file (RFC 4253 section 6.6, RFC 5656, RFC 8709).
+    /// Parses one line of a `.pub` file (RFC 4253 section 6.6, RFC 5656, RFC 8709).
     ///
     /// # Errors
-    /// When it is no public key, or of a type or size that is not taken.
-    pub fn read(text: &str) -> Result<Self, InvalidKey> {
+    /// Returns [`InvalidKey`] if the text is not a public key of a supported type and size.
+    pub fn parse(text: &str) -> Result<Self, InvalidKey> {
         let text = text.trim();
         if text.contains("PRIVATE KEY") {
             return Err(InvalidKey::Private);
@@ -99,15 +99,15 @@ impl ParsedKey {
         if text.contains(['\n', '\r']) {
             return Err(InvalidKey::Unreadable);
         }
-        // Told before the rest is read: of a type that is not taken, only its name matters.
+        // An unsupported type is reported by name, even if the rest of the line is malformed.
         let mut words = text.split_ascii_whitespace();
-        let (named, base64) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        if ["ssh-dss", "sk-ssh-", "sk-ecdsa-"].iter().any(|other| named.starts_with(other)) || named.contains("-cert-")
+        let (name, base64) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if ["ssh-dss", "sk-ssh-", "sk-ecdsa-"].iter().any(|prefix| name.starts_with(prefix)) || name.contains("-cert-")
         {
-            return Err(InvalidKey::Type(named.chars().take(64).collect()));
+            return Err(InvalidKey::Type(name.chars().take(64).collect()));
         }
-        // As sshd reads it: any white space between the two, and the comment is nobody's business.
-        let key = PublicKey::from_openssh(&format!("{named} {base64}")).map_err(|_| InvalidKey::Unreadable)?;
+        // Like sshd, accept any white space after the type, and ignore the comment.
+        let key = PublicKey::from_openssh(&format!("{name} {base64}")).map_err(|_| InvalidKey::Unreadable)?;
         let kind = match key.algorithm() {
             Algorithm::Ed25519 => KeyType::Ed25519,
             Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 } => KeyType::EcdsaP256,
@@ -125,6 +125,6 @@ impl ParsedKey {
         }
         let fingerprint = key.fingerprint(HashAlg::Sha256).to_string();
         let line = key.to_openssh().map_err(|_| InvalidKey::Unreadable)?;
-        Ok(Self { kind, fingerprint, line: line.trim_end().to_owned() })
+        Ok(Self { kind, fingerprint, public_key: line.trim_end().to_owned() })
     }
 }

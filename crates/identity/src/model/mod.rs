@@ -1,4 +1,4 @@
-//! The types as the wire shows them (contract section 2).
+//! The wire types (contract section 2).
 
 mod key;
 mod token;
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use validator::Validate;
 
 kernel::text! {
-    /// Whom the development login signs in: the same subject is always the same user.
+    /// The user of the development login. The same subject always identifies the same user.
     pub struct Subject matches "^[a-z0-9-]{1,64}$" means "1 to 64 characters of a-z, 0-9 and -"
         example "ada"
 }
 
-/// A fresh login session: the one answer that holds its token.
+/// A new login session. Only this response contains the token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -29,14 +29,14 @@ kernel::text! {
     }))
 )]
 pub struct Session {
-    /// What to send as `Authorization: Bearer …`.
+    /// The credential to send as `Authorization: Bearer …`.
     pub token: Token,
     pub expires_at: Time,
     pub user_id: UserId,
     pub subject: String,
 }
 
-/// A login session of the caller's, in the list of them.
+/// A login session of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -44,16 +44,16 @@ pub struct Session {
 pub struct LoginSession {
     pub id: SessionId,
     pub created_at: Time,
-    /// To within ten minutes; null when it was used at its start alone.
+    /// The last use, accurate to ten minutes. Null if the session was not used after the sign-in.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_used_at: Option<Time>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub user_agent: Option<String>,
-    /// Whether it is the one that asks.
+    /// Whether the request uses this session.
     pub current: bool,
 }
 
-/// A user, without the organizations.
+/// A user's profile, without the organizations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -78,17 +78,17 @@ pub struct Profile {
     pub created_at: Time,
 }
 
-/// Who wants to sign in, on a deployment with the development login.
+/// The user to sign in with the development login.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "email": "ada@example.org", "name": "Ada" })))]
 pub struct DevLogin {
     pub subject: Subject,
-    /// Replaces the user's address when given.
+    /// Replaces the user's address if it is set.
     #[serde(default)]
     pub email: Option<Email>,
-    /// Replaces the user's name when given.
+    /// Replaces the user's name if it is set.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub name: Option<String>,

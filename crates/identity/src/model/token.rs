@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use validator::Validate;
 
 kernel::text! {
-    /// What a user calls one of their credentials.
-    pub struct Title matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters, none of them a control character"
+    /// A name that a user gives a credential.
+    pub struct Title matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters without control characters"
         example "laptop"
 }
 
-/// A personal access token, without what it opens with.
+/// A personal access token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -27,23 +27,23 @@ pub struct AccessToken {
     pub id: TokenId,
     pub name: String,
     pub scopes: Vec<Scope>,
-    /// Null for one that reaches whatever its user does.
+    /// The token's restriction. Null if the token can access everything that its user can.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub restrict: Option<Restriction>,
-    /// Its first 12 characters.
+    /// The first 12 characters of the token.
     pub prefix: String,
     pub created_at: Time,
-    /// Null for one that does not expire.
+    /// Null if the token does not expire.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_at: Option<Time>,
-    /// To within ten minutes.
+    /// Accurate to ten minutes.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_used_at: Option<Time>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub revoked_at: Option<Time>,
 }
 
-/// A fresh token: the one answer that holds it.
+/// A new access token. Only this response contains its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(
@@ -55,12 +55,12 @@ pub struct AccessToken {
 )]
 pub struct AccessTokenCreated {
     #[serde(flatten)]
-    pub about: AccessToken,
-    /// What to send as `Authorization: Bearer …`, or as the password of `Basic`.
+    pub metadata: AccessToken,
+    /// The credential to send as `Authorization: Bearer …`, or as the password of `Basic`.
     pub token: Token,
 }
 
-/// What a token is limited to, by the names that the places have now.
+/// The targets that a token is restricted to, by their current names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -68,14 +68,14 @@ pub struct AccessTokenCreated {
 pub struct Restriction {
     /// The slug of the organization.
     pub org: String,
-    /// Of its projects these alone; with neither projects nor zones named, the whole organization.
+    /// The projects that the token can access. Without projects and zones, it can access the whole organization.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub projects: Option<Vec<String>>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub zones: Option<Vec<String>>,
 }
 
-/// The token to create.
+/// An access token to create.
 #[derive(Debug, Clone, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -83,14 +83,14 @@ pub struct Restriction {
 pub struct NewAccessToken {
     pub name: Title,
     pub scopes: Vec<Scope>,
-    /// In the future; left out, the token lives until it is revoked.
+    /// The expiry, in the future. Without it, the token is valid until it is revoked.
     #[serde(default)]
     pub expires_at: Option<Time>,
     #[serde(default)]
     pub restrict: Option<Restrict>,
 }
 
-/// What a token is to be limited to. Outside of it the token is answered as if its user were not there.
+/// The restriction of a new token. Outside the restriction, the API treats the token as if its user had no access.
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -98,11 +98,11 @@ pub struct NewAccessToken {
 pub struct Restrict {
     /// The slug of an organization that the user belongs to.
     pub org: String,
-    /// Names of projects in it.
+    /// The names of projects in the organization.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100))]
     pub projects: Option<Vec<String>>,
-    /// Names of zones in it.
+    /// The names of zones in the organization.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100))]
     pub zones: Option<Vec<String>>,

@@ -3,12 +3,12 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{KeyId, Paging, Time, UserId};
-use store::{Cached, Connection, Result, newest_first};
+use store::{Connection, Prepared, Result, newest_first};
 
 use crate::model::{KeyType, SshKey};
 use crate::schema::ssh_keys;
 
-/// An SSH key to write.
+/// An SSH key to insert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
     pub id: KeyId,
@@ -16,19 +16,19 @@ pub struct KeyRecord {
     pub title: String,
     pub kind: KeyType,
     pub fingerprint: String,
-    pub line: String,
+    pub public_key: String,
     pub created_at: Time,
 }
 
 /// SSH keys on a [`store::Connection`].
 pub trait KeyRepository {
-    /// Writes a key; false when anybody has registered it.
+    /// Inserts a key. Returns false if the key is already registered with any account.
     async fn key_insert(&mut self, key: &KeyRecord) -> Result<bool>;
 
-    /// The user's keys, newest first.
+    /// Returns the user's keys, newest first.
     async fn key_list(&mut self, user: UserId, paging: &Paging<KeyId>) -> Result<Vec<SshKey>>;
 
-    /// Removes a key of the user's: its fingerprint; none when there is none.
+    /// Deletes a key of the user and returns its fingerprint. Returns `None` if the user has no such key.
     async fn key_delete(&mut self, user: UserId, key: KeyId) -> Result<Option<String>>;
 }
 
@@ -51,11 +51,11 @@ impl KeyRepository for Connection {
             ssh_keys::title.eq(&key.title),
             ssh_keys::kind.eq(key.kind),
             ssh_keys::fingerprint.eq(&key.fingerprint),
-            ssh_keys::public_key.eq(&key.line),
+            ssh_keys::public_key.eq(&key.public_key),
             ssh_keys::created_at.eq(key.created_at),
         );
         let insert = diesel::insert_into(ssh_keys::table).values(row).on_conflict(ssh_keys::fingerprint).do_nothing();
-        Ok(Cached(insert).execute(self).await? == 1)
+        Ok(Prepared(insert).execute(self).await? == 1)
     }
 
     async fn key_list(&mut self, user: UserId, paging: &Paging<KeyId>) -> Result<Vec<SshKey>> {

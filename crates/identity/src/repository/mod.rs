@@ -1,4 +1,4 @@
-//! What users and their credentials ask of storage: each file holds a trait on [`store::Connection`] and its SQL.
+//! The storage of users and their credentials. Each file has a trait on [`store::Connection`] and its SQL.
 
 mod key;
 mod token;

@@ -1,16 +1,16 @@
-//! Users, their sessions, and sign-ins that are under way.
+//! Users, their sessions, and pending sign-ins.
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{Paging, Provider, SessionId, Time, TokenHash, UserId};
-use store::{Cached, Connection, Result, newest_first};
+use store::{Connection, Prepared, Result, newest_first};
 
 use crate::model::{LoginSession, Profile};
-use crate::schema::{logins, sessions, users};
+use crate::schema::{pending_logins, sessions, users};
 
-/// Somebody whom a provider vouches for.
+/// A user as authenticated by a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignIn {
     pub provider: Provider,
@@ -20,7 +20,7 @@ pub struct SignIn {
     pub avatar_url: Option<String>,
 }
 
-/// A session to write; of the token only its hash.
+/// A session to insert, with the hash of its token only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSession {
     pub id: SessionId,
@@ -31,33 +31,33 @@ pub struct NewSession {
     pub expires_at: Time,
 }
 
-/// A sign-in at the code host that is under way.
+/// A pending sign-in at the code host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginRecord {
-    /// Of the state that the code host hands back.
+    /// The hash of the state that the code host sends back.
     pub state: TokenHash,
-    /// Of the cookie in the one browser that may come back with it.
+    /// The hash of the cookie in the browser that started the sign-in.
     pub browser: TokenHash,
     pub redirect: String,
     pub expires_at: Time,
 }
 
-/// Users, their sessions, and sign-ins that are under way, on a [`store::Connection`].
+/// Users, their sessions, and pending sign-ins on a [`store::Connection`].
 pub trait IdentityRepository {
-    /// The user of this provider and subject: a new one under `id`, or the one there is, with whatever the provider
-    /// now says of name, address and picture. Of two at once the second waits and finds the first's.
+    /// Upserts the user with this provider and subject: inserts it under `id`, or updates its name, address and
+    /// picture. If two calls run concurrently, the second one waits and updates the user that the first one inserted.
     async fn user_upsert(&mut self, id: UserId, sign_in: &SignIn, at: Time) -> Result<Profile>;
 
-    /// Writes a session.
+    /// Inserts a session.
     async fn session_insert(&mut self, session: &NewSession) -> Result<()>;
 
-    /// Removes the user's sessions that have expired.
+    /// Deletes the user's expired sessions.
     async fn session_delete_expired(&mut self, user: UserId, at: Time) -> Result<()>;
 
-    /// Ends a session of the user's; false when there is none.
+    /// Deletes a session of the user. Returns false if the user has no such session.
     async fn session_delete(&mut self, user: UserId, session: SessionId) -> Result<bool>;
 
-    /// The user's sessions that have not expired, newest first; `current` is the one that asks.
+    /// Returns the user's unexpired sessions, newest first. `current` is the session of the request.
     async fn session_list(
         &mut self,
         user: UserId,
@@ -66,22 +66,22 @@ pub trait IdentityRepository {
         paging: &Paging<SessionId>,
     ) -> Result<Vec<LoginSession>>;
 
-    /// Notes that a session is in use, unless that was noted after `stale`.
+    /// Sets the last use of a session to `at`, unless the stored one is `stale` or later.
     async fn session_touch(&mut self, session: SessionId, at: Time, stale: Time) -> Result<()>;
 
-    /// Writes a sign-in that is under way.
+    /// Inserts a pending sign-in.
     async fn login_insert(&mut self, login: &LoginRecord) -> Result<()>;
 
-    /// Forgets sign-ins that have expired, so many at once: how many.
-    async fn login_forget(&mut self, at: Time, most: i64) -> Result<usize>;
+    /// Deletes up to `limit` expired sign-ins and returns how many it deleted.
+    async fn login_purge(&mut self, at: Time, limit: i64) -> Result<usize>;
 
-    /// Takes the sign-in of this state and browser out: where its browser goes. Nobody else gets it after that.
-    async fn login_take(&mut self, state: TokenHash, browser: TokenHash, at: Time) -> Result<Option<String>>;
+    /// Deletes the unexpired sign-in with this state and browser and returns its redirect. Only one caller gets it.
+    async fn login_consume(&mut self, state: TokenHash, browser: TokenHash, at: Time) -> Result<Option<String>>;
 }
 
 #[diesel::declare_sql_function]
 extern "SQL" {
-    /// The first of the two that is not null.
+    /// Returns the first argument that is not null.
     fn coalesce(new: Nullable<Text>, old: Nullable<Text>) -> Nullable<Text>;
 }
 
@@ -115,23 +115,23 @@ impl IdentityRepository for Connection {
         let upsert =
             diesel::insert_into(users::table).values(row).on_conflict((users::provider, users::subject)).do_update();
         let user: UserRow = match provider {
-            // It says all that it knows: what it says no longer, a user has taken back.
+            // The code host always sends the whole profile. The user has removed a field that is missing.
             Provider::Codehost => {
-                let said = (
+                let profile = (
                     users::name.eq(excluded(users::name)),
                     users::email.eq(excluded(users::email)),
                     users::avatar_url.eq(excluded(users::avatar_url)),
                 );
-                upsert.set(said).returning(UserRow::as_returning()).get_result(self).await?
+                upsert.set(profile).returning(UserRow::as_returning()).get_result(self).await?
             }
-            // It says what somebody typed, which may be nothing.
+            // The development login sends only the fields that the user typed.
             Provider::Dev => {
-                let said = (
+                let profile = (
                     users::name.eq(coalesce(excluded(users::name), users::name)),
                     users::email.eq(coalesce(excluded(users::email), users::email)),
                     users::avatar_url.eq(coalesce(excluded(users::avatar_url), users::avatar_url)),
                 );
-                upsert.set(said).returning(UserRow::as_returning()).get_result(self).await?
+                upsert.set(profile).returning(UserRow::as_returning()).get_result(self).await?
             }
         };
         Ok(user.into())
@@ -171,45 +171,48 @@ impl IdentityRepository for Connection {
         ));
         let page = newest_first!(live, sessions::user_id = user, sessions::id, paging);
         let rows = page.load::<(SessionId, Time, Option<Time>, Option<String>)>(self).await?;
-        let show = |(id, created_at, last_used_at, user_agent)| LoginSession {
+        let to_session = |(id, created_at, last_used_at, user_agent)| LoginSession {
             id,
             created_at,
             last_used_at,
             user_agent,
             current: id == current,
         };
-        Ok(rows.into_iter().map(show).collect())
+        Ok(rows.into_iter().map(to_session).collect())
     }
 
     async fn session_touch(&mut self, session: SessionId, at: Time, stale: Time) -> Result<()> {
         let old = sessions::last_used_at.is_null().or(sessions::last_used_at.lt(stale));
         let touch = diesel::update(sessions::table.find(session).filter(old)).set(sessions::last_used_at.eq(at));
-        Cached(touch).execute(self).await?;
+        Prepared(touch).execute(self).await?;
         Ok(())
     }
 
-    async fn login_forget(&mut self, at: Time, most: i64) -> Result<usize> {
-        let old = diesel::sql_query(
-            "DELETE FROM identity.logins WHERE state_hash = ANY (ARRAY( \
-                SELECT state_hash FROM identity.logins WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    async fn login_purge(&mut self, at: Time, limit: i64) -> Result<usize> {
+        let expired = diesel::sql_query(
+            "DELETE FROM identity.pending_logins WHERE state_hash = ANY (ARRAY( \
+                SELECT state_hash FROM identity.pending_logins WHERE expires_at <= $1 LIMIT $2 \
+                FOR UPDATE SKIP LOCKED))",
         );
-        Ok(Cached(old.bind::<Timestamptz, _>(at).bind::<BigInt, _>(most)).execute(self).await?)
+        Ok(Prepared(expired.bind::<Timestamptz, _>(at).bind::<BigInt, _>(limit)).execute(self).await?)
     }
 
     async fn login_insert(&mut self, login: &LoginRecord) -> Result<()> {
         let row = (
-            logins::state_hash.eq(login.state),
-            logins::browser_hash.eq(login.browser),
-            logins::redirect.eq(&login.redirect),
-            logins::expires_at.eq(login.expires_at),
+            pending_logins::state_hash.eq(login.state),
+            pending_logins::cookie_hash.eq(login.browser),
+            pending_logins::redirect.eq(&login.redirect),
+            pending_logins::expires_at.eq(login.expires_at),
         );
-        diesel::insert_into(logins::table).values(row).execute(self).await?;
+        diesel::insert_into(pending_logins::table).values(row).execute(self).await?;
         Ok(())
     }
 
-    async fn login_take(&mut self, state: TokenHash, browser: TokenHash, at: Time) -> Result<Option<String>> {
-        let own = logins::table.find(state).filter(logins::browser_hash.eq(browser).and(logins::expires_at.gt(at)));
-        Ok(diesel::delete(own).returning(logins::redirect).get_result(self).await.optional()?)
+    async fn login_consume(&mut self, state: TokenHash, browser: TokenHash, at: Time) -> Result<Option<String>> {
+        let own = pending_logins::table
+            .find(state)
+            .filter(pending_logins::cookie_hash.eq(browser).and(pending_logins::expires_at.gt(at)));
+        Ok(diesel::delete(own).returning(pending_logins::redirect).get_result(self).await.optional()?)
     }
 }
 

@@ -1,14 +1,15 @@
-//! Signing in at the code host (specification, "Login and identity"; RFC 6749 section 4.1, RFC 7636, RFC 9700).
+//! Sign-in at the code host (specification, "Login and identity"; RFC 6749 section 4.1, RFC 7636, RFC 9700).
 //!
-//! A sign-in belongs to the browser that began it: the code host's answer counts only together with that browser's
-//! cookie, so nobody can be signed in as somebody else by a link. It can be ended once, within ten minutes.
+//! A sign-in is bound to the browser that started it: the callback is valid only with that browser's cookie. An
+//! attacker cannot send a link that signs a victim in to the attacker's account. A sign-in ends once, within ten
+//! minutes.
 
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kernel::audit::Actor;
-use kernel::{AllowList, Malformed, Token, TokenKind};
+use kernel::{AllowList, InvalidField, Token, TokenKind};
 use ring::digest::{SHA256, digest};
 
 use super::{Identity, Result};
@@ -17,89 +18,86 @@ use crate::model::Session;
 use crate::ports::{CodeHost, CodeHostFailure};
 use crate::repository::{IdentityRepository as _, LoginRecord};
 
-/// How long a sign-in may take (contract section 2).
-const LOGIN_SECONDS: i64 = 600;
+/// The time in which a sign-in must end (contract section 2).
+const LOGIN_LIFETIME_SECONDS: i64 = 600;
 
-/// The code host of a deployment, and where people may go from it.
+/// The code host of a deployment, and the allowed redirects after a sign-in.
 pub struct CodeHostLogin {
     pub host: Arc<dyn CodeHost>,
-    /// The address of the callback, as registered at the code host.
+    /// The callback address that is registered at the code host.
     pub callback: String,
-    /// Where a signed-in browser may be sent.
+    /// The addresses that the browser may be sent to after the sign-in.
     pub redirects: AllowList,
 }
 
-/// A sign-in that has begun.
-pub struct LoginBegun {
-    /// Where to send the browser.
+/// A started sign-in.
+pub struct LoginStart {
+    /// The address to send the browser to.
     pub url: String,
-    /// What the code host will hand back.
+    /// The state that the code host sends back.
     pub state: Token,
-    /// What the browser keeps meanwhile, out of the page's reach.
+    /// The value of the browser's `HttpOnly` cookie.
     pub browser: Token,
-    /// How long it keeps it.
+    /// The lifetime of the cookie in seconds.
     pub seconds: i64,
 }
 
-/// A sign-in that has ended, in one way or the other.
+/// The result of a sign-in.
 #[derive(Debug)]
-pub struct LoginEnded {
-    /// Where the browser goes.
+pub struct LoginResult {
+    /// The address to send the browser to.
     pub redirect: String,
     pub outcome: Result<Session>,
 }
 
 impl Identity {
-    /// Begins a sign-in that ends at `redirect`.
+    /// Starts a sign-in that sends the browser to `redirect` when it ends.
     ///
     /// # Errors
-    /// [`IdentityError::Field`] for an address that is not allowed.
-    pub async fn login_begin(&self, redirect: &str) -> Result<LoginBegun> {
+    /// Returns [`IdentityError::Field`] if `redirect` is not allowed.
+    pub async fn login_begin(&self, redirect: &str) -> Result<LoginStart> {
         let login = self.code_host()?;
-        let redirect = login.redirects.admit(redirect).map_err(|error| Malformed::new("redirect", error))?;
-        let (world, now) = (self.store.world(), self.store.world().now());
-        let (state, browser) = (Token::mint(TokenKind::Login, world), Token::mint(TokenKind::Login, world));
+        let redirect = login.redirects.admit(redirect).map_err(|error| InvalidField::new("redirect", error))?;
+        let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
+        let (state, browser) = (Token::mint(TokenKind::Login, clock_rng), Token::mint(TokenKind::Login, clock_rng));
         let record = LoginRecord {
             state: state.hash(),
             browser: browser.hash(),
             redirect: redirect.into(),
-            expires_at: now.plus_seconds(LOGIN_SECONDS),
+            expires_at: now.plus_seconds(LOGIN_LIFETIME_SECONDS),
         };
         self.store.connection().await?.login_insert(&record).await?;
         let challenge = sha256(&verifier(&browser));
         let url = login.host.authorize_url(&login.callback, state.reveal(), &challenge);
-        Ok(LoginBegun { url, state, browser, seconds: LOGIN_SECONDS })
+        Ok(LoginStart { url, state, browser, seconds: LOGIN_LIFETIME_SECONDS })
     }
 
-    /// Ends the sign-in of this state in this browser with what the code host says: a code, or an error.
+    /// Ends the sign-in with this state and browser cookie. `response` is the code or the error of the code host.
     ///
     /// # Errors
-    /// [`IdentityError::UnknownLogin`]: then nobody knows where the browser should go. Once that is known, whatever
-    /// goes wrong is the outcome.
+    /// Returns [`IdentityError::UnknownLogin`] if the sign-in, and so its redirect, is unknown. Later errors are in the
+    /// outcome.
     pub async fn login_end(
         &self,
         actor: &Actor,
         (state, browser): (&str, &str),
-        said: std::result::Result<&str, &str>,
+        response: std::result::Result<&str, &str>,
         user_agent: Option<&str>,
-    ) -> Result<LoginEnded> {
+    ) -> Result<LoginResult> {
         let login = self.code_host()?;
-        let read = |text| Token::parse(TokenKind::Login, text).ok_or(IdentityError::UnknownLogin);
-        let (state, browser) = (read(state)?, read(browser)?);
-        let now = self.store.world().now();
-        let taken = self.store.connection().await?.login_take(state.hash(), browser.hash(), now).await?;
-        let redirect = taken.ok_or(IdentityError::UnknownLogin)?;
-        let outcome = self.login_outcome(actor, login, &browser, said, user_agent).await;
-        Ok(LoginEnded { redirect, outcome })
+        let parse = |text| Token::parse(TokenKind::Login, text).ok_or(IdentityError::UnknownLogin);
+        let (state, browser) = (parse(state)?, parse(browser)?);
+        let now = self.store.clock_rng().now();
+        let redirect = self.store.connection().await?.login_consume(state.hash(), browser.hash(), now).await?;
+        let redirect = redirect.ok_or(IdentityError::UnknownLogin)?;
+        let outcome = self.login_outcome(actor, login, &browser, response, user_agent).await;
+        Ok(LoginResult { redirect, outcome })
     }
 
-    /// Forgets sign-ins that nobody ended in time. To be called now and then.
-    ///
-    /// # Errors
-    /// [`IdentityError::Store`].
-    pub async fn logins_forget(&self) -> Result<()> {
-        let now = self.store.world().now();
-        while store::is_full(self.store.connection().await?.login_forget(now, store::BATCH).await?) {}
+    /// Purges expired sign-ins. A background job calls this periodically.
+    pub async fn logins_purge(&self) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        while store::is_full_batch(self.store.connection().await?.login_purge(now, store::BATCH_SIZE).await?) {}
         Ok(())
     }
 
@@ -108,28 +106,29 @@ impl Identity {
         actor: &Actor,
         login: &CodeHostLogin,
         browser: &Token,
-        said: std::result::Result<&str, &str>,
+        response: std::result::Result<&str, &str>,
         user_agent: Option<&str>,
     ) -> Result<Session> {
-        let code = match said {
+        let code = match response {
             Ok(code) => code,
             Err("access_denied") => return Err(IdentityError::LoginRefused),
             Err(error) => {
-                let cause = format!("it answered the error {:?}", error.chars().take(64).collect::<String>());
+                let cause =
+                    format!("the code host returned the error {:?}", error.chars().take(64).collect::<String>());
                 return Err(CodeHostFailure::Unavailable(cause.into()).into());
             }
         };
-        let (sign_in, wish) = login.host.identify(code, &login.callback, &verifier(browser)).await?;
-        self.sign_in(actor, sign_in, &wish, user_agent).await
+        let (sign_in, preferred_slug) = login.host.identify(code, &login.callback, &verifier(browser)).await?;
+        self.sign_in(actor, sign_in, &preferred_slug, user_agent).await
     }
 
     fn code_host(&self) -> Result<&CodeHostLogin> {
-        let missing = || store::Error::inconsistent("there is no code host, and yet its routes are served");
+        let missing = || store::Error::inconsistent("the code host routes are served without a code host");
         Ok(self.code_host.as_deref().ok_or_else(missing)?)
     }
 }
 
-/// The PKCE verifier follows from what the browser keeps, so it is stored nowhere.
+/// Derives the PKCE verifier from the browser cookie, so that it need not be stored.
 fn verifier(browser: &Token) -> String {
     sha256(browser.reveal())
 }
@@ -138,9 +137,9 @@ fn sha256(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }
 
-/// Without the address, which holds the state.
-impl std::fmt::Debug for LoginBegun {
+/// Omits the fields, because the address contains the state.
+impl std::fmt::Debug for LoginStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LoginBegun(…)")
+        f.write_str("LoginStart(…)")
     }
 }

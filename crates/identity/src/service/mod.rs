@@ -1,10 +1,10 @@
-//! The use cases of users: signing in and out here, the credentials beside the session in the files next to it.
+//! Use cases of users. This file has sessions and the development login, the other files have the other credentials.
 
 mod codehost;
 mod key;
 mod token;
 
-pub use codehost::{CodeHostLogin, LoginBegun, LoginEnded};
+pub use codehost::{CodeHostLogin, LoginResult, LoginStart};
 
 use std::sync::Arc;
 
@@ -15,55 +15,52 @@ use store::{Connection, Outcome, Store};
 
 use crate::error::IdentityError;
 use crate::model::{DevLogin, LoginSession, Session};
-use crate::ports::{PersonalOrgs, Places};
+use crate::ports::{PersonalOrgs, RestrictionTargets};
 use crate::repository::{IdentityRepository as _, NewSession, SignIn, TokenRepository as _};
 
-/// How long a login session lives (contract section 1): 30 days.
-const SESSION_SECONDS: i64 = 30 * 24 * 3600;
+/// The lifetime of a login session (contract section 1): 30 days.
+const SESSION_LIFETIME_SECONDS: i64 = 30 * 24 * 3600;
 
-/// How coarsely the last use of a credential is noted: a read should not cost a write.
-const COARSE_SECONDS: i64 = 600;
+/// The resolution of the last use of a credential. It avoids a write for each read.
+const LAST_USED_RESOLUTION_SECONDS: i64 = 600;
 
-/// What is kept of a browser's name for itself.
-const USER_AGENT_CHARS: usize = 255;
+/// The stored length of a `User-Agent`.
+const MAX_USER_AGENT_CHARS: usize = 255;
 
-/// Users, their sessions and their other credentials. Cheap to clone.
+/// The service for users, sessions and other credentials. Cheap to clone.
 #[derive(Clone)]
 pub struct Identity {
     store: Store,
     personal_orgs: Arc<dyn PersonalOrgs>,
-    places: Arc<dyn Places>,
+    restriction_targets: Arc<dyn RestrictionTargets>,
     code_host: Option<Arc<CodeHostLogin>>,
 }
 
 type Result<T> = std::result::Result<T, IdentityError>;
 
 impl Identity {
-    /// The service on this database, without a code host to sign in at.
+    /// Creates the service without a code host.
     #[must_use]
-    pub fn new(store: Store, personal_orgs: Arc<dyn PersonalOrgs>, places: Arc<dyn Places>) -> Self {
-        Self { store, personal_orgs, places, code_host: None }
+    pub fn new(store: Store, personal_orgs: Arc<dyn PersonalOrgs>, places: Arc<dyn RestrictionTargets>) -> Self {
+        Self { store, personal_orgs, restriction_targets: places, code_host: None }
     }
 
-    /// The same service, with a code host to sign in at.
+    /// Adds a code host at which users can sign in.
     #[must_use]
     pub fn with_code_host(self, code_host: CodeHostLogin) -> Self {
         Self { code_host: Some(Arc::new(code_host)), ..self }
     }
 
-    /// Signs in whoever the caller says they are. Only for deployments that switched the development login on.
-    ///
-    /// # Errors
-    /// [`IdentityError::Store`].
+    /// Signs in the given user without authentication. Only for deployments that enable the development login.
     pub async fn dev_login(&self, actor: &Actor, login: DevLogin, user_agent: Option<&str>) -> Result<Session> {
         let DevLogin { subject, email, name } = login;
         let email = email.map(|email| email.to_string());
-        let (wish, subject) = (subject.as_str(), subject.to_string());
+        let (preferred_slug, subject) = (subject.as_str(), subject.to_string());
         let sign_in = SignIn { provider: Provider::Dev, subject, name, email, avatar_url: None };
-        self.sign_in(actor, sign_in, wish, user_agent).await
+        self.sign_in(actor, sign_in, preferred_slug, user_agent).await
     }
 
-    /// Ends one of the user's sessions; it opens nothing from the next request on.
+    /// Ends a session of the user. The next request with it is rejected.
     ///
     /// # Errors
     /// [`IdentityError::SessionNotFound`].
@@ -79,34 +76,28 @@ impl Identity {
             .await
     }
 
-    /// The user's live sessions, newest first; `current` is the one that asks.
-    ///
-    /// # Errors
-    /// [`IdentityError::Store`].
+    /// Returns the user's unexpired sessions, newest first. `current` is the session of the request.
     pub async fn sessions(
         &self,
         user: UserId,
         current: SessionId,
         paging: &Paging<SessionId>,
     ) -> Result<Page<LoginSession>> {
-        let now = self.store.world().now();
+        let now = self.store.clock_rng().now();
         let sessions = self.store.connection().await?.session_list(user, current, now, paging).await?;
         Ok(Page::cut(sessions, paging, |session| session.id))
     }
 
-    /// Whether the last use of a credential, as noted, is old enough to be noted anew.
+    /// Returns whether the stored last use of a credential is old enough to be updated.
     #[must_use]
-    pub fn is_stale(&self, noted: Option<Time>) -> bool {
-        noted.is_none_or(|noted| self.store.world().now() > noted.plus_seconds(COARSE_SECONDS))
+    pub fn is_stale(&self, last_used_at: Option<Time>) -> bool {
+        last_used_at.is_none_or(|at| self.store.clock_rng().now() > at.plus_seconds(LAST_USED_RESOLUTION_SECONDS))
     }
 
-    /// Notes that a credential is in use.
-    ///
-    /// # Errors
-    /// [`IdentityError::Store`].
+    /// Stores the current time as the last use of a credential, unless the stored time is recent.
     pub async fn touch(&self, credential: Credential) -> Result<()> {
-        let now = self.store.world().now();
-        let stale = now.plus_seconds(-COARSE_SECONDS);
+        let now = self.store.clock_rng().now();
+        let stale = now.plus_seconds(-LAST_USED_RESOLUTION_SECONDS);
         let mut connection = self.store.connection().await?;
         match credential {
             Credential::Session(session) => connection.session_touch(session, now, stale).await?,
@@ -116,25 +107,32 @@ impl Identity {
         Ok(())
     }
 
-    /// User, personal organization and session, in one transaction; `wish` is what the organization would best be called.
-    async fn sign_in(&self, actor: &Actor, sign_in: SignIn, wish: &str, user_agent: Option<&str>) -> Result<Session> {
-        let world = self.store.world();
-        let (fresh, token, now) = (world.id::<UserId>(), Token::mint(TokenKind::Session, world), world.now());
-        let expires_at = now.plus_seconds(SESSION_SECONDS);
-        let user_agent = user_agent.map(|text| text.chars().take(USER_AGENT_CHARS).collect());
+    /// Upserts the user, creates the personal organization of a new user, and starts a session, in one transaction.
+    async fn sign_in(
+        &self,
+        actor: &Actor,
+        sign_in: SignIn,
+        preferred_slug: &str,
+        user_agent: Option<&str>,
+    ) -> Result<Session> {
+        let clock_rng = self.store.clock_rng();
+        let (new_id, now) = (clock_rng.id::<UserId>(), clock_rng.now());
+        let token = Token::mint(TokenKind::Session, clock_rng);
+        let expires_at = now.plus_seconds(SESSION_LIFETIME_SECONDS);
+        let user_agent = user_agent.map(|text| text.chars().take(MAX_USER_AGENT_CHARS).collect());
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let user = tx.user_upsert(fresh, &sign_in, now).await?;
-                let first = user.id == fresh;
-                if first {
-                    self.personal_orgs.create(tx, user.id, wish).await?;
+                let user = tx.user_upsert(new_id, &sign_in, now).await?;
+                let is_first = user.id == new_id;
+                if is_first {
+                    self.personal_orgs.create(tx, user.id, preferred_slug).await?;
                 }
-                let (id, token_hash) = (world.id(), token.hash());
+                let (id, token_hash) = (clock_rng.id(), token.hash());
                 let session = NewSession { id, user_id: user.id, token_hash, user_agent, created_at: now, expires_at };
                 tx.session_insert(&session).await?;
-                // Nothing else would ever remove them.
+                // No background job deletes expired sessions.
                 tx.session_delete_expired(user.id, now).await?;
-                let data = json!({ "user": user.id, "provider": user.provider, "first": first });
+                let data = json!({ "user": user.id, "provider": user.provider, "first": is_first });
                 let event = Event { name: "session.start", org: None, target: id.to_string(), data };
                 Ok(Outcome::Changed(Session { token, expires_at, user_id: user.id, subject: user.subject }, event))
             })

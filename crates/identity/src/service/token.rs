@@ -1,39 +1,39 @@
-//! The use cases of personal access tokens.
+//! Use cases of personal access tokens.
 
 use kernel::audit::{Actor, Event};
-use kernel::{Malformed, Page, Paging, Token, TokenId, TokenKind, UserId};
+use kernel::{InvalidField, Page, Paging, Token, TokenId, TokenKind, UserId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::{Identity, Result};
 use crate::error::IdentityError;
 use crate::model::{AccessToken, AccessTokenCreated, NewAccessToken, Restrict};
-use crate::repository::{Only, TokenRecord, TokenRepository as _};
+use crate::repository::{RestrictionRecord, TokenRecord, TokenRepository as _};
 
-/// How much of a token is kept for people to tell theirs apart (contract section 2).
-const PREFIX: usize = 12;
+/// The length of the stored prefix, by which users recognize their tokens (contract section 2).
+const PREFIX_CHARS: usize = 12;
 
 impl Identity {
-    /// Creates a token: the one time that it is shown.
+    /// Creates a token. Only this response contains its secret.
     ///
     /// # Errors
-    /// [`IdentityError::Field`] for an expiry that has passed, and for a place that the user may not limit it to.
+    /// Returns [`IdentityError::Field`] for an expiry in the past and for restriction targets that do not exist.
     pub async fn token_create(&self, actor: &Actor, user: UserId, new: NewAccessToken) -> Result<AccessTokenCreated> {
         let NewAccessToken { name, mut scopes, expires_at, restrict } = new;
-        let (world, now) = (self.store.world(), self.store.world().now());
+        let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
         if expires_at.is_some_and(|at| at <= now) {
-            return Err(Malformed::new("expiresAt", "must lie in the future").into());
+            return Err(InvalidField::new("expiresAt", "must be in the future").into());
         }
         scopes.sort_unstable();
         scopes.dedup();
-        let token = Token::mint(TokenKind::Access, world);
-        let prefix = token.reveal().chars().take(PREFIX).collect();
-        let (id, name, token_hash): (TokenId, _, _) = (world.id_at(now), name.to_string(), token.hash());
+        let token = Token::mint(TokenKind::Access, clock_rng);
+        let prefix = token.reveal().chars().take(PREFIX_CHARS).collect();
+        let (id, name, token_hash): (TokenId, _, _) = (clock_rng.id_at(now), name.to_string(), token.hash());
         self.store
             .transaction(actor, async |tx| {
                 let only = match &restrict {
                     None => None,
-                    Some(restrict) => Some(self.only(tx, user, restrict).await?),
+                    Some(restrict) => Some(self.resolve_restriction(tx, user, restrict).await?),
                 };
                 let data = json!({ "scopes": scopes, "org": only.as_ref().map(|only| only.org),
                     "projects": only.as_ref().and_then(|only| only.projects.clone()),
@@ -45,28 +45,25 @@ impl Identity {
                     token_hash,
                     prefix,
                     scopes,
-                    only,
+                    restriction: only,
                     created_at: now,
                     expires_at,
                 };
                 tx.token_insert(&record).await?;
                 let about = tx.token_find(user, id).await?.ok_or_else(|| store::Error::inconsistent("no token"))?;
                 let event = Event { name: "token.create", org: None, target: id.to_string(), data };
-                Ok(Outcome::Changed(AccessTokenCreated { about, token }, event))
+                Ok(Outcome::Changed(AccessTokenCreated { metadata: about, token }, event))
             })
             .await
     }
 
-    /// The user's tokens, newest first; revoked and expired ones too.
-    ///
-    /// # Errors
-    /// [`IdentityError::Store`].
+    /// Returns the user's tokens, including revoked and expired ones, newest first.
     pub async fn tokens(&self, user: UserId, paging: &Paging<TokenId>) -> Result<Page<AccessToken>> {
         let tokens = self.store.connection().await?.token_list(user, paging).await?;
         Ok(Page::cut(tokens, paging, |token| token.id))
     }
 
-    /// One of the user's tokens.
+    /// Returns a token of the user.
     ///
     /// # Errors
     /// [`IdentityError::TokenNotFound`].
@@ -74,38 +71,44 @@ impl Identity {
         self.store.connection().await?.token_find(user, token).await?.ok_or(IdentityError::TokenNotFound)
     }
 
-    /// Revokes a token; it opens nothing from the next request on. Its row stays in the list, and one that is revoked
-    /// already stays as it is.
+    /// Revokes a token. The next request with it is rejected. The token stays in the listing, and a second revocation
+    /// is a no-op.
     ///
     /// # Errors
     /// [`IdentityError::TokenNotFound`].
     pub async fn token_revoke(&self, actor: &Actor, user: UserId, token: TokenId) -> Result<()> {
-        let now = self.store.world().now();
+        let now = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx| {
                 if tx.token_revoke(user, token, now).await? {
                     let event = Event { name: "token.revoke", org: None, target: token.to_string(), data: json!({}) };
                     return Ok(Outcome::Changed((), event));
                 }
-                // Somebody was faster: it is what was asked for.
+                // The token may already be revoked.
                 let found = tx.token_find(user, token).await?;
                 found.map(|_| Outcome::Unchanged(())).ok_or(IdentityError::TokenNotFound)
             })
             .await
     }
 
-    /// The ids of the targets that a token is restricted to.
-    async fn only(&self, tx: &mut Connection, user: UserId, restrict: &Restrict) -> Result<Only> {
+    /// Resolves the names of a restriction to ids.
+    async fn resolve_restriction(
+        &self,
+        tx: &mut Connection,
+        user: UserId,
+        restrict: &Restrict,
+    ) -> Result<RestrictionRecord> {
         let Restrict { org, projects, zones } = restrict;
-        let no_org = || Malformed::new("restrict.org", "must be the slug of an organization that you belong to");
-        let org = self.places.org(tx, user, org).await?.ok_or_else(no_org)?;
+        let no_org =
+            || InvalidField::new("restrict.org", "must be the slug of an organization of which you are a member");
+        let org = self.restriction_targets.org(tx, user, org).await?.ok_or_else(no_org)?;
         let projects = match projects {
             None => None,
             Some(names) => {
-                let none = "there is no such project in the organization";
+                let missing = "must be the name of a project in the organization";
                 Some(
-                    ids(tx, names, "restrict.projects", none, async |tx, name| {
-                        self.places.project(tx, org, name).await
+                    resolve_names(tx, names, "restrict.projects", missing, async |tx, name| {
+                        self.restriction_targets.project(tx, org, name).await
                     })
                     .await?,
                 )
@@ -114,28 +117,30 @@ impl Identity {
         let zones = match zones {
             None => None,
             Some(names) => {
-                let none = "there is no such zone in the organization";
+                let missing = "must be the name of a zone in the organization";
                 Some(
-                    ids(tx, names, "restrict.zones", none, async |tx, name| self.places.zone(tx, org, name).await)
-                        .await?,
+                    resolve_names(tx, names, "restrict.zones", missing, async |tx, name| {
+                        self.restriction_targets.zone(tx, org, name).await
+                    })
+                    .await?,
                 )
             }
         };
-        Ok(Only { org, projects, zones })
+        Ok(RestrictionRecord { org, projects, zones })
     }
 }
 
-/// The ids of what is named, each once.
-async fn ids<T: Ord>(
+/// Resolves names to ids, sorted and without duplicates.
+async fn resolve_names<T: Ord>(
     tx: &mut Connection,
     names: &[String],
     field: &str,
-    none: &'static str,
+    missing: &'static str,
     find: impl AsyncFn(&mut Connection, &str) -> store::Result<Option<T>>,
 ) -> Result<Vec<T>> {
     let mut ids = Vec::with_capacity(names.len());
     for (at, name) in names.iter().enumerate() {
-        ids.push(find(tx, name).await?.ok_or_else(|| Malformed::new(format!("{field}[{at}]"), none))?);
+        ids.push(find(tx, name).await?.ok_or_else(|| InvalidField::new(format!("{field}[{at}]"), missing))?);
     }
     ids.sort_unstable();
     ids.dedup();

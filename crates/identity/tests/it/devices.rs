@@ -1,17 +1,17 @@
-//! The sessions of a user, as the user is shown them.
+//! The listing of a user's sessions.
 
 use identity::{IdentityRepository as _, LoginSession};
 use kernel::audit::Credential;
 use kernel::{Page, Paging, SessionId, UserId};
 
-use crate::kit::{Kit, anyone, dev_login};
+use crate::kit::{Kit, anonymous_actor, dev_login};
 
 const DAY: i64 = 24 * 3600;
 
-/// A sign-in with this browser, and the session that the audit log names.
+/// Signs in with this browser. Returns the session id from the audit log.
 async fn sign_in(kit: &Kit, subject: &str, browser: &str) -> (UserId, SessionId) {
     let login = dev_login(subject, None, None);
-    let session = kit.identity.dev_login(&anyone(), login, Some(browser)).await.unwrap();
+    let session = kit.identity.dev_login(&anonymous_actor(), login, Some(browser)).await.unwrap();
     (session.user_id, kit.audited().await[0].target.parse().unwrap())
 }
 
@@ -20,7 +20,7 @@ async fn sessions(kit: &Kit, user: UserId, current: SessionId) -> Vec<LoginSessi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_sees_the_sessions_that_are_alive_newest_first() {
+async fn unexpired_sessions_are_listed_newest_first() {
     let kit = Kit::start().await;
     let first = kit.now();
     let (ada, old) = sign_in(&kit, "ada", "Firefox").await;
@@ -61,7 +61,7 @@ async fn sessions_are_listed_once_each_and_in_order() {
         loop {
             let Page { items, next_cursor } = kit.identity.sessions(ada, current, &paging).await.unwrap();
             seen.extend(items.into_iter().map(|session| session.id));
-            assert!(seen.is_sorted_by(|a, b| a > b), "a session again, or out of order");
+            assert!(seen.is_sorted_by(|a, b| a > b), "duplicate session, or out of order");
             let Some(cursor) = next_cursor else { break };
             paging = Paging::after(limit, &cursor).unwrap();
         }
@@ -70,32 +70,32 @@ async fn sessions_are_listed_once_each_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_use_is_noted_now_and_then() {
+async fn last_use_is_stored_at_most_every_ten_minutes() {
     let kit = Kit::start().await;
     let start = kit.now();
     let (ada, session) = sign_in(&kit, "ada", "Firefox").await;
     let (_, other) = sign_in(&kit, "ada", "Safari").await;
-    let noted = async || sessions(&kit, ada, session).await[1].last_used_at;
+    let last_used_at = async || sessions(&kit, ada, session).await[1].last_used_at;
     assert!(!kit.identity.is_stale(Some(start)));
 
     kit.advance(3600);
     let first = kit.now();
     assert!(kit.identity.is_stale(Some(start)) && !kit.identity.is_stale(Some(first)));
     kit.identity.touch(Credential::Session(session)).await.unwrap();
-    assert_eq!(noted().await, Some(first));
-    // Whoever asks again within ten minutes writes nothing.
+    assert_eq!(last_used_at().await, Some(first));
+    // A second use within ten minutes writes nothing.
     kit.advance(590);
     kit.identity.touch(Credential::Session(session)).await.unwrap();
-    assert_eq!(noted().await, Some(first));
+    assert_eq!(last_used_at().await, Some(first));
     assert!(!kit.identity.is_stale(Some(first)));
     kit.advance(20);
     assert!(kit.identity.is_stale(Some(first)));
     kit.identity.touch(Credential::Session(session)).await.unwrap();
-    assert_eq!(noted().await, Some(kit.now()));
+    assert_eq!(last_used_at().await, Some(kit.now()));
 
     assert_eq!(sessions(&kit, ada, other).await[0].last_used_at, None);
     let written = kit.db_counts().await;
-    // A note is no event, and none is made for a session that is gone.
-    kit.connection().await.session_touch(kit.store.world().id(), kit.now(), kit.now()).await.unwrap();
+    // A use writes no audit event, and the use of a deleted session writes nothing.
+    kit.connection().await.session_touch(kit.store.clock_rng().id(), kit.now(), kit.now()).await.unwrap();
     assert_eq!((kit.audited().await, kit.db_counts().await), (vec![], written));
 }

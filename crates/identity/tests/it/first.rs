@@ -1,4 +1,4 @@
-//! The first sign-in: user, organization and session in one commit, or nothing.
+//! The first sign-in: user, organization and session in one transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::join_all;
 use identity::{Identity, IdentityError, PersonalOrgs};
 use kernel::audit::Event;
-use kernel::{Failure as _, Kind, UserId};
+use kernel::{ApiError as _, Kind, UserId};
 use serde_json::json;
 use store::{Connection, Store};
 use testkit::Audit;
 
-use crate::kit::{Kit, anyone, dev_login};
+use crate::kit::{Kit, anonymous_actor, dev_login};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_sign_in_makes_a_user_and_the_second_finds_it() {
+async fn second_sign_in_finds_the_user_of_the_first() {
     let kit = Kit::start().await;
     let mut sessions = Vec::new();
     for first in [true, false] {
         let session = kit.login("ada").await.unwrap();
         assert_eq!(session.subject, "ada");
-        let told = kit.audited().await;
-        let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
+        let events = kit.audited().await;
+        let [row] = events.as_slice() else { panic!("one row is expected: {events:?}") };
         assert!(row.target.starts_with("ses_"), "{row:?}");
         let data = json!({ "user": session.user_id, "provider": "dev", "first": first });
         let event = Event { name: "session.start", org: None, target: row.target.clone(), data };
-        assert_eq!(*row, Audit::of(&anyone(), event));
+        assert_eq!(*row, Audit::of(&anonymous_actor(), event));
         assert_eq!(kit.port.calls(), 1);
         sessions.push(session);
     }
@@ -37,7 +37,7 @@ async fn the_first_sign_in_makes_a_user_and_the_second_finds_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_fails_leaves_nothing_and_is_asked_again() {
+async fn failed_port_call_rolls_back_and_is_repeated() {
     let kit = Kit::start().await;
     kit.port.fail(2);
     for _ in 0..2 {
@@ -52,7 +52,7 @@ async fn a_port_that_fails_leaves_nothing_and_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_twenty_first_sign_ins_one_asks_the_port() {
+async fn concurrent_first_sign_ins_call_the_port_once() {
     let kit = Kit::start().await;
     let sessions = join_all((0..20).map(|_| kit.login("ada"))).await;
     let user = sessions[0].as_ref().unwrap().user_id;
@@ -63,7 +63,7 @@ async fn of_twenty_first_sign_ins_one_asks_the_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_first_of_twenty_fails_the_next_one_is_the_first() {
+async fn concurrent_sign_in_after_a_failed_one_creates_the_user() {
     let kit = Kit::start().await;
     kit.port.fail(1);
     let sessions = join_all((0..20).map(|_| kit.login("ada"))).await;
@@ -71,18 +71,18 @@ async fn when_the_first_of_twenty_fails_the_next_one_is_the_first() {
     assert_eq!((kit.port.calls(), kit.db_counts().await), (2, [1, 19, 1, 1, 19]));
 }
 
-/// Looks with a connection of its own at what it is called in the middle of.
-struct Watching {
+/// Checks from another connection whether the transaction of its caller is still open.
+struct TransactionProbe {
     store: Store,
-    seen: AtomicBool,
+    is_uncommitted: AtomicBool,
 }
 
 #[async_trait::async_trait]
-impl PersonalOrgs for Watching {
+impl PersonalOrgs for TransactionProbe {
     async fn create(&self, tx: &mut Connection, user: UserId, _: &str) -> store::Result<()> {
         let inside = users(tx, user).await?;
         let outside = users(&mut *self.store.connection().await?, user).await?;
-        self.seen.store((inside, outside) == (1, 0), Ordering::SeqCst);
+        self.is_uncommitted.store((inside, outside) == (1, 0), Ordering::SeqCst);
         Ok(())
     }
 }
@@ -94,10 +94,10 @@ async fn users(connection: &mut Connection, user: UserId) -> store::Result<usize
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_port_is_called_inside_the_transaction_that_makes_the_user() {
+async fn port_is_called_in_the_transaction_that_creates_the_user() {
     let kit = Kit::start().await;
-    let watching = Arc::new(Watching { store: kit.store.clone(), seen: AtomicBool::default() });
-    let identity = Identity::new(kit.store.clone(), watching.clone(), Arc::new(kit.port.clone()));
-    identity.dev_login(&anyone(), dev_login("ada", None, None), None).await.unwrap();
-    assert!(watching.seen.load(Ordering::SeqCst));
+    let probe = Arc::new(TransactionProbe { store: kit.store.clone(), is_uncommitted: AtomicBool::default() });
+    let identity = Identity::new(kit.store.clone(), probe.clone(), Arc::new(kit.port.clone()));
+    identity.dev_login(&anonymous_actor(), dev_login("ada", None, None), None).await.unwrap();
+    assert!(probe.is_uncommitted.load(Ordering::SeqCst));
 }

@@ -1,4 +1,4 @@
-//! What may be said at the development login.
+//! Validation of the development login.
 
 use identity::DevLogin;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn accepts(body: Value) -> bool {
 }
 
 #[test]
-fn a_subject_is_a_short_plain_word() {
+fn subject_is_validated() {
     for subject in ["a", "-", "0", "ada-lovelace", &"x".repeat(64)] {
         assert!(accepts(json!({ "subject": subject })), "{subject:?}");
     }
@@ -19,7 +19,7 @@ fn a_subject_is_a_short_plain_word() {
 }
 
 #[test]
-fn the_rest_is_optional_and_nothing_else_is_taken() {
+fn other_fields_are_optional_and_unknown_fields_are_rejected() {
     let whole = json!({ "subject": "ada", "email": "ada@example.org", "name": "Ada" });
     assert!(accepts(whole));
     assert!(accepts(json!({ "subject": "ada", "email": null, "name": null })));

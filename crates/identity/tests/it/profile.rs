@@ -1,15 +1,15 @@
-//! What a sign-in changes of the user it finds.
+//! Profile updates at sign-in.
 
 use identity::{IdentityRepository as _, SignIn};
 use kernel::{Provider, UserId};
 use serde_json::json;
 
-use crate::kit::{Kit, anyone, dev_login};
+use crate::kit::{Kit, anonymous_actor, dev_login};
 
 const PROFILE: &str = "SELECT name, email, avatar_url, created_at FROM identity.users";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_said_replaces_and_what_is_not_said_stays() {
+async fn development_login_updates_only_the_given_fields() {
     let kit = Kit::start().await;
     let created = kit.db_rows("SELECT to_timestamp(1795255200) AS at").await[0]["at"].clone();
     for (email, name, stored_email, stored_name) in [
@@ -19,16 +19,16 @@ async fn what_is_said_replaces_and_what_is_not_said_stays() {
         (None, None, Some("ada@example.org"), Some("Ada")),
         (Some("a@example.org"), Some("Ada L."), Some("a@example.org"), Some("Ada L.")),
     ] {
-        kit.identity.dev_login(&anyone(), dev_login("ada", email, name), None).await.unwrap();
+        kit.identity.dev_login(&anonymous_actor(), dev_login("ada", email, name), None).await.unwrap();
         let expected = json!({ "name": stored_name, "email": stored_email, "avatar_url": null, "created_at": created });
         assert_eq!(kit.db_rows(PROFILE).await, [expected]);
-        // Later than the user was made, from the second sign-in onward.
+        // This advances the clock, so that later sign-ins have another time.
         kit.audited().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn provider_and_subject_together_are_the_user() {
+async fn provider_and_subject_identify_the_user() {
     let kit = Kit::start().await;
     let here = SignIn {
         provider: Provider::Codehost,
@@ -41,7 +41,7 @@ async fn provider_and_subject_together_are_the_user() {
     let silent = SignIn { name: None, avatar_url: None, ..here.clone() };
     let elsewhere = SignIn { provider: Provider::Dev, ..here.clone() };
     let (one, two, three): (UserId, UserId, UserId) =
-        (kit.store.world().id(), kit.store.world().id(), kit.store.world().id());
+        (kit.store.clock_rng().id(), kit.store.clock_rng().id(), kit.store.clock_rng().id());
     let (now, mut connection) = (kit.now(), kit.connection().await);
 
     let first = connection.user_upsert(one, &here, now).await.unwrap();
@@ -50,9 +50,9 @@ async fn provider_and_subject_together_are_the_user() {
     let again = connection.user_upsert(two, &moved, now.plus_seconds(60)).await.unwrap();
     assert_eq!(again.avatar_url, moved.avatar_url);
     assert_eq!(identity::Profile { avatar_url: here.avatar_url.clone(), ..again }, first);
-    // What a code host says no longer is known no longer; what somebody did not type this time is kept.
-    let forgotten = connection.user_upsert(two, &silent, now).await.unwrap();
-    assert_eq!((forgotten.id, forgotten.name, forgotten.avatar_url), (one, None, None));
+    // The code host removes fields that it no longer sends; the development login keeps fields that are not set.
+    let cleared = connection.user_upsert(two, &silent, now).await.unwrap();
+    assert_eq!((cleared.id, cleared.name, cleared.avatar_url), (one, None, None));
     let other = connection.user_upsert(three, &elsewhere, now).await.unwrap();
     assert_eq!((other.id, other.provider), (three, Provider::Dev));
     let quiet = SignIn { provider: Provider::Dev, ..silent };
@@ -60,15 +60,15 @@ async fn provider_and_subject_together_are_the_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_log_holds_neither_address_nor_name() {
+async fn audit_log_has_no_address_and_no_name() {
     let kit = Kit::start().await;
     for _ in 0..2 {
         let login = dev_login("ada", Some("lovelace@example.org"), Some("Countess"));
-        kit.identity.dev_login(&anyone(), login, Some("Firefox of lovelace@example.org")).await.unwrap();
+        kit.identity.dev_login(&anonymous_actor(), login, Some("Firefox of lovelace@example.org")).await.unwrap();
     }
-    let told = kit.db_rows("SELECT a::text FROM store.audit a").await;
-    assert_eq!(told.len(), 2);
+    let events = kit.db_rows("SELECT a::text FROM store.audit a").await;
+    assert_eq!(events.len(), 2);
     for contact in ["@", "lovelace", "Countess"] {
-        assert!(told.iter().all(|row| !row.to_string().contains(contact)), "{told:?}");
+        assert!(events.iter().all(|row| !row.to_string().contains(contact)), "{events:?}");
     }
 }

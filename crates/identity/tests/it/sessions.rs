@@ -1,23 +1,23 @@
-//! What is kept of a session, and its end.
+//! Stored session data, and the end of a session.
 
 use identity::{IdentityRepository as _, NewSession};
 use kernel::{Digest, SessionId, Token, TokenKind};
 use serde_json::{Value, json};
 
-use crate::kit::{Kit, anyone, dev_login};
+use crate::kit::{Kit, anonymous_actor, dev_login};
 
 const SESSION: &str = "SELECT encode(token_hash, 'hex') AS hash, user_agent, created_at = '2026-11-21 10:00Z' AS now, \
      (expires_at - created_at)::text AS lives FROM identity.sessions";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_lives_thirty_days_and_only_its_hash_is_kept() {
+async fn session_expires_after_thirty_days_and_only_its_hash_is_stored() {
     let kit = Kit::start().await;
     let now = kit.now();
     let session = kit.login("ada").await.unwrap();
     assert_eq!(session.expires_at, now.plus_seconds(2_592_000));
     let token = session.token.reveal();
     assert_eq!(Token::parse(TokenKind::Session, token), Some(session.token.clone()));
-    // Of the whole text, prefix included.
+    // The hash includes the prefix of the token.
     let hash = Digest::of(token.as_bytes()).hex();
     let expected = json!({ "hash": hash, "user_agent": null, "now": true, "lives": "30 days" });
     assert_eq!(kit.db_rows(SESSION).await, [expected]);
@@ -28,20 +28,22 @@ async fn a_session_lives_thirty_days_and_only_its_hash_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_browsers_name_only_the_beginning_is_kept() {
+async fn user_agent_is_truncated() {
     let kit = Kit::start().await;
     let (short, long) = ("Firefox".to_owned(), "ü".repeat(300));
-    for (said, kept) in [(None, None), (Some(&short), Some(short.clone())), (Some(&long), Some("ü".repeat(255)))] {
+    for (user_agent, stored) in
+        [(None, None), (Some(&short), Some(short.clone())), (Some(&long), Some("ü".repeat(255)))]
+    {
         let login = dev_login("ada", None, None);
-        kit.identity.dev_login(&anyone(), login, said.map(String::as_str)).await.unwrap();
+        kit.identity.dev_login(&anonymous_actor(), login, user_agent.map(String::as_str)).await.unwrap();
         let target = kit.audited().await[0].target.parse::<SessionId>().unwrap();
         let one = format!("SELECT user_agent FROM identity.sessions WHERE id = '{}'", target.as_uuid());
-        assert_eq!(kit.db_rows(&one).await, [json!({ "user_agent": kept })]);
+        assert_eq!(kit.db_rows(&one).await, [json!({ "user_agent": stored })]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_ends_once_and_no_other_with_it() {
+async fn session_end_ends_only_that_session() {
     let kit = Kit::start().await;
     let (mut sessions, mut user) = (Vec::new(), None);
     for _ in 0..2 {
@@ -49,16 +51,18 @@ async fn a_session_ends_once_and_no_other_with_it() {
         sessions.push(kit.audited().await[0].target.parse::<SessionId>().unwrap());
     }
     let user = user.unwrap();
-    kit.identity.session_end(&anyone(), user, sessions[0]).await.unwrap();
-    let told = kit.audited().await;
-    let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
+    kit.identity.session_end(&anonymous_actor(), user, sessions[0]).await.unwrap();
+    let events = kit.audited().await;
+    let [row] = events.as_slice() else { panic!("one row is expected: {events:?}") };
     assert_eq!((row.event.as_str(), &row.target), ("session.end", &sessions[0].to_string()));
     assert_eq!(row.data, json!({}));
     let left = [json!({ "id": sessions[1].as_uuid().to_string() })];
     assert_eq!(kit.db_rows("SELECT id FROM identity.sessions").await, left);
 
-    for (user, gone) in [(user, sessions[0]), (user, kit.store.world().id()), (kit.store.world().id(), sessions[1])] {
-        let refused = kit.identity.session_end(&anyone(), user, gone).await;
+    for (user, gone) in
+        [(user, sessions[0]), (user, kit.store.clock_rng().id()), (kit.store.clock_rng().id(), sessions[1])]
+    {
+        let refused = kit.identity.session_end(&anonymous_actor(), user, gone).await;
         assert!(matches!(refused, Err(identity::IdentityError::SessionNotFound)), "{refused:?}");
     }
     assert_eq!(kit.audited().await, []);
@@ -66,21 +70,21 @@ async fn a_session_ends_once_and_no_other_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_sessions_never_share_a_token() {
+async fn duplicate_session_token_is_rejected() {
     let kit = Kit::start().await;
     let user_id = kit.login("ada").await.unwrap().user_id;
-    let (world, now) = (kit.store.world(), kit.now());
+    let (clock_rng, now) = (kit.store.clock_rng(), kit.now());
     let session = NewSession {
-        id: world.id(),
+        id: clock_rng.id(),
         user_id,
-        token_hash: Token::mint(TokenKind::Session, world).hash(),
+        token_hash: Token::mint(TokenKind::Session, clock_rng).hash(),
         user_agent: None,
         created_at: now,
         expires_at: now.plus_seconds(60),
     };
     let mut connection = kit.connection().await;
     connection.session_insert(&session).await.unwrap();
-    let twin = NewSession { id: world.id(), ..session };
-    let refused = connection.session_insert(&twin).await.unwrap_err();
+    let duplicate = NewSession { id: clock_rng.id(), ..session };
+    let refused = connection.session_insert(&duplicate).await.unwrap_err();
     assert!(refused.violates("sessions_token_hash_key"), "{refused:?}");
 }

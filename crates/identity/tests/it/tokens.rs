@@ -1,15 +1,15 @@
-//! Personal access tokens: what is kept of one, what it may be limited to, and its end.
+//! Personal access tokens: stored data, restrictions and revocation.
 
 use std::collections::BTreeSet;
 
 use identity::{AccessToken, AccessTokenCreated, IdentityError, NewAccessToken, Restrict, Restriction};
 use kernel::audit::Credential;
-use kernel::{Code, Digest, Failure as _, Page, Paging, Scope, Time, Token, TokenId, TokenKind, UserId};
+use kernel::{ApiError as _, Code, Digest, Page, Paging, Scope, Time, Token, TokenId, TokenKind, UserId};
 use serde_json::{Value, json};
 
-use crate::kit::{Kit, anyone};
+use crate::kit::{Kit, anonymous_actor};
 
-/// Somebody who signed in; the audit row of that has been looked at.
+/// Signs in a user and discards the audit row.
 async fn user(kit: &Kit, subject: &str) -> UserId {
     let user = kit.login(subject).await.unwrap().user_id;
     kit.audited().await;
@@ -20,21 +20,21 @@ fn new_token(name: &str) -> NewAccessToken {
     NewAccessToken { name: name.parse().unwrap(), scopes: vec![Scope::OrgRead], expires_at: None, restrict: None }
 }
 
-fn limited(org: &str, projects: Option<&[&str]>, zones: Option<&[&str]>) -> NewAccessToken {
+fn restricted_token(org: &str, projects: Option<&[&str]>, zones: Option<&[&str]>) -> NewAccessToken {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     let restrict = Restrict { org: org.to_owned(), projects: projects.map(texts), zones: zones.map(texts) };
-    NewAccessToken { restrict: Some(restrict), ..new_token("limited") }
+    NewAccessToken { restrict: Some(restrict), ..new_token("restricted") }
 }
 
 async fn create(kit: &Kit, user: UserId, new: NewAccessToken) -> Result<AccessTokenCreated, IdentityError> {
-    kit.identity.token_create(&anyone(), user, new).await
+    kit.identity.token_create(&anonymous_actor(), user, new).await
 }
 
 async fn tokens(kit: &Kit, user: UserId) -> Vec<AccessToken> {
     kit.identity.tokens(user, &Paging::default()).await.unwrap().items
 }
 
-/// A project of the organization of this slug.
+/// Inserts a project into the organization with this slug.
 async fn db_project(kit: &Kit, org: &str, name: &str) {
     let insert = format!(
         "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
@@ -43,7 +43,7 @@ async fn db_project(kit: &Kit, org: &str, name: &str) {
     kit.database.run(&insert).await;
 }
 
-/// The path that a refusal names; nothing was written.
+/// Checks that the token is rejected without a write, and returns the path of the invalid field.
 async fn refused(kit: &Kit, user: UserId, new: NewAccessToken) -> String {
     let error = create(kit, user, new).await.unwrap_err();
     assert_eq!(error.code(), &Code::BAD_REQUEST);
@@ -54,7 +54,7 @@ async fn refused(kit: &Kit, user: UserId, new: NewAccessToken) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_shown_once_and_only_its_hash_and_its_beginning_are_kept() {
+async fn only_hash_and_prefix_of_a_token_are_stored() {
     let kit = Kit::start().await;
     let (ada, now) = (user(&kit, "ada").await, kit.now());
     let expires_at = Some(now.plus_seconds(3600));
@@ -62,7 +62,7 @@ async fn a_token_is_shown_once_and_only_its_hash_and_its_beginning_are_kept() {
     let token = created.token.reveal();
     assert_eq!(Token::parse(TokenKind::Access, token), Some(created.token.clone()));
     let expected = AccessToken {
-        id: created.about.id,
+        id: created.metadata.id,
         name: "laptop".to_owned(),
         scopes: vec![Scope::OrgRead],
         restrict: None,
@@ -72,7 +72,7 @@ async fn a_token_is_shown_once_and_only_its_hash_and_its_beginning_are_kept() {
         last_used_at: None,
         revoked_at: None,
     };
-    assert_eq!(created.about, expected);
+    assert_eq!(created.metadata, expected);
     assert_eq!(tokens(&kit, ada).await, std::slice::from_ref(&expected));
     assert_eq!(kit.identity.token(ada, expected.id).await.unwrap(), expected);
     let shown = serde_json::to_value(&created).unwrap();
@@ -82,33 +82,33 @@ async fn a_token_is_shown_once_and_only_its_hash_and_its_beginning_are_kept() {
     assert_eq!(kit.db_rows(hash).await, [json!({ "hash": Digest::of(token.as_bytes()).hex() })]);
     for table in ["identity.access_tokens", "store.audit"] {
         let rows = Value::from(kit.db_rows(&format!("SELECT t::text FROM {table} t")).await).to_string();
-        // Neither all of it nor what comes after its beginning.
+        // Neither the token nor its remainder after the prefix.
         assert!(rows.contains("org:read") && !rows.contains(&token[12..]), "{rows}");
-        // A name may be a contact, which the log never holds.
+        // A name may be a mail address, so the audit log omits it.
         assert_eq!(rows.contains("laptop"), table != "store.audit", "{rows}");
         let hex: String = token.bytes().map(|byte| format!("{byte:02x}")).collect();
         assert!(!rows.contains(&hex[24..]), "{rows}");
     }
-    let told = kit.audited().await;
-    let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
+    let events = kit.audited().await;
+    let [row] = events.as_slice() else { panic!("one row is expected: {events:?}") };
     assert_eq!((row.event.as_str(), &row.target), ("token.create", &expected.id.to_string()));
     let data = json!({ "scopes": ["org:read"], "org": null, "projects": null, "zones": null, "expiresAt": expires_at });
     assert_eq!(row.data, data);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scopes_are_kept_once_each_and_in_order() {
+async fn scopes_are_sorted_and_deduplicated() {
     let kit = Kit::start().await;
     let ada = user(&kit, "ada").await;
     let scopes = vec![Scope::Deploy, Scope::AiUse, Scope::AccountRead, Scope::Deploy, Scope::AccountRead];
     let created = create(&kit, ada, NewAccessToken { scopes, ..new_token("ci") }).await.unwrap();
-    assert_eq!(created.about.scopes, [Scope::AccountRead, Scope::Deploy, Scope::AiUse]);
+    assert_eq!(created.metadata.scopes, [Scope::AccountRead, Scope::Deploy, Scope::AiUse]);
     assert_eq!(kit.audited().await[0].data["scopes"], json!(["account:read", "deploy", "ai:use"]));
-    assert_eq!(tokens(&kit, ada).await, [created.about]);
+    assert_eq!(tokens(&kit, ada).await, [created.metadata]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expiry_lies_in_the_future() {
+async fn expiry_must_be_in_the_future() {
     let kit = Kit::start().await;
     let ada = user(&kit, "ada").await;
     for past in [-365 * 24 * 3600, -1, 0] {
@@ -118,13 +118,13 @@ async fn an_expiry_lies_in_the_future() {
     }
     let expires_at = Some(kit.now().plus_millis(1));
     let created = create(&kit, ada, NewAccessToken { expires_at, ..new_token("soon") }).await.unwrap();
-    // What has expired stays listed.
+    // Expired tokens stay in the listing.
     kit.advance(60);
-    assert_eq!(tokens(&kit, ada).await, [created.about]);
+    assert_eq!(tokens(&kit, ada).await, [created.metadata]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_limited_to_places_that_its_user_can_name() {
+async fn token_is_restricted_to_targets_that_its_user_can_access() {
     let kit = Kit::start().await;
     let (ada, _) = (user(&kit, "ada").await, user(&kit, "eve").await);
     for (org, project) in [("ada", "shop"), ("ada", "blog"), ("eve", "diary")] {
@@ -134,44 +134,44 @@ async fn a_token_is_limited_to_places_that_its_user_can_name() {
         let projects = projects.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
         Some(Restriction { org: "ada".to_owned(), projects, zones: None })
     };
-    for (asked, kept) in [
+    for (requested, stored) in [
         (None, None),
         (Some(&["shop"][..]), Some(&["shop"][..])),
         (Some(&["shop", "blog", "shop"]), Some(&["blog", "shop"])),
     ] {
-        let created = create(&kit, ada, limited("ada", asked, None)).await.unwrap();
-        assert_eq!(created.about.restrict, shown(kept));
-        assert_eq!(kit.identity.token(ada, created.about.id).await.unwrap(), created.about);
-        // The log names the places by what stays: their ids.
-        let told = kit.audited().await[0].data.clone();
-        assert!(told["org"].as_str().is_some_and(|org| org.starts_with("org_")), "{told}");
-        assert_eq!(told["projects"].as_array().map(Vec::len), kept.map(<[_]>::len), "{told}");
+        let created = create(&kit, ada, restricted_token("ada", requested, None)).await.unwrap();
+        assert_eq!(created.metadata.restrict, shown(stored));
+        assert_eq!(kit.identity.token(ada, created.metadata.id).await.unwrap(), created.metadata);
+        // The audit log has the ids of the targets, because names change.
+        let events = kit.audited().await[0].data.clone();
+        assert!(events["org"].as_str().is_some_and(|org| org.starts_with("org_")), "{events}");
+        assert_eq!(events["projects"].as_array().map(Vec::len), stored.map(<[_]>::len), "{events}");
     }
-    let kept = "SELECT count(*) FROM identity.access_tokens";
-    assert_eq!(kit.database.number(kept).await, 3);
+    let count = "SELECT count(*) FROM identity.access_tokens";
+    assert_eq!(kit.database.number(count).await, 3);
     for (new, path) in [
-        (limited("nowhere", None, None), "restrict.org"),
-        (limited("", None, None), "restrict.org"),
-        (limited("eve", None, None), "restrict.org"),
-        (limited("eve", Some(&["diary"]), None), "restrict.org"),
-        (limited("ada", Some(&["nothing"]), None), "restrict.projects[0]"),
-        // Of an organization that she is not in.
-        (limited("ada", Some(&["shop", "blog", "diary"]), None), "restrict.projects[2]"),
-        (limited("ada", None, Some(&["example.org"])), "restrict.zones[0]"),
-        (limited("ada", Some(&["shop"]), Some(&["example.org"])), "restrict.zones[0]"),
+        (restricted_token("nowhere", None, None), "restrict.org"),
+        (restricted_token("", None, None), "restrict.org"),
+        (restricted_token("eve", None, None), "restrict.org"),
+        (restricted_token("eve", Some(&["diary"]), None), "restrict.org"),
+        (restricted_token("ada", Some(&["nothing"]), None), "restrict.projects[0]"),
+        // A project of another organization.
+        (restricted_token("ada", Some(&["shop", "blog", "diary"]), None), "restrict.projects[2]"),
+        (restricted_token("ada", None, Some(&["example.org"])), "restrict.zones[0]"),
+        (restricted_token("ada", Some(&["shop"]), Some(&["example.org"])), "restrict.zones[0]"),
     ] {
-        let asked = format!("{new:?}");
-        assert_eq!(refused(&kit, ada, new).await, path, "{asked}");
+        let debug = format!("{new:?}");
+        assert_eq!(refused(&kit, ada, new).await, path, "{debug}");
     }
-    assert_eq!(kit.database.number(kept).await, 3);
+    assert_eq!(kit.database.number(count).await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restriction_is_shown_by_the_names_that_the_places_have_now() {
+async fn restriction_shows_the_current_names() {
     let kit = Kit::start().await;
     let ada = user(&kit, "ada").await;
     db_project(&kit, "ada", "shop").await;
-    let id = create(&kit, ada, limited("ada", Some(&["shop"]), None)).await.unwrap().about.id;
+    let id = create(&kit, ada, restricted_token("ada", Some(&["shop"]), None)).await.unwrap().metadata.id;
     let shown = async || {
         let one = kit.identity.token(ada, id).await.unwrap().restrict.unwrap();
         assert_eq!(tokens(&kit, ada).await[0].restrict, Some(one.clone()));
@@ -179,24 +179,24 @@ async fn a_restriction_is_shown_by_the_names_that_the_places_have_now() {
     };
     assert_eq!(shown().await, ("ada".to_owned(), vec!["shop".to_owned()]));
     kit.database.run("UPDATE projects.projects SET name = 'store'").await;
-    // Another one that takes the name is not the one that was meant.
+    // A new project with the old name is not a target.
     db_project(&kit, "ada", "shop").await;
     assert_eq!(shown().await, ("ada".to_owned(), vec!["store".to_owned()]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_are_listed_once_each_newest_first_and_revoked_ones_stay() {
+async fn tokens_including_revoked_ones_are_listed_newest_first() {
     let kit = Kit::start().await;
     let (ada, eve) = (user(&kit, "ada").await, user(&kit, "eve").await);
     let mut mine: Vec<TokenId> = Vec::new();
     for n in 0..25 {
-        mine.push(create(&kit, ada, new_token(&format!("token {n}"))).await.unwrap().about.id);
+        mine.push(create(&kit, ada, new_token(&format!("token {n}"))).await.unwrap().metadata.id);
         create(&kit, eve, new_token("hers")).await.unwrap();
         kit.advance(1);
     }
     let revoked: BTreeSet<TokenId> = mine.iter().copied().step_by(3).collect();
     for id in &revoked {
-        kit.identity.token_revoke(&anyone(), ada, *id).await.unwrap();
+        kit.identity.token_revoke(&anonymous_actor(), ada, *id).await.unwrap();
     }
     mine.reverse();
     for limit in [1, 6, 24, 25, 26] {
@@ -213,41 +213,41 @@ async fn tokens_are_listed_once_each_newest_first_and_revoked_ones_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_revoked_once() {
+async fn second_revocation_of_a_token_is_a_no_op() {
     let kit = Kit::start().await;
     let (ada, eve) = (user(&kit, "ada").await, user(&kit, "eve").await);
-    let token = create(&kit, ada, new_token("laptop")).await.unwrap().about;
-    let other = create(&kit, ada, new_token("desktop")).await.unwrap().about;
+    let token = create(&kit, ada, new_token("laptop")).await.unwrap().metadata;
+    let other = create(&kit, ada, new_token("desktop")).await.unwrap().metadata;
     kit.audited().await;
     let first = kit.now();
     let stamped = async || kit.identity.token(ada, token.id).await.unwrap().revoked_at;
 
-    // Nobody else's, and none that there is not.
-    for (user, id) in [(eve, token.id), (ada, kit.store.world().id()), (kit.store.world().id(), token.id)] {
-        let refused = kit.identity.token_revoke(&anyone(), user, id).await;
+    // The token of another user, an unknown token, and an unknown user.
+    for (user, id) in [(eve, token.id), (ada, kit.store.clock_rng().id()), (kit.store.clock_rng().id(), token.id)] {
+        let refused = kit.identity.token_revoke(&anonymous_actor(), user, id).await;
         assert!(matches!(refused, Err(IdentityError::TokenNotFound)), "{refused:?}");
         let unseen = kit.identity.token(user, id).await;
         assert!(matches!(unseen, Err(IdentityError::TokenNotFound)), "{unseen:?}");
     }
     assert_eq!(stamped().await, None);
-    kit.identity.token_revoke(&anyone(), ada, token.id).await.unwrap();
-    let told = kit.audited().await;
-    let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
+    kit.identity.token_revoke(&anonymous_actor(), ada, token.id).await.unwrap();
+    let events = kit.audited().await;
+    let [row] = events.as_slice() else { panic!("one row is expected: {events:?}") };
     assert_eq!((row.event.as_str(), &row.target, &row.data), ("token.revoke", &token.id.to_string(), &json!({})));
     assert_eq!(stamped().await, Some(first));
 
-    kit.identity.token_revoke(&anyone(), ada, token.id).await.unwrap();
+    kit.identity.token_revoke(&anonymous_actor(), ada, token.id).await.unwrap();
     assert_eq!((stamped().await, kit.audited().await), (Some(first), vec![]));
     assert_eq!(kit.identity.token(ada, other.id).await.unwrap(), other);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_who_revoke_one_token_leave_one_row() {
+async fn concurrent_revocations_write_one_audit_event() {
     let kit = Kit::start().await;
     let ada = user(&kit, "ada").await;
-    let id = create(&kit, ada, new_token("laptop")).await.unwrap().about.id;
+    let id = create(&kit, ada, new_token("laptop")).await.unwrap().metadata.id;
     kit.audited().await;
-    let actor = anyone();
+    let actor = anonymous_actor();
     let revokes = (0..20).map(|_| kit.identity.token_revoke(&actor, ada, id));
     let outcomes = futures_util::future::join_all(revokes).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
@@ -255,24 +255,24 @@ async fn twenty_who_revoke_one_token_leave_one_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_use_of_a_token_is_noted_now_and_then() {
+async fn last_use_of_a_token_is_stored_at_most_every_ten_minutes() {
     let kit = Kit::start().await;
     let ada = user(&kit, "ada").await;
-    let token = create(&kit, ada, new_token("laptop")).await.unwrap().about.id;
-    let other = create(&kit, ada, new_token("desktop")).await.unwrap().about.id;
+    let token = create(&kit, ada, new_token("laptop")).await.unwrap().metadata.id;
+    let other = create(&kit, ada, new_token("desktop")).await.unwrap().metadata.id;
     kit.audited().await;
-    let noted = async |id| kit.identity.token(ada, id).await.unwrap().last_used_at;
+    let last_used_at = async |id| kit.identity.token(ada, id).await.unwrap().last_used_at;
     let touch = async || -> Time {
         kit.identity.touch(Credential::Token(token)).await.unwrap();
         kit.now()
     };
     let first = touch().await;
-    assert_eq!(noted(token).await, Some(first));
+    assert_eq!(last_used_at(token).await, Some(first));
     kit.advance(590);
     touch().await;
-    assert_eq!(noted(token).await, Some(first));
+    assert_eq!(last_used_at(token).await, Some(first));
     kit.advance(20);
     let second = touch().await;
-    assert_eq!(noted(token).await, Some(second));
-    assert_eq!((noted(other).await, kit.audited().await), (None, vec![]));
+    assert_eq!(last_used_at(token).await, Some(second));
+    assert_eq!((last_used_at(other).await, kit.audited().await), (None, vec![]));
 }

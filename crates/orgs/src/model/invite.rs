@@ -7,30 +7,30 @@ use validator::Validate;
 use super::{Org, Slug};
 
 kernel::words! {
-    /// Where an invitation stands.
+    /// The state of an invitation.
     pub enum InviteState {
-        /// Its link may be used.
+        /// The link can be used.
         Pending = "pending",
-        /// Nobody used it for seven days; sending it again makes it pending.
+        /// Not accepted within seven days. Sending the invitation again makes it pending.
         Expired = "expired",
-        /// Somebody accepted it.
+        /// Accepted.
         Used = "used",
-        /// An admin took it back.
+        /// Revoked by an admin.
         Revoked = "revoked",
     } example Pending
 }
 
 kernel::words! {
-    /// Where an open invitation stands.
+    /// The state of an open invitation.
     pub enum OpenState {
-        /// Its link may be used.
+        /// The link can be used.
         Pending = "pending",
-        /// Nobody used it for seven days; sending it again makes it pending.
+        /// Not accepted within seven days. Sending the invitation again makes it pending.
         Expired = "expired",
     } example Pending
 }
 
-/// An open invitation, as admins see it.
+/// An open invitation, as shown to admins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -49,12 +49,12 @@ pub struct Invite {
     pub invited_by: UserId,
     pub created_at: Time,
     pub expires_at: Time,
-    /// When the mail went out; null while it is queued, and for good where no mail is configured.
+    /// The time at which the mail was sent. Null while it is queued, and always null without a configured mail server.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub sent_at: Option<Time>,
 }
 
-/// An invitation that was just made or sent again: the one answer that holds its link.
+/// A new or resent invitation. Only this response contains the link.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -67,12 +67,12 @@ pub struct Invite {
 pub struct InviteCreated {
     #[serde(flatten)]
     pub invite: Invite,
-    /// Where whoever has it may join: hand it on where no mail is sent.
+    /// The link to join. Pass it on yourself if the deployment sends no mail.
     #[cfg_attr(feature = "openapi", schema(format = Password))]
     pub accept_url: String,
 }
 
-/// What the holder of an invitation's link may see of it.
+/// An invitation, as shown to the holder of its link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -91,20 +91,20 @@ pub struct InviteView {
     pub expires_at: Time,
 }
 
-/// What came of accepting an invitation.
+/// The result of accepting an invitation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "alreadyMember": false })))]
 pub struct Joined {
     pub org: Org,
-    /// The role that the caller has now.
+    /// The caller's role.
     pub role: Role,
-    /// The caller was a member before, and keeps the role they had.
+    /// Whether the caller was already a member. A member keeps the previous role.
     pub already_member: bool,
 }
 
-/// Whom to invite, as what.
+/// An invitation to create.
 #[derive(Debug, Clone, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -113,7 +113,7 @@ pub struct NewInvite {
     pub role: Role,
 }
 
-/// Without the link.
+/// Omits the link.
 impl std::fmt::Debug for InviteCreated {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("InviteCreated").field("id", &self.invite.id).finish_non_exhaustive()

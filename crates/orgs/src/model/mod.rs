@@ -1,4 +1,4 @@
-//! The types as the wire shows them (contract section 4).
+//! The wire types (contract section 4).
 
 mod invite;
 mod notification;
@@ -11,31 +11,31 @@ use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
 kernel::text! {
-    /// An organization's name in paths and host names: a DNS label, fixed for good.
+    /// An organization's name in paths and hostnames. It is a DNS label and cannot be changed.
     pub struct Slug matches "^[a-z0-9][a-z0-9-]{0,38}[a-z0-9]$"
         means "2 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit"
         example "acme"
 }
 
 kernel::text! {
-    /// An organization's name for people.
-    pub struct OrgName matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters, none of them a control character"
+    /// An organization's display name.
+    pub struct OrgName matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters without control characters"
         example "Acme"
 }
 
-/// Slugs that are, or may become, names of the platform's own.
+/// Slugs that the platform uses or may use.
 const RESERVED: &[&str] =
     &["www", "api", "app", "admin", "dashboard", "docs", "mail", "auth", "login", "static", "status", "support", "svc"];
 
 impl Slug {
-    /// Whether organizations may have it.
+    /// Returns whether the platform reserves the slug.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         RESERVED.contains(&self.as_str())
     }
 }
 
-/// An organization as one of its members sees it.
+/// An organization, as shown to a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -45,16 +45,16 @@ pub struct Org {
     pub slug: Slug,
     pub name: String,
     pub plan: Plan,
-    /// Made with the user's account, for one person.
+    /// Whether the organization was created with a user's account.
     pub personal: bool,
-    /// The caller's role in it.
+    /// The caller's role.
     pub role: Role,
-    /// Projects its plan allows.
+    /// The number of projects that the plan allows.
     pub project_limit: u32,
     pub created_at: Time,
 }
 
-/// An organization, as one of its members sees it in the list of theirs.
+/// An organization in the profile of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -69,7 +69,7 @@ pub struct OrgMembership {
     pub project_limit: u32,
 }
 
-/// A user in an organization.
+/// A member of an organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -86,7 +86,7 @@ pub struct Member {
     pub joined_at: Time,
 }
 
-/// The organization to create.
+/// An organization to create.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -94,12 +94,12 @@ pub struct Member {
 pub struct NewOrg {
     #[validate(custom(function = "not_reserved"))]
     pub slug: Slug,
-    /// The slug when left out.
+    /// The display name. Defaults to the slug.
     #[serde(default)]
     pub name: Option<OrgName>,
 }
 
-/// What is to change of an organization.
+/// A change to an organization.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -107,7 +107,7 @@ pub struct OrgChange {
     pub name: OrgName,
 }
 
-/// Something that happened in an organization.
+/// An audit event of an organization.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -124,43 +124,43 @@ pub struct OrgChange {
 )]
 pub struct AuditEvent {
     pub id: AuditId,
-    /// What, such as `member.add`.
+    /// The name of the event, such as `member.add`.
     pub event: String,
-    /// The user; null for the operator, the service itself and callers without a credential.
+    /// The user who acted. Null for the operator, the system and anonymous callers.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub actor: Option<UserId>,
-    /// The subject under which the user signs in, `operator`, or `system` for the service itself; null for others and for
-    /// a user who no longer exists.
+    /// The subject of the user, `operator`, or `system` for the service itself. Null for anonymous callers and deleted
+    /// users.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub actor_name: Option<String>,
-    /// The id of the session or access token that was used.
+    /// The id of the session or access token of the request.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub credential: Option<String>,
-    /// To what: an id or a name.
+    /// The id or name of the affected resource.
     pub target: String,
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub data: serde_json::Value,
-    /// The request it was done by.
+    /// The id of the request.
     pub request_id: String,
     pub created_at: Time,
 }
 
-/// Which events to list; all of them when nothing is given.
+/// A filter of audit events. The default matches all events.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditFilter {
-    /// Only this event.
+    /// Only events with this name.
     pub event: Option<String>,
-    /// Only what this user did.
+    /// Only events of this user.
     pub actor: Option<UserId>,
-    /// Only what happened at this time or later.
+    /// Only events at this time or later.
     pub since: Option<Time>,
-    /// Only what happened before this time.
+    /// Only events before this time.
     pub until: Option<Time>,
 }
 
-/// The member to add: somebody who has signed in at least once.
+/// A member to add. The user must have signed in at least once.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -173,7 +173,7 @@ pub struct NewMember {
     pub role: Role,
 }
 
-/// The role that a member is to have.
+/// The new role of a member.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -4,7 +4,7 @@ use kernel::{NotificationId, Time};
 use serde::Serialize;
 
 kernel::words! {
-    /// What a notification is about.
+    /// The kind of a notification.
     pub enum NotificationKind {
         LimitProjects = "limit.projects",
         LimitStorage = "limit.storage",
@@ -24,7 +24,7 @@ kernel::words! {
     } example LimitProjects
 }
 
-/// Something an organization should know of.
+/// A notification of an organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -38,13 +38,13 @@ kernel::words! {
 pub struct Notification {
     pub id: NotificationId,
     pub kind: NotificationKind,
-    /// The project's name at the time.
+    /// The project's name at the time of the notification.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub project: Option<String>,
     pub title: String,
     pub message: String,
     pub created_at: Time,
-    /// When a mail of it went out; null while it is queued, or when no admin has an address.
+    /// The time at which the first mail was sent. Null while the mails are queued, or if no admin has an address.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub sent_at: Option<Time>,
 }

@@ -1,4 +1,4 @@
-//! What organizations ask of storage: each file holds a trait on [`store::Connection`] and its SQL.
+//! The storage of organizations. Each file has a trait on [`store::Connection`] and its SQL.
 
 mod invite;
 mod notification;

@@ -4,18 +4,18 @@ use diesel::dsl::exists;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{NotificationId, OrgId, Paging, Role, Time};
-use store::{Cached, Connection, Result, newest_first, of};
+use store::{Connection, Prepared, Result, any_of, newest_first};
 
 use crate::model::{Notification, NotificationKind};
-use crate::schema::{members, notifications, people};
+use crate::schema::{members, notifications, user_profiles};
 
 /// Notifications on a [`store::Connection`].
 pub trait NotificationRepository {
-    /// Writes a notification.
+    /// Inserts a notification.
     async fn notification_insert(&mut self, org: OrgId, notification: &Notification) -> Result<()>;
 
-    /// Whether one of this kind about this project was raised at this time or later.
-    async fn notification_raised(
+    /// Returns whether this kind was raised for this project at this time or later.
+    async fn notification_exists_since(
         &mut self,
         org: OrgId,
         kind: NotificationKind,
@@ -23,16 +23,16 @@ pub trait NotificationRepository {
         since: Time,
     ) -> Result<bool>;
 
-    /// The notifications, newest first.
+    /// Returns the notifications, newest first.
     async fn notification_list(&mut self, org: OrgId, paging: &Paging<NotificationId>) -> Result<Vec<Notification>>;
 
-    /// The newest notifications about a project.
-    async fn notification_recent(&mut self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>>;
+    /// Returns the newest notifications of a project.
+    async fn notification_recent(&mut self, org: OrgId, project: &str, limit: u16) -> Result<Vec<Notification>>;
 
-    /// Notes that the first mail of it went out.
-    async fn notification_sent(&mut self, notification: NotificationId, at: Time) -> Result<()>;
+    /// Stores the time at which the first mail was sent.
+    async fn notification_mark_sent(&mut self, notification: NotificationId, at: Time) -> Result<()>;
 
-    /// The addresses of the admins who have one.
+    /// Returns the addresses of the admins who have one.
     async fn admin_emails(&mut self, org: OrgId) -> Result<Vec<String>>;
 }
 
@@ -63,7 +63,7 @@ impl NotificationRepository for Connection {
         Ok(())
     }
 
-    async fn notification_raised(
+    async fn notification_exists_since(
         &mut self,
         org: OrgId,
         kind: NotificationKind,
@@ -86,26 +86,26 @@ impl NotificationRepository for Connection {
         Ok(page.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
     }
 
-    async fn notification_recent(&mut self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>> {
+    async fn notification_recent(&mut self, org: OrgId, project: &str, limit: u16) -> Result<Vec<Notification>> {
         let query = notifications::table
-            .filter(notifications::org_id.eq_any(of(org)).and(notifications::project.eq(project)))
+            .filter(notifications::org_id.eq_any(any_of(org)).and(notifications::project.eq(project)))
             .order((notifications::org_id.desc(), notifications::id.desc()))
-            .limit(most.into())
+            .limit(limit.into())
             .select(NotificationRow::as_select());
         Ok(query.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
     }
 
-    async fn notification_sent(&mut self, notification: NotificationId, at: Time) -> Result<()> {
+    async fn notification_mark_sent(&mut self, notification: NotificationId, at: Time) -> Result<()> {
         let first = notifications::table.find(notification).filter(notifications::sent_at.is_null());
-        Cached(diesel::update(first).set(notifications::sent_at.eq(at))).execute(self).await?;
+        Prepared(diesel::update(first).set(notifications::sent_at.eq(at))).execute(self).await?;
         Ok(())
     }
 
     async fn admin_emails(&mut self, org: OrgId) -> Result<Vec<String>> {
         let admins = members::table
-            .inner_join(people::table.on(people::id.eq(members::user_id)))
-            .filter(members::org_id.eq(org).and(members::role.eq(Role::Admin)).and(people::email.is_not_null()))
-            .select(people::email.assume_not_null())
+            .inner_join(user_profiles::table.on(user_profiles::id.eq(members::user_id)))
+            .filter(members::org_id.eq(org).and(members::role.eq(Role::Admin)).and(user_profiles::email.is_not_null()))
+            .select(user_profiles::email.assume_not_null())
             .order(members::user_id);
         Ok(admins.load(self).await?)
     }

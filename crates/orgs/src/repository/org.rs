@@ -4,12 +4,12 @@ use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::audit::Credential;
 use kernel::{AuditId, OrgId, Paging, Plan, Provider, Role, Time, UserId};
-use store::{Cached, Connection, Result, newest_first, of};
+use store::{Connection, Prepared, Result, any_of, newest_first};
 
 use crate::model::{AuditEvent, AuditFilter, Member, Slug};
-use crate::schema::{audit, members, orgs, people};
+use crate::schema::{audit_events, members, orgs, user_profiles};
 
-/// An organization as it is stored.
+/// A stored organization.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
 #[diesel(table_name = orgs)]
 pub struct OrgRecord {
@@ -21,9 +21,9 @@ pub struct OrgRecord {
     pub created_at: Time,
 }
 
-/// Somebody who has signed in, as this context may see them.
+/// A user, with the columns that this context may read.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
-#[diesel(table_name = people)]
+#[diesel(table_name = user_profiles)]
 pub struct Person {
     pub id: UserId,
     pub provider: Provider,
@@ -34,14 +34,14 @@ pub struct Person {
 
 /// Organizations, their members and their audit log on a [`store::Connection`].
 pub trait OrgRepository {
-    /// Writes a new organization; false when its slug is taken.
+    /// Inserts an organization. Returns false if the slug is taken.
     async fn org_insert(&mut self, org: &OrgRecord) -> Result<bool>;
 
-    /// Locks the organization's row until the transaction ends and tells its plan.
+    /// Locks the organization's row until the transaction ends, and returns its plan.
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>>;
 
-    /// The organizations of a user, by id, and the user's role in each; of them `only` these, and all on one page
-    /// without a paging.
+    /// Returns the organizations of a user and the user's roles, sorted by id. `only` restricts the listing to these
+    /// organizations. Without `paging`, it returns all of them.
     async fn org_list(
         &mut self,
         user: UserId,
@@ -49,16 +49,16 @@ pub trait OrgRepository {
         paging: Option<&Paging<OrgId>>,
     ) -> Result<Vec<(OrgRecord, Role)>>;
 
-    /// Gives the organization another name, holding its row until the transaction ends; none when it has it already.
+    /// Renames the organization and locks its row. Returns `None` if it already has the name.
     async fn org_rename(&mut self, org: OrgId, name: &str) -> Result<Option<OrgRecord>>;
 
-    /// The organization of this slug, when the user belongs to it.
-    async fn org_of_member(&mut self, user: UserId, slug: &str) -> Result<Option<OrgId>>;
+    /// Returns the organization with this slug if the user is a member.
+    async fn org_find_for_member(&mut self, user: UserId, slug: &str) -> Result<Option<OrgId>>;
 
-    /// One organization.
+    /// Returns an organization.
     async fn org_find(&mut self, org: OrgId) -> Result<Option<OrgRecord>>;
 
-    /// The events of an organization that the filter lets through, newest first.
+    /// Returns the audit events of an organization that match the filter, newest first.
     async fn audit_list(
         &mut self,
         org: OrgId,
@@ -66,28 +66,28 @@ pub trait OrgRepository {
         paging: &Paging<AuditId>,
     ) -> Result<Vec<AuditEvent>>;
 
-    /// The members, by user id.
+    /// Returns the members, sorted by user id.
     async fn member_list(&mut self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>>;
 
-    /// One member.
+    /// Returns a member.
     async fn member_find(&mut self, org: OrgId, user: UserId) -> Result<Option<Member>>;
 
-    /// Writes a new member; false when the user is one already.
+    /// Inserts a member. Returns false if the user is already a member.
     async fn member_insert(&mut self, org: OrgId, user: UserId, role: Role, at: Time) -> Result<bool>;
 
-    /// Gives a member another role.
+    /// Changes a member's role.
     async fn member_set_role(&mut self, org: OrgId, user: UserId, role: Role) -> Result<()>;
 
     /// Removes a member.
     async fn member_delete(&mut self, org: OrgId, user: UserId) -> Result<()>;
 
-    /// Admins other than `user`; meaningful under [`OrgRepository::org_lock`] alone.
-    async fn member_other_admins(&mut self, org: OrgId, user: UserId) -> Result<i64>;
+    /// Counts the admins other than `user`. The result is reliable only under [`OrgRepository::org_lock`].
+    async fn member_count_other_admins(&mut self, org: OrgId, user: UserId) -> Result<i64>;
 
-    /// What to call somebody.
-    async fn person_name(&mut self, user: UserId) -> Result<String>;
+    /// Returns the user's name, or the subject of a user without a name.
+    async fn person_display_name(&mut self, user: UserId) -> Result<String>;
 
-    /// Who signed in as this.
+    /// Returns the user with this provider and subject.
     async fn person_find(&mut self, provider: Provider, subject: &str) -> Result<Option<Person>>;
 }
 
@@ -99,7 +99,7 @@ struct MemberRow {
 }
 
 #[derive(Queryable, Selectable)]
-#[diesel(table_name = audit)]
+#[diesel(table_name = audit_events)]
 struct AuditRow {
     id: AuditId,
     event: String,
@@ -115,7 +115,7 @@ struct AuditRow {
 impl OrgRepository for Connection {
     async fn org_insert(&mut self, org: &OrgRecord) -> Result<bool> {
         let insert = diesel::insert_into(orgs::table).values(org).on_conflict(orgs::slug).do_nothing();
-        Ok(Cached(insert).execute(self).await? == 1)
+        Ok(Prepared(insert).execute(self).await? == 1)
     }
 
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>> {
@@ -130,7 +130,7 @@ impl OrgRepository for Connection {
     ) -> Result<Vec<(OrgRecord, Role)>> {
         let mut query = members::table
             .inner_join(orgs::table)
-            .filter(members::user_id.eq_any(of(user)))
+            .filter(members::user_id.eq_any(any_of(user)))
             .select((OrgRecord::as_select(), members::role))
             .order((members::user_id, members::org_id))
             .into_boxed();
@@ -153,7 +153,7 @@ impl OrgRepository for Connection {
         Ok(update.get_result(self).await.optional()?)
     }
 
-    async fn org_of_member(&mut self, user: UserId, slug: &str) -> Result<Option<OrgId>> {
+    async fn org_find_for_member(&mut self, user: UserId, slug: &str) -> Result<Option<OrgId>> {
         let own = members::table.inner_join(orgs::table).filter(members::user_id.eq(user).and(orgs::slug.eq(slug)));
         Ok(own.select(orgs::id).first(self).await.optional()?)
     }
@@ -168,28 +168,28 @@ impl OrgRepository for Connection {
         filter: &AuditFilter,
         paging: &Paging<AuditId>,
     ) -> Result<Vec<AuditEvent>> {
-        let all = audit::table.select(AuditRow::as_select());
-        let mut query = newest_first!(all, audit::org_id = org, audit::id, paging);
+        let all = audit_events::table.select(AuditRow::as_select());
+        let mut query = newest_first!(all, audit_events::org_id = org, audit_events::id, paging);
         if let Some(event) = &filter.event {
-            query = query.filter(audit::event.eq(event));
+            query = query.filter(audit_events::event.eq(event));
         }
         if let Some(actor) = filter.actor {
-            query = query.filter(audit::actor_id.eq(actor));
+            query = query.filter(audit_events::actor_id.eq(actor));
         }
-        // Ids begin with their time, so a span of time is a span of the index that the page is read from.
+        // Ids begin with their time, so a time range is a range of the index that serves the page.
         if let Some(since) = filter.since {
-            query = query.filter(audit::id.ge(AuditId::earliest_at(since)));
+            query = query.filter(audit_events::id.ge(AuditId::earliest_at(since)));
         }
         if let Some(until) = filter.until {
-            query = query.filter(audit::id.lt(AuditId::earliest_at(until)));
+            query = query.filter(audit_events::id.lt(AuditId::earliest_at(until)));
         }
         Ok(query.load::<AuditRow>(self).await?.into_iter().map(AuditEvent::from).collect())
     }
 
     async fn member_list(&mut self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>> {
         let mut query = members::table
-            .inner_join(people::table.on(people::id.eq(members::user_id)))
-            .filter(members::org_id.eq_any(of(org)))
+            .inner_join(user_profiles::table.on(user_profiles::id.eq(members::user_id)))
+            .filter(members::org_id.eq_any(any_of(org)))
             .select((Person::as_select(), MemberRow::as_select()))
             .order((members::org_id, members::user_id))
             .limit(paging.fetch())
@@ -202,7 +202,7 @@ impl OrgRepository for Connection {
 
     async fn member_find(&mut self, org: OrgId, user: UserId) -> Result<Option<Member>> {
         let found = members::table
-            .inner_join(people::table.on(people::id.eq(members::user_id)))
+            .inner_join(user_profiles::table.on(user_profiles::id.eq(members::user_id)))
             .filter(members::org_id.eq(org).and(members::user_id.eq(user)))
             .select((Person::as_select(), MemberRow::as_select()))
             .first::<(Person, MemberRow)>(self)
@@ -215,12 +215,12 @@ impl OrgRepository for Connection {
         let row =
             (members::org_id.eq(org), members::user_id.eq(user), members::role.eq(role), members::joined_at.eq(at));
         let insert = diesel::insert_into(members::table).values(row).on_conflict_do_nothing();
-        Ok(Cached(insert).execute(self).await? == 1)
+        Ok(Prepared(insert).execute(self).await? == 1)
     }
 
     async fn member_set_role(&mut self, org: OrgId, user: UserId, role: Role) -> Result<()> {
         let update = diesel::update(members::table.find((org, user))).set(members::role.eq(role));
-        Cached(update).execute(self).await?;
+        Prepared(update).execute(self).await?;
         Ok(())
     }
 
@@ -229,22 +229,22 @@ impl OrgRepository for Connection {
         Ok(())
     }
 
-    async fn member_other_admins(&mut self, org: OrgId, user: UserId) -> Result<i64> {
+    async fn member_count_other_admins(&mut self, org: OrgId, user: UserId) -> Result<i64> {
         let others = members::table
             .filter(members::org_id.eq(org).and(members::role.eq(Role::Admin)).and(members::user_id.ne(user)))
             .count();
         Ok(others.get_result(self).await?)
     }
 
-    async fn person_name(&mut self, user: UserId) -> Result<String> {
+    async fn person_display_name(&mut self, user: UserId) -> Result<String> {
         let (name, subject): (Option<String>, String) =
-            people::table.find(user).select((people::name, people::subject)).first(self).await?;
+            user_profiles::table.find(user).select((user_profiles::name, user_profiles::subject)).first(self).await?;
         Ok(name.unwrap_or(subject))
     }
 
     async fn person_find(&mut self, provider: Provider, subject: &str) -> Result<Option<Person>> {
-        let found = people::table
-            .filter(people::provider.eq(provider).and(people::subject.eq(subject)))
+        let found = user_profiles::table
+            .filter(user_profiles::provider.eq(provider).and(user_profiles::subject.eq(subject)))
             .select(Person::as_select())
             .first(self)
             .await

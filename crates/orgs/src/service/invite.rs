@@ -1,7 +1,7 @@
-//! The use cases of invitations (specification, "Organizations and members", rules 2 to 4).
+//! Use cases of invitations (specification, "Organizations and members", rules 2 to 4).
 //!
-//! All of them change an invitation under its organization's lock, and look at what the statement did: of an accept, a
-//! revoke and a resend at once, each sees what the one before it left.
+//! Each of them changes an invitation under its organization's row lock and checks the row count. Concurrent accepts,
+//! revocations and resends are serialized.
 
 use kernel::audit::{Actor, Event};
 use kernel::{InviteId, OrgId, Page, Paging, Role, Time, Token, TokenHash, TokenKind, UserId};
@@ -14,31 +14,31 @@ use crate::mail::{INVITE, InviteMail};
 use crate::model::{Invite, InviteCreated, InviteState, InviteView, Joined, NewInvite, OpenState};
 use crate::repository::{InviteRecord, InviteRepository as _, OrgRepository as _};
 
-/// How long an invitation can be accepted (specification, "Limits"): 7 days.
+/// The time in which an invitation can be accepted (specification, "Limits"): 7 days.
 const LIFETIME_SECONDS: i64 = 7 * 24 * 3600;
 
-/// How long the holder of its link may see how it ended (contract section 4): 30 days.
-const MEMORY_SECONDS: i64 = 30 * 24 * 3600;
+/// The time in which the holder of the link can see an ended invitation (contract section 4): 30 days.
+const ENDED_VISIBLE_SECONDS: i64 = 30 * 24 * 3600;
 
-/// What became of an invitation to an address.
+/// The result of inviting an address.
 #[derive(Debug)]
-pub enum Invited {
-    /// It is new.
-    New(InviteCreated),
-    /// The open one was sent again, with another link; the old one opens nothing any more.
-    Again(InviteCreated),
+pub enum InviteOutcome {
+    /// The invitation is new.
+    Created(InviteCreated),
+    /// The open invitation was sent again with a new link. The old link is invalid.
+    Resent(InviteCreated),
 }
 
 impl Orgs {
-    /// Invites an address, or sends its open invitation again: with another link, a new expiry and this role.
+    /// Invites an address, or sends its open invitation again with a new link, a new expiry and this role.
     ///
     /// # Errors
     /// [`OrgError::AlreadyMember`], [`OrgError::TooManyInvites`].
-    pub async fn invite(&self, actor: &Actor, org: OrgId, by: UserId, new: NewInvite) -> Result<Invited> {
+    pub async fn invite(&self, actor: &Actor, org: OrgId, by: UserId, new: NewInvite) -> Result<InviteOutcome> {
         let NewInvite { email, role } = new;
         let email = email.to_string();
-        let (world, now) = (self.store.world(), self.store.world().now());
-        let token = Token::mint(TokenKind::Invite, world);
+        let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
+        let token = Token::mint(TokenKind::Invite, clock_rng);
         let (token_hash, expires_at) = (token.hash(), now.plus_seconds(LIFETIME_SECONDS));
         self.store
             .transaction(actor, async |tx| {
@@ -46,14 +46,15 @@ impl Orgs {
                 if tx.member_has_email(org, &email).await? {
                     return Err(OrgError::AlreadyMember);
                 }
-                tx.invite_forget(org, now.plus_seconds(-MEMORY_SECONDS)).await?;
-                let open = tx.invite_open(org, &email).await?;
-                let limit = self.limits.of(plan).invites;
-                if tx.invite_count(org, open.as_ref().map(|open| open.id), now).await? >= i64::from(limit) {
+                tx.invite_purge(org, now.plus_seconds(-ENDED_VISIBLE_SECONDS)).await?;
+                let open = tx.invite_find_open(org, &email).await?;
+                let limit = self.limits.for_plan(plan).invites;
+                if tx.invite_count_pending(org, open.as_ref().map(|open| open.id), now).await? >= i64::from(limit) {
                     return Err(OrgError::TooManyInvites(limit));
                 }
-                let again = open.is_some();
-                let (id, created_at) = open.map_or_else(|| (world.id_at(now), now), |open| (open.id, open.created_at));
+                let is_resend = open.is_some();
+                let (id, created_at) =
+                    open.map_or_else(|| (clock_rng.id_at(now), now), |open| (open.id, open.created_at));
                 let invite = InviteRecord {
                     id,
                     org_id: org,
@@ -67,34 +68,34 @@ impl Orgs {
                     ended_at: None,
                     accepted_by: None,
                 };
-                tx.invite_put(&invite).await?;
-                self.queue(tx, &invite, &token).await?;
-                let data = json!({ "email": invite.email, "role": role, "again": again });
+                tx.invite_upsert(&invite).await?;
+                self.enqueue_mail(tx, &invite, &token).await?;
+                let data = json!({ "email": invite.email, "role": role, "again": is_resend });
                 let event = Event::in_org("member.invite", org, id, data);
                 let accept_url = self.site.accept_url(token.reveal());
                 let created = InviteCreated { invite: Invite::new(invite, now), accept_url };
-                Ok(Outcome::Changed(if again { Invited::Again(created) } else { Invited::New(created) }, event))
+                Ok(Outcome::Changed(
+                    if is_resend { InviteOutcome::Resent(created) } else { InviteOutcome::Created(created) },
+                    event,
+                ))
             })
             .await
     }
 
-    /// The open invitations, newest first, expired ones too.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
+    /// Returns the open invitations, including expired ones, newest first.
     pub async fn invites(&self, org: OrgId, paging: &Paging<InviteId>) -> Result<Page<Invite>> {
-        let now = self.store.world().now();
+        let now = self.store.clock_rng().now();
         let invites = self.store.connection().await?.invite_list(org, paging).await?;
         let invites = invites.into_iter().map(|invite| Invite::new(invite, now)).collect();
         Ok(Page::cut(invites, paging, |invite: &Invite| invite.id))
     }
 
-    /// Takes an open invitation back, and its mail with it while that is still queued.
+    /// Revokes an open invitation, and withdraws its mail if it is still queued.
     ///
     /// # Errors
-    /// [`OrgError::InviteNotFound`], also for one that was used or revoked.
+    /// [`OrgError::InviteNotFound`], also for a used or revoked invitation.
     pub async fn invite_revoke(&self, actor: &Actor, org: OrgId, invite: InviteId) -> Result<()> {
-        let now = self.store.world().now();
+        let now = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx| {
                 tx.org_lock(org).await?;
@@ -107,33 +108,33 @@ impl Orgs {
             .await
     }
 
-    /// What the holder of a link may see of its invitation.
+    /// Returns the invitation, as shown to the holder of its link.
     ///
     /// # Errors
-    /// [`OrgError::InviteUnknown`], also for one that ended more than thirty days ago.
+    /// [`OrgError::InviteUnknown`], also for an invitation that ended more than thirty days ago.
     pub async fn invite_preview(&self, token: &str) -> Result<InviteView> {
-        let (hash, now) = (read(token)?, self.store.world().now());
-        let found = self.store.connection().await?.invite_find(hash).await?;
-        let (invite, org) = found.filter(|(invite, _)| invite.is_remembered(now)).ok_or(OrgError::InviteUnknown)?;
+        let (hash, now) = (parse_token(token)?, self.store.clock_rng().now());
+        let found = self.store.connection().await?.invite_find_by_token(hash).await?;
+        let (invite, org) = found.filter(|(invite, _)| invite.is_visible(now)).ok_or(OrgError::InviteUnknown)?;
         let (state, InviteRecord { role, expires_at, .. }) = (invite.state(now), invite);
         Ok(InviteView { state, org_name: org.name, org_slug: org.slug, role, expires_at })
     }
 
-    /// Makes `user` a member by the invitation of this link, once. A member keeps the role they have.
+    /// Accepts an invitation: makes `user` a member, once. A user who is already a member keeps their role.
     ///
     /// # Errors
     /// [`OrgError::InviteUnknown`], [`OrgError::InviteUsed`], [`OrgError::InviteRevoked`], [`OrgError::InviteExpired`].
     pub async fn invite_accept(&self, actor: &Actor, user: UserId, token: &str) -> Result<Joined> {
-        let (hash, now) = (read(token)?, self.store.world().now());
+        let (hash, now) = (parse_token(token)?, self.store.clock_rng().now());
         self.store
             .transaction(actor, async |tx| {
                 let (InviteRecord { id, org_id, .. }, _) =
-                    tx.invite_find(hash).await?.ok_or(OrgError::InviteUnknown)?;
+                    tx.invite_find_by_token(hash).await?.ok_or(OrgError::InviteUnknown)?;
                 tx.org_lock(org_id).await?;
-                // Only now does nobody else change it: a resend may have given it another token meanwhile.
-                let (invite, org) = tx.invite_find(hash).await?.ok_or(OrgError::InviteUnknown)?;
+                // Read again under the lock, because a resend may have replaced the token.
+                let (invite, org) = tx.invite_find_by_token(hash).await?.ok_or(OrgError::InviteUnknown)?;
                 if !tx.invite_accept(id, hash, user, now).await? {
-                    return Err(refusal(&invite, now));
+                    return Err(acceptance_error(&invite, now));
                 }
                 let already_member = !tx.member_insert(org_id, user, invite.role, now).await?;
                 let role = if already_member { self.role_of(tx, org_id, user).await? } else { invite.role };
@@ -141,14 +142,14 @@ impl Orgs {
                 let data =
                     json!({ "email": invite.email, "user": user, "role": role, "alreadyMember": already_member });
                 let event = Event::in_org("member.accept", org_id, id, data);
-                Ok(Outcome::Changed(Joined { org: self.show(org, role), role, already_member }, event))
+                Ok(Outcome::Changed(Joined { org: self.org_view(org, role), role, already_member }, event))
             })
             .await
     }
 
-    /// Takes back the open invitations of somebody who may invite no longer: their links are in the wrong hands.
-    pub(super) async fn revoke_invites_of(&self, tx: &mut Connection, org: OrgId, user: UserId) -> Result<usize> {
-        let revoked = tx.invite_revoke_of(org, user, self.store.world().now()).await?;
+    /// Revokes the open invitations of a user who is no longer an admin, because the user may know their links.
+    pub(super) async fn revoke_invites_by(&self, tx: &mut Connection, org: OrgId, user: UserId) -> Result<usize> {
+        let revoked = tx.invite_revoke_all_by(org, user, self.store.clock_rng().now()).await?;
         for invite in &revoked {
             outbox::withdraw(tx, INVITE, &invite.to_string()).await?;
         }
@@ -159,36 +160,36 @@ impl Orgs {
         tx.member_find(org, user).await?.map(|member| member.role).ok_or(OrgError::MemberNotFound)
     }
 
-    /// Queues the mail, in the place of one with a link that opens nothing any more.
-    async fn queue(&self, tx: &mut Connection, invite: &InviteRecord, token: &Token) -> Result<()> {
+    /// Queues the mail, and withdraws a queued one with an old link.
+    async fn enqueue_mail(&self, tx: &mut Connection, invite: &InviteRecord, token: &Token) -> Result<()> {
         let key = invite.id.to_string();
         outbox::withdraw(tx, INVITE, &key).await?;
         if !self.site.sends_mail {
             return Ok(());
         }
         let org = tx.org_find(invite.org_id).await?.ok_or(OrgError::OrgNotFound)?.name;
-        let inviter = tx.person_name(invite.invited_by).await?;
+        let inviter = tx.person_display_name(invite.invited_by).await?;
         let mail = InviteMail::new(invite, token, org, inviter);
         Ok(self.store.enqueue(tx, INVITE, &key, &mail).await?)
     }
 }
 
-/// Why an invitation was not accepted.
-fn refusal(invite: &InviteRecord, now: Time) -> OrgError {
+/// Returns the reason why an invitation was not accepted.
+fn acceptance_error(invite: &InviteRecord, now: Time) -> OrgError {
     match invite.state(now) {
-        _ if !invite.is_remembered(now) => OrgError::InviteUnknown,
+        _ if !invite.is_visible(now) => OrgError::InviteUnknown,
         InviteState::Used => OrgError::InviteUsed,
         InviteState::Revoked => OrgError::InviteRevoked,
         InviteState::Expired | InviteState::Pending => OrgError::InviteExpired,
     }
 }
 
-fn read(token: &str) -> Result<TokenHash> {
+fn parse_token(token: &str) -> Result<TokenHash> {
     Token::parse(TokenKind::Invite, token).map(|token| token.hash()).ok_or(OrgError::InviteUnknown)
 }
 
 impl InviteRecord {
-    /// Where the invitation stands.
+    /// Returns the state of the invitation.
     #[must_use]
     pub fn state(&self, now: Time) -> InviteState {
         match (self.ended_at, self.accepted_by) {
@@ -199,8 +200,8 @@ impl InviteRecord {
         }
     }
 
-    fn is_remembered(&self, now: Time) -> bool {
-        self.ended_at.is_none_or(|ended| ended.plus_seconds(MEMORY_SECONDS) > now)
+    fn is_visible(&self, now: Time) -> bool {
+        self.ended_at.is_none_or(|ended| ended.plus_seconds(ENDED_VISIBLE_SECONDS) > now)
     }
 }
 

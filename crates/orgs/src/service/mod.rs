@@ -1,10 +1,10 @@
-//! The use cases of organizations: the organizations themselves and their members here, what else they have in the
-//! files next to it.
+//! Use cases of organizations. This file has organizations and members, the other files have invitations and
+//! notifications.
 
 mod invite;
 mod notification;
 
-pub use invite::Invited;
+pub use invite::InviteOutcome;
 
 use kernel::audit::{Actor, Event};
 use kernel::{AuditId, Limits, OrgId, Page, Paging, Plan, Role, UserId};
@@ -17,7 +17,7 @@ use crate::model::{
 };
 use crate::repository::{OrgRecord, OrgRepository as _, Person};
 
-/// Organizations and their members. Cheap to clone.
+/// The service for organizations and members. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Orgs {
     store: Store,
@@ -25,42 +25,36 @@ pub struct Orgs {
     site: Site,
 }
 
-/// What this deployment is called and where people meet it.
+/// The name and the dashboard of this deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
     pub name: String,
-    /// The address of the dashboard, without a trailing slash: invitations are accepted there.
+    /// The address of the dashboard, where invitations are accepted, without a trailing slash.
     pub dashboard_url: String,
-    /// Whether mail is sent at all. Where it is not, none is queued.
+    /// Whether the deployment sends mail. If not, no mail is queued.
     pub sends_mail: bool,
 }
 
 type Result<T> = std::result::Result<T, OrgError>;
 
 impl Orgs {
-    /// The service on this database, under these limits.
+    /// Creates the service.
     #[must_use]
     pub fn new(store: Store, limits: Limits, site: Site) -> Self {
         Self { store, limits, site }
     }
 
-    /// The organizations that a user belongs to, by id; of them `only` these, for a credential that reaches no others.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
+    /// Returns the organizations of a user, sorted by id. `only` is the restriction of the credential.
     pub async fn list(&self, user: UserId, only: Option<&[OrgId]>, paging: &Paging<OrgId>) -> Result<Page<Org>> {
         let rows = self.store.connection().await?.org_list(user, only, Some(paging)).await?;
-        let orgs = rows.into_iter().map(|(org, role)| self.show(org, role)).collect();
+        let orgs = rows.into_iter().map(|(org, role)| self.org_view(org, role)).collect();
         Ok(Page::cut(orgs, paging, |org: &Org| org.id))
     }
 
-    /// Every organization that a user belongs to, for the user's own page; of them `only` these.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
+    /// Returns all organizations of a user, for the user's profile. `only` is the restriction of the credential.
     pub async fn memberships(&self, user: UserId, only: Option<&[OrgId]>) -> Result<Vec<OrgMembership>> {
         let rows = self.store.connection().await?.org_list(user, only, None).await?;
-        Ok(rows.into_iter().map(|(org, role)| self.show(org, role).into()).collect())
+        Ok(rows.into_iter().map(|(org, role)| self.org_view(org, role).into()).collect())
     }
 
     /// Creates an organization whose first admin is `user`.
@@ -70,76 +64,64 @@ impl Orgs {
     pub async fn create(&self, actor: &Actor, user: UserId, new: NewOrg) -> Result<Org> {
         let NewOrg { slug, name } = new;
         let name = name.map_or_else(|| slug.to_string(), |name| name.to_string());
-        let org = self.record(slug, name, false);
+        let org = self.new_record(slug, name, false);
         self.store
             .transaction(actor, async |tx| {
-                if !self.found(tx, &org, user).await? {
+                if !self.insert_with_admin(tx, &org, user).await? {
                     return Err(OrgError::SlugTaken(org.slug.to_string()));
                 }
                 let data = json!({ "slug": org.slug, "name": org.name });
                 let event = Event::in_org("org.create", org.id, org.id, data);
-                Ok(Outcome::Changed(self.show(org, Role::Admin), event))
+                Ok(Outcome::Changed(self.org_view(org, Role::Admin), event))
             })
             .await
     }
 
-    /// Gives an organization another name; `role` is the caller's. The same name again changes nothing.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
+    /// Renames an organization. `role` is the caller's role. The same name is a no-op.
     pub async fn rename(&self, actor: &Actor, role: Role, org: OrgId, change: OrgChange) -> Result<Org> {
         let OrgChange { name } = change;
         self.store
             .transaction(actor, async |tx| {
                 let Some(renamed) = tx.org_rename(org, name.as_str()).await? else {
                     let same = tx.org_find(org).await?.ok_or_else(|| store::Error::inconsistent("no organization"))?;
-                    return Ok(Outcome::Unchanged(self.show(same, role)));
+                    return Ok(Outcome::Unchanged(self.org_view(same, role)));
                 };
                 let event = Event::in_org("org.rename", org, org, json!({ "name": name }));
-                Ok(Outcome::Changed(self.show(renamed, role), event))
+                Ok(Outcome::Changed(self.org_view(renamed, role), event))
             })
             .await
     }
 
-    /// What happened in an organization, newest first.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
+    /// Returns the audit events of an organization, newest first.
     pub async fn audit(&self, org: OrgId, filter: &AuditFilter, paging: &Paging<AuditId>) -> Result<Page<AuditEvent>> {
         let events = self.store.connection().await?.audit_list(org, filter, paging).await?;
         Ok(Page::cut(events, paging, |event| event.id))
     }
 
-    /// Creates the personal organization of a user who signs in for the first time, inside the transaction that
-    /// creates the user. Its slug is made from `wish`; a free suffix is added when that is taken or reserved.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
-    pub async fn create_personal(&self, tx: &mut Connection, user: UserId, wish: &str) -> Result<OrgId> {
-        let stem = slug_stem(wish);
+    /// Creates the personal organization of a new user, in the transaction that creates the user. The slug is derived
+    /// from `preferred_slug`, with a suffix if that slug is taken or reserved.
+    pub async fn create_personal(&self, tx: &mut Connection, user: UserId, preferred_slug: &str) -> Result<OrgId> {
+        let stem = slug_stem(preferred_slug);
         let numbered = (1..=20).map(|n| if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
         let random =
-            std::iter::repeat_with(|| format!("{stem}-{:08x}", u32::from_be_bytes(self.store.world().bytes())));
+            std::iter::repeat_with(|| format!("{stem}-{:08x}", u32::from_be_bytes(self.store.clock_rng().bytes())));
         for candidate in numbered.chain(random) {
             let Ok(slug) = candidate.parse::<Slug>() else { continue };
-            let org = self.record(slug, wish.to_owned(), true);
-            if !org.slug.is_reserved() && self.found(tx, &org, user).await? {
+            let org = self.new_record(slug, preferred_slug.to_owned(), true);
+            if !org.slug.is_reserved() && self.insert_with_admin(tx, &org, user).await? {
                 return Ok(org.id);
             }
         }
-        unreachable!("the candidates do not end")
+        unreachable!("the candidates are endless")
     }
 
-    /// The members, by user id.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
+    /// Returns the members, sorted by user id.
     pub async fn members(&self, org: OrgId, paging: &Paging<UserId>) -> Result<Page<Member>> {
         let members = self.store.connection().await?.member_list(org, paging).await?;
         Ok(Page::cut(members, paging, |member| member.user_id))
     }
 
-    /// Adds somebody who has signed in at least once.
+    /// Adds a user who has signed in at least once.
     ///
     /// # Errors
     /// [`OrgError::UserNotFound`], [`OrgError::AlreadyMember`].
@@ -149,7 +131,7 @@ impl Orgs {
             .transaction(actor, async |tx| {
                 tx.org_lock(org).await?.ok_or(OrgError::OrgNotFound)?;
                 let person = tx.person_find(provider, &subject).await?.ok_or(OrgError::UserNotFound(subject))?;
-                let joined_at = self.store.world().now();
+                let joined_at = self.store.clock_rng().now();
                 if !tx.member_insert(org, person.id, role, joined_at).await? {
                     return Err(OrgError::AlreadyMember);
                 }
@@ -159,7 +141,7 @@ impl Orgs {
             .await
     }
 
-    /// Gives a member another role. The same role again changes nothing.
+    /// Changes a member's role. The same role is a no-op.
     ///
     /// # Errors
     /// [`OrgError::MemberNotFound`], [`OrgError::LastAdmin`].
@@ -167,13 +149,13 @@ impl Orgs {
         let RoleChange { role } = change;
         self.store
             .transaction(actor, async |tx| {
-                let mut member = locked_member(tx, org, user).await?;
+                let mut member = lock_member(tx, org, user).await?;
                 if member.role == role {
                     return Ok(Outcome::Unchanged(member));
                 }
-                keep_an_admin(tx, org, &member).await?;
+                ensure_other_admin(tx, org, &member).await?;
                 tx.member_set_role(org, user, role).await?;
-                let revoked = if role < Role::Admin { self.revoke_invites_of(tx, org, user).await? } else { 0 };
+                let revoked = if role < Role::Admin { self.revoke_invites_by(tx, org, user).await? } else { 0 };
                 let data = json!({ "from": member.role, "to": role, "invitesRevoked": revoked });
                 let event = Event::in_org("member.role", org, user, data);
                 member.role = role;
@@ -182,7 +164,7 @@ impl Orgs {
             .await
     }
 
-    /// Removes a member. Anyone may remove themselves, an admin anyone; `role` is the caller's.
+    /// Removes a member. Members can remove themselves, and admins can remove any member. `role` is the caller's role.
     ///
     /// # Errors
     /// [`OrgError::AdminOnly`], [`OrgError::MemberNotFound`], [`OrgError::LastAdmin`].
@@ -193,10 +175,10 @@ impl Orgs {
         }
         self.store
             .transaction(actor, async |tx| {
-                let member = locked_member(tx, org, user).await?;
-                keep_an_admin(tx, org, &member).await?;
+                let member = lock_member(tx, org, user).await?;
+                ensure_other_admin(tx, org, &member).await?;
                 tx.member_delete(org, user).await?;
-                let revoked = self.revoke_invites_of(tx, org, user).await?;
+                let revoked = self.revoke_invites_by(tx, org, user).await?;
                 let name = if leaving { "member.leave" } else { "member.remove" };
                 let data = json!({ "role": member.role, "invitesRevoked": revoked });
                 Ok(Outcome::Changed((), Event::in_org(name, org, user, data)))
@@ -204,46 +186,46 @@ impl Orgs {
             .await
     }
 
-    /// Writes the organization and its first admin; false when the slug is taken.
-    async fn found(&self, tx: &mut Connection, org: &OrgRecord, admin: UserId) -> Result<bool> {
+    /// Inserts the organization and its first admin. Returns false if the slug is taken.
+    async fn insert_with_admin(&self, tx: &mut Connection, org: &OrgRecord, admin: UserId) -> Result<bool> {
         Ok(tx.org_insert(org).await? && tx.member_insert(org.id, admin, Role::Admin, org.created_at).await?)
     }
 
-    fn record(&self, slug: Slug, name: String, personal: bool) -> OrgRecord {
-        let world = self.store.world();
-        OrgRecord { id: world.id(), slug, name, plan: Plan::Free, personal, created_at: world.now() }
+    fn new_record(&self, slug: Slug, name: String, personal: bool) -> OrgRecord {
+        let clock_rng = self.store.clock_rng();
+        OrgRecord { id: clock_rng.id(), slug, name, plan: Plan::Free, personal, created_at: clock_rng.now() }
     }
 
-    fn show(&self, org: OrgRecord, role: Role) -> Org {
+    fn org_view(&self, org: OrgRecord, role: Role) -> Org {
         let OrgRecord { id, slug, name, plan, personal, created_at } = org;
-        Org { id, slug, name, plan, personal, role, project_limit: self.limits.of(plan).projects, created_at }
+        Org { id, slug, name, plan, personal, role, project_limit: self.limits.for_plan(plan).projects, created_at }
     }
 }
 
-/// The member, under the organization's lock: two admins who demote each other come one after the other.
-async fn locked_member(tx: &mut Connection, org: OrgId, user: UserId) -> Result<Member> {
+/// Returns the member under the organization's row lock, which serializes two admins who demote each other.
+async fn lock_member(tx: &mut Connection, org: OrgId, user: UserId) -> Result<Member> {
     tx.org_lock(org).await?;
     tx.member_find(org, user).await?.ok_or(OrgError::MemberNotFound)
 }
 
-/// Refuses what would take the last admin away.
-async fn keep_an_admin(tx: &mut Connection, org: OrgId, member: &Member) -> Result<()> {
-    if member.role == Role::Admin && tx.member_other_admins(org, member.user_id).await? == 0 {
+/// Returns [`OrgError::LastAdmin`] if `member` is the only admin.
+async fn ensure_other_admin(tx: &mut Connection, org: OrgId, member: &Member) -> Result<()> {
+    if member.role == Role::Admin && tx.member_count_other_admins(org, member.user_id).await? == 0 {
         return Err(OrgError::LastAdmin);
     }
     Ok(())
 }
 
-/// The longest beginning of `wish` that can start a slug and leaves room for a suffix.
-fn slug_stem(wish: &str) -> String {
-    let kept: String = wish
+/// Returns the longest prefix of `preferred_slug` that is valid in a slug and leaves room for a suffix.
+fn slug_stem(preferred_slug: &str) -> String {
+    let stem: String = preferred_slug
         .chars()
         .map(|c| c.to_ascii_lowercase())
         .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
         .skip_while(|c| *c == '-')
         .take(31)
         .collect();
-    match kept.trim_end_matches('-') {
+    match stem.trim_end_matches('-') {
         "" => "user".to_owned(),
         stem => stem.to_owned(),
     }
@@ -264,7 +246,7 @@ impl From<Org> for OrgMembership {
 }
 
 impl Site {
-    /// Where the holder of an invitation's token joins.
+    /// Returns the link of an invitation.
     pub(crate) fn accept_url(&self, token: &str) -> String {
         format!("{}/invites/{token}", self.dashboard_url)
     }

@@ -1,4 +1,4 @@
-//! The use cases of notifications. Other contexts raise them through ports of their own.
+//! Use cases of notifications. Other contexts raise them through their own ports.
 
 use kernel::{NotificationId, OrgId, Page, Paging};
 use store::Connection;
@@ -11,40 +11,34 @@ use crate::notice::Notice;
 use crate::repository::{NotificationRepository as _, OrgRepository as _};
 
 impl Orgs {
-    /// The notifications, newest first.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
+    /// Returns the notifications, newest first.
     pub async fn notifications(&self, org: OrgId, paging: &Paging<NotificationId>) -> Result<Page<Notification>> {
         let notifications = self.store.connection().await?.notification_list(org, paging).await?;
         Ok(Page::cut(notifications, paging, |notification| notification.id))
     }
 
-    /// The newest notifications about a project.
-    ///
-    /// # Errors
-    /// [`OrgError::Store`].
-    pub async fn notifications_of(&self, org: OrgId, project: &str, most: u16) -> Result<Vec<Notification>> {
-        Ok(self.store.connection().await?.notification_recent(org, project, most).await?)
+    /// Returns the newest notifications of a project.
+    pub async fn notifications_of(&self, org: OrgId, project: &str, limit: u16) -> Result<Vec<Notification>> {
+        Ok(self.store.connection().await?.notification_recent(org, project, limit).await?)
     }
 
-    /// Raises a notification in the transaction of its cause, and mails it to the admins who have an address. Gives
-    /// nothing when the same was raised so shortly before that it is not raised again.
+    /// Raises a notification in the transaction of its cause, and mails it to the admins who have an address. Returns
+    /// `None` if the same notification was raised recently.
     ///
-    /// Locks the organization's row for kinds that are not raised again for a while.
+    /// Locks the organization's row for kinds with such a deduplication interval.
     ///
     /// # Errors
     /// [`OrgError::OrgNotFound`].
     pub async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> Result<Option<NotificationId>> {
-        let now = self.store.world().now();
-        let (kind, project, quiet) = notice.about();
-        if let Some(seconds) = quiet {
+        let now = self.store.clock_rng().now();
+        let (kind, project, interval) = notice.deduplication();
+        if let Some(seconds) = interval {
             tx.org_lock(org).await?.ok_or(OrgError::OrgNotFound)?;
-            if tx.notification_raised(org, kind, project, now.plus_seconds(-seconds)).await? {
+            if tx.notification_exists_since(org, kind, project, now.plus_seconds(-seconds)).await? {
                 return Ok(None);
             }
         }
-        let (id, (title, message)) = (self.store.world().id_at(now), notice.text());
+        let (id, (title, message)) = (self.store.clock_rng().id_at(now), notice.text());
         let project = project.map(str::to_owned);
         let notification = Notification { id, kind, project, title, message, created_at: now, sent_at: None };
         tx.notification_insert(org, &notification).await?;

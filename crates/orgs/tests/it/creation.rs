@@ -1,17 +1,17 @@
-//! Founding an organization.
+//! Creation of organizations.
 
-use kernel::{Failure as _, Limits, Paging, Plan, Role};
+use kernel::{ApiError as _, Limits, Paging, Plan, Role};
 use orgs::{NewOrg, Org, OrgError};
 use serde_json::json;
 use validator::Validate as _;
 
-use crate::kit::{Kit, by, new_org, told};
+use crate::kit::{Kit, audit_row, new_org, session_actor};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_founds_an_organization_is_its_admin() {
+async fn creator_becomes_the_first_admin() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
-    let (actor, now) = (by(ada), kit.now());
+    let (actor, now) = (session_actor(ada), kit.now());
     let named = NewOrg { name: Some("Acme Inc.".parse().unwrap()), ..new_org("acme") };
     let org = kit.orgs.create(&actor, ada, named).await.unwrap();
     let expected = Org {
@@ -26,7 +26,7 @@ async fn whoever_founds_an_organization_is_its_admin() {
     };
     assert_eq!(org, expected);
     let data = json!({ "slug": "acme", "name": "Acme Inc." });
-    assert_eq!(kit.audited().await, [told("org.create", &actor, org.id, org.id, data)]);
+    assert_eq!(kit.audited().await, [audit_row("org.create", &actor, org.id, org.id, data)]);
 
     let members = kit.orgs.members(org.id, &Paging::default()).await.unwrap();
     assert_eq!(members.next_cursor, None);
@@ -39,12 +39,12 @@ async fn whoever_founds_an_organization_is_its_admin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_taken_slug_changes_nothing() {
+async fn taken_slug_is_rejected() {
     let kit = Kit::start().await;
     let (ada, bob) = (kit.db_user("ada").await, kit.db_user("bob").await);
     kit.org(ada, "acme").await;
     for user in [ada, bob] {
-        let refused = kit.orgs.create(&by(user), user, new_org("acme")).await.unwrap_err();
+        let refused = kit.orgs.create(&session_actor(user), user, new_org("acme")).await.unwrap_err();
         assert!(matches!(&refused, OrgError::SlugTaken(slug) if slug == "acme"));
         assert_eq!(refused.code(), &OrgError::SLUG_TAKEN);
     }
@@ -54,7 +54,7 @@ async fn a_taken_slug_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_organization_is_shown_with_the_limit_of_its_plan() {
+async fn organization_shows_the_project_limit_of_its_plan() {
     let mut limits = Limits::default();
     (limits.free.projects, limits.pro.projects) = (2, 5);
     let kit = Kit::with(limits).await;
@@ -67,7 +67,7 @@ async fn an_organization_is_shown_with_the_limit_of_its_plan() {
 }
 
 #[test]
-fn a_slug_is_a_label_that_is_nobody_elses() {
+fn slug_is_an_unreserved_dns_label() {
     let parse = |slug: &str| serde_json::from_value::<NewOrg>(json!({ "slug": slug })).ok();
     for slug in ["ab", "a1", "1-2", "a--b", &"x".repeat(40)] {
         assert!(parse(slug).is_some_and(|new| new.validate().is_ok()), "{slug:?}");
@@ -95,7 +95,7 @@ fn a_slug_is_a_label_that_is_nobody_elses() {
 }
 
 #[test]
-fn a_name_is_for_people_and_nothing_else_is_taken() {
+fn name_allows_unicode_and_unknown_fields_are_rejected() {
     let parse = |name: &str| serde_json::from_value::<NewOrg>(json!({ "slug": "acme", "name": name }));
     for name in ["Ä", "Müller & Söhne 工", &"ü".repeat(100)] {
         assert_eq!(parse(name).unwrap().name.unwrap().as_str(), name);

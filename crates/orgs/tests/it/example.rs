@@ -3,7 +3,7 @@ use kernel::Role;
 use crate::kit::Kit;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_example_lists_every_member() {
+async fn example_lists_all_members() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     let org = kit.org(ada, "acme").await.id;

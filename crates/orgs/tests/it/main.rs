@@ -1,6 +1,6 @@
-//! Organizations as a user of this crate alone meets them, on a real Postgres.
+//! Tests of the organization service on a real Postgres, without HTTP.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 mod audit;
 mod creation;

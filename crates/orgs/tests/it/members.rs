@@ -1,16 +1,16 @@
-//! Who is in, with which role, and what the audit log tells of it.
+//! Members and their roles, and the audit events of changes.
 
-use kernel::{Failure as _, Paging, Provider, Role};
+use kernel::{ApiError as _, Paging, Provider, Role};
 use orgs::{Member, NewMember, OrgError, OrgRepository as _, RoleChange};
 use serde_json::json;
 
-use crate::kit::{Kit, by, new_member, told};
+use crate::kit::{Kit, audit_row, new_member, session_actor};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_who_has_signed_in_can_be_added_once() {
+async fn signed_in_user_is_added_once() {
     let kit = Kit::start().await;
     let (ada, bob) = (kit.db_user("ada").await, kit.db_user("bob").await);
-    let (org, actor) = (kit.org(ada, "acme").await.id, by(ada));
+    let (org, actor) = (kit.org(ada, "acme").await.id, session_actor(ada));
     let now = kit.now();
     let added = kit.orgs.member_add(&actor, org, new_member("bob", Role::Viewer)).await.unwrap();
     let expected = Member {
@@ -23,13 +23,13 @@ async fn somebody_who_has_signed_in_can_be_added_once() {
         joined_at: now,
     };
     assert_eq!(added, expected);
-    assert_eq!(kit.audited().await, [told("member.add", &actor, org, bob, json!({ "role": "viewer" }))]);
+    assert_eq!(kit.audited().await, [audit_row("member.add", &actor, org, bob, json!({ "role": "viewer" }))]);
 
     let again = kit.orgs.member_add(&actor, org, new_member("bob", Role::Admin)).await.unwrap_err();
     assert_eq!(again.code(), &OrgError::ALREADY_MEMBER);
     let elsewhere = NewMember { provider: Provider::Codehost, ..new_member("bob", Role::Admin) };
-    for nobody in [elsewhere, new_member("eve", Role::Admin)] {
-        let unknown = kit.orgs.member_add(&actor, org, nobody).await.unwrap_err();
+    for unknown in [elsewhere, new_member("eve", Role::Admin)] {
+        let unknown = kit.orgs.member_add(&actor, org, unknown).await.unwrap_err();
         assert_eq!(unknown.code(), &OrgError::USER_NOT_FOUND);
     }
     assert_eq!(kit.audited().await, []);
@@ -38,50 +38,52 @@ async fn somebody_who_has_signed_in_can_be_added_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_is_changed_and_the_same_again_is_no_change() {
+async fn setting_the_same_role_is_a_no_op() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
-    let (org, actor) = (kit.org(ada, "acme").await.id, by(ada));
+    let (org, actor) = (kit.org(ada, "acme").await.id, session_actor(ada));
     let bob = kit.joined(org, "bob", Role::Viewer).await;
     for (from, to) in [("viewer", Role::Admin), ("admin", Role::Member)] {
         let change = RoleChange { role: to };
         let member = kit.orgs.member_set_role(&actor, org, bob, change).await.unwrap();
         assert_eq!((member.user_id, member.role), (bob, to));
         let data = json!({ "from": from, "to": to, "invitesRevoked": 0 });
-        assert_eq!(kit.audited().await, [told("member.role", &actor, org, bob, data)]);
+        assert_eq!(kit.audited().await, [audit_row("member.role", &actor, org, bob, data)]);
     }
-    // The last admin may well be told to be admin.
+    // The last admin can be made admin again.
     for (user, role) in [(bob, Role::Member), (ada, Role::Admin)] {
         let member = kit.orgs.member_set_role(&actor, org, user, RoleChange { role }).await.unwrap();
         assert_eq!(member.role, role);
     }
-    let stranger = kit.db_user("eve").await;
+    let non_member = kit.db_user("eve").await;
     let role = Role::Viewer;
-    let unknown = kit.orgs.member_set_role(&actor, org, stranger, RoleChange { role }).await;
+    let unknown = kit.orgs.member_set_role(&actor, org, non_member, RoleChange { role }).await;
     assert!(matches!(unknown, Err(OrgError::MemberNotFound)));
     assert_eq!(kit.audited().await, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_admin_removes_and_anybody_leaves() {
+async fn admins_remove_members_and_members_remove_themselves() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     let org = kit.org(ada, "acme").await.id;
     let bob = kit.joined(org, "bob", Role::Member).await;
     let eve = kit.joined(org, "eve", Role::Viewer).await;
     for role in [Role::Viewer, Role::Member] {
-        let refused = kit.orgs.member_remove(&by(bob), role, org, eve).await.unwrap_err();
+        let refused = kit.orgs.member_remove(&session_actor(bob), role, org, eve).await.unwrap_err();
         assert_eq!(refused.code(), &kernel::Code::FORBIDDEN);
     }
     assert_eq!(kit.audited().await, []);
-    kit.orgs.member_remove(&by(eve), Role::Viewer, org, eve).await.unwrap();
-    let left = told("member.leave", &by(eve), org, eve, json!({ "role": "viewer", "invitesRevoked": 0 }));
+    kit.orgs.member_remove(&session_actor(eve), Role::Viewer, org, eve).await.unwrap();
+    let left =
+        audit_row("member.leave", &session_actor(eve), org, eve, json!({ "role": "viewer", "invitesRevoked": 0 }));
     assert_eq!(kit.audited().await, [left]);
-    kit.orgs.member_remove(&by(ada), Role::Admin, org, bob).await.unwrap();
-    let removed = told("member.remove", &by(ada), org, bob, json!({ "role": "member", "invitesRevoked": 0 }));
+    kit.orgs.member_remove(&session_actor(ada), Role::Admin, org, bob).await.unwrap();
+    let removed =
+        audit_row("member.remove", &session_actor(ada), org, bob, json!({ "role": "member", "invitesRevoked": 0 }));
     assert_eq!(kit.audited().await, [removed]);
     for gone in [bob, eve] {
-        let again = kit.orgs.member_remove(&by(ada), Role::Admin, org, gone).await;
+        let again = kit.orgs.member_remove(&session_actor(ada), Role::Admin, org, gone).await;
         assert!(matches!(again, Err(OrgError::MemberNotFound)));
     }
     assert_eq!(kit.audited().await, []);
@@ -90,37 +92,37 @@ async fn an_admin_removes_and_anybody_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_admin_stays_until_there_is_another() {
+async fn last_admin_cannot_be_removed_or_demoted() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     let org = kit.org(ada, "acme").await.id;
     let bob = kit.joined(org, "bob", Role::Member).await;
-    let actor = by(ada);
+    let actor = session_actor(ada);
     let demote = |role| kit.orgs.member_set_role(&actor, org, ada, RoleChange { role });
     for refused in [
         demote(Role::Member).await.map(drop),
         demote(Role::Viewer).await.map(drop),
-        kit.orgs.member_remove(&by(ada), Role::Admin, org, ada).await,
-        kit.orgs.member_remove(&by(bob), Role::Admin, org, ada).await,
+        kit.orgs.member_remove(&session_actor(ada), Role::Admin, org, ada).await,
+        kit.orgs.member_remove(&session_actor(bob), Role::Admin, org, ada).await,
     ] {
         assert_eq!(refused.unwrap_err().code(), &OrgError::LAST_ADMIN);
     }
     assert_eq!(kit.audited().await, []);
-    // An admin of another organization is none of this one.
+    // An admin of another organization does not count.
     let other = kit.org(bob, "other").await.id;
     assert_ne!(other, org);
     assert_eq!(demote(Role::Viewer).await.unwrap_err().code(), &OrgError::LAST_ADMIN);
     let promoted = RoleChange { role: Role::Admin };
-    kit.orgs.member_set_role(&by(ada), org, bob, promoted).await.unwrap();
+    kit.orgs.member_set_role(&session_actor(ada), org, bob, promoted).await.unwrap();
     demote(Role::Viewer).await.unwrap();
     assert_eq!(kit.audited().await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_log_holds_no_address() {
+async fn audit_log_has_no_address() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
-    let (org, actor) = (kit.org(ada, "acme").await.id, by(ada));
+    let (org, actor) = (kit.org(ada, "acme").await.id, session_actor(ada));
     let bob = kit.joined(org, "bob", Role::Viewer).await;
     let promoted = RoleChange { role: Role::Admin };
     kit.orgs.member_set_role(&actor, org, bob, promoted).await.unwrap();

@@ -1,4 +1,4 @@
-//! What an organization is notified of, and how often.
+//! Notifications of an organization, and their deduplication.
 
 use futures_util::future::join_all;
 use kernel::audit::Event;
@@ -7,14 +7,14 @@ use orgs::{Charge, Notice, Notification, NotificationKind, OrgError, Orgs, Site}
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use crate::kit::{Kit, by, raise, site, told};
+use crate::kit::{Kit, audit_row, raise, session_actor, site};
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 const MAILS: &str = "SELECT count(*) FROM store.outbox WHERE topic = 'orgs.notification'";
 
-/// One notice of each kind, in the order of the kinds.
-fn every() -> Vec<Notice> {
+/// Returns one notice of each kind, in the order of the kinds.
+fn one_of_each_kind() -> Vec<Notice> {
     let (project, hostname) = (|| "shop".to_owned(), || "www.example.org".to_owned());
     let (at, reason) = (Time::UNIX_EPOCH, || "The store did not answer".to_owned());
     vec![
@@ -36,7 +36,7 @@ fn every() -> Vec<Notice> {
     ]
 }
 
-fn failed(project: &str) -> Notice {
+fn backup_failed(project: &str) -> Notice {
     Notice::BackupFailed { project: project.to_owned(), reason: "The store did not answer".to_owned() }
 }
 
@@ -49,7 +49,7 @@ async fn listed(kit: &Kit, org: OrgId) -> Vec<Notification> {
     kit.orgs.notifications(org, &Paging::default()).await.unwrap().items
 }
 
-/// Whether the notice is raised, and listed.
+/// Raises a notice. Returns whether it was raised and listed.
 async fn is_raised(kit: &Kit, org: OrgId, notice: Notice) -> bool {
     let before = listed(kit, org).await.len();
     let raised = raise(&kit.orgs, kit, org, notice).await.unwrap().is_some();
@@ -59,18 +59,19 @@ async fn is_raised(kit: &Kit, org: OrgId, notice: Notice) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_is_listed_with_its_texts() {
+async fn notification_is_listed_with_its_texts() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
     let now = kit.now();
-    let id = raise(&kit.orgs, &kit, org, failed("shop")).await.unwrap().unwrap();
+    let id = raise(&kit.orgs, &kit, org, backup_failed("shop")).await.unwrap().unwrap();
     let [shown] = listed(&kit, org).await.try_into().unwrap();
     let expected = Notification {
         id,
         kind: NotificationKind::BackupFailed,
         project: Some("shop".to_owned()),
         title: "The backup of shop failed".to_owned(),
-        message: "The store did not answer. The backup is repeated; earlier generations are unaffected.".to_owned(),
+        message: "The store did not answer. The platform retries the backup. Earlier generations are not affected."
+            .to_owned(),
         created_at: now,
         sent_at: None,
     };
@@ -86,7 +87,7 @@ async fn every_kind_of_the_contract_can_be_raised() {
         hostname.unproved hostname.taken_over certificate.failed";
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
-    for notice in every() {
+    for notice in one_of_each_kind() {
         assert!(is_raised(&kit, org, notice.clone()).await, "{notice:?}");
     }
     let mut listed = listed(&kit, org).await;
@@ -97,8 +98,8 @@ async fn every_kind_of_the_contract_can_be_raised() {
 }
 
 #[test]
-fn the_texts_are_complete_and_name_what_they_are_about() {
-    for notice in every() {
+fn texts_are_complete_and_name_their_fields() {
+    for notice in one_of_each_kind() {
         let (title, message) = notice.text();
         let whole = format!("{title} {message}");
         assert!(title.chars().count() <= 60 && !title.ends_with('.'), "{title}");
@@ -113,14 +114,14 @@ fn the_texts_are_complete_and_name_what_they_are_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notifications_are_listed_once_each_and_newest_first() {
+async fn notifications_are_listed_newest_first() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let other = kit.org(ada, "other").await.id;
     for n in 0..25 {
         let project = format!("project-{n}");
-        assert!(is_raised(&kit, org, failed(&project)).await);
-        assert!(is_raised(&kit, other, failed(&project)).await);
+        assert!(is_raised(&kit, org, backup_failed(&project)).await);
+        assert!(is_raised(&kit, other, backup_failed(&project)).await);
     }
     let expected: Vec<String> = (0..25).rev().map(|n| format!("project-{n}")).collect();
     for limit in [1, 6, 24, 25, 26] {
@@ -136,22 +137,22 @@ async fn notifications_are_listed_once_each_and_newest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_is_not_raised_again_within_a_day() {
+async fn same_notification_is_not_raised_again_within_a_day() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let other = kit.org(ada, "other").await.id;
     let start = kit.now();
-    assert!(is_raised(&kit, org, failed("shop")).await);
-    // With another reason it is the same.
+    assert!(is_raised(&kit, org, backup_failed("shop")).await);
+    // Another reason does not make it another notification.
     let reworded = Notice::BackupFailed { project: "shop".to_owned(), reason: "The disk is full".to_owned() };
     assert!(!is_raised(&kit, org, reworded).await);
-    assert!(!is_raised(&kit, org, failed("shop")).await);
-    // For another project, of another kind, or for another organization it is not.
-    assert!(is_raised(&kit, org, failed("blog")).await);
+    assert!(!is_raised(&kit, org, backup_failed("shop")).await);
+    // Another project, kind or organization does.
+    assert!(is_raised(&kit, org, backup_failed("blog")).await);
     assert!(is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
     assert!(!is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
     assert!(is_raised(&kit, org, Notice::BackupStale { project: "shop".to_owned(), since: None }).await);
-    assert!(is_raised(&kit, other, failed("shop")).await);
+    assert!(is_raised(&kit, other, backup_failed("shop")).await);
     assert_eq!(kit.db_number(MAILS).await, 5);
 
     let until = async |end: i64| {
@@ -159,26 +160,27 @@ async fn the_same_is_not_raised_again_within_a_day() {
         kit.advance(end - passed);
     };
     until(DAY - 1).await;
-    assert!(!is_raised(&kit, org, failed("shop")).await);
+    assert!(!is_raised(&kit, org, backup_failed("shop")).await);
     until(DAY + 1).await;
-    assert!(is_raised(&kit, org, failed("shop")).await);
-    // A day begins with each.
+    assert!(is_raised(&kit, org, backup_failed("shop")).await);
+    // Each notification starts a new interval.
     until(2 * DAY).await;
-    assert!(!is_raised(&kit, org, failed("shop")).await);
-    assert!(is_raised(&kit, org, failed("blog")).await);
+    assert!(!is_raised(&kit, org, backup_failed("shop")).await);
+    assert!(is_raised(&kit, org, backup_failed("blog")).await);
 }
 
-/// The limit of mails has an hour (runtime contract, "Sending"); events of their own are always raised.
+/// The mail limit has an interval of an hour (runtime contract, "Sending"). Kinds without an interval are always
+/// raised.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_kind_has_its_own_interval() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
-    for notice in every() {
+    for notice in one_of_each_kind() {
         assert!(is_raised(&kit, org, notice).await);
     }
     let again = async || {
         let mut raised = Vec::new();
-        for notice in every() {
+        for notice in one_of_each_kind() {
             if is_raised(&kit, org, notice).await {
                 raised.push(listed(&kit, org).await[0].kind.as_str());
             }
@@ -186,8 +188,9 @@ async fn each_kind_has_its_own_interval() {
         raised
     };
     let events = again().await;
-    let quiet = ["limit.projects", "limit.email", "backup.failed", "backup.stale", "limit.database"];
-    let expected = NotificationKind::ALL.iter().map(NotificationKind::as_str).filter(|kind| !quiet.contains(kind));
+    let deduplicated = ["limit.projects", "limit.email", "backup.failed", "backup.stale", "limit.database"];
+    let expected =
+        NotificationKind::ALL.iter().map(NotificationKind::as_str).filter(|kind| !deduplicated.contains(kind));
     assert_eq!(events, expected.collect::<Vec<_>>());
     kit.advance(HOUR + 1);
     let later = again().await;
@@ -196,32 +199,32 @@ async fn each_kind_has_its_own_interval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_twenty_who_raise_the_same_at_once_one_does() {
+async fn concurrent_identical_notices_are_raised_once() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
-    let quiet: Vec<Notice> = vec![
-        failed("shop"),
+    let deduplicated: Vec<Notice> = vec![
+        backup_failed("shop"),
         Notice::ProjectLimit { limit: 3 },
         Notice::EmailLimit { project: "shop".to_owned(), per_hour: 100 },
     ];
-    for notice in &quiet {
+    for notice in &deduplicated {
         let outcomes = join_all((0..20).map(|_| raise(&kit.orgs, &kit, org, notice.clone()))).await;
         let raised: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
         assert_eq!(raised.iter().flatten().count(), 1, "{raised:?}");
         assert_eq!(kit.audited().await.len(), 1);
     }
-    let count = quiet.len();
+    let count = deduplicated.len();
     assert_eq!((listed(&kit, org).await.len(), kit.db_number(MAILS).await), (count, i64::try_from(count).unwrap()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_is_queued_for_each_admin_who_has_an_address() {
+async fn mail_is_queued_for_each_admin_with_an_address() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
     kit.joined(org, "bob", Role::Admin).await;
     kit.joined(org, "eve", Role::Member).await;
     kit.joined(org, "zoe", Role::Viewer).await;
-    // Without an address.
+    // Admins without an address.
     kit.db_join(org, &kit.db_users("user", 2).await, Role::Admin).await;
     let outsider = kit.db_user("max").await;
     kit.org(outsider, "other").await;
@@ -231,20 +234,20 @@ async fn a_mail_is_queued_for_each_admin_who_has_an_address() {
     let expected = json!({ "topic": "orgs.notification", "key": id.to_string(), "mails": 2 });
     assert_eq!(kit.database.rows(queued).await, [expected]);
 
-    let silent = Orgs::new(kit.store.clone(), Limits::default(), Site { sends_mail: false, ..site() });
-    raise(&silent, &kit, org, Notice::AiCreditLimit).await.unwrap().unwrap();
+    let without_mail = Orgs::new(kit.store.clone(), Limits::default(), Site { sends_mail: false, ..site() });
+    raise(&without_mail, &kit, org, Notice::AiCreditLimit).await.unwrap().unwrap();
     assert_eq!((listed(&kit, org).await.len(), kit.db_number(MAILS).await), (2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_raised_in_anothers_transaction_shares_its_fate() {
+async fn notice_rolls_back_with_the_transaction_of_its_cause() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let raise = async |tx: &mut Connection| {
         let notice = Notice::RestoreCompleted { project: "shop".to_owned(), epoch: 4, seq: 17 };
         kit.orgs.raise(tx, org, notice).await
     };
-    let actor = by(ada);
+    let actor = session_actor(ada);
     let failed = kit.store.transaction(&actor, async |tx| {
         raise(tx).await?;
         Err::<Outcome<()>, _>(OrgError::MemberNotFound)
@@ -252,7 +255,7 @@ async fn what_is_raised_in_anothers_transaction_shares_its_fate() {
     assert!(matches!(failed.await, Err(OrgError::MemberNotFound)));
     assert_eq!((listed(&kit, org).await, kit.db_number(MAILS).await), (vec![], 0));
 
-    // Each restore is an event of its own.
+    // Restores have no interval.
     for count in 1..=2 {
         let restored = kit.store.transaction(&actor, async |tx| {
             let id = raise(tx).await?.unwrap();
@@ -260,17 +263,17 @@ async fn what_is_raised_in_anothers_transaction_shares_its_fate() {
             Ok::<_, OrgError>(Outcome::Changed(id, Event { name: "database.restore", org: Some(org), target, data }))
         });
         let id = restored.await.unwrap();
-        // The one row of the log is that of what it tells of.
-        assert_eq!(kit.audited().await, [told("database.restore", &actor, org, "shop", json!({}))]);
+        // The only audit row is that of the restore.
+        assert_eq!(kit.audited().await, [audit_row("database.restore", &actor, org, "shop", json!({}))]);
         let shown = listed(&kit, org).await;
         assert_eq!((shown.len(), shown[0].id, kit.db_number(MAILS).await), (count, id, i64::try_from(count).unwrap()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_raised_for_an_organization_that_there_is_not() {
+async fn notice_for_an_unknown_organization_is_rejected() {
     let kit = Kit::start().await;
-    let nowhere = kit.store.world().id();
+    let nowhere = kit.store.clock_rng().id();
     let refused = raise(&kit.orgs, &kit, nowhere, Notice::ProjectLimit { limit: 3 }).await;
     assert!(matches!(refused, Err(OrgError::OrgNotFound)), "{refused:?}");
     assert_eq!((listed(&kit, nowhere).await, kit.audited().await), (vec![], vec![]));

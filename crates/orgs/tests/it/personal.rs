@@ -1,4 +1,4 @@
-//! The organization that comes with an account.
+//! Personal organizations.
 
 use std::collections::BTreeSet;
 
@@ -11,38 +11,38 @@ use store::Outcome;
 
 use crate::kit::{Kit, new_org};
 
-/// What a sign-in does, as far as this crate sees it.
-async fn found(kit: &Kit, user: UserId, wish: &str) -> Result<OrgId, OrgError> {
+/// Creates a personal organization, like a sign-in does.
+async fn create_personal(kit: &Kit, user: UserId, preferred_slug: &str) -> Result<OrgId, OrgError> {
     let work = async |tx: &mut store::Connection| {
-        let org = kit.orgs.create_personal(tx, user, wish).await?;
+        let org = kit.orgs.create_personal(tx, user, preferred_slug).await?;
         let event = Event { name: "session.start", org: None, target: user.to_string(), data: json!({}) };
         Ok(Outcome::Changed(org, event))
     };
     kit.store.transaction(&Actor::operator("test"), work).await
 }
 
-/// The slug that somebody new gets for this wish.
-async fn slug(kit: &Kit, user: UserId, wish: &str) -> String {
-    let id = found(kit, user, wish).await.unwrap();
+/// Creates a personal organization and returns its slug.
+async fn slug(kit: &Kit, user: UserId, preferred_slug: &str) -> String {
+    let id = create_personal(kit, user, preferred_slug).await.unwrap();
     let orgs = kit.orgs.memberships(user, None).await.unwrap();
     let org = orgs.into_iter().find(|org| org.id == id).unwrap();
     assert_eq!((org.role, org.plan, org.personal), (Role::Admin, Plan::Free, true));
-    assert_eq!(org.name, wish);
+    assert_eq!(org.name, preferred_slug);
     org.slug.to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_slug_is_as_close_to_the_wish_as_can_be() {
+async fn slug_is_derived_from_the_preferred_slug() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     kit.org(ada, "taken").await;
     let (long, dashed) = ("x".repeat(64), format!("{}--tail", "y".repeat(30)));
-    for (wish, expected) in [
+    for (preferred_slug, expected) in [
         ("ada", "ada"),
         ("ada", "ada-2"),
         ("ada", "ada-3"),
         ("taken", "taken-2"),
-        // A platform name of its own.
+        // Reserved names.
         ("www", "www-2"),
         ("svc", "svc-2"),
         // Too short for a slug.
@@ -54,17 +54,17 @@ async fn the_slug_is_as_close_to_the_wish_as_can_be() {
         ("-----", "user"),
         ("", "user-2"),
         ("工", "user-3"),
-        // Cut, with room for a suffix and no dash at the end.
+        // Truncated, with room for a suffix and without a trailing dash.
         (&long, &"x".repeat(31)),
         (&long, &format!("{}-2", "x".repeat(31))),
         (&dashed, &"y".repeat(30)),
     ] {
-        assert_eq!(slug(&kit, ada, wish).await, expected, "{wish:?}");
+        assert_eq!(slug(&kit, ada, preferred_slug).await, expected, "{preferred_slug:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_numbers_are_used_up_the_suffix_is_random() {
+async fn suffix_is_random_after_twenty_taken_slugs() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     let long = "x".repeat(31);
@@ -78,7 +78,7 @@ async fn when_the_numbers_are_used_up_the_suffix_is_random() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_people_with_one_wish_get_twenty_slugs() {
+async fn concurrent_users_with_one_preferred_slug_get_different_slugs() {
     let kit = Kit::start().await;
     let users = kit.db_users("user", 20).await;
     let slugs = join_all(users.iter().map(|user| slug(&kit, *user, "ada"))).await;
@@ -87,7 +87,7 @@ async fn twenty_people_with_one_wish_get_twenty_slugs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_in_that_fails_takes_its_organization_along() {
+async fn failed_sign_in_rolls_back_its_organization() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     let work = async |tx: &mut store::Connection| -> Result<Outcome<()>, OrgError> {

@@ -1,4 +1,4 @@
-//! What must hold for an organization as a whole, however many try to break it at once.
+//! Invariants of an organization under concurrent changes.
 
 use futures_util::future::join_all;
 use kernel::audit::Actor;
@@ -6,21 +6,21 @@ use kernel::{OrgId, Role, UserId};
 use orgs::{OrgError, OrgRepository as _, RoleChange};
 use store::Outcome;
 
-use crate::kit::{Kit, by, new_member};
+use crate::kit::{Kit, new_member, session_actor};
 
-/// Transactions of this test that wait for a row.
+/// Counts the transactions of this test that wait for a lock.
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
-/// How an admin stops being one.
+/// The way in which an admin loses the role.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum AdminExit {
     Demoted,
     Left,
     RemovedByTheNext,
 }
 
-/// An organization of twenty admins and nobody else.
+/// Creates an organization with twenty admins and no other members.
 async fn twenty_admins(kit: &Kit, slug: &str) -> (OrgId, Vec<UserId>) {
     let mut admins = kit.db_users(slug, 20).await;
     let org = kit.org(admins[0], slug).await.id;
@@ -29,26 +29,26 @@ async fn twenty_admins(kit: &Kit, slug: &str) -> (OrgId, Vec<UserId>) {
     (org, admins)
 }
 
-async fn stop(kit: &Kit, org: OrgId, admins: &[UserId], at: usize, way: Way) -> Result<(), OrgError> {
+async fn stop(kit: &Kit, org: OrgId, admins: &[UserId], at: usize, exit: AdminExit) -> Result<(), OrgError> {
     let (user, next) = (admins[at], admins[(at + 1) % admins.len()]);
-    match way {
-        Way::Demoted => {
+    match exit {
+        AdminExit::Demoted => {
             let role = Role::Viewer;
-            kit.orgs.member_set_role(&by(user), org, user, RoleChange { role }).await.map(drop)
+            kit.orgs.member_set_role(&session_actor(user), org, user, RoleChange { role }).await.map(drop)
         }
-        Way::Left => kit.orgs.member_remove(&by(user), Role::Admin, org, user).await,
-        Way::RemovedByTheNext => kit.orgs.member_remove(&by(next), Role::Admin, org, user).await,
+        AdminExit::Left => kit.orgs.member_remove(&session_actor(user), Role::Admin, org, user).await,
+        AdminExit::RemovedByTheNext => kit.orgs.member_remove(&session_actor(next), Role::Admin, org, user).await,
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_twenty_admins_who_all_stop_at_once_one_remains() {
+async fn one_admin_remains_when_all_exit_concurrently() {
     let kit = Kit::start().await;
     for (slug, ways) in [
-        ("demoted", &[Way::Demoted][..]),
-        ("left", &[Way::Left]),
-        ("removed", &[Way::RemovedByTheNext]),
-        ("mixed", &[Way::Demoted, Way::Left, Way::RemovedByTheNext]),
+        ("demoted", &[AdminExit::Demoted][..]),
+        ("left", &[AdminExit::Left]),
+        ("removed", &[AdminExit::RemovedByTheNext]),
+        ("mixed", &[AdminExit::Demoted, AdminExit::Left, AdminExit::RemovedByTheNext]),
     ] {
         let (org, admins) = twenty_admins(&kit, slug).await;
         let stops = (0..20).map(|at| stop(&kit, org, &admins, at, ways[at % ways.len()]));
@@ -62,12 +62,12 @@ async fn of_twenty_admins_who_all_stop_at_once_one_remains() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_added_twenty_times_at_once_is_added_once() {
+async fn concurrent_additions_of_a_user_add_one_member() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     kit.db_user("bob").await;
     let org = kit.org(ada, "acme").await.id;
-    let actor = by(ada);
+    let actor = session_actor(ada);
     let added = join_all((0..20).map(|n| {
         let role = Role::ALL[n % Role::ALL.len()];
         kit.orgs.member_add(&actor, org, new_member("bob", role))
@@ -76,13 +76,13 @@ async fn somebody_added_twenty_times_at_once_is_added_once() {
     let (added, refused): (Vec<_>, Vec<_>) = added.into_iter().partition(Result::is_ok);
     assert_eq!(added.len(), 1);
     assert!(refused.iter().all(|outcome| matches!(outcome, Err(OrgError::AlreadyMember))));
-    let [told] = kit.audited().await.try_into().unwrap();
+    let [event] = kit.audited().await.try_into().unwrap();
     let role = added[0].as_ref().unwrap().role;
-    assert_eq!(told.data, serde_json::json!({ "role": role }));
+    assert_eq!(event.data, serde_json::json!({ "role": role }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lock_of_an_organization_is_held_until_the_transaction_ends() {
+async fn organization_lock_is_held_until_the_transaction_ends() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     let (acme, other) = (kit.org(ada, "acme").await.id, kit.org(ada, "other").await.id);
@@ -90,7 +90,7 @@ async fn the_lock_of_an_organization_is_held_until_the_transaction_ends() {
     let actor = Actor::operator("test");
     let held = kit.store.transaction(&actor, async |tx| {
         assert!(tx.org_lock(acme).await?.is_some());
-        // Everybody else's organization goes on.
+        // Other organizations are not locked.
         kit.orgs.member_add(&actor, other, new_member("bob", Role::Viewer)).await?;
         let add = kit.orgs.member_add(&actor, acme, new_member("bob", Role::Viewer));
         let waiting = async {
@@ -105,7 +105,7 @@ async fn the_lock_of_an_organization_is_held_until_the_transaction_ends() {
         Ok::<_, OrgError>(Outcome::Unchanged(()))
     });
     held.await.unwrap();
-    let nowhere = kit.store.world().id();
+    let nowhere = kit.store.clock_rng().id();
     assert_eq!(kit.connection().await.org_lock(nowhere).await.unwrap(), None);
     kit.orgs.member_add(&actor, acme, new_member("bob", Role::Viewer)).await.unwrap();
 }

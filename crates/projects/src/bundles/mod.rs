@@ -1,11 +1,11 @@
-//! The store of bundles: one object for each digest, written whole or not at all.
+//! The bundle store: one object per digest, written atomically.
 //!
-//! An upload passes in one stream through SHA-256, the validating reader and a temporary object. Memory does not grow
-//! with its size: at most [`IN_FLIGHT`] chunks wait for the reader, and a few [`Parts`] for the store.
+//! An upload streams through SHA-256, the validating reader and a temporary object. Memory use does not depend on its
+//! size: at max [`MAX_PENDING_CHUNKS`] chunks wait for the reader, and a few parts ([`PartLimits`]) for the store.
 
+mod multipart;
 mod s3;
 mod sweep;
-mod writing;
 
 use std::io::{self, Read};
 use std::path::{Path as Folder, PathBuf};
@@ -20,102 +20,102 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::sync::mpsc;
 
-use self::writing::{Parts, Writing};
+use self::multipart::{MultipartWriter, PartLimits};
 use crate::error::ProjectError;
 
-pub use self::s3::S3;
+pub use self::s3::S3Config;
 
-/// Chunks of the body that may wait for the reader.
-const IN_FLIGHT: usize = 4;
+/// The number of body chunks that may wait for the reader.
+const MAX_PENDING_CHUNKS: usize = 4;
 
-/// Where uploads are until they are known to be bundles.
+/// The folder of uploads that are not yet validated.
 const INCOMING: &str = "incoming";
 
-/// How long the rest of a refused upload is read for.
-const DRAIN: Duration = Duration::from_secs(10);
+/// The longest time to read the rest of a rejected upload.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The store of bundles. Cheap to clone; clones share the memory that uploads may take.
+/// The bundle store. Cheap to clone; clones share one memory limit for uploads.
 #[derive(Debug, Clone)]
 pub struct Bundles {
     objects: Arc<dyn ObjectStore>,
-    /// The folder that the objects are files of, if they are.
+    /// The folder, if the store is a folder.
     folder: Option<PathBuf>,
-    parts: Parts,
+    parts: PartLimits,
 }
 
-/// A bundle that is valid and stored.
+/// A validated bundle in the store.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct StoredBundle {
     pub digest: Digest,
     /// Bytes of the upload.
     pub size_bytes: u64,
-    /// What the validating reader found.
+    /// The reader's summary of the bundle.
     pub contents: bundle::Contents,
 }
 
 type Result<T> = std::result::Result<T, ProjectError>;
 
 impl Bundles {
-    /// The bundles kept in this object store, which is not a folder.
+    /// Creates a bundle store in an object store other than a folder.
     #[must_use]
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
-        Self { objects, folder: None, parts: Parts::large() }
+        Self { objects, folder: None, parts: PartLimits::remote() }
     }
 
-    /// The bundles kept in a folder, which is made if there is none. What is finished is on the disk.
+    /// Creates a bundle store in a folder, and the folder if it does not exist. Syncs finished objects to disk.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Returns the I/O error when the folder cannot be created.
     pub fn in_folder(folder: &Folder) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let files = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
-        Ok(Self { objects: Arc::new(files), folder: Some(folder.to_owned()), parts: Parts::small() })
+        Ok(Self { objects: Arc::new(files), folder: Some(folder.to_owned()), parts: PartLimits::local() })
     }
 
-    /// The bundles kept in a bucket. It is not asked yet whether it is there. Needs rustls' default provider.
+    /// Creates a bundle store in a bucket, without a request to it. Requires a default crypto provider of rustls.
     ///
     /// # Errors
-    /// What [`S3`] says cannot be used.
-    pub fn in_s3(s3: &S3) -> object_store::Result<Self> {
+    /// Returns an error when the [`S3Config`] is invalid.
+    pub fn in_s3(s3: &S3Config) -> object_store::Result<Self> {
         Ok(Self::new(s3.connect()?))
     }
 
-    /// Takes an upload in. What is refused or breaks off leaves no object behind.
+    /// Validates and stores an upload. A rejected or interrupted upload leaves no object behind.
     ///
     /// # Errors
-    /// [`ProjectError::Bundle`] for what is no bundle or too large, [`ProjectError::UploadBroken`] when the body ends
-    /// early, [`ProjectError::BundleStore`].
+    /// [`ProjectError::Bundle`] for an invalid or too large bundle, [`ProjectError::UploadBroken`] when the body fails,
+    /// [`ProjectError::BundleStore`].
     pub async fn receive<E>(
         &self,
         name: &str,
         limits: BundleLimits,
         mut body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
-    ) -> Result<Received>
+    ) -> Result<StoredBundle>
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let temporary = Path::from_iter([INCOMING, name]);
-        let upload = self.objects.put_multipart(&temporary).await.map_err(unreachable_store)?;
-        let mut writing = Writing::new(upload, self.parts.clone());
-        match pour(&mut body, limits, &mut writing).await {
+        let upload = self.objects.put_multipart(&temporary).await.map_err(store_error)?;
+        let mut writer = MultipartWriter::new(upload, self.parts.clone());
+        match stream_upload(&mut body, limits, &mut writer).await {
             Ok(received) => {
-                // On its own, so that it goes through whatever becomes of the request.
-                let keep = keep(self.objects.clone(), writing, temporary, location(received.digest));
-                tokio::spawn(keep).await.map_err(store::Error::inconsistent)??;
+                // In a separate task, so that it completes even if the request is cancelled.
+                let commit = commit(self.objects.clone(), writer, temporary, object_path(received.digest));
+                tokio::spawn(commit).await.map_err(store::Error::inconsistent)??;
                 Ok(received)
             }
             Err(error) => {
-                writing.abort().await;
+                writer.abort().await;
                 let drained = drain(&mut body, limits.compressed);
-                if tokio::time::timeout(DRAIN, drained).await.is_err() {
-                    tracing::debug!("a refused upload went on for too long to be read to its end");
+                if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+                    tracing::debug!("stopped reading a rejected upload after the timeout");
                 }
                 Err(error)
             }
         }
     }
 
-    /// The bytes of a bundle.
+    /// Opens a bundle and returns its size and its bytes.
     ///
     /// # Errors
     /// [`ProjectError::BundleNotFound`], [`ProjectError::BundleStore`].
@@ -123,54 +123,59 @@ impl Bundles {
         &self,
         digest: Digest,
     ) -> Result<(u64, impl Stream<Item = object_store::Result<Bytes>> + 'static)> {
-        match self.objects.get(&location(digest)).await {
+        match self.objects.get(&object_path(digest)).await {
             Ok(object) => Ok((object.meta.size, object.into_stream())),
             Err(object_store::Error::NotFound { .. }) => Err(ProjectError::BundleNotFound),
-            Err(error) => Err(unreachable_store(error)),
+            Err(error) => Err(store_error(error)),
         }
     }
 
-    /// Deletes what uploads of processes that were killed left behind: temporary objects that were last written before
-    /// `before`, which has to be longer ago than an upload takes. Tells how many there were.
+    /// Deletes temporary objects that were last written before `before`, and returns their number. Killed processes
+    /// leave such objects. `before` must be longer ago than the longest upload.
     ///
-    /// Parts of an S3 upload that was never completed are no objects: a rule of the bucket has to remove those.
+    /// Parts of an incomplete S3 upload are not objects. A lifecycle rule of the bucket must remove them.
     ///
     /// # Errors
     /// [`ProjectError::BundleStore`].
     pub async fn sweep(&self, before: Time) -> Result<usize> {
         match &self.folder {
             Some(folder) => {
-                let swept = sweep::folder(folder.clone(), before).await;
-                swept.map_err(|error| ProjectError::BundleStore(error.into()))
+                let deleted = sweep::delete_old_files(folder.clone(), before).await;
+                deleted.map_err(|error| ProjectError::BundleStore(error.into()))
             }
-            None => sweep::objects(&*self.objects, before).await.map_err(unreachable_store),
+            None => sweep::delete_old_objects(&*self.objects, before).await.map_err(store_error),
         }
     }
 }
 
-/// Completes the temporary object under its final name; where that fails, nothing is left of it.
-async fn keep(objects: Arc<dyn ObjectStore>, writing: Writing, temporary: Path, location: Path) -> Result<()> {
-    writing.finish().await.map_err(unreachable_store)?;
-    if let Err(error) = objects.rename(&temporary, &location).await {
+/// Completes the temporary object and renames it to its final path. A failure leaves no object behind.
+async fn commit(
+    objects: Arc<dyn ObjectStore>,
+    writer: MultipartWriter,
+    temporary: Path,
+    object_path: Path,
+) -> Result<()> {
+    writer.finish().await.map_err(store_error)?;
+    if let Err(error) = objects.rename(&temporary, &object_path).await {
         if let Err(error) = objects.delete(&temporary).await {
-            tracing::warn!(%error, "a temporary object is left");
+            tracing::warn!(%error, "failed to delete a temporary object");
         }
-        return Err(unreachable_store(error));
+        return Err(store_error(error));
     }
     Ok(())
 }
 
-/// Pours the body into the digest, the reader and the store at once.
-async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+/// Streams the body into the digest, the reader and the store concurrently.
+async fn stream_upload<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin),
     limits: BundleLimits,
-    writing: &mut Writing,
-) -> Result<Received> {
-    let (chunks, waiting) = mpsc::channel(IN_FLIGHT);
+    writer: &mut MultipartWriter,
+) -> Result<StoredBundle> {
+    let (chunks, receiver) = mpsc::channel(MAX_PENDING_CHUNKS);
     let BundleLimits { compressed, unpacked, entries } = limits;
     let reader = tokio::task::spawn_blocking(move || {
         let limits = bundle::Limits { compressed, unpacked, entries };
-        bundle::read(Chunks { waiting, current: Bytes::new() }, &limits, |_| Ok(()))
+        bundle::read(Chunks { receiver, current: Bytes::new() }, &limits, |_| Ok(()))
     });
     let mut digester = Digester::default();
     let mut size_bytes = 0;
@@ -178,52 +183,52 @@ async fn pour<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         let chunk = chunk.map_err(|error| ProjectError::UploadBroken(error.into()))?;
         digester.update(&chunk);
         size_bytes += chunk.len() as u64;
-        writing.write(&chunk).await.map_err(unreachable_store)?;
+        writer.write(&chunk).await.map_err(store_error)?;
         if chunks.send(chunk).await.is_err() {
-            // The reader has seen enough to refuse the rest.
+            // The reader has rejected the bundle.
             break;
         }
     }
     drop(chunks);
     let contents = reader.await.map_err(store::Error::inconsistent)?.map_err(ProjectError::Bundle)?;
-    Ok(Received { digest: digester.finish(), size_bytes, contents })
+    Ok(StoredBundle { digest: digester.finish(), size_bytes, contents })
 }
 
-/// Reads on for a while, so that a client that is still sending gets to see the answer.
-async fn drain<E>(body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin), most: u64) {
+/// Reads the rest of the body, so that a client that is still sending receives the response.
+async fn drain<E>(body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin), max: u64) {
     let mut drained = 0;
     while let Some(Ok(chunk)) = body.next().await {
         drained += chunk.len() as u64;
-        if drained > most {
+        if drained > max {
             return;
         }
     }
 }
 
-fn location(digest: Digest) -> Path {
+fn object_path(digest: Digest) -> Path {
     Path::from_iter(["bundles", &digest.hex()])
 }
 
-fn unreachable_store(error: object_store::Error) -> ProjectError {
+fn store_error(error: object_store::Error) -> ProjectError {
     ProjectError::BundleStore(error.into())
 }
 
-/// Chunks from a channel, for a reader on a thread of its own.
+/// Reads chunks from a channel, for the validating reader on its own thread.
 struct Chunks {
-    waiting: mpsc::Receiver<Bytes>,
+    receiver: mpsc::Receiver<Bytes>,
     current: Bytes,
 }
 
 impl Read for Chunks {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() {
-            match self.waiting.blocking_recv() {
+            match self.receiver.blocking_recv() {
                 Some(chunk) => self.current = chunk,
                 None => return Ok(0),
             }
         }
-        let taken = buffer.len().min(self.current.len());
-        self.current.copy_to_slice(buffer.get_mut(..taken).unwrap_or_default());
-        Ok(taken)
+        let count = buffer.len().min(self.current.len());
+        self.current.copy_to_slice(buffer.get_mut(..count).unwrap_or_default());
+        Ok(count)
     }
 }

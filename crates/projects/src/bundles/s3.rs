@@ -1,4 +1,4 @@
-//! A bucket.
+//! The connection to a bucket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,35 +9,35 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, ObjectStore, Result, RetryConfig};
 
-/// A bucket of S3 or of a server that speaks its protocol, and who asks for it.
+/// The bucket of S3, or of a server that implements its protocol, and the credentials for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct S3 {
+pub struct S3Config {
     pub bucket: String,
-    /// Objects lie under this path; empty for the whole bucket.
+    /// The path of all objects; empty for the root of the bucket.
     pub prefix: String,
     pub region: String,
-    /// Another server than Amazon's. Only where it says `http:` is plain http spoken.
+    /// The URL of a server other than Amazon's. Only `http:` URLs disable TLS.
     pub endpoint: Option<String>,
     pub access_key_id: String,
     pub secret_access_key: Secret,
     pub session_token: Option<Secret>,
 }
 
-/// How long the other side may say nothing. A whole answer may take as long as it likes: it may be a large bundle.
-const SILENCE: Duration = Duration::from_secs(60);
+/// The longest wait for the next data. There is no timeout for a whole response, which may be a large bundle.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// For how long a request that failed on the other side is tried again.
-const RETRY: Duration = Duration::from_secs(30);
+/// The time after which a failed request is not retried.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl S3 {
+impl S3Config {
     pub(super) fn connect(&self) -> Result<Arc<dyn ObjectStore>> {
         let plain = self.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http:"));
         let client = ClientOptions::new()
             .with_allow_http(plain)
             .with_connect_timeout(Duration::from_secs(5))
-            .with_read_timeout(SILENCE)
+            .with_read_timeout(READ_TIMEOUT)
             .with_timeout_disabled();
-        let retry = RetryConfig { retry_timeout: RETRY, max_retries: 5, ..RetryConfig::default() };
+        let retry = RetryConfig { retry_timeout: RETRY_TIMEOUT, max_retries: 5, ..RetryConfig::default() };
         let mut bucket = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
             .with_region(&self.region)

@@ -1,4 +1,4 @@
-//! What killed processes left of uploads.
+//! Deletes the temporary objects of killed processes.
 
 use std::fs::DirEntry;
 use std::io;
@@ -11,13 +11,13 @@ use object_store::{ObjectStore, ObjectStoreExt as _, path};
 
 use super::INCOMING;
 
-/// Deletes the temporary objects that were last written before this.
-pub(super) async fn objects(objects: &dyn ObjectStore, before: Time) -> object_store::Result<usize> {
-    let left = objects.list(Some(&path::Path::from(INCOMING)));
-    let old = left.try_filter(|left| std::future::ready(Time::new(left.last_modified) < before));
-    let old: Vec<_> = old.map_ok(|left| left.location).try_collect().await?;
-    for left in &old {
-        match objects.delete(left).await {
+/// Deletes the temporary objects that were last written before `before`.
+pub(super) async fn delete_old_objects(objects: &dyn ObjectStore, before: Time) -> object_store::Result<usize> {
+    let listing = objects.list(Some(&path::Path::from(INCOMING)));
+    let old = listing.try_filter(|object| std::future::ready(Time::new(object.last_modified) < before));
+    let old: Vec<_> = old.map_ok(|object| object.location).try_collect().await?;
+    for object in &old {
+        match objects.delete(object).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -25,22 +25,22 @@ pub(super) async fn objects(objects: &dyn ObjectStore, before: Time) -> object_s
     Ok(old.len())
 }
 
-/// The same for a folder, where the store lists no files that are still being written.
-pub(super) async fn folder(folder: PathBuf, before: Time) -> io::Result<usize> {
+/// Deletes temporary files in a folder, where the object store does not list unfinished files.
+pub(super) async fn delete_old_files(folder: PathBuf, before: Time) -> io::Result<usize> {
     let before = SystemTime::UNIX_EPOCH + Duration::from_millis(before.unix_millis().try_into().unwrap_or_default());
-    tokio::task::spawn_blocking(move || files(&folder.join(INCOMING), before)).await?
+    tokio::task::spawn_blocking(move || delete_files(&folder.join(INCOMING), before)).await?
 }
 
-fn files(folder: &Path, before: SystemTime) -> io::Result<usize> {
+fn delete_files(folder: &Path, before: SystemTime) -> io::Result<usize> {
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         entries => entries?,
     };
     let mut deleted = 0;
     for entry in entries {
-        match delete(&entry?, before) {
-            Ok(old) => deleted += usize::from(old),
-            // Whoever wrote it has finished it, or another process swept as well.
+        match delete_if_old(&entry?, before) {
+            Ok(is_old) => deleted += usize::from(is_old),
+            // Its writer has renamed it, or another process has deleted it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -48,11 +48,11 @@ fn files(folder: &Path, before: SystemTime) -> io::Result<usize> {
     Ok(deleted)
 }
 
-fn delete(entry: &DirEntry, before: SystemTime) -> io::Result<bool> {
-    let about = entry.metadata()?;
-    let old = about.is_file() && about.modified()? < before;
-    if old {
+fn delete_if_old(entry: &DirEntry, before: SystemTime) -> io::Result<bool> {
+    let metadata = entry.metadata()?;
+    let is_old = metadata.is_file() && metadata.modified()? < before;
+    if is_old {
         std::fs::remove_file(entry.path())?;
     }
-    Ok(old)
+    Ok(is_old)
 }

@@ -1,45 +1,45 @@
-//! Who may see a project's deployments (specification, "Access control"; contract section 5).
+//! Access policies of projects (specification, "Access control"; contract section 5).
 
 use kernel::{AccessMode, Time, Token};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
-/// Who may see a project, in short.
+/// The access mode of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Access {
     pub mode: AccessMode,
 }
 
-/// Who may see a project, without any secret.
+/// The access policy of a project, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "hasPassword": false, "hasBypass": true })))]
 pub struct AccessPolicy {
     pub mode: AccessMode,
-    /// Whether a password was ever set; it is kept while another mode holds.
+    /// Whether a password is set. The password is kept when the mode changes.
     pub has_password: bool,
-    /// Whether there is a key that passes by the policy.
+    /// Whether a bypass key exists.
     pub has_bypass: bool,
-    /// The project's creation until something was set.
+    /// When the policy last changed; initially the creation time of the project.
     pub updated_at: Time,
 }
 
-/// The policy that is to hold.
+/// A change of the access policy.
 #[derive(Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AccessChange {
     pub mode: AccessMode,
-    /// Replaces the password; left out, the one there is stays.
+    /// The new password. Without it, the current password is kept.
     #[serde(default)]
     #[validate(length(min = 8, max = 128))]
     #[cfg_attr(feature = "openapi", schema(format = Password, min_length = 8, max_length = 128))]
     pub password: Option<String>,
 }
 
-/// A fresh bypass key: the one answer that holds it.
+/// A new bypass key. Only this response contains it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -50,29 +50,29 @@ pub struct AccessChange {
     }))
 )]
 pub struct AccessBypass {
-    /// What to send as `Svc-Access-Bypass`.
+    /// The value for the header `Svc-Access-Bypass`.
     pub secret: Token,
     pub created_at: Time,
 }
 
-/// The middle of the round trip that lets a member in.
+/// A request for access to a protected project, as a signed-in member.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "to": "www.example.org", "next": "/" })))]
 pub struct Authorize {
-    /// The hostname that the browser comes from.
+    /// The hostname of the project.
     #[validate(length(min = 1, max = 1024))]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
     pub to: String,
-    /// The path it goes back to.
+    /// The path on that hostname to return to.
     #[validate(length(min = 1, max = 4096))]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 4096))]
     #[cfg_attr(feature = "openapi", schema(pattern = r"^/(?:[^/\\\x00-\x1f\x7f-\x9f][^\\\x00-\x1f\x7f-\x9f]*)?$"))]
     pub next: String,
 }
 
-/// Where to move the browser.
+/// The URL to redirect the browser to.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(
@@ -82,7 +82,7 @@ pub struct Authorize {
     }))
 )]
 pub struct AccessAuthorize {
-    /// Holds a code: whoever has it, gets in.
+    /// Contains a one-time code that grants access.
     #[cfg_attr(feature = "openapi", schema(format = Password))]
     pub redirect: String,
 }

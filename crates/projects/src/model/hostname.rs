@@ -1,30 +1,33 @@
-//! Hostnames and the proofs that they belong to whoever claims them (contract section 5).
+//! Hostnames and their ownership verification (contract section 5).
 
 use kernel::Time;
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
 kernel::words! {
-    /// Whether a hostname came with the project.
+    /// The kind of a hostname.
     pub enum HostnameKind {
+        /// Created with the project.
         Default = "default",
+        /// Added by a user.
         Custom = "custom",
     } example Custom
 }
 
 kernel::words! {
-    /// Whether a hostname is served.
+    /// The state of a hostname.
     pub enum HostnameState {
-        /// Reserved until its ownership is proved.
+        /// Reserved until its ownership is verified.
         PendingDns = "pending_dns",
+        /// Served.
         Active = "active",
     } example Active
 }
 
 kernel::words! {
-    /// How the ownership of a hostname is proved.
+    /// A proof of ownership of a hostname.
     pub enum Proof {
-        /// It lies in a zone that the organization hosts here.
+        /// The name is in a hosted zone of the organization.
         Zone = "zone",
         /// A TXT record.
         Txt = "txt",
@@ -34,14 +37,14 @@ kernel::words! {
 }
 
 kernel::words! {
-    /// The record types that guide a user to a proof.
+    /// The type of a verification record.
     pub enum VerifyRecordType {
         Txt = "TXT",
         Cname = "CNAME",
     }
 }
 
-/// A name under which a project is reached.
+/// A hostname of a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -51,20 +54,20 @@ pub struct Hostname {
     pub name: String,
     pub kind: HostnameKind,
     pub state: HostnameState,
-    /// Records that would prove the ownership; empty once it is proved.
+    /// The records that prove ownership; empty after verification.
     pub verify: Vec<VerifyRecord>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub verification_token: Option<String>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_error: Option<String>,
-    /// What was looked up last, and seen; empty once the ownership is proved.
+    /// The results of the last verification; empty after it succeeds.
     pub checks: Vec<Check>,
     pub created_at: Time,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub verified_at: Option<Time>,
 }
 
-/// A record to publish.
+/// A DNS record to publish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VerifyRecord {
@@ -74,7 +77,7 @@ pub struct VerifyRecord {
     pub value: String,
 }
 
-/// One look for a proof.
+/// The result of one ownership check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Check {
@@ -87,21 +90,21 @@ pub struct Check {
     pub at: Time,
 }
 
-/// The name to claim.
+/// A hostname to claim.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewHostname {
-    /// In any spelling; it is kept as lowercase punycode.
+    /// The hostname. It is stored as lowercase punycode.
     #[validate(length(min = 1, max = 1024))]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "www.example.org"))]
     pub name: String,
 }
 
 impl Hostname {
-    /// With the records that would prove it, for as long as that is open.
+    /// Adds the records that prove ownership, if the hostname is pending.
     #[must_use]
-    pub fn guided(self, fallback_origin: &str) -> Self {
+    pub fn with_verify_records(self, fallback_origin: &str) -> Self {
         let Some(token) = self.verification_token.as_ref().filter(|_| self.state == HostnameState::PendingDns) else {
             return self;
         };

@@ -1,4 +1,4 @@
-//! The types as the wire shows them (contract section 5).
+//! The types of the API (contract section 5).
 
 mod access;
 mod hostname;
@@ -20,17 +20,17 @@ kernel::text! {
 }
 
 kernel::words! {
-    /// What was last reported of a deployment by the node that serves the project.
+    /// The status that the project's node last reported for a deployment.
     pub enum DeploymentStatus {
-        /// Nothing yet, since it went live.
+        /// No report since the deployment went live.
         Pending = "pending",
-        /// Visitors are shown it.
+        /// Visitors see the deployment.
         Serving = "serving",
-        /// Its worker was ended or died. The next request starts it again.
+        /// The worker exited or was stopped. The next request restarts it.
         Crashed = "crashed",
-        /// It could not be brought up. If another one was served before, that one still is.
+        /// The deployment failed to start. The previous deployment is still served, if there is one.
         Failed = "failed",
-        /// Another one is served in its place.
+        /// Another deployment is served instead.
         Retired = "retired",
     } example Serving
 }
@@ -45,16 +45,16 @@ pub struct Project {
     pub name: ProjectName,
     /// The organization's slug.
     pub org: String,
-    /// The hostname that came with it.
+    /// The default hostname.
     pub hostname: String,
     pub created_at: Time,
 }
 
-/// One project, as far as this context knows it.
+/// The details of a project that this context owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectDetail {
     pub project: Project,
-    /// None before the first deployment.
+    /// The live deployment; none before the first one.
     pub live: Option<Deployment>,
     pub hostnames: Vec<Hostname>,
     pub access: Access,
@@ -62,17 +62,17 @@ pub struct ProjectDetail {
     pub placement: Option<Placement>,
 }
 
-/// Where a project is served from, in short.
+/// The placement of a project on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "state": "active", "epoch": 1 })))]
 pub struct Placement {
     pub state: String,
-    /// Raised whenever the project's data moves or is restored.
+    /// Increases whenever the project's data moves or is restored.
     pub epoch: i64,
 }
 
-/// A version of a project. Immutable, and never deleted.
+/// A version of a project. Immutable; never deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -90,19 +90,19 @@ pub struct Deployment {
     pub id: DeploymentId,
     /// 1, 2, 3 … without gaps within the project.
     pub version: i32,
-    /// Of the upload.
+    /// The digest of the upload.
     pub digest: Digest,
     /// Bytes of the upload.
     pub size_bytes: i64,
-    /// Whether it is the one to be served; `status` tells whether it is.
+    /// Whether this is the desired deployment of the project; `status` is the observed state.
     pub live: bool,
     pub status: DeploymentStatus,
-    /// Why it crashed or failed, in words for who deployed it.
+    /// The cause of a crash or failure, for the user who deployed.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub status_message: Option<String>,
-    /// Where the bundle was made from; for display only.
+    /// The source of the bundle; for display only.
     pub git: Git,
-    /// What the manifest declares.
+    /// The resources that the manifest declares.
     pub declares: ResourceSet,
     pub has_worker: bool,
     pub asset_count: i32,
@@ -110,7 +110,7 @@ pub struct Deployment {
     pub created_at: Time,
 }
 
-/// Who uploaded a deployment.
+/// The user who uploaded a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -120,7 +120,7 @@ pub struct Author {
     pub subject: String,
 }
 
-/// Where a bundle was made from, as the uploader says. Never used to decide anything.
+/// The source of a bundle, as stated by the uploader. For display only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(
@@ -141,12 +141,12 @@ pub struct Git {
     pub message: Option<String>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub branch: Option<String>,
-    /// Whether there were changes that no commit holds.
+    /// Whether there were uncommitted changes.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub dirty: Option<bool>,
 }
 
-/// The project to create.
+/// A project to create.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -154,16 +154,16 @@ pub struct NewProject {
     pub name: ProjectName,
 }
 
-/// What is to change of a project.
+/// A change of a project.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectChange {
-    /// The default hostname follows it.
+    /// The new name. The default hostname changes with it.
     pub name: ProjectName,
 }
 
-/// The deletion of a project, said twice.
+/// A confirmed deletion of a project.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -175,7 +175,7 @@ pub struct ProjectDeletion {
     pub confirm: String,
 }
 
-/// The deployment to go back to.
+/// A rollback to an earlier deployment.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -186,10 +186,15 @@ pub struct Rollback {
 }
 
 impl Git {
-    /// The provenance that the upload's headers state (specification, "Projects and deployments", rule 3), percent
-    /// encoding undone by the caller. What is malformed is left out; the deployment stands.
+    /// Reads the source from the upload's headers (specification, "Projects and deployments", rule 3), which the caller
+    /// has percent-decoded. Ignores malformed values; the deployment still succeeds.
     #[must_use]
-    pub fn stated(commit: Option<&str>, message: Option<&str>, branch: Option<&str>, dirty: Option<&str>) -> Self {
+    pub fn from_headers(
+        commit: Option<&str>,
+        message: Option<&str>,
+        branch: Option<&str>,
+        dirty: Option<&str>,
+    ) -> Self {
         let is_commit = |text: &&str| (7..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
         let printable = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
         let first_line = |text: &str| text.lines().next().unwrap_or_default().chars().take(200).collect::<String>();

@@ -1,4 +1,4 @@
-//! What a project's first page shows (contract sections 5 and 9).
+//! The overview of a project (contract sections 5 and 9).
 
 use kernel::Time;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Deployment;
 
 kernel::words! {
-    /// Why a generation was made.
+    /// The trigger of a generation.
     pub enum GenerationKind {
         Scheduled = "scheduled",
         PreRestore = "pre_restore",
@@ -28,13 +28,13 @@ pub struct Generation {
     pub created_at: Time,
 }
 
-/// A project's first page, as far as this context knows it.
+/// The part of a project's overview that this context owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overview {
-    /// None before the first deployment.
+    /// The live deployment; none before the first one.
     pub live: Option<Deployment>,
-    /// The last five.
+    /// The last five deployments.
     pub deployments: Vec<Deployment>,
-    /// The database's most recent one; none without a database.
+    /// The most recent backup of the database, if the project has a database.
     pub last_backup: Option<Generation>,
 }

@@ -3,44 +3,44 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{AccessMode, OrgId, ProjectId, Role, Time, TokenHash};
-use store::{Cached, Connection, Result};
+use store::{Connection, Prepared, Result};
 
 use crate::model::HostnameState;
-use crate::schema::{hostnames, projects, used_codes};
+use crate::schema::{hostnames, projects, used_access_codes};
 
-/// A project's policy as it is stored.
+/// The stored access policy of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessRecord {
     pub mode: AccessMode,
-    /// Argon2id, as a PHC string.
+    /// The password's Argon2id hash, as a PHC string.
     pub password: Option<String>,
     pub bypass: Option<TokenHash>,
     pub changed_at: Time,
 }
 
-/// An active hostname's project, for the access round trip.
+/// The project that an active hostname serves, with its access mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Door {
+pub struct ProtectedHostname {
     pub project: ProjectId,
     pub org: OrgId,
     pub mode: AccessMode,
 }
 
-impl Door {
-    /// The least role that the round trip lets in: where anybody else may see the project too, every role
-    /// (contract section 5).
+impl ProtectedHostname {
+    /// Returns the minimum role for access. Every role is enough when the project is also open to others (contract
+    /// section 5).
     #[must_use]
-    pub fn least(&self) -> Role {
+    pub fn min_role(&self) -> Role {
         if self.mode == AccessMode::Org { Role::Member } else { Role::Viewer }
     }
 }
 
 /// Access policies on a [`store::Connection`].
 pub trait AccessRepository {
-    /// A project's policy.
+    /// Returns a project's policy.
     async fn access_find(&mut self, project: ProjectId) -> Result<Option<AccessRecord>>;
 
-    /// Sets mode and password.
+    /// Sets the mode and the password.
     async fn access_set(
         &mut self,
         project: ProjectId,
@@ -52,10 +52,10 @@ pub trait AccessRepository {
     /// Sets or removes the bypass key.
     async fn access_set_bypass(&mut self, project: ProjectId, key: Option<TokenHash>, at: Time) -> Result<()>;
 
-    /// What is behind an active hostname.
-    async fn access_door(&mut self, hostname: &str) -> Result<Option<Door>>;
+    /// Returns the project that an active hostname serves.
+    async fn access_hostname(&mut self, hostname: &str) -> Result<Option<ProtectedHostname>>;
 
-    /// Uses up a code of the round trip; false when it was used before. Forgets codes that have expired.
+    /// Marks an access code as used; returns false when it was used before. Purges expired codes.
     async fn access_use_code(&mut self, code: uuid::Uuid, expires_at: Time, now: Time) -> Result<bool>;
 }
 
@@ -65,8 +65,8 @@ impl AccessRepository for Connection {
     async fn access_find(&mut self, project: ProjectId) -> Result<Option<AccessRecord>> {
         let columns = (
             projects::access_mode,
-            projects::access_password,
-            projects::bypass_hash,
+            projects::access_password_hash,
+            projects::bypass_key_hash,
             projects::access_changed_at,
             projects::created_at,
         );
@@ -89,38 +89,38 @@ impl AccessRepository for Connection {
     ) -> Result<()> {
         let set = diesel::update(projects::table.find(project)).set((
             projects::access_mode.eq(mode),
-            projects::access_password.eq(password),
+            projects::access_password_hash.eq(password),
             projects::access_changed_at.eq(at),
             projects::access_version.eq(projects::access_version + 1),
         ));
-        Cached(set).execute(self).await?;
+        Prepared(set).execute(self).await?;
         Ok(())
     }
 
     async fn access_set_bypass(&mut self, project: ProjectId, key: Option<TokenHash>, at: Time) -> Result<()> {
         let set = diesel::update(projects::table.find(project)).set((
-            projects::bypass_hash.eq(key),
+            projects::bypass_key_hash.eq(key),
             projects::bypass_created_at.eq(key.map(|_| at)),
             projects::access_changed_at.eq(at),
         ));
-        Cached(set).execute(self).await?;
+        Prepared(set).execute(self).await?;
         Ok(())
     }
 
-    async fn access_door(&mut self, hostname: &str) -> Result<Option<Door>> {
+    async fn access_hostname(&mut self, hostname: &str) -> Result<Option<ProtectedHostname>> {
         let query = hostnames::table
             .find(hostname)
             .inner_join(projects::table)
             .filter(hostnames::state.eq(HostnameState::Active).and(projects::deleted_at.is_null()))
             .select((projects::id, projects::org_id, projects::access_mode));
         let found: Option<(ProjectId, OrgId, AccessMode)> = query.first(self).await.optional()?;
-        Ok(found.map(|(project, org, mode)| Door { project, org, mode }))
+        Ok(found.map(|(project, org, mode)| ProtectedHostname { project, org, mode }))
     }
 
     async fn access_use_code(&mut self, code: uuid::Uuid, expires_at: Time, now: Time) -> Result<bool> {
-        diesel::delete(used_codes::table.filter(used_codes::expires_at.le(now))).execute(self).await?;
-        let row = (used_codes::id.eq(code), used_codes::expires_at.eq(expires_at));
-        let used = diesel::insert_into(used_codes::table).values(row).on_conflict_do_nothing();
-        Ok(Cached(used).execute(self).await? == 1)
+        diesel::delete(used_access_codes::table.filter(used_access_codes::expires_at.le(now))).execute(self).await?;
+        let row = (used_access_codes::id.eq(code), used_access_codes::expires_at.eq(expires_at));
+        let used = diesel::insert_into(used_access_codes::table).values(row).on_conflict_do_nothing();
+        Ok(Prepared(used).execute(self).await? == 1)
     }
 }

@@ -1,4 +1,4 @@
-//! Claims of hostnames and their proofs.
+//! Claims of hostnames and their ownership verification.
 
 use diesel::dsl::AsSelect;
 use diesel::pg::Pg;
@@ -7,23 +7,23 @@ use diesel::sql_types::{Array, Jsonb, Nullable, Text, Timestamptz};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, ProjectId, Time};
-use store::{Cached, Connection, Error, Result};
+use store::{Connection, Error, Prepared, Result};
 
 use crate::model::{Check, HostnameKind, HostnameState, Proof};
 use crate::schema::{former_hostnames, hostnames, projects};
 
-/// A claim to write.
+/// A claim to insert.
 #[derive(Debug, Clone, Copy)]
 pub struct NewClaim<'a> {
     pub name: &'a str,
     pub project: ProjectId,
-    /// What a TXT record has to say.
+    /// The token for the TXT record.
     pub token: &'a str,
     pub at: Time,
-    pub lapses_at: Time,
+    pub expires_at: Time,
 }
 
-/// A custom name that a project claims or has, with what its proof is held against.
+/// A custom hostname of a project, with the data for its verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     pub name: String,
@@ -32,59 +32,64 @@ pub struct Claim {
     pub org: OrgId,
     pub state: HostnameState,
     pub token: String,
-    pub lapses_at: Option<Time>,
-    /// Since when it has been active without a proof.
-    pub lost_at: Option<Time>,
-    /// It was active for another organization last.
-    pub was_another_s: bool,
+    pub expires_at: Option<Time>,
+    /// When an active hostname first failed its verification.
+    pub unverified_since: Option<Time>,
+    /// Whether the hostname was last active for another organization.
+    pub held_by_another_org: bool,
 }
 
-/// A look at a claim that found no proof.
+/// A verification of a claim that found no proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unproved {
+pub struct FailedVerification {
     pub name: String,
-    /// Tells the claim from a later one of the same name.
+    /// Identifies this claim among claims of the same name.
     pub token: String,
     pub error: Option<String>,
     pub checks: Vec<Check>,
-    /// When to look again.
-    pub check_at: Time,
+    /// The time of the next verification.
+    pub next_check_at: Time,
 }
 
-impl Unproved {
-    pub(crate) fn new(claim: &Claim, error: Option<String>, checks: Vec<Check>, check_at: Time) -> Self {
-        Self { name: claim.name.clone(), token: claim.token.clone(), error, checks, check_at }
+impl FailedVerification {
+    pub(crate) fn new(claim: &Claim, error: Option<String>, checks: Vec<Check>, next_check_at: Time) -> Self {
+        Self { name: claim.name.clone(), token: claim.token.clone(), error, checks, next_check_at }
     }
 }
 
 /// Claims of hostnames on a [`store::Connection`].
 pub trait ClaimRepository {
-    /// Writes a claim; false when the name is in use. A claim that nobody proved in time is in nobody's way.
-    async fn hostname_claim(&mut self, claim: &NewClaim<'_>) -> Result<bool>;
+    /// Inserts a claim; returns false when the name is in use. Replaces an expired claim of the same name.
+    async fn claim_insert(&mut self, claim: &NewClaim<'_>) -> Result<bool>;
 
-    /// A custom hostname as a claim.
+    /// Finds the claim of a custom hostname.
     async fn claim_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Claim>>;
 
-    /// Claims that are due, so many at once, left alone by everybody else until the lease ends.
-    async fn claims_due(&mut self, now: Time, lease: Time, most: i64) -> Result<Vec<Claim>>;
+    /// Leases up to `limit` due claims until `lease_expires_at`. Other workers skip leased claims.
+    async fn claims_lease_due(&mut self, now: Time, lease_expires_at: Time, limit: i64) -> Result<Vec<Claim>>;
 
-    /// Serves a pending name from now on; false when it is pending no longer.
-    async fn claim_activate(&mut self, claim: &Claim, proof: Proof, at: Time, check_at: Time) -> Result<bool>;
+    /// Activates a pending hostname; returns false when it is no longer pending.
+    async fn claim_activate(&mut self, claim: &Claim, proof: Proof, at: Time, next_check_at: Time) -> Result<bool>;
 
-    /// Notes that an active name still has a proof.
-    async fn claim_reproved(&mut self, claim: &Claim, proof: Proof, check_at: Time) -> Result<()>;
+    /// Records a successful verification of an active hostname.
+    async fn claim_record_proof(&mut self, claim: &Claim, proof: Proof, next_check_at: Time) -> Result<()>;
 
-    /// Notes what was looked up and seen, and when to look again. Without an error the one there is stays.
-    async fn claims_unproved(&mut self, unproved: &[Unproved]) -> Result<()>;
+    /// Records failed verifications. A failure without an error message keeps the stored message.
+    async fn claims_record_failures(&mut self, failures: &[FailedVerification]) -> Result<()>;
 
-    /// Notes that an active name has lost its proof; false when it had before.
-    async fn claim_lost(&mut self, unproved: &Unproved, at: Time) -> Result<bool>;
+    /// Marks an active hostname as unverified; returns false when it already was.
+    async fn claim_mark_unverified(&mut self, failure: &FailedVerification, at: Time) -> Result<bool>;
 
-    /// Makes an active name a claim again; false when it is none.
-    async fn claim_detach(&mut self, unproved: &Unproved, lapses_at: Time, check_at: Time) -> Result<bool>;
+    /// Turns an active, unverified hostname into a pending claim; returns false when it is no longer unverified.
+    async fn claim_detach(
+        &mut self,
+        failure: &FailedVerification,
+        claim_expires_at: Time,
+        next_check_at: Time,
+    ) -> Result<bool>;
 
-    /// Ends a pending claim whose time is over; false when it was proved or ended meanwhile.
-    async fn claim_lapse(&mut self, claim: &Claim, at: Time) -> Result<bool>;
+    /// Deletes an expired claim; returns false when it was verified or deleted concurrently.
+    async fn claim_delete_expired(&mut self, claim: &Claim, at: Time) -> Result<bool>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -94,25 +99,25 @@ struct ClaimRow {
     project_id: ProjectId,
     state: HostnameState,
     verification_token: Option<String>,
-    lapses_at: Option<Time>,
-    lost_at: Option<Time>,
+    claim_expires_at: Option<Time>,
+    unverified_since: Option<Time>,
 }
 
-type Found = (ClaimRow, (OrgId, String), Option<OrgId>);
+type ClaimTuple = (ClaimRow, (OrgId, String), Option<OrgId>);
 
-/// One statement for all of them: the texts, tokens and times of each in arrays of the same length. No explanation is
-/// written on a name that was proved while its records were looked up.
-const UNPROVED: &str = "\
+/// Records all failures in one statement, from parallel arrays. Writes no error message to a hostname that was verified
+/// concurrently.
+const RECORD_FAILURES: &str = "\
     UPDATE projects.hostnames h \
-    SET checks = u.checks, check_at = u.check_at, last_error = coalesce(u.error, h.last_error) \
-    FROM unnest($1, $2, $3, $4, $5) AS u (name, token, error, checks, check_at) \
+    SET checks = u.checks, next_check_at = u.next_check_at, last_error = coalesce(u.error, h.last_error) \
+    FROM unnest($1, $2, $3, $4, $5) AS u (name, token, error, checks, next_check_at) \
     WHERE h.name = u.name AND h.verification_token = u.token \
-        AND (u.error IS NULL OR h.state = 'pending_dns' OR h.lost_at IS NOT NULL)";
+        AND (u.error IS NULL OR h.state = 'pending_dns' OR h.unverified_since IS NOT NULL)";
 
 impl ClaimRepository for Connection {
-    async fn hostname_claim(&mut self, claim: &NewClaim<'_>) -> Result<bool> {
-        let lapsed = hostnames::state.eq(HostnameState::PendingDns).and(hostnames::lapses_at.le(claim.at));
-        diesel::delete(hostnames::table.find(claim.name).filter(lapsed)).execute(self).await?;
+    async fn claim_insert(&mut self, claim: &NewClaim<'_>) -> Result<bool> {
+        let expired = hostnames::state.eq(HostnameState::PendingDns).and(hostnames::claim_expires_at.le(claim.at));
+        diesel::delete(hostnames::table.find(claim.name).filter(expired)).execute(self).await?;
         let row = (
             hostnames::name.eq(claim.name),
             hostnames::project_id.eq(claim.project),
@@ -120,35 +125,37 @@ impl ClaimRepository for Connection {
             hostnames::state.eq(HostnameState::PendingDns),
             hostnames::verification_token.eq(claim.token),
             hostnames::created_at.eq(claim.at),
-            hostnames::check_at.eq(claim.at),
-            hostnames::lapses_at.eq(claim.lapses_at),
+            hostnames::next_check_at.eq(claim.at),
+            hostnames::claim_expires_at.eq(claim.expires_at),
         );
         let insert = diesel::insert_into(hostnames::table).values(row).on_conflict(hostnames::name).do_nothing();
-        Ok(Cached(insert).execute(self).await? == 1)
+        Ok(Prepared(insert).execute(self).await? == 1)
     }
 
     async fn claim_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Claim>> {
         let own = hostnames::project_id.eq(project).and(hostnames::kind.eq(HostnameKind::Custom));
-        let found = claims().filter(hostnames::name.eq(name)).filter(own).first::<Found>(self).await.optional()?;
+        let found = claims().filter(hostnames::name.eq(name)).filter(own).first::<ClaimTuple>(self).await.optional()?;
         found.map(Claim::try_from).transpose()
     }
 
-    async fn claims_due(&mut self, now: Time, lease: Time, most: i64) -> Result<Vec<Claim>> {
-        // `ARRAY(…)`, so that the limit is taken once.
-        let take = diesel::sql_query(
-            "UPDATE projects.hostnames SET check_at = $2 WHERE name = ANY (ARRAY( \
-                SELECT name FROM projects.hostnames WHERE kind = 'custom' AND check_at <= $1 \
-                ORDER BY check_at LIMIT $3 FOR UPDATE SKIP LOCKED)) RETURNING name",
+    async fn claims_lease_due(&mut self, now: Time, lease_expires_at: Time, limit: i64) -> Result<Vec<Claim>> {
+        // `ARRAY(…)` evaluates the limit only once.
+        let lease = diesel::sql_query(
+            "UPDATE projects.hostnames SET next_check_at = $2 WHERE name = ANY (ARRAY( \
+                SELECT name FROM projects.hostnames WHERE kind = 'custom' AND next_check_at <= $1 \
+                ORDER BY next_check_at LIMIT $3 FOR UPDATE SKIP LOCKED)) RETURNING name",
         );
-        let take =
-            take.bind::<Timestamptz, _>(now).bind::<Timestamptz, _>(lease).bind::<diesel::sql_types::BigInt, _>(most);
-        let taken: Vec<Name> = Cached(take).load(self).await?;
-        let names: Vec<String> = taken.into_iter().map(|row| row.name).collect();
-        let found = claims().filter(hostnames::name.eq_any(names)).load::<Found>(self).await?;
+        let lease = lease
+            .bind::<Timestamptz, _>(now)
+            .bind::<Timestamptz, _>(lease_expires_at)
+            .bind::<diesel::sql_types::BigInt, _>(limit);
+        let leased: Vec<Name> = Prepared(lease).load(self).await?;
+        let names: Vec<String> = leased.into_iter().map(|row| row.name).collect();
+        let found = claims().filter(hostnames::name.eq_any(names)).load::<ClaimTuple>(self).await?;
         found.into_iter().map(Claim::try_from).collect()
     }
 
-    async fn claim_activate(&mut self, claim: &Claim, proof: Proof, at: Time, check_at: Time) -> Result<bool> {
+    async fn claim_activate(&mut self, claim: &Claim, proof: Proof, at: Time, next_check_at: Time) -> Result<bool> {
         let pending = hostnames::verification_token
             .eq(&claim.token)
             .and(hostnames::state.eq(HostnameState::PendingDns))
@@ -157,12 +164,12 @@ impl ClaimRepository for Connection {
             hostnames::state.eq(HostnameState::Active),
             hostnames::proof.eq(proof),
             hostnames::verified_at.eq(at),
-            hostnames::check_at.eq(check_at),
+            hostnames::next_check_at.eq(next_check_at),
             hostnames::last_error.eq(None::<String>),
             hostnames::checks.eq(None::<serde_json::Value>),
-            hostnames::lapses_at.eq(None::<Time>),
+            hostnames::claim_expires_at.eq(None::<Time>),
         ));
-        if Cached(activate).execute(self).await? == 0 {
+        if Prepared(activate).execute(self).await? == 0 {
             return Ok(false);
         }
         let row = (
@@ -178,76 +185,81 @@ impl ClaimRepository for Connection {
                 former_hostnames::org_id.eq(excluded(former_hostnames::org_id)),
                 former_hostnames::active_at.eq(excluded(former_hostnames::active_at)),
             ));
-        Cached(remember).execute(self).await?;
+        Prepared(remember).execute(self).await?;
         Ok(true)
     }
 
-    async fn claim_reproved(&mut self, claim: &Claim, proof: Proof, check_at: Time) -> Result<()> {
+    async fn claim_record_proof(&mut self, claim: &Claim, proof: Proof, next_check_at: Time) -> Result<()> {
         let same = hostnames::verification_token.eq(&claim.token).and(hostnames::state.eq(HostnameState::Active));
-        let note = diesel::update(hostnames::table.find(&claim.name).filter(same)).set((
+        let record = diesel::update(hostnames::table.find(&claim.name).filter(same)).set((
             hostnames::proof.eq(proof),
-            hostnames::check_at.eq(check_at),
-            hostnames::lost_at.eq(None::<Time>),
+            hostnames::next_check_at.eq(next_check_at),
+            hostnames::unverified_since.eq(None::<Time>),
             hostnames::last_error.eq(None::<String>),
             hostnames::checks.eq(None::<serde_json::Value>),
         ));
-        Cached(note).execute(self).await?;
+        Prepared(record).execute(self).await?;
         Ok(())
     }
 
-    async fn claims_unproved(&mut self, unproved: &[Unproved]) -> Result<()> {
-        if unproved.is_empty() {
+    async fn claims_record_failures(&mut self, failures: &[FailedVerification]) -> Result<()> {
+        if failures.is_empty() {
             return Ok(());
         }
-        let checks = unproved.iter().map(|it| json(&it.checks)).collect::<Result<Vec<_>>>()?;
-        let note = diesel::sql_query(UNPROVED)
-            .bind::<Array<Text>, _>(unproved.iter().map(|it| it.name.as_str()).collect::<Vec<_>>())
-            .bind::<Array<Text>, _>(unproved.iter().map(|it| it.token.as_str()).collect::<Vec<_>>())
-            .bind::<Array<Nullable<Text>>, _>(unproved.iter().map(|it| it.error.as_deref()).collect::<Vec<_>>())
+        let checks = failures.iter().map(|it| json(&it.checks)).collect::<Result<Vec<_>>>()?;
+        let record = diesel::sql_query(RECORD_FAILURES)
+            .bind::<Array<Text>, _>(failures.iter().map(|it| it.name.as_str()).collect::<Vec<_>>())
+            .bind::<Array<Text>, _>(failures.iter().map(|it| it.token.as_str()).collect::<Vec<_>>())
+            .bind::<Array<Nullable<Text>>, _>(failures.iter().map(|it| it.error.as_deref()).collect::<Vec<_>>())
             .bind::<Array<Jsonb>, _>(checks)
-            .bind::<Array<Timestamptz>, _>(unproved.iter().map(|it| it.check_at).collect::<Vec<_>>());
-        Cached(note).execute(self).await?;
+            .bind::<Array<Timestamptz>, _>(failures.iter().map(|it| it.next_check_at).collect::<Vec<_>>());
+        Prepared(record).execute(self).await?;
         Ok(())
     }
 
-    async fn claim_lost(&mut self, unproved: &Unproved, at: Time) -> Result<bool> {
-        let had = hostnames::verification_token
-            .eq(&unproved.token)
+    async fn claim_mark_unverified(&mut self, failure: &FailedVerification, at: Time) -> Result<bool> {
+        let verified = hostnames::verification_token
+            .eq(&failure.token)
             .and(hostnames::state.eq(HostnameState::Active))
-            .and(hostnames::lost_at.is_null());
-        let lose = diesel::update(hostnames::table.find(&unproved.name).filter(had)).set((
-            hostnames::lost_at.eq(at),
-            hostnames::last_error.eq(&unproved.error),
-            hostnames::checks.eq(json(&unproved.checks)?),
-            hostnames::check_at.eq(unproved.check_at),
+            .and(hostnames::unverified_since.is_null());
+        let mark = diesel::update(hostnames::table.find(&failure.name).filter(verified)).set((
+            hostnames::unverified_since.eq(at),
+            hostnames::last_error.eq(&failure.error),
+            hostnames::checks.eq(json(&failure.checks)?),
+            hostnames::next_check_at.eq(failure.next_check_at),
         ));
-        Ok(Cached(lose).execute(self).await? == 1)
+        Ok(Prepared(mark).execute(self).await? == 1)
     }
 
-    async fn claim_detach(&mut self, unproved: &Unproved, lapses_at: Time, check_at: Time) -> Result<bool> {
-        let lost = hostnames::verification_token
-            .eq(&unproved.token)
+    async fn claim_detach(
+        &mut self,
+        failure: &FailedVerification,
+        claim_expires_at: Time,
+        next_check_at: Time,
+    ) -> Result<bool> {
+        let unverified = hostnames::verification_token
+            .eq(&failure.token)
             .and(hostnames::state.eq(HostnameState::Active))
-            .and(hostnames::lost_at.is_not_null());
-        let detach = diesel::update(hostnames::table.find(&unproved.name).filter(lost)).set((
+            .and(hostnames::unverified_since.is_not_null());
+        let detach = diesel::update(hostnames::table.find(&failure.name).filter(unverified)).set((
             hostnames::state.eq(HostnameState::PendingDns),
             hostnames::proof.eq(None::<Proof>),
             hostnames::verified_at.eq(None::<Time>),
-            hostnames::lost_at.eq(None::<Time>),
-            hostnames::last_error.eq(&unproved.error),
-            hostnames::checks.eq(json(&unproved.checks)?),
-            hostnames::check_at.eq(check_at),
-            hostnames::lapses_at.eq(lapses_at),
+            hostnames::unverified_since.eq(None::<Time>),
+            hostnames::last_error.eq(&failure.error),
+            hostnames::checks.eq(json(&failure.checks)?),
+            hostnames::next_check_at.eq(next_check_at),
+            hostnames::claim_expires_at.eq(claim_expires_at),
         ));
-        Ok(Cached(detach).execute(self).await? == 1)
+        Ok(Prepared(detach).execute(self).await? == 1)
     }
 
-    async fn claim_lapse(&mut self, claim: &Claim, at: Time) -> Result<bool> {
-        let over = hostnames::verification_token
+    async fn claim_delete_expired(&mut self, claim: &Claim, at: Time) -> Result<bool> {
+        let expired = hostnames::verification_token
             .eq(&claim.token)
             .and(hostnames::state.eq(HostnameState::PendingDns))
-            .and(hostnames::lapses_at.le(at));
-        Ok(diesel::delete(hostnames::table.find(&claim.name).filter(over)).execute(self).await? == 1)
+            .and(hostnames::claim_expires_at.le(at));
+        Ok(diesel::delete(hostnames::table.find(&claim.name).filter(expired)).execute(self).await? == 1)
     }
 }
 
@@ -257,7 +269,7 @@ struct Name {
     name: String,
 }
 
-/// Names with what their projects are called, and who had them before.
+/// Selects hostnames with their projects and their former organizations.
 #[diesel::dsl::auto_type(no_type_alias)]
 fn claims() -> _ {
     let row: AsSelect<ClaimRow, Pg> = ClaimRow::as_select();
@@ -271,13 +283,23 @@ fn json(checks: &[Check]) -> Result<serde_json::Value> {
     serde_json::to_value(checks).map_err(Error::inconsistent)
 }
 
-impl TryFrom<Found> for Claim {
+impl TryFrom<ClaimTuple> for Claim {
     type Error = Error;
 
-    fn try_from((row, (org, project_name), former): Found) -> Result<Self> {
-        let ClaimRow { name, project_id, state, verification_token, lapses_at, lost_at } = row;
+    fn try_from((row, (org, project_name), former): ClaimTuple) -> Result<Self> {
+        let ClaimRow { name, project_id, state, verification_token, claim_expires_at, unverified_since } = row;
         let token = verification_token.ok_or_else(|| Error::inconsistent(format!("{name} has no token")))?;
-        let was_another_s = former.is_some_and(|former| former != org);
-        Ok(Self { name, project: project_id, project_name, org, state, token, lapses_at, lost_at, was_another_s })
+        let held_by_another_org = former.is_some_and(|former| former != org);
+        Ok(Self {
+            name,
+            project: project_id,
+            project_name,
+            org,
+            state,
+            token,
+            expires_at: claim_expires_at,
+            unverified_since,
+            held_by_another_org,
+        })
     }
 }

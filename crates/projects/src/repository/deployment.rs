@@ -4,12 +4,12 @@ use diesel::prelude::*;
 use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
 use kernel::{DeploymentId, Digest, Paging, ProjectId, ResourceSet, Time, UserId};
-use store::{Cached, Connection, Result, newest_first};
+use store::{Connection, Prepared, Result, newest_first};
 
 use crate::model::{Author, Deployment, DeploymentStatus, Git};
 use crate::schema::{deployments, projects};
 
-/// A deployment to write.
+/// A deployment to insert.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeploymentRecord {
     pub id: DeploymentId,
@@ -17,7 +17,7 @@ pub struct DeploymentRecord {
     pub version: i32,
     pub digest: Digest,
     pub size_bytes: i64,
-    /// `svc.json`, unknown keys included.
+    /// `svc.json`, including unknown keys.
     pub manifest: serde_json::Value,
     pub has_worker: bool,
     pub asset_count: i32,
@@ -28,15 +28,15 @@ pub struct DeploymentRecord {
 
 /// Deployments on a [`store::Connection`].
 pub trait DeploymentRepository {
-    /// Writes a deployment.
+    /// Inserts a deployment.
     async fn deployment_insert(&mut self, deployment: &DeploymentRecord) -> Result<()>;
 
-    /// The deployments of a project, newest first.
+    /// Lists the deployments of a project, newest first.
     async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>>;
 
-    /// Notes what was reported of a deployment; that a retired one crashed or failed is no news. One that is served retires
-    /// the others, but for the one that is live: that one is on its way.
-    async fn deployment_observed(
+    /// Records a reported status. Ignores a crash or failure of a retired deployment. The status `serving` retires all
+    /// other deployments except the live one, which is still starting.
+    async fn deployment_set_status(
         &mut self,
         project: ProjectId,
         version: i32,
@@ -44,7 +44,7 @@ pub trait DeploymentRepository {
         message: Option<&str>,
     ) -> Result<()>;
 
-    /// One deployment by its version.
+    /// Finds a deployment by its version.
     async fn deployment_find(&mut self, project: ProjectId, version: i32) -> Result<Option<Deployment>>;
 }
 
@@ -82,30 +82,30 @@ impl DeploymentRepository for Connection {
             deployments::table.inner_join(projects::table).select((DeploymentRow::as_select(), projects::live_version));
         let page = newest_first!(all, deployments::project_id = project, deployments::version, paging);
         let rows = page.load::<(DeploymentRow, Option<i32>)>(self).await?;
-        Ok(rows.into_iter().map(|(row, live)| row.show(live)).collect())
+        Ok(rows.into_iter().map(|(row, live)| row.into_deployment(live)).collect())
     }
 
-    async fn deployment_observed(
+    async fn deployment_set_status(
         &mut self,
         project: ProjectId,
         version: i32,
         status: DeploymentStatus,
         message: Option<&str>,
     ) -> Result<()> {
-        let it = deployments::project_id.eq(project).and(deployments::version.eq(version));
-        let known = deployments::status.eq(status).and(deployments::status_message.is_not_distinct_from(message));
-        // What another one has taken the place of may end as it likes.
+        let reported = deployments::project_id.eq(project).and(deployments::version.eq(version));
+        let unchanged = deployments::status.eq(status).and(deployments::status_message.is_not_distinct_from(message));
+        // A crash or failure of a retired deployment changes nothing.
         let ends = matches!(status, DeploymentStatus::Crashed | DeploymentStatus::Failed);
-        let late = deployments::status.eq(DeploymentStatus::Retired).and(ends.into_sql::<Bool>());
-        let news = deployments::table.filter(it).filter(diesel::dsl::not(known.or(late)));
-        let note = (deployments::status.eq(status), deployments::status_message.eq(message));
-        Cached(diesel::update(news).set(note)).execute(self).await?;
+        let after_retirement = deployments::status.eq(DeploymentStatus::Retired).and(ends.into_sql::<Bool>());
+        let changed = deployments::table.filter(reported).filter(diesel::dsl::not(unchanged.or(after_retirement)));
+        let new_status = (deployments::status.eq(status), deployments::status_message.eq(message));
+        Prepared(diesel::update(changed).set(new_status)).execute(self).await?;
         if status == DeploymentStatus::Serving {
-            let shown = [DeploymentStatus::Pending, DeploymentStatus::Serving, DeploymentStatus::Crashed];
+            let unretired = [DeploymentStatus::Pending, DeploymentStatus::Serving, DeploymentStatus::Crashed];
             let live = projects::table.find(project).select(projects::live_version).single_value();
             let others = deployments::project_id
                 .eq(project)
-                .and(deployments::status.eq_any(shown))
+                .and(deployments::status.eq_any(unretired))
                 .and(deployments::version.ne(version))
                 .and(live.is_distinct_from(deployments::version.nullable()));
             let retire =
@@ -123,12 +123,12 @@ impl DeploymentRepository for Connection {
             .first::<(DeploymentRow, Option<i32>)>(self)
             .await
             .optional()?;
-        Ok(found.map(|(row, live)| row.show(live)))
+        Ok(found.map(|(row, live)| row.into_deployment(live)))
     }
 }
 
 impl DeploymentRow {
-    pub(super) fn show(self, live: Option<i32>) -> Deployment {
+    pub(super) fn into_deployment(self, live: Option<i32>) -> Deployment {
         Deployment {
             id: self.id,
             version: self.version,
@@ -143,7 +143,7 @@ impl DeploymentRow {
                 branch: self.git_branch,
                 dirty: self.git_dirty,
             },
-            declares: ResourceSet::which(|resource| {
+            declares: ResourceSet::from_fn(|resource| {
                 self.manifest.get(resource.as_str()).and_then(serde_json::Value::as_bool).unwrap_or(false)
             }),
             has_worker: self.has_worker,

@@ -1,23 +1,23 @@
-//! Hostnames as their project shows them.
+//! The hostnames of a project.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{ProjectId, Time};
-use store::{Cached, Connection, Error, Result};
+use store::{Connection, Error, Prepared, Result};
 
 use crate::model::{Hostname, HostnameKind, HostnameState};
 use crate::schema::hostnames;
 
 /// Hostnames on a [`store::Connection`].
 pub trait HostnameRepository {
-    /// The hostnames of a project, the default one first.
+    /// Lists the hostnames of a project, the default hostname first.
     async fn hostname_list(&mut self, project: ProjectId) -> Result<Vec<Hostname>>;
 
-    /// One of a project's hostnames.
+    /// Finds a hostname of a project.
     async fn hostname_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Hostname>>;
 
-    /// Writes what keeps a served name from being reached; none for nothing.
-    async fn hostname_note(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()>;
+    /// Sets or clears the error message of a hostname.
+    async fn hostname_set_error(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()>;
 
     /// Removes a custom hostname.
     async fn hostname_delete(&mut self, project: ProjectId, name: &str) -> Result<()>;
@@ -51,9 +51,9 @@ impl HostnameRepository for Connection {
         found.map(Hostname::try_from).transpose()
     }
 
-    async fn hostname_note(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()> {
+    async fn hostname_set_error(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()> {
         let own = hostnames::table.find(name).filter(hostnames::project_id.eq(project));
-        Cached(diesel::update(own).set(hostnames::last_error.eq(problem))).execute(self).await?;
+        Prepared(diesel::update(own).set(hostnames::last_error.eq(problem))).execute(self).await?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What projects ask of storage: each file holds a trait on [`store::Connection`] and its SQL.
+//! Repositories: each file contains a trait on [`store::Connection`] and its SQL.
 
 mod access;
 mod claim;

@@ -4,20 +4,20 @@ use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel_async::RunQueryDsl;
 use kernel::{AccessMode, Digest, OrgId, Paging, ProjectId, Time, TokenHash};
-use store::{Cached, Connection, Error, Result, of};
+use store::{Connection, Error, Prepared, Result, any_of};
 
 use super::deployment::DeploymentRow;
 use super::hostname::HostnameRow;
 use crate::model::{
     Access, Deployment, Hostname, HostnameKind, HostnameState, Overview, Placement, Project, ProjectDetail, ProjectName,
 };
-use crate::ports::{Live, LiveAccess};
-use crate::schema::{counts, deployments, hostnames, placements, projects};
+use crate::ports::{LiveAccess, LiveState};
+use crate::schema::{deployments, hostnames, placements, project_counts, projects};
 
-/// Deployments on a project's first page.
-const RECENT: i32 = 5;
+/// The number of deployments in an overview.
+const OVERVIEW_DEPLOYMENTS: i32 = 5;
 
-/// A project to write, with the hostname that comes with it.
+/// A project to insert, with its default hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectRecord {
     pub id: ProjectId,
@@ -29,13 +29,13 @@ pub struct ProjectRecord {
 
 /// Projects on a [`store::Connection`].
 pub trait ProjectRepository {
-    /// Projects of an organization that are not deleted; meaningful under the organization's lock alone.
+    /// Counts the projects of an organization, without deleted ones. Reliable only while the organization is locked.
     async fn project_count(&mut self, org: OrgId) -> Result<i64>;
 
-    /// Writes a new project; false when the organization has one of this name.
+    /// Inserts a project; returns false when the organization has a project with this name.
     async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool>;
 
-    /// The projects of an organization, by id; `slug` is the organization's.
+    /// Lists the projects of an organization by ID, limited to `only` if given. `slug` is the organization's slug.
     async fn project_list(
         &mut self,
         org: OrgId,
@@ -44,40 +44,43 @@ pub trait ProjectRepository {
         paging: &Paging<ProjectId>,
     ) -> Result<Vec<Project>>;
 
-    /// The project of this name in an organization.
+    /// Finds a project by name.
     async fn project_find(&mut self, org: OrgId, name: &str) -> Result<Option<ProjectId>>;
 
-    /// One project of an organization with everything that is shown of it, in one statement.
+    /// Returns the details of a project, in one statement.
     async fn project_detail(&mut self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>>;
 
-    /// A project's first page, in one statement.
+    /// Returns the overview of a project, in one statement.
     async fn project_overview(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Overview>>;
 
-    /// Gives a project another name, and its default hostname with it.
+    /// Renames a project and its default hostname.
     ///
     /// # Errors
-    /// Violations of `projects_org_id_name_live_key` and `hostnames_pkey`, when either is in use.
+    /// Violates `projects_org_id_name_live_key` or `hostnames_pkey` when the name or the hostname is in use.
     async fn project_rename(&mut self, project: ProjectId, name: &ProjectName, hostname: &str) -> Result<()>;
 
-    /// Takes a project out of every path and frees its hostnames; the rows stay.
+    /// Soft-deletes a project and frees its hostnames.
     async fn project_delete(&mut self, project: ProjectId, at: Time) -> Result<()>;
 
-    /// Removes projects that were deleted before this time, with their deployments: so many at once. Tells how many.
-    async fn project_purge(&mut self, deleted_before: Time, most: i64) -> Result<usize>;
+    /// Purges up to `limit` projects that were deleted before `deleted_before`, with their deployments. Returns their
+    /// IDs.
+    async fn project_purge(&mut self, deleted_before: Time, limit: i64) -> Result<Vec<ProjectId>>;
 
-    /// Hands out the next version and holds the project's row until the transaction ends; none when it is gone.
+    /// Increments and returns the project's last version. This locks the row until the transaction ends. Returns `None`
+    /// for an unknown project.
     async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>>;
 
-    /// The live version, holding the project's row until the transaction ends; none when the project is gone.
+    /// Locks the project's row until the transaction ends and returns the live version, or `None` for an unknown
+    /// project.
     async fn project_lock(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Option<i32>>>;
 
-    /// Points the project at one of its versions.
+    /// Sets the live version of a project.
     async fn project_set_live(&mut self, project: ProjectId, version: i32) -> Result<()>;
 
-    /// What is live of a project, for its node; none before the first deployment.
-    async fn project_live(&mut self, project: ProjectId) -> Result<Option<Live>>;
+    /// Returns the desired state for the project's node, or `None` before the first deployment.
+    async fn project_live(&mut self, project: ProjectId) -> Result<Option<LiveState>>;
 
-    /// Writes a project's default hostname; false when the name is in use.
+    /// Inserts a project's default hostname; returns false when the name is in use.
     async fn hostname_insert_default(&mut self, project: &ProjectRecord) -> Result<bool>;
 }
 
@@ -103,7 +106,7 @@ type LiveRow = (String, (Digest, i64, i32), (AccessMode, Option<String>, Option<
 
 impl ProjectRepository for Connection {
     async fn project_count(&mut self, org: OrgId) -> Result<i64> {
-        let count = counts::table.find(org).select(counts::projects).first(self).await.optional()?;
+        let count = project_counts::table.find(org).select(project_counts::projects).first(self).await.optional()?;
         Ok(count.unwrap_or(0))
     }
 
@@ -117,13 +120,13 @@ impl ProjectRepository for Connection {
             projects::created_at.eq(project.created_at),
         );
         let insert = diesel::insert_into(projects::table).values(row).on_conflict_do_nothing();
-        Ok(Cached(insert).execute(self).await? == 1)
+        Ok(Prepared(insert).execute(self).await? == 1)
     }
 
     async fn project_find(&mut self, org: OrgId, name: &str) -> Result<Option<ProjectId>> {
         let named = projects::org_id.eq(org).and(projects::name.eq(name)).and(projects::deleted_at.is_null());
-        let named = projects::table.filter(named);
-        Ok(named.select(projects::id).first(self).await.optional()?)
+        let query = projects::table.filter(named);
+        Ok(query.select(projects::id).first(self).await.optional()?)
     }
 
     async fn project_list(
@@ -135,7 +138,7 @@ impl ProjectRepository for Connection {
     ) -> Result<Vec<Project>> {
         let mut query = projects::table
             .inner_join(hostnames::table)
-            .filter(projects::org_id.eq_any(of(org)).and(hostnames::kind.eq(HostnameKind::Default)))
+            .filter(projects::org_id.eq_any(any_of(org)).and(hostnames::kind.eq(HostnameKind::Default)))
             .order((projects::org_id, projects::id))
             .limit(paging.fetch())
             .select((projects::id, projects::name, hostnames::name, projects::created_at))
@@ -148,8 +151,8 @@ impl ProjectRepository for Connection {
         }
         let rows = query.load::<(ProjectId, ProjectName, String, Time)>(self).await?;
         let org = slug.to_owned();
-        let show = |(id, name, hostname, created_at)| Project { id, name, org: org.clone(), hostname, created_at };
-        Ok(rows.into_iter().map(show).collect())
+        let project = |(id, name, hostname, created_at)| Project { id, name, org: org.clone(), hostname, created_at };
+        Ok(rows.into_iter().map(project).collect())
     }
 
     async fn project_detail(&mut self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>> {
@@ -169,14 +172,14 @@ impl ProjectRepository for Connection {
             ))
             .load::<DetailRow>(self)
             .await?;
-        detail(rows, slug)
+        build_detail(rows, slug)
     }
 
     async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>> {
         let own = projects::org_id.eq(org).and(projects::deleted_at.is_null());
         let update = diesel::update(projects::table.find(project).filter(own))
             .set(projects::last_version.eq(projects::last_version + 1));
-        Ok(Cached(update.returning(projects::last_version).as_query()).get_result(self).await.optional()?)
+        Ok(Prepared(update.returning(projects::last_version).as_query()).get_result(self).await.optional()?)
     }
 
     async fn project_lock(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Option<i32>>> {
@@ -187,11 +190,11 @@ impl ProjectRepository for Connection {
 
     async fn project_set_live(&mut self, project: ProjectId, version: i32) -> Result<()> {
         let update = diesel::update(projects::table.find(project)).set(projects::live_version.eq(version));
-        Cached(update).execute(self).await?;
+        Prepared(update).execute(self).await?;
         Ok(())
     }
 
-    async fn project_live(&mut self, project: ProjectId) -> Result<Option<Live>> {
+    async fn project_live(&mut self, project: ProjectId) -> Result<Option<LiveState>> {
         let live =
             deployments::project_id.eq(projects::id).and(deployments::version.nullable().eq(projects::live_version));
         let rows = hostnames::table
@@ -202,7 +205,12 @@ impl ProjectRepository for Connection {
             .select((
                 hostnames::name,
                 (deployments::digest, deployments::size_bytes, deployments::version),
-                (projects::access_mode, projects::access_password, projects::bypass_hash, projects::access_version),
+                (
+                    projects::access_mode,
+                    projects::access_password_hash,
+                    projects::bypass_key_hash,
+                    projects::access_version,
+                ),
             ))
             .load::<LiveRow>(self)
             .await?;
@@ -212,14 +220,14 @@ impl ProjectRepository for Connection {
         let (mode, password, bypass, access_version) = access;
         let access = LiveAccess { mode, password, bypass, version: access_version };
         let hostnames = rows.into_iter().map(|(name, ..)| name).collect();
-        Ok(Some(Live { hostnames, bundle, size_bytes, version, access }))
+        Ok(Some(LiveState { hostnames, bundle, size_bytes, version, access }))
     }
 
     async fn project_overview(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Overview>> {
-        let recent = projects::last_version - RECENT;
-        let shown = deployments::version.gt(recent).or(deployments::version.nullable().eq(projects::live_version));
+        let recent = projects::last_version - OVERVIEW_DEPLOYMENTS;
+        let included = deployments::version.gt(recent).or(deployments::version.nullable().eq(projects::live_version));
         let rows = projects::table
-            .left_join(deployments::table.on(deployments::project_id.eq(projects::id).and(shown)))
+            .left_join(deployments::table.on(deployments::project_id.eq(projects::id).and(included)))
             .filter(projects::id.eq(project).and(projects::org_id.eq(org)).and(projects::deleted_at.is_null()))
             .order(deployments::version.desc())
             .select((ProjectRow::as_select(), Option::<DeploymentRow>::as_select()))
@@ -228,18 +236,18 @@ impl ProjectRepository for Connection {
         let Some((ProjectRow { live_version, .. }, _)) = rows.as_slice().first() else { return Ok(None) };
         let live_version = *live_version;
         let deployments: Vec<Deployment> =
-            rows.into_iter().filter_map(|(_, row)| Some(row?.show(live_version))).collect();
+            rows.into_iter().filter_map(|(_, row)| Some(row?.into_deployment(live_version))).collect();
         let live = deployments.iter().find(|deployment| deployment.live).cloned();
-        let deployments = deployments.into_iter().take(usize::try_from(RECENT).unwrap_or(0)).collect();
+        let deployments = deployments.into_iter().take(usize::try_from(OVERVIEW_DEPLOYMENTS).unwrap_or(0)).collect();
         Ok(Some(Overview { live, deployments, last_backup: None }))
     }
 
     async fn project_rename(&mut self, project: ProjectId, name: &ProjectName, hostname: &str) -> Result<()> {
         let rename = diesel::update(projects::table.find(project)).set(projects::name.eq(name));
-        Cached(rename).execute(self).await?;
+        Prepared(rename).execute(self).await?;
         let default = hostnames::project_id.eq(project).and(hostnames::kind.eq(HostnameKind::Default));
-        let follow = diesel::update(hostnames::table.filter(default)).set(hostnames::name.eq(hostname));
-        Cached(follow).execute(self).await?;
+        let rename_default = diesel::update(hostnames::table.filter(default)).set(hostnames::name.eq(hostname));
+        Prepared(rename_default).execute(self).await?;
         Ok(())
     }
 
@@ -247,26 +255,27 @@ impl ProjectRepository for Connection {
         diesel::delete(hostnames::table.filter(hostnames::project_id.eq(project))).execute(self).await?;
         let delete = diesel::update(projects::table.find(project)).set((
             projects::deleted_at.eq(at),
-            projects::access_password.eq(None::<String>),
-            projects::bypass_hash.eq(None::<TokenHash>),
+            projects::access_password_hash.eq(None::<String>),
+            projects::bypass_key_hash.eq(None::<TokenHash>),
         ));
-        Cached(delete).execute(self).await?;
+        Prepared(delete).execute(self).await?;
         Ok(())
     }
 
-    async fn project_purge(&mut self, deleted_before: Time, most: i64) -> Result<usize> {
-        let old = projects::table
+    async fn project_purge(&mut self, deleted_before: Time, limit: i64) -> Result<Vec<ProjectId>> {
+        let expired = projects::table
             .filter(projects::deleted_at.lt(deleted_before))
             .select(projects::id)
-            .limit(most)
+            .limit(limit)
             .for_update()
             .skip_locked();
-        let old: Vec<ProjectId> = old.load(self).await?;
-        // The pointer first: it refers to what is removed next.
-        let unpoint = diesel::update(projects::table.filter(projects::id.eq_any(&old)));
-        unpoint.set(projects::live_version.eq(None::<i32>)).execute(self).await?;
-        diesel::delete(deployments::table.filter(deployments::project_id.eq_any(&old))).execute(self).await?;
-        Ok(diesel::delete(projects::table.filter(projects::id.eq_any(&old))).execute(self).await?)
+        let purged: Vec<ProjectId> = expired.load(self).await?;
+        // The live version references a deployment, so it is cleared first.
+        let clear_live = diesel::update(projects::table.filter(projects::id.eq_any(&purged)));
+        clear_live.set(projects::live_version.eq(None::<i32>)).execute(self).await?;
+        diesel::delete(deployments::table.filter(deployments::project_id.eq_any(&purged))).execute(self).await?;
+        diesel::delete(projects::table.filter(projects::id.eq_any(&purged))).execute(self).await?;
+        Ok(purged)
     }
 
     async fn hostname_insert_default(&mut self, project: &ProjectRecord) -> Result<bool> {
@@ -279,12 +288,12 @@ impl ProjectRepository for Connection {
             hostnames::verified_at.eq(project.created_at),
         );
         let insert = diesel::insert_into(hostnames::table).values(row).on_conflict(hostnames::name).do_nothing();
-        Ok(Cached(insert).execute(self).await? == 1)
+        Ok(Prepared(insert).execute(self).await? == 1)
     }
 }
 
-/// Puts the detail together: one row for each hostname, and everything else repeated in each.
-fn detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
+/// Builds the details from one row per hostname; the other columns repeat in each row.
+fn build_detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
     let mut shared = None;
     let mut hostnames = Vec::with_capacity(rows.len());
     for (hostname, project, live, placement) in rows {
@@ -300,7 +309,7 @@ fn detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
     let ProjectRow { id, name, access_mode, live_version, created_at } = project;
     Ok(Some(ProjectDetail {
         project: Project { id, name, org: slug.to_owned(), hostname, created_at },
-        live: live.map(|row| row.show(live_version)),
+        live: live.map(|row| row.into_deployment(live_version)),
         hostnames,
         access: Access { mode: access_mode },
         placement: placement.map(|PlacementRow { state, epoch }| Placement { state, epoch }),

@@ -1,4 +1,4 @@
-//! The use cases of deployments: made, listed, and gone back to.
+//! Deployments: upload, listing and rollback.
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -8,13 +8,13 @@ use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::{Org, Projects, Result};
-use crate::bundles::Received;
+use crate::bundles::StoredBundle;
 use crate::error::ProjectError;
 use crate::model::{Author, Deployment, DeploymentStatus, Git, Rollback};
 use crate::repository::{DeploymentRecord, DeploymentRepository as _, ProjectRepository as _};
 
 impl Projects {
-    /// The deployments of a project, newest first.
+    /// Lists the deployments of a project, newest first.
     ///
     /// # Errors
     /// [`ProjectError::Store`].
@@ -23,10 +23,10 @@ impl Projects {
         Ok(Page::cut(deployments, paging, |deployment| deployment.version))
     }
 
-    /// Takes a bundle in and makes it live as the project's next version.
+    /// Stores a bundle and makes it live as the project's next version.
     ///
     /// # Errors
-    /// What [`crate::Bundles::receive`] refuses, [`ProjectError::NotFound`].
+    /// The errors of [`crate::Bundles::receive`], [`ProjectError::NotFound`].
     pub async fn deploy<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
         actor: &Actor,
@@ -35,10 +35,10 @@ impl Projects {
         (created_by, git): (Author, Git),
         body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
     ) -> Result<Deployment> {
-        let world = self.store.world();
-        let id = world.id::<DeploymentId>();
-        let received = self.bundles.receive(&id.to_string(), self.limits.of(org.plan).bundle, body).await?;
-        let Received { digest, size_bytes, contents } = received;
+        let clock_rng = self.store.clock_rng();
+        let id = clock_rng.id::<DeploymentId>();
+        let received = self.bundles.receive(&id.to_string(), self.limits.for_plan(org.plan).bundle, body).await?;
+        let StoredBundle { digest, size_bytes, contents } = received;
         let manifest = serde_json::to_value(&contents.manifest).map_err(store::Error::inconsistent)?;
         let mut record = DeploymentRecord {
             id,
@@ -51,7 +51,7 @@ impl Projects {
             asset_count: i32::try_from(contents.asset_count).unwrap_or(i32::MAX),
             git,
             created_by,
-            created_at: world.now(),
+            created_at: clock_rng.now(),
         };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
@@ -66,7 +66,7 @@ impl Projects {
             .await
     }
 
-    /// One deployment.
+    /// Returns one deployment.
     ///
     /// # Errors
     /// [`ProjectError::VersionNotFound`].
@@ -75,7 +75,7 @@ impl Projects {
         found.ok_or(ProjectError::VersionNotFound)
     }
 
-    /// Makes an older version live again. No deployment is created; the version that is live already stays so.
+    /// Makes an earlier version live again, without a new deployment. A rollback to the live version is a no-op.
     ///
     /// # Errors
     /// [`ProjectError::VersionNotFound`], [`ProjectError::NotFound`].
@@ -89,8 +89,8 @@ impl Projects {
                     return Ok(Outcome::Unchanged(target));
                 }
                 self.go_live(tx, project, version).await?;
-                // After the node's row, like those who note what it reports.
-                tx.deployment_observed(project, version, DeploymentStatus::Pending, None).await?;
+                // Locks the deployment after the node's row, in the same order as the handling of reports.
+                tx.deployment_set_status(project, version, DeploymentStatus::Pending, None).await?;
                 let deployment = tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)?;
                 let data = json!({ "from": live, "to": version });
                 Ok(Outcome::Changed(deployment, Event::in_org("deployment.rollback", org.id, project, data)))
@@ -98,9 +98,9 @@ impl Projects {
             .await
     }
 
-    /// Moves the live pointer, under the project's row lock, and tells the project's node.
+    /// Sets the live version and updates the node's desired state. The caller holds the project's row lock.
     async fn go_live(&self, tx: &mut Connection, project: ProjectId, version: i32) -> Result<()> {
         tx.project_set_live(project, version).await?;
-        self.serve(tx, project).await
+        self.update_desired(tx, project).await
     }
 }

@@ -1,53 +1,55 @@
-//! The use cases of hostnames: claimed, proved, and looked after.
+//! Custom hostnames: claims and their periodic verification.
 //!
-//! A claim reserves a name for seven days. Whoever proves that the name is theirs has it served; the proof is looked for
-//! again each day, and a name that has had none for a week is a claim once more. `verify` and the pass that runs every
-//! minute look in the same way ([`Projects::prove`], in the file beside this one).
+//! A claim reserves a name for seven days. Verified ownership makes the hostname active. An active hostname is verified
+//! daily, and becomes a pending claim again after seven days without a proof. Both the API call and the background job,
+//! which runs every minute, use [`Projects::verify_ownership`].
 
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use kernel::audit::{Actor, Event};
-use kernel::{Malformed, ProjectId};
+use kernel::{InvalidField, ProjectId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::{Org, Projects, Result};
 use crate::error::ProjectError;
-use crate::hostname::{HostName, normalised};
+use crate::hostname::{HostName, normalise};
 use crate::model::{Hostname, HostnameKind, HostnameState, NewHostname, Proof};
-use crate::repository::{ClaimRepository as _, HostnameRepository as _, NewClaim, ProjectRepository as _, Unproved};
+use crate::repository::{
+    ClaimRepository as _, FailedVerification, HostnameRepository as _, NewClaim, ProjectRepository as _,
+};
 
-/// How long an unproved claim holds a name (contract section 5): 7 days.
+/// The lifetime of an unverified claim (contract section 5): 7 days.
 pub(super) const CLAIM_SECONDS: i64 = 7 * 24 * 3600;
 
-/// How long a name that is being looked at is left alone by others.
+/// The lease on a hostname during its verification.
 const LEASE_SECONDS: i64 = 60;
 
-/// How long somebody who waits for the answer waits for one name server.
-const PATIENT: Duration = Duration::from_secs(4);
+/// The DNS timeout when a caller waits for the result.
+const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long the pass does: a cold name answers a minute later.
-const HASTY: Duration = Duration::from_millis(1500);
+/// The DNS timeout in the background job. A name that is not yet cached usually resolves on the next run.
+const BACKGROUND_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Names that the pass looks up at once. Each may hold two sockets.
-const AT_ONCE: usize = 384;
+/// The number of concurrent verifications in the background job. Each uses up to two sockets.
+const MAX_CONCURRENT_CHECKS: usize = 384;
 
 impl Projects {
-    /// The hostnames of a project, the default one first.
+    /// Lists the hostnames of a project, the default hostname first.
     ///
     /// # Errors
     /// [`ProjectError::Store`].
     pub async fn hostnames(&self, project: ProjectId) -> Result<Vec<Hostname>> {
         let hostnames = self.store.connection().await?.hostname_list(project).await?;
-        Ok(hostnames.into_iter().map(|hostname| hostname.guided(&self.site.fallback_origin)).collect())
+        Ok(hostnames.into_iter().map(|hostname| hostname.with_verify_records(&self.site.fallback_origin)).collect())
     }
 
-    /// Claims a name for a project. The same project again gets the claim, or the name, that it has. In a zone that the
-    /// organization hosts here it is served at once.
+    /// Claims a hostname for a project. Returns the existing hostname if the project already has it. A name in a hosted
+    /// zone of the organization becomes active immediately.
     ///
     /// # Errors
-    /// [`ProjectError::Field`] for what is no name that a project may have, [`ProjectError::HostnameTaken`].
+    /// [`ProjectError::Field`] for an invalid hostname, [`ProjectError::HostnameTaken`].
     pub async fn hostname_add(
         &self,
         actor: &Actor,
@@ -55,22 +57,23 @@ impl Projects {
         project: ProjectId,
         new: NewHostname,
     ) -> Result<Hostname> {
-        let name = HostName::parse(&new.name, &self.site.own_domains).map_err(|error| Malformed::new("name", error))?;
-        let (world, now) = (self.store.world(), self.store.world().now());
-        let token = kernel::hex(&world.bytes::<20>());
+        let name =
+            HostName::parse(&new.name, &self.site.own_domains).map_err(|error| InvalidField::new("name", error))?;
+        let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
+        let token = kernel::hex(&clock_rng.bytes::<20>());
         let claim = NewClaim {
             name: name.as_str(),
             project,
             token: &token,
             at: now,
-            lapses_at: now.plus_seconds(CLAIM_SECONDS),
+            expires_at: now.plus_seconds(CLAIM_SECONDS),
         };
         let added = self
             .store
             .transaction(actor, async |tx: &mut Connection| {
                 tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
-                if !tx.hostname_claim(&claim).await? {
-                    // Another project has it unless this one does.
+                if !tx.claim_insert(&claim).await? {
+                    // The project itself or another project has the hostname.
                     let own = tx.hostname_find(project, name.as_str()).await?;
                     return match own {
                         Some(own) => Ok(Outcome::Unchanged(own)),
@@ -79,7 +82,7 @@ impl Projects {
                 }
                 let claimed = tx.claim_find(project, name.as_str()).await?.ok_or(ProjectError::HostnameNotFound)?;
                 let zone = self.zones.zone_of(tx, org.id, name.as_str()).await?;
-                let data = if zone.is_some() && !claimed.was_another_s {
+                let data = if zone.is_some() && !claimed.held_by_another_org {
                     self.attach(tx, &claimed, Proof::Zone, now).await?;
                     json!({ "hostname": name.as_str(), "proof": Proof::Zone })
                 } else {
@@ -89,15 +92,15 @@ impl Projects {
                 Ok(Outcome::Changed(added, Event::in_org("hostname.add", org.id, project, data)))
             })
             .await?;
-        Ok(added.guided(&self.site.fallback_origin))
+        Ok(added.with_verify_records(&self.site.fallback_origin))
     }
 
-    /// Takes a custom name away from a project; it is free at once.
+    /// Deletes a custom hostname of a project. The name is free immediately.
     ///
     /// # Errors
     /// [`ProjectError::DefaultHostname`], [`ProjectError::HostnameNotFound`].
     pub async fn hostname_delete(&self, actor: &Actor, org: &Org, project: ProjectId, name: &str) -> Result<()> {
-        let name = normalised(name).ok_or(ProjectError::HostnameNotFound)?;
+        let name = normalise(name).ok_or(ProjectError::HostnameNotFound)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
@@ -107,7 +110,7 @@ impl Projects {
                 }
                 tx.hostname_delete(project, &name).await?;
                 if hostname.state == HostnameState::Active {
-                    self.serve(tx, project).await?;
+                    self.update_desired(tx, project).await?;
                     self.zones.unlink(tx, org.id, &name).await?;
                 }
                 Ok(Outcome::Changed((), Event::in_org("hostname.delete", org.id, project, json!({ "hostname": name }))))
@@ -115,54 +118,59 @@ impl Projects {
             .await
     }
 
-    /// Looks for the proofs of a name now, in the way of the pass that does so every minute.
+    /// Verifies the ownership of a hostname now, like the background job.
     ///
     /// # Errors
     /// [`ProjectError::HostnameNotFound`].
     pub async fn hostname_verify(&self, actor: &Actor, project: ProjectId, name: &str) -> Result<Hostname> {
-        let name = normalised(name).ok_or(ProjectError::HostnameNotFound)?;
+        let name = normalise(name).ok_or(ProjectError::HostnameNotFound)?;
         let claim = self.store.connection().await?.claim_find(project, &name).await?;
         if let Some(claim) = claim {
-            let found = self.prove(&claim, PATIENT).await?;
-            if let Some(unproved) = self.conclude(actor, &claim, found).await? {
-                self.store.connection().await?.claims_unproved(&[unproved]).await?;
+            let verification = self.verify_ownership(&claim, INTERACTIVE_TIMEOUT).await?;
+            if let Some(failure) = self.apply_verification(actor, &claim, verification).await? {
+                self.store.connection().await?.claims_record_failures(&[failure]).await?;
             }
         }
         let hostname = self.store.connection().await?.hostname_find(project, &name).await?;
-        Ok(hostname.ok_or(ProjectError::HostnameNotFound)?.guided(&self.site.fallback_origin))
+        Ok(hostname.ok_or(ProjectError::HostnameNotFound)?.with_verify_records(&self.site.fallback_origin))
     }
 
-    /// Looks at every name that is due: one round of the pass that runs every minute. Several processes share the work.
+    /// Verifies all due hostnames. The background job runs this every minute; concurrent runs share the work.
     ///
     /// # Errors
-    /// [`ProjectError::Store`]; what was concluded until then stays.
+    /// [`ProjectError::Store`]. The results recorded before the error are kept.
     pub async fn hostnames_check(&self) -> Result<usize> {
         let actor = Actor::service("hostnames");
-        let mut looked_at = 0;
+        let mut checked = 0;
         loop {
-            let now = self.store.world().now();
-            let lease = now.plus_seconds(LEASE_SECONDS);
-            let due = self.store.connection().await?.claims_due(now, lease, AT_ONCE as i64).await?;
+            let now = self.store.clock_rng().now();
+            let lease_expires_at = now.plus_seconds(LEASE_SECONDS);
+            let due = self
+                .store
+                .connection()
+                .await?
+                .claims_lease_due(now, lease_expires_at, MAX_CONCURRENT_CHECKS as i64)
+                .await?;
             if due.is_empty() {
-                return Ok(looked_at);
+                return Ok(checked);
             }
-            looked_at += due.len();
-            let concluded = stream::iter(due).map(async |claim| {
-                let found = self.prove(&claim, HASTY).await?;
-                self.conclude(&actor, &claim, found).await
+            checked += due.len();
+            let outcomes = stream::iter(due).map(async |claim| {
+                let verification = self.verify_ownership(&claim, BACKGROUND_TIMEOUT).await?;
+                self.apply_verification(&actor, &claim, verification).await
             });
-            let concluded: Vec<_> = concluded.buffer_unordered(AT_ONCE).collect().await;
-            let mut unproved = Vec::with_capacity(concluded.len());
-            for outcome in concluded {
+            let outcomes: Vec<_> = outcomes.buffer_unordered(MAX_CONCURRENT_CHECKS).collect().await;
+            let mut failures = Vec::with_capacity(outcomes.len());
+            for outcome in outcomes {
                 match outcome {
-                    Ok(found) => unproved.extend(found),
-                    // It is due again when its lease is over; the others are not held up by it.
-                    Err(error) => tracing::warn!(%error, "a hostname was not looked after"),
+                    Ok(failure) => failures.extend(failure),
+                    // The hostname is due again when its lease expires.
+                    Err(error) => tracing::warn!(%error, "failed to verify a hostname"),
                 }
             }
-            // In one order, whoever else changes several of them.
-            unproved.sort_by(|a: &Unproved, b| a.name.cmp(&b.name));
-            self.store.connection().await?.claims_unproved(&unproved).await?;
+            // A fixed lock order prevents deadlocks with other updates of several hostnames.
+            failures.sort_by(|a: &FailedVerification, b| a.name.cmp(&b.name));
+            self.store.connection().await?.claims_record_failures(&failures).await?;
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The use cases of projects; those of deployments, hostnames and access are in the files next to it.
+//! The projects service. Deployments, hostnames and access policies are in the submodules.
 
 mod access;
 mod deployment;
 mod hostname;
 mod password;
-mod proof;
+mod verification;
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::ports::{Notice, Organizations, Placements, Resolver, Zones};
 use crate::repository::{HostnameRepository as _, ProjectRecord, ProjectRepository as _};
 use crate::site_url::SiteUrl;
 
-/// The longest label of a host name (RFC 1035 section 2.3.4).
-const LABEL: usize = 63;
+/// The longest label of a hostname, in bytes (RFC 1035 section 2.3.4).
+const MAX_LABEL_BYTES: usize = 63;
 
-/// The organization that a request is about.
+/// The organization of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Org {
     pub id: OrgId,
@@ -36,7 +36,7 @@ pub struct Org {
     pub plan: Plan,
 }
 
-/// Projects and their deployments. Cheap to clone.
+/// The projects service. Cheap to clone.
 #[derive(Clone)]
 pub struct Projects {
     store: Store,
@@ -49,20 +49,20 @@ pub struct Projects {
     resolver: Arc<dyn Resolver>,
 }
 
-/// The names of this deployment.
+/// The host names of this installation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
-    /// Default hostnames lie under it.
+    /// The parent domain of default hostnames.
     pub platform_domain: String,
-    /// How visitors reach a project.
+    /// The URL template of projects.
     pub url: SiteUrl,
-    /// What the CNAME of a custom hostname points at.
+    /// The required CNAME target of custom hostnames.
     pub fallback_origin: String,
-    /// Names under which no project may claim one: the platform's own, lowercase.
+    /// The platform's own domains, lowercase. Projects cannot claim names under them.
     pub own_domains: Vec<String>,
 }
 
-/// What projects ask of others.
+/// The implementations of the ports.
 #[derive(Clone)]
 pub struct Ports {
     pub organizations: Arc<dyn Organizations>,
@@ -71,33 +71,33 @@ pub struct Ports {
     pub resolver: Arc<dyn Resolver>,
 }
 
-/// How long a deleted project's rows stay (contract section 5): 30 days.
-const DELETED_SECONDS: i64 = 30 * 24 * 3600;
+/// The retention of deleted projects (contract section 5): 30 days.
+const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
 
 type Result<T> = std::result::Result<T, ProjectError>;
 
 impl Projects {
-    /// The service on this database and this store of bundles.
+    /// Creates the service.
     #[must_use]
     pub fn new(store: Store, bundles: Bundles, limits: Limits, site: Site, ports: Ports) -> Self {
         let Ports { organizations, placements, zones, resolver } = ports;
         Self { store, bundles, limits, site: Arc::new(site), organizations, placements, zones, resolver }
     }
 
-    /// Creates a project and the hostname that comes with it, within the plan's limit.
+    /// Creates a project and its default hostname, within the plan's limit.
     ///
     /// # Errors
     /// [`ProjectError::Limit`], [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`].
     pub async fn create(&self, actor: &Actor, org: &Org, new: NewProject) -> Result<Project> {
-        let world = self.store.world();
+        let clock_rng = self.store.clock_rng();
         let NewProject { name } = new;
         let hostname = self.default_hostname(&name, &org.slug);
-        let project = ProjectRecord { id: world.id(), org: org.id, name, hostname, created_at: world.now() };
+        let project = ProjectRecord { id: clock_rng.id(), org: org.id, name, hostname, created_at: clock_rng.now() };
         let created = self
             .store
             .transaction(actor, async |tx: &mut Connection| {
                 let plan = self.organizations.lock(tx, org.id).await?.ok_or(ProjectError::NotFound)?;
-                let (limit, count) = (self.limits.of(plan).projects, tx.project_count(org.id).await?);
+                let (limit, count) = (self.limits.for_plan(plan).projects, tx.project_count(org.id).await?);
                 if count >= i64::from(limit) {
                     return Err(ProjectError::Limit { limit, count, plan });
                 }
@@ -114,17 +114,17 @@ impl Projects {
             })
             .await;
         if let Err(ProjectError::Limit { limit, .. }) = created
-            && let Err(error) = self.raise_limit(actor, org.id, limit).await
+            && let Err(error) = self.notify_limit_reached(actor, org.id, limit).await
         {
             tracing::warn!(%error, "failed to notify the organization of its project limit");
         }
         created
     }
 
-    /// In a transaction of its own, since that of the request was rolled back: whether this succeeds changes neither its
-    /// response nor its idempotency key.
-    async fn raise_limit(&self, actor: &Actor, org: OrgId, limit: u32) -> Result<()> {
-        let actor = Actor { once: None, ..actor.clone() };
+    /// Notifies the organization in a separate transaction, because the request's transaction was rolled back. A
+    /// failure changes neither the response nor the idempotency key.
+    async fn notify_limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> Result<()> {
+        let actor = Actor { idempotency: None, ..actor.clone() };
         self.store
             .transaction(&actor, async |tx: &mut Connection| {
                 let Some(id) = self.organizations.raise(tx, org, Notice::ProjectLimit { limit }).await? else {
@@ -136,7 +136,7 @@ impl Projects {
             .await
     }
 
-    /// The projects of an organization, oldest first; of them `only` these, for a credential that reaches no others.
+    /// Lists the projects of an organization, oldest first. `only` limits the list for a restricted credential.
     ///
     /// # Errors
     /// [`ProjectError::Store`].
@@ -150,7 +150,7 @@ impl Projects {
         Ok(Page::cut(projects, paging, |project| project.id))
     }
 
-    /// One project.
+    /// Returns the details of a project.
     ///
     /// # Errors
     /// [`ProjectError::NotFound`].
@@ -159,7 +159,7 @@ impl Projects {
         detail.ok_or(ProjectError::NotFound)
     }
 
-    /// A project's first page.
+    /// Returns the overview of a project.
     ///
     /// # Errors
     /// [`ProjectError::NotFound`].
@@ -168,7 +168,7 @@ impl Projects {
         overview.ok_or(ProjectError::NotFound)
     }
 
-    /// Gives a project another name; its default hostname follows. The same name again changes nothing.
+    /// Renames a project and its default hostname. Renaming to the same name is a no-op.
     ///
     /// # Errors
     /// [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`], [`ProjectError::NotFound`].
@@ -188,8 +188,8 @@ impl Projects {
                 if before.project.name == name {
                     return Ok(Outcome::Unchanged(before));
                 }
-                tx.project_rename(project, &name, &hostname).await.map_err(|error| taken(error, &hostname))?;
-                self.serve(tx, project).await?;
+                tx.project_rename(project, &name, &hostname).await.map_err(|error| name_conflict(error, &hostname))?;
+                self.update_desired(tx, project).await?;
                 let detail = tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?;
                 let data = json!({ "from": before.project.name, "to": name, "hostname": hostname });
                 Ok(Outcome::Changed(detail, Event::in_org("project.rename", org.id, project, data)))
@@ -197,12 +197,12 @@ impl Projects {
             .await
     }
 
-    /// Deletes a project: it is gone from every path and served no longer, its name and its hostnames are free.
+    /// Soft-deletes a project. It is no longer served, and its name and its hostnames are free immediately.
     ///
     /// # Errors
     /// [`ProjectError::ConfirmMismatch`], [`ProjectError::NotFound`].
     pub async fn delete(&self, actor: &Actor, org: &Org, project: ProjectId, deletion: ProjectDeletion) -> Result<()> {
-        let now = self.store.world().now();
+        let now = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
@@ -217,22 +217,25 @@ impl Projects {
                 for hostname in hostnames.iter().filter(custom) {
                     self.zones.unlink(tx, org.id, &hostname.name).await?;
                 }
-                // Other contexts may have had something of the node before the first deployment.
+                // Even without a deployment, other contexts may have written desired state for the project.
                 self.placements.remove(tx, project).await?;
                 Ok(Outcome::Changed((), Event::in_org("project.delete", org.id, project, json!({ "name": name }))))
             })
             .await
     }
 
-    /// Removes what was deleted thirty days ago, some at a time; tells how many projects. Bundles stay: others may use them.
+    /// Purges up to 100 projects that were deleted more than 30 days ago, and returns their number. Keeps their
+    /// bundles, which other projects may use.
     ///
     /// # Errors
     /// [`ProjectError::Store`].
     pub async fn purge(&self) -> Result<usize> {
-        let before = self.store.world().now().plus_seconds(-DELETED_SECONDS);
+        let before = self.store.clock_rng().now().plus_seconds(-RETENTION_SECONDS);
         self.store
             .transaction(&Actor::service("purge"), async |tx: &mut Connection| {
                 let purged = tx.project_purge(before, 100).await?;
+                self.placements.purge(tx, &purged).await?;
+                let purged = purged.len();
                 let (name, target) = ("project.purge", "projects".to_owned());
                 let event = Event { name, org: None, target, data: json!({ "projects": purged }) };
                 Ok(if purged == 0 { Outcome::Unchanged(0) } else { Outcome::Changed(purged, event) })
@@ -240,7 +243,7 @@ impl Projects {
             .await
     }
 
-    /// The bytes of a bundle, for the node that serves it.
+    /// Opens a bundle and returns its size and its bytes, for the node that serves it.
     ///
     /// # Errors
     /// [`ProjectError::BundleNotFound`], [`ProjectError::BundleStore`].
@@ -251,8 +254,9 @@ impl Projects {
         self.bundles.open(digest).await
     }
 
-    /// Tells the project's node what it is to serve now, under the project's row lock; nothing before the first deployment.
-    async fn serve(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
+    /// Writes the project's current state to the node's desired state. Does nothing before the first deployment. The
+    /// caller holds the project's row lock.
+    async fn update_desired(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         if let Some(live) = tx.project_live(project).await? {
             self.placements.converge(tx, project, live).await?;
         }
@@ -264,8 +268,8 @@ impl Projects {
     }
 }
 
-/// What a name in use is answered with.
-fn taken(error: store::Error, hostname: &str) -> ProjectError {
+/// Maps a unique violation to the matching error.
+fn name_conflict(error: store::Error, hostname: &str) -> ProjectError {
     if error.violates("projects_org_id_name_live_key") {
         return ProjectError::NameTaken;
     }
@@ -275,14 +279,14 @@ fn taken(error: store::Error, hostname: &str) -> ProjectError {
     error.into()
 }
 
-/// `<project>-<org>`, or as much of it as fits a label beside a digest of the whole.
+/// Returns `<project>-<org>`, truncated and suffixed with a digest if it exceeds a label.
 fn default_label(project: &ProjectName, org: &str) -> String {
     let whole = format!("{project}-{org}");
-    if whole.len() <= LABEL {
+    if whole.len() <= MAX_LABEL_BYTES {
         return whole;
     }
     let digest: String = Digest::of(whole.as_bytes()).hex().chars().take(8).collect();
-    let kept: String = whole.chars().take(LABEL - digest.len() - 1).collect();
+    let kept: String = whole.chars().take(MAX_LABEL_BYTES - digest.len() - 1).collect();
     format!("{}-{digest}", kept.trim_end_matches('-'))
 }
 
@@ -291,7 +295,7 @@ mod tests {
     use super::default_label;
 
     #[test]
-    fn a_default_label_is_a_label_and_tells_long_names_apart() {
+    fn long_default_labels_are_truncated_and_unique() {
         let project = |name: &str| name.parse().expect("a name");
         assert_eq!(default_label(&project("site"), "ada"), "site-ada");
         let (name, org) = ("p".repeat(40), "o".repeat(40));

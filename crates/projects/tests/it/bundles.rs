@@ -1,20 +1,20 @@
-//! The store of bundles: whole or not at all, and once each.
+//! The bundle store: atomic and deduplicated.
 
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use futures_util::future::join_all;
-use kernel::{BundleLimits, Digest, Failure as _, Limits, Plan, World};
+use kernel::{ApiError as _, BundleLimits, ClockRng, Digest, Limits, Plan};
 use projects::{Bundles, ProjectError};
 
-use crate::kit::{Files, body, bundle, noise, site};
+use crate::kit::{Files, body, bundle, incompressible, site};
 
 fn limits() -> BundleLimits {
-    Limits::default().of(Plan::Free).bundle
+    Limits::default().for_plan(Plan::Free).bundle
 }
 
-/// The bytes of a bundle as they are stored, with the length that is announced.
+/// Returns the announced length and the stored bytes of a bundle.
 async fn stored(bundles: &Bundles, digest: Digest) -> (u64, Vec<u8>) {
     let (length, bytes) = bundles.open(digest).await.unwrap();
     let chunks: Vec<Bytes> = bytes.try_collect().await.unwrap();
@@ -22,11 +22,11 @@ async fn stored(bundles: &Bundles, digest: Digest) -> (u64, Vec<u8>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_received_is_what_is_opened() {
+async fn stored_bundle_equals_the_upload() {
     let files = Files::new();
     let bundles = files.bundles();
-    // Longer than one part on its way into the store.
-    let large = bundle(&[("svc.json", b"{}"), ("assets/noise", &noise(6 << 20)), ("assets/b", b"b")]);
+    // Longer than one part.
+    let large = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(6 << 20)), ("assets/b", b"b")]);
     for (upload, chunk, assets) in [(site("one"), 1, 1), (site("two"), 7, 1), (large, 100_000, 2)] {
         let digest = Digest::of(&upload);
         let received = bundles.receive("upload", limits(), body(&upload, chunk)).await.unwrap();
@@ -40,7 +40,7 @@ async fn what_was_received_is_what_is_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bundle_uploaded_twenty_times_at_once_is_one_object() {
+async fn concurrent_uploads_of_one_bundle_are_one_object() {
     let files = Files::new();
     let bundles = files.bundles();
     let upload = site("same");
@@ -53,10 +53,10 @@ async fn one_bundle_uploaded_twenty_times_at_once_is_one_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_a_bundle_gets_all_of_it_while_it_is_uploaded_again() {
+async fn reading_continues_while_the_bundle_is_uploaded_again() {
     let files = Files::new();
     let bundles = files.bundles();
-    let upload = bundle(&[("svc.json", b"{}"), ("assets/noise", &noise(1 << 20))]);
+    let upload = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(1 << 20))]);
     let digest = bundles.receive("first", limits(), body(&upload, 10_000)).await.unwrap().digest;
     let (_, mut reading) = bundles.open(digest).await.unwrap();
     let mut read = reading.try_next().await.unwrap().unwrap().to_vec();
@@ -68,8 +68,8 @@ async fn who_reads_a_bundle_gets_all_of_it_while_it_is_uploaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_is_said_to_be_away_and_keeps_nothing() {
-    // Something that is no folder stands where uploads in progress are kept, and where finished ones are.
+async fn failing_store_returns_unavailable() {
+    // A file in place of the folder for unfinished uploads, or of the folder for bundles.
     for obstacle in ["incoming", "bundles"] {
         let files = Files::new();
         std::fs::write(files.path().join(obstacle), "").unwrap();
@@ -81,25 +81,25 @@ async fn a_store_that_is_away_is_said_to_be_away_and_keeps_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_process_left_is_swept_and_what_is_written_to_is_not() {
+async fn sweep_deletes_only_old_temporary_files() {
     let files = Files::new();
     let bundles = Bundles::in_folder(files.path()).unwrap();
-    let hour_ago = World::system().now().plus_seconds(-3600);
+    let hour_ago = ClockRng::system().now().plus_seconds(-3600);
     assert_eq!(bundles.sweep(hour_ago).await.unwrap(), 0);
     let digest = bundles.receive("upload", limits(), body(&site("kept"), 50)).await.unwrap().digest;
     let kept = format!("bundles/{}", digest.hex());
-    // As the store leaves a file that it was writing, and one that it had finished.
-    for (name, seconds) in [("left#1", 3700), ("whole", 3700), ("running#1", 3500)] {
+    // Unfinished files have a suffix, finished ones do not.
+    for (name, seconds) in [("old#1", 3700), ("old", 3700), ("recent#1", 3500)] {
         let file = std::fs::File::create(files.path().join("incoming").join(name)).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(millis_ago(seconds))).unwrap();
     }
     let bundle = std::fs::File::options().append(true).open(files.path().join(&kept)).unwrap();
     bundle.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(bundles.sweep(hour_ago).await.unwrap(), 2);
-    assert_eq!(files.list(), [kept.as_str(), "incoming/running#1"]);
+    assert_eq!(files.list(), [kept.as_str(), "incoming/recent#1"]);
     assert_eq!(bundles.sweep(hour_ago).await.unwrap(), 0);
 }
 
 fn millis_ago(seconds: i64) -> u64 {
-    World::system().now().plus_seconds(-seconds).unix_millis().try_into().unwrap()
+    ClockRng::system().now().plus_seconds(-seconds).unix_millis().try_into().unwrap()
 }

@@ -1,20 +1,20 @@
-//! Creating projects: the hostname that comes with one, and the plan's limit.
+//! Project creation: the default hostname and the plan's limit.
 
 use futures_util::future::join_all;
-use kernel::{AccessMode, Failure as _, Limits, Plan};
+use kernel::{AccessMode, ApiError as _, Limits, Plan};
 use projects::{
     Access, Hostname, HostnameKind, HostnameState, Notice, Org, Placement, Project, ProjectDetail, ProjectError,
     Rollback,
 };
 use serde_json::json;
 
-use crate::kit::{Kit, new};
+use crate::kit::{Kit, new_project};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
+async fn new_project_has_a_default_hostname_and_no_deployment() {
     let kit = Kit::start().await;
     let (org, now) = (kit.db_org("acme", Plan::Free).await, kit.now());
-    let project = kit.projects.create(&kit.actor, &org, new("shop")).await.unwrap();
+    let project = kit.projects.create(&kit.actor, &org, new_project("shop")).await.unwrap();
     let hostname = "shop-acme.svc.example".to_owned();
     let expected = Project {
         id: project.id,
@@ -25,7 +25,7 @@ async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
     };
     assert_eq!(project, expected);
     let data = json!({ "name": "shop", "hostname": hostname });
-    assert_eq!(kit.audited().await, [kit.tells("project.create", &org, project.id, data)]);
+    assert_eq!(kit.audited().await, [kit.audit_row("project.create", &org, project.id, data)]);
 
     let mut detail = ProjectDetail {
         project: expected,
@@ -46,7 +46,7 @@ async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
     };
     assert_eq!(kit.projects.detail(&org, project.id).await.unwrap(), detail);
 
-    // What other parts of the product will have written.
+    // Rows that other contexts write.
     let id = project.id.as_uuid();
     kit.db_execute(&format!(
         "UPDATE projects.projects SET access_mode = 'org';
@@ -57,12 +57,12 @@ async fn a_new_project_has_a_hostname_and_nothing_to_serve() {
     detail.placement = Some(Placement { state: "pending".to_owned(), epoch: 7 });
     assert_eq!(kit.projects.detail(&org, project.id).await.unwrap(), detail);
 
-    let nowhere = kit.store.world().id();
-    assert!(matches!(kit.projects.detail(&org, nowhere).await, Err(ProjectError::NotFound)));
+    let unknown = kit.store.clock_rng().id();
+    assert!(matches!(kit.projects.detail(&org, unknown).await, Err(ProjectError::NotFound)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_is_nothing_to_another_organization() {
+async fn project_is_not_found_in_another_organization() {
     let kit = Kit::start().await;
     let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
     let project = kit.project(&org, "site").await;
@@ -70,39 +70,39 @@ async fn a_project_is_nothing_to_another_organization() {
     kit.audited().await;
     assert!(matches!(kit.projects.detail(&other, project.id).await, Err(ProjectError::NotFound)));
     assert!(matches!(kit.deploy(&other, project.id, "two").await, Err(ProjectError::NotFound)));
-    let back = kit.projects.rollback(&kit.actor, &other, project.id, Rollback { version: 1 }).await;
-    assert!(matches!(back, Err(ProjectError::NotFound)), "{back:?}");
+    let rollback = kit.projects.rollback(&kit.actor, &other, project.id, Rollback { version: 1 }).await;
+    assert!(matches!(rollback, Err(ProjectError::NotFound)), "{rollback:?}");
     assert_eq!(kit.audited().await, []);
     assert_eq!(kit.db_number("SELECT last_version FROM projects.projects").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_leaves_nothing() {
+async fn rejected_creation_changes_nothing() {
     let kit = Kit::start().await;
     let (acme, short) = (kit.db_org("b-c", Plan::Free).await, kit.db_org("c", Plan::Free).await);
     kit.project(&acme, "a").await;
-    let nowhere = Org { id: kit.store.world().id(), slug: "nowhere".to_owned(), plan: Plan::Pro };
+    let unknown = Org { id: kit.store.clock_rng().id(), slug: "unknown".to_owned(), plan: Plan::Pro };
     for (org, name, code) in [
         (&acme, "a", &ProjectError::NAME_TAKEN),
-        // Both would be `a-b-c`.
+        // The label of both hostnames is `a-b-c`.
         (&short, "a-b", &ProjectError::HOSTNAME_TAKEN),
-        (&nowhere, "a", &kernel::Code::NOT_FOUND),
+        (&unknown, "a", &kernel::Code::NOT_FOUND),
     ] {
-        let refused = kit.projects.create(&kit.actor, org, new(name)).await.unwrap_err();
+        let refused = kit.projects.create(&kit.actor, org, new_project(name)).await.unwrap_err();
         assert_eq!(refused.code(), code, "{name}: {refused}");
     }
     assert_eq!(kit.audited().await, []);
     assert_eq!(kit.db_number("SELECT count(*) FROM projects.projects").await, 1);
-    // A name is an organization's own.
+    // Names are unique only within an organization.
     assert_eq!(kit.project(&short, "a").await.hostname, "a-c.svc.example");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_projects_at_once_stay_within_the_plan() {
+async fn concurrent_creation_respects_the_limit() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let names: Vec<String> = (0..20).map(|n| format!("shop-{n}")).collect();
-    let outcomes = join_all(names.iter().map(|name| kit.projects.create(&kit.actor, &org, new(name)))).await;
+    let outcomes = join_all(names.iter().map(|name| kit.projects.create(&kit.actor, &org, new_project(name)))).await;
     let refused: Vec<ProjectError> = outcomes.into_iter().filter_map(Result::err).collect();
     assert_eq!(refused.len(), 17);
     for refused in refused {
@@ -110,7 +110,7 @@ async fn twenty_projects_at_once_stay_within_the_plan() {
         assert_eq!(refused.code(), &ProjectError::LIMIT);
         assert_eq!(refused.details(), Some(json!({ "limit": 3, "count": 3, "plan": "free" })));
     }
-    // The three projects, and one notification for all refusals.
+    // Three projects, and one notification for all rejections.
     let audited = kit.audited().await;
     assert_eq!(audited.iter().filter(|row| row.event == "notification.raise").count(), 1);
     assert_eq!(audited.len(), 4);
@@ -120,30 +120,30 @@ async fn twenty_projects_at_once_stay_within_the_plan() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_plan_is_the_one_that_the_lock_finds() {
+async fn creation_uses_the_plan_read_under_the_lock() {
     let mut limits = Limits::default();
     (limits.free.projects, limits.pro.projects) = (1, 2);
     let kit = Kit::with(limits).await;
     let org = kit.db_org("acme", Plan::Free).await;
     kit.project(&org, "one").await;
-    // Paid for since the request began.
+    // The plan changes after the request started.
     kit.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await;
     kit.project(&org, "two").await;
     kit.db_execute("UPDATE orgs.orgs SET plan = 'free'").await;
     let org = Org { plan: Plan::Pro, ..org };
-    let refused = kit.projects.create(&kit.actor, &org, new("three")).await;
+    let refused = kit.projects.create(&kit.actor, &org, new_project("three")).await;
     assert!(matches!(refused, Err(ProjectError::Limit { limit: 1, count: 2, plan: Plan::Free })));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hostname_that_is_too_long_for_a_label_ends_in_a_digest() {
+async fn too_long_hostname_label_ends_in_a_digest() {
     let kit = Kit::start().await;
     let (long, whole) = ("o".repeat(40), "p".repeat(22));
     let org = kit.db_org(&long, Plan::Pro).await;
     let label = |project: &Project| project.hostname.strip_suffix(".svc.example").unwrap().to_owned();
     assert_eq!(label(&kit.project(&org, &whole).await), format!("{whole}-{long}"));
 
-    // Names that differ after the last character that is kept; one that would end in two dashes.
+    // Names that differ after the truncation, and a name that would end in two dashes.
     let mut labels = Vec::new();
     for name in [format!("{}a", "p".repeat(39)), format!("{}b", "p".repeat(39)), format!("{}--p", "p".repeat(37))] {
         labels.push(label(&kit.project(&org, &name).await));
@@ -161,7 +161,7 @@ async fn a_hostname_that_is_too_long_for_a_label_ends_in_a_digest() {
 }
 
 #[test]
-fn a_name_is_a_label() {
+fn project_name_is_a_dns_label() {
     let parse = |name: &str| serde_json::from_value::<projects::NewProject>(json!({ "name": name }));
     for name in ["a", "0", "a-b", "a--b", &"x".repeat(40)] {
         assert!(parse(name).is_ok(), "{name:?}");

@@ -1,16 +1,16 @@
-//! From an upload to the next version: numbered without gaps, live at once, told to the node, or nothing of it.
+//! Deployments: consecutive versions, made live and sent to the node atomically.
 
 use futures_util::future::join_all;
-use kernel::{AccessMode, Digest, Failure as _, Kind, Paging, Plan, ResourceSet};
+use kernel::{AccessMode, ApiError as _, Digest, Kind, Paging, Plan, ResourceSet};
 use projects::{
-    Deployment, DeploymentRepository as _, DeploymentStatus, Git, Live, LiveAccess, ProjectError, Rollback,
+    Deployment, DeploymentRepository as _, DeploymentStatus, Git, LiveAccess, LiveState, ProjectError, Rollback,
 };
 use serde_json::json;
 
 use crate::kit::{Kit, body, bundle, site};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_is_the_next_version_and_live() {
+async fn upload_becomes_the_next_live_version() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -22,8 +22,8 @@ async fn an_upload_is_the_next_version_and_live() {
         ("assets/b", b"b"),
     ]);
     let git = Git { commit: Some("0123abc".to_owned()), dirty: Some(false), ..Git::default() };
-    let (about, now) = ((kit.author(), git.clone()), kit.now());
-    let deployment = kit.projects.deploy(&kit.actor, &org, project, about, body(&upload, 100)).await.unwrap();
+    let (metadata, now) = ((kit.author(), git.clone()), kit.now());
+    let deployment = kit.projects.deploy(&kit.actor, &org, project, metadata, body(&upload, 100)).await.unwrap();
     let digest = Digest::of(&upload);
     let expected = Deployment {
         id: deployment.id,
@@ -43,20 +43,20 @@ async fn an_upload_is_the_next_version_and_live() {
     assert_eq!(deployment, expected);
     let hostnames = vec!["shop-acme.svc.example".to_owned()];
     let access = LiveAccess { mode: AccessMode::Public, password: None, bypass: None, version: 0 };
-    let live = Live { hostnames, bundle: digest, size_bytes: upload.len() as i64, version: 1, access };
-    assert_eq!(kit.node.told(), [(project, live)]);
+    let live = LiveState { hostnames, bundle: digest, size_bytes: upload.len() as i64, version: 1, access };
+    assert_eq!(kit.node.take_updates(), [(project, live)]);
     let data = json!({ "version": 1, "digest": digest });
-    assert_eq!(kit.audited().await, [kit.tells("deployment.create", &org, project, data)]);
+    assert_eq!(kit.audited().await, [kit.audit_row("deployment.create", &org, project, data)]);
     assert_eq!(kit.projects.detail(&org, project).await.unwrap().live, Some(expected.clone()));
     let list = kit.projects.deployments(project, &Paging::default()).await.unwrap();
     assert_eq!((list.items, list.next_cursor), (vec![expected], None));
-    // What nobody here understands is kept for whoever will.
+    // Unknown keys of the manifest are kept.
     let kept = "SELECT (manifest->'future'->>'kept')::int FROM projects.deployments";
     assert_eq!(kit.db_number(kept).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_node_is_told_of_the_hostnames_that_are_active() {
+async fn node_receives_the_active_hostnames() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&org, "blog").await.id);
@@ -72,18 +72,18 @@ async fn the_node_is_told_of_the_hostnames_that_are_active() {
         .await;
     }
     kit.deploy(&org, shop, "page").await.unwrap();
-    let [(project, live)] = kit.node.told().try_into().unwrap();
+    let [(project, live)] = kit.node.take_updates().try_into().unwrap();
     assert_eq!((project, live.version), (shop, 1));
     assert_eq!(live.hostnames, ["shop-acme.svc.example", "www.example.org"]);
     let detail = kit.projects.detail(&org, shop).await.unwrap();
-    let shown: Vec<_> = detail.hostnames.iter().map(|hostname| hostname.name.as_str()).collect();
-    // The default one first.
-    assert_eq!(shown, ["shop-acme.svc.example", "claimed.example.org", "www.example.org"]);
+    let listed: Vec<_> = detail.hostnames.iter().map(|hostname| hostname.name.as_str()).collect();
+    // The default hostname comes first.
+    assert_eq!(listed, ["shop-acme.svc.example", "claimed.example.org", "www.example.org"]);
     assert_eq!(detail.project.hostname, "shop-acme.svc.example");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_twenty_uploads_at_once_the_one_that_fails_leaves_no_gap() {
+async fn failed_concurrent_upload_leaves_no_version_gap() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -102,14 +102,14 @@ async fn of_twenty_uploads_at_once_the_one_that_fails_leaves_no_gap() {
     let live: Vec<i32> = list.iter().filter(|deployment| deployment.live).map(|it| it.version).collect();
     assert_eq!(live, [19]);
     assert_eq!(kit.audited().await.len(), 19);
-    // The node hears of the versions in their order: each is decided while the project's row is held.
-    let told: Vec<i32> = kit.node.told().into_iter().map(|(_, live)| live.version).collect();
-    let retried = told[1..].to_vec();
-    assert_eq!((told[0], retried), (1, (1..=19).collect()));
+    // The row lock orders the node updates by version.
+    let updates: Vec<i32> = kit.node.take_updates().into_iter().map(|(_, live)| live.version).collect();
+    let retried = updates[1..].to_vec();
+    assert_eq!((updates[0], retried), (1, (1..=19).collect()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deploy_that_fails_leaves_what_was_live_live() {
+async fn failed_deploy_keeps_the_live_version() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -127,24 +127,24 @@ async fn a_deploy_that_fails_leaves_what_was_live_live() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_project_counts_for_itself() {
+async fn versions_are_per_project() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&org, "blog").await.id);
     for version in 1..=2 {
         for project in [shop, blog] {
-            // The same bundle again is another version.
+            // The same bundle again is a new version.
             assert_eq!(kit.deploy(&org, project, "same").await.unwrap().version, version);
         }
     }
     assert_eq!(kit.files.list(), [format!("bundles/{}", Digest::of(&site("same")).hex())]);
-    let nowhere = kit.store.world().id();
-    let gone = kit.deploy(&org, nowhere, "same").await;
+    let unknown = kit.store.clock_rng().id();
+    let gone = kit.deploy(&org, unknown, "same").await;
     assert!(matches!(gone, Err(ProjectError::NotFound)), "{gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_is_what_was_reported_last_and_one_that_is_served_retires_the_others() {
+async fn serving_deployment_retires_the_others() {
     use DeploymentStatus::{Crashed, Failed, Pending, Retired, Serving};
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
@@ -154,15 +154,15 @@ async fn a_status_is_what_was_reported_last_and_one_that_is_served_retires_the_o
     }
     let reported = async |version, status, message: Option<&str>| {
         let observed =
-            async |tx: &mut store::Connection| tx.deployment_observed(project, version, status, message).await;
-        kit.store.observe(observed).await.unwrap();
+            async |tx: &mut store::Connection| tx.deployment_set_status(project, version, status, message).await;
+        kit.store.transaction_unaudited(observed).await.unwrap();
     };
     let statuses = async || {
         let list = kit.projects.deployments(project, &Paging::default()).await.unwrap().items;
         list.into_iter().map(|it| (it.version, it.status)).collect::<Vec<_>>()
     };
     assert_eq!(statuses().await, [(3, Pending), (2, Pending), (1, Pending)]);
-    // The first is up while the third is on its way; the second was passed over.
+    // Version 1 is serving while version 3 starts. Version 2 was skipped.
     reported(1, Serving, None).await;
     assert_eq!(statuses().await, [(3, Pending), (2, Retired), (1, Serving)]);
     reported(3, Failed, Some("no such module")).await;
@@ -170,9 +170,9 @@ async fn a_status_is_what_was_reported_last_and_one_that_is_served_retires_the_o
     assert_eq!(statuses().await, [(3, Failed), (2, Retired), (1, Crashed)]);
     let third = kit.projects.deployment(project, 3).await.unwrap();
     assert_eq!((third.live, third.status_message.as_deref()), (true, Some("no such module")));
-    // Live anew, it begins anew.
-    let back = kit.projects.rollback(&kit.actor, &org, project, Rollback { version: 2 }).await.unwrap();
-    assert_eq!((back.status, back.live), (Pending, true));
+    // A rollback resets the status.
+    let target = kit.projects.rollback(&kit.actor, &org, project, Rollback { version: 2 }).await.unwrap();
+    assert_eq!((target.status, target.live), (Pending, true));
     reported(2, Serving, None).await;
     assert_eq!(statuses().await, [(3, Failed), (2, Serving), (1, Retired)]);
     assert_eq!(kit.projects.deployment(project, 1).await.unwrap().status_message, None);

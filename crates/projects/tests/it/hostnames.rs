@@ -1,7 +1,7 @@
-//! Custom hostnames: claimed, proved, and given up.
+//! Custom hostnames: claims, verification and deletion.
 
 use futures_util::future::join_all;
-use kernel::{Failure as _, Plan, Time};
+use kernel::{ApiError as _, Plan, Time};
 use projects::{Check, Hostname, HostnameKind, ProjectDeletion, ProjectError, Proof, VerifyRecord, VerifyRecordType};
 use serde_json::json;
 
@@ -12,13 +12,13 @@ fn check(proof: Proof, expected: &str, observed: &[&str], at: Time) -> Check {
     Check { proof, expected: expected.to_owned(), observed, error: None, at }
 }
 
-const ZONE: &str = "a zone of this organization, hosted here";
+const ZONE: &str = "a hosted zone of this organization";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_reserves_a_name_and_says_how_to_prove_it() {
+async fn claim_reserves_a_name_and_returns_verification_records() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
-    let project = kit.shop(&org).await;
+    let project = kit.live_project(&org).await;
 
     let now = kit.now();
     let claim = kit.claim(&org, project, "WWW.Example.ORG.").await.unwrap();
@@ -41,11 +41,11 @@ async fn a_claim_reserves_a_name_and_says_how_to_prove_it() {
     };
     assert_eq!(claim, expected);
     let data = json!({ "hostname": NAME });
-    assert_eq!(kit.audited().await, [kit.tells("hostname.add", &org, project, data)]);
-    // Reserved, and served by nobody.
-    assert_eq!(kit.told_names(), [[""; 0]; 0]);
+    assert_eq!(kit.audited().await, [kit.audit_row("hostname.add", &org, project, data)]);
+    // The name is reserved, but not served.
+    assert_eq!(kit.take_served_names(), [[""; 0]; 0]);
 
-    // The default one first, whatever the alphabet says.
+    // The default hostname comes first, regardless of alphabetical order.
     let early = kit.claim(&org, project, "a.example.org").await.unwrap();
     kit.audited().await;
     let list = kit.projects.hostnames(project).await.unwrap();
@@ -54,13 +54,13 @@ async fn a_claim_reserves_a_name_and_says_how_to_prove_it() {
     assert_eq!((default.state, default.verify.len(), &default.verification_token), (ACTIVE, 0, &None));
     assert_eq!(rest, [early, expected.clone()]);
 
-    // Again, in any spelling and later: the same claim, and no trace.
+    // Claiming the same name again in any spelling is a no-op.
     for name in [NAME, "WWW.EXAMPLE.ORG", "www\u{3002}example\u{3002}org", "ｗｗｗ.example.org."] {
         assert_eq!(kit.claim(&org, project, name).await.unwrap(), expected, "{name}");
         assert_eq!(kit.audited().await, []);
     }
 
-    // For everybody else it is taken, in the same organization too.
+    // Other projects cannot claim it, even in the same organization.
     let other = kit.db_org("other", Plan::Free).await;
     for (org, name) in [(&org, "blog"), (&other, "shop")] {
         let project = kit.project(org, name).await.id;
@@ -69,13 +69,13 @@ async fn a_claim_reserves_a_name_and_says_how_to_prove_it() {
         assert_eq!(refused.code(), &ProjectError::HOSTNAME_TAKEN);
         assert_eq!(kit.audited().await, []);
     }
-    // A project of another organization is none.
+    // A project of another organization is not found.
     let refused = kit.claim(&other, project, "b.example.org").await;
     assert!(matches!(refused, Err(ProjectError::NotFound)), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spelling_that_is_no_name_to_have_is_refused() {
+async fn invalid_hostnames_are_rejected() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -132,7 +132,7 @@ async fn a_spelling_that_is_no_name_to_have_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_strongest_proof_there_is_makes_a_name_active() {
+async fn strongest_available_proof_activates_a_hostname() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -140,7 +140,7 @@ async fn the_strongest_proof_there_is_makes_a_name_active() {
     for (n, proof) in [Proof::Txt, Proof::Cname, Proof::Zone].into_iter().enumerate() {
         let name = format!("w{n}.example.org");
         let claim = kit.claim(&org, project, &name).await.unwrap();
-        // This proof and all that are weaker.
+        // Publish this proof and all weaker ones.
         kit.records.zone("example.org");
         if proof != Proof::Zone {
             kit.records.cname(&name, ORIGIN);
@@ -150,27 +150,27 @@ async fn the_strongest_proof_there_is_makes_a_name_active() {
             kit.records.txt(&claim.verify[0].name, &texts);
         }
         kit.audited().await;
-        kit.node.told();
+        kit.node.take_updates();
 
         let now = kit.now();
         let active = kit.verify(project, &name).await.unwrap();
         assert_eq!((active.state, active.verified_at, active.last_error.as_deref()), (ACTIVE, Some(now), None));
         assert_eq!((active.verify.len(), active.checks.len()), (0, 0));
-        assert_eq!(kit.shown(project, &name).await, Some(active.clone()));
+        assert_eq!(kit.find_hostname(project, &name).await, Some(active.clone()));
         let data = json!({ "hostname": name, "proof": proof });
-        assert_eq!(kit.audited().await, [kit.tells("hostname.verify", &org, project, data)]);
-        let [told] = kit.told_names().try_into().unwrap();
-        assert!(told.contains(&name) && told.len() == n + 2, "{told:?}");
+        assert_eq!(kit.audited().await, [kit.audit_row("hostname.verify", &org, project, data)]);
+        let [served] = kit.take_served_names().try_into().unwrap();
+        assert!(served.contains(&name) && served.len() == n + 2, "{served:?}");
 
-        // Looked at again while its proof is there: as before, without a trace.
+        // Verifying again is a no-op while the proof exists.
         assert_eq!(kit.verify(project, &name.to_uppercase()).await.unwrap(), active);
-        assert_eq!((kit.audited().await, kit.told_names().len()), (vec![], 0));
-        kit.records.forget();
+        assert_eq!((kit.audited().await, kit.take_served_names().len()), (vec![], 0));
+        kit.records.clear();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_nearly_a_proof_is_none() {
+async fn similar_records_are_not_a_proof() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -182,7 +182,7 @@ async fn what_is_nearly_a_proof_is_none() {
         kit.records.txt(&claim.verify[0].name, &[texts]);
         assert_eq!(kit.verify(project, NAME).await.unwrap().state, PENDING);
     }
-    kit.records.forget();
+    kit.records.clear();
     kit.records.txt(NAME, &[text]);
     for target in
         ["svc.example", "x.fallback.svc.example", "fallback.svc.example.evil.example", "shop-acme.svc.example"]
@@ -193,7 +193,7 @@ async fn what_is_nearly_a_proof_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_that_finds_no_proof_says_what_it_saw() {
+async fn failed_verification_reports_the_observed_records() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -214,13 +214,13 @@ async fn a_look_that_finds_no_proof_says_what_it_saw() {
     for part in ["_svc-verify.www.example.org", &text, "svc-verify=old", ORIGIN, "elsewhere.example"] {
         assert!(error.contains(part), "{part} in {error}");
     }
-    // Everything else is as it was.
+    // All other fields are unchanged.
     assert_eq!(pending, Hostname { checks, last_error: Some(error), ..claim.clone() });
-    assert_eq!(kit.shown(project, NAME).await, Some(pending.clone()));
+    assert_eq!(kit.find_hostname(project, NAME).await, Some(pending.clone()));
     assert_eq!(kit.audited().await, []);
 
-    // A name server that says nothing has said nothing: no proof, and no "none".
-    kit.records.silence(true);
+    // A timeout is reported as an error, not as missing records.
+    kit.records.set_silent(true);
     let pending = kit.verify(project, NAME).await.unwrap();
     let silent = "the name server did not answer in time";
     for check in &pending.checks[..2] {
@@ -229,9 +229,9 @@ async fn a_look_that_finds_no_proof_says_what_it_saw() {
     assert_eq!(pending.state, PENDING);
     assert!(pending.last_error.unwrap().contains(silent));
 
-    // Nothing to be seen is told from nothing seen; and a proof ends the explanations.
-    kit.records.silence(false);
-    kit.records.forget();
+    // Missing records are reported as such, and a proof clears the error message.
+    kit.records.set_silent(false);
+    kit.records.clear();
     let pending = kit.verify(project, NAME).await.unwrap();
     assert!(pending.checks.iter().all(|check| check.observed == Some(vec![]) && check.error.is_none()));
     assert!(pending.last_error.unwrap().contains("found none"));
@@ -241,57 +241,57 @@ async fn a_look_that_finds_no_proof_says_what_it_saw() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_was_another_organization_s_needs_the_txt_record() {
+async fn name_of_another_organization_requires_the_txt_record() {
     let kit = Kit::start().await;
     let (acme, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
-    let shop = kit.served(&acme).await;
+    let shop = kit.project_with_hostname(&acme).await;
     let blog = kit.project(&acme, "blog").await.id;
-    let theirs = kit.project(&other, "shop").await.id;
-    // Deleted, or gone with its project: its CNAME still points here.
+    let other_project = kit.project(&other, "shop").await.id;
+    // The hostname is deleted, or its project is. Its CNAME still points to the platform.
     kit.projects.hostname_delete(&kit.actor, &acme, shop, NAME).await.unwrap();
     kit.claim(&acme, blog, NAME).await.unwrap();
-    // The same organization may go on with it as it was.
+    // The same organization can still use the CNAME.
     assert_eq!(kit.verify(blog, NAME).await.unwrap().state, ACTIVE);
     let deletion = ProjectDeletion { confirm: "blog".to_owned() };
     kit.projects.delete(&kit.actor, &acme, blog, deletion).await.unwrap();
 
-    let claim = kit.claim(&other, theirs, NAME).await.unwrap();
+    let claim = kit.claim(&other, other_project, NAME).await.unwrap();
     kit.records.zone("example.org");
     kit.audited().await;
-    let pending = kit.verify(theirs, NAME).await.unwrap();
+    let pending = kit.verify(other_project, NAME).await.unwrap();
     assert_eq!(pending.state, PENDING);
     for check in &pending.checks[1..] {
         assert!(check.error.as_ref().unwrap().contains("another organization"), "{check:?}");
         assert_eq!(check.observed.as_ref().unwrap().len(), 1);
     }
-    assert!(pending.last_error.unwrap().contains("Another organization had this name before"));
+    assert!(pending.last_error.unwrap().contains("Another organization used this hostname before"));
     kit.advance(60);
     kit.projects.hostnames_check().await.unwrap();
-    assert_eq!(kit.shown(theirs, NAME).await.unwrap().state, PENDING);
+    assert_eq!(kit.find_hostname(other_project, NAME).await.unwrap().state, PENDING);
     assert_eq!(kit.audited().await, []);
 
     kit.publish(&claim);
-    assert_eq!(kit.verify(theirs, NAME).await.unwrap().state, ACTIVE);
+    assert_eq!(kit.verify(other_project, NAME).await.unwrap().state, ACTIVE);
     let data = json!({ "hostname": NAME, "proof": "txt" });
-    assert_eq!(kit.audited().await, [kit.tells("hostname.verify", &other, theirs, data)]);
-    // It is theirs now, and so the CNAME will do.
-    kit.records.forget();
+    assert_eq!(kit.audited().await, [kit.audit_row("hostname.verify", &other, other_project, data)]);
+    // The other organization owns it now, so the CNAME is enough.
+    kit.records.clear();
     kit.records.cname(NAME, ORIGIN);
     kit.advance(DAY);
     kit.projects.hostnames_check().await.unwrap();
     assert_eq!((kit.audited().await, kit.orgs.raised.lock().unwrap().len()), (vec![], 0));
-    // And not the first one's any more.
-    kit.projects.hostname_delete(&kit.actor, &other, theirs, NAME).await.unwrap();
+    // For the first organization, the CNAME is no longer enough.
+    kit.projects.hostname_delete(&kit.actor, &other, other_project, NAME).await.unwrap();
     kit.claim(&acme, shop, NAME).await.unwrap();
     assert_eq!(kit.verify(shop, NAME).await.unwrap().state, PENDING);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_projects_that_race_for_a_name_one_has_it() {
+async fn concurrent_claims_have_one_winner() {
     let kit = Kit::start().await;
     let (acme, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
     let projects = [(&acme, kit.project(&acme, "shop").await.id), (&other, kit.project(&other, "shop").await.id)];
-    // A free name, and one whose claim is over.
+    // Round 0 claims a free name, round 1 a name with an expired claim.
     for round in 0..2 {
         let race = (0..20).map(|n| kit.claim(projects[n % 2].0, projects[n % 2].1, NAME));
         let outcomes = join_all(race).await;
@@ -304,23 +304,23 @@ async fn of_two_projects_that_race_for_a_name_one_has_it() {
         assert_eq!(claims.len(), 1, "{claims:?}");
         let (org, project) = projects[winner];
         let data = json!({ "hostname": NAME });
-        assert_eq!(kit.audited().await, [kit.tells("hostname.add", org, project, data)], "round {round}");
+        assert_eq!(kit.audited().await, [kit.audit_row("hostname.add", org, project, data)], "round {round}");
         kit.advance(7 * DAY);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_deleted_is_free_at_once() {
+async fn deleted_name_is_free_immediately() {
     let kit = Kit::start().await;
     let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
-    let shop = kit.served(&org).await;
-    let (blog, theirs) = (kit.project(&org, "blog").await.id, kit.project(&other, "shop").await.id);
+    let shop = kit.project_with_hostname(&org).await;
+    let (blog, other_project) = (kit.project(&org, "blog").await.id, kit.project(&other, "shop").await.id);
     for (org, project, name) in [
         (&org, shop, "b.example.org"),
         (&org, shop, "no name"),
         (&org, shop, ""),
         (&org, blog, NAME),
-        (&other, theirs, NAME),
+        (&other, other_project, NAME),
     ] {
         let refused = kit.projects.hostname_delete(&kit.actor, org, project, name).await;
         assert!(matches!(refused, Err(ProjectError::HostnameNotFound)), "{name}: {refused:?}");
@@ -332,18 +332,18 @@ async fn a_name_that_is_deleted_is_free_at_once() {
     assert_eq!(refused.code(), &kernel::Code::BAD_REQUEST);
     let default = kit.verify(shop, "shop-acme.svc.example").await.unwrap();
     assert_eq!((default.state, default.kind), (ACTIVE, HostnameKind::Default));
-    assert_eq!((kit.audited().await, kit.told_names().len()), (vec![], 0));
+    assert_eq!((kit.audited().await, kit.take_served_names().len()), (vec![], 0));
 
     kit.projects.hostname_delete(&kit.actor, &org, shop, "WWW.example.org.").await.unwrap();
     let data = json!({ "hostname": NAME });
-    assert_eq!(kit.audited().await, [kit.tells("hostname.delete", &org, shop, data)]);
-    assert_eq!(kit.told_names(), [["shop-acme.svc.example"]]);
-    assert_eq!(kit.shown(shop, NAME).await, None);
+    assert_eq!(kit.audited().await, [kit.audit_row("hostname.delete", &org, shop, data)]);
+    assert_eq!(kit.take_served_names(), [["shop-acme.svc.example"]]);
+    assert_eq!(kit.find_hostname(shop, NAME).await, None);
     let again = kit.projects.hostname_delete(&kit.actor, &org, shop, NAME).await;
     assert!(matches!(again, Err(ProjectError::HostnameNotFound)), "{again:?}");
 
-    // Free for anybody; a claim that goes changes nothing that is served.
-    kit.claim(&other, theirs, NAME).await.unwrap();
-    kit.projects.hostname_delete(&kit.actor, &other, theirs, NAME).await.unwrap();
-    assert_eq!(kit.told_names(), [[""; 0]; 0]);
+    // Anyone can claim it. Deleting a pending claim does not change the desired state.
+    kit.claim(&other, other_project, NAME).await.unwrap();
+    kit.projects.hostname_delete(&kit.actor, &other, other_project, NAME).await.unwrap();
+    assert_eq!(kit.take_served_names(), [[""; 0]; 0]);
 }

@@ -1,20 +1,20 @@
-//! Projects, deployments and bundles as a user of this crate alone meets them, on a real Postgres and real files.
+//! Tests of the public API on a real Postgres and real files.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod access;
+mod authorize;
 mod bundles;
 mod creation;
 mod deployments;
 mod example;
+mod hostname_checks;
 mod hostnames;
 mod kit;
 mod lifecycle;
 mod lists;
-mod plans;
 mod provenance;
-mod refusals;
+mod query_plans;
+mod rejected_uploads;
 mod rollback;
-mod round_trip;
 mod s3;
-mod upkeep;

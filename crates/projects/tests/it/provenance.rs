@@ -1,9 +1,9 @@
-//! What is kept of what an uploader says about the origin of a bundle.
+//! The Git information that an uploader states.
 
 use projects::Git;
 
 #[test]
-fn a_commit_is_seven_to_sixty_four_hex_digits() {
+fn commit_is_7_to_64_hex_digits() {
     let (shortest, longest) = ("0123abc", "f".repeat(64));
     for (stated, kept) in [
         (shortest, Some(shortest)),
@@ -16,32 +16,32 @@ fn a_commit_is_seven_to_sixty_four_hex_digits() {
         ("0123abc ", None),
         ("０１２３４５６", None),
     ] {
-        let git = Git::stated(Some(stated), None, None, None);
+        let git = Git::from_headers(Some(stated), None, None, None);
         assert_eq!(git, Git { commit: kept.map(str::to_owned), ..Git::default() }, "{stated:?}");
     }
 }
 
 #[test]
-fn of_a_message_the_first_line_is_kept() {
+fn first_line_of_the_message_is_kept() {
     let (long, cut) = ("ü".repeat(300), "ü".repeat(200));
     for (stated, kept) in [
-        ("Fix the door", Some("Fix the door")),
-        ("Fix the door\n\nIt squeaked.", Some("Fix the door")),
-        ("Fix the door\r\nIt squeaked.", Some("Fix the door")),
+        ("Fix the cart", Some("Fix the cart")),
+        ("Fix the cart\n\nIt was empty.", Some("Fix the cart")),
+        ("Fix the cart\r\nIt was empty.", Some("Fix the cart")),
         (&long, Some(cut.as_str())),
         ("", None),
         ("\nFix", None),
         ("Fix\u{7}", None),
-        ("Fix\rthe door", None),
+        ("Fix\rthe cart", None),
         ("\u{1b}[31mred", None),
     ] {
-        let git = Git::stated(None, Some(stated), None, None);
+        let git = Git::from_headers(None, Some(stated), None, None);
         assert_eq!(git, Git { message: kept.map(str::to_owned), ..Git::default() }, "{stated:?}");
     }
 }
 
 #[test]
-fn a_branch_is_kept_whole_or_not() {
+fn invalid_branch_is_ignored() {
     let (longest, longer) = ("b".repeat(255), "b".repeat(256));
     for (stated, kept) in [
         ("main", true),
@@ -53,13 +53,13 @@ fn a_branch_is_kept_whole_or_not() {
         ("main\n", false),
         ("a\0b", false),
     ] {
-        let git = Git::stated(None, None, Some(stated), None);
+        let git = Git::from_headers(None, None, Some(stated), None);
         assert_eq!(git, Git { branch: kept.then(|| stated.to_owned()), ..Git::default() }, "{stated:?}");
     }
 }
 
 #[test]
-fn dirty_is_one_of_two_words() {
+fn dirty_is_true_or_false() {
     for (stated, kept) in [
         ("true", Some(true)),
         ("false", Some(false)),
@@ -69,14 +69,14 @@ fn dirty_is_one_of_two_words() {
         ("yes", None),
         (" true", None),
     ] {
-        let git = Git::stated(None, None, None, Some(stated));
+        let git = Git::from_headers(None, None, None, Some(stated));
         assert_eq!(git, Git { dirty: kept, ..Git::default() }, "{stated:?}");
     }
 }
 
 #[test]
-fn one_malformed_statement_takes_no_other_along() {
-    assert_eq!(Git::stated(None, None, None, None), Git::default());
-    let git = Git::stated(Some("not hex"), Some("Fix"), Some(""), Some("true"));
+fn malformed_values_do_not_affect_the_others() {
+    assert_eq!(Git::from_headers(None, None, None, None), Git::default());
+    let git = Git::from_headers(Some("not hex"), Some("Fix"), Some(""), Some("true"));
     assert_eq!(git, Git { message: Some("Fix".to_owned()), dirty: Some(true), ..Git::default() });
 }

@@ -1,4 +1,4 @@
-//! Going back: the live pointer moves, and nothing else.
+//! Rollbacks change the live version and nothing else.
 
 use futures_util::future::join_all;
 use kernel::{Paging, Plan};
@@ -8,36 +8,36 @@ use serde_json::json;
 use crate::kit::Kit;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_version_is_live_again_and_no_deployment_is_made() {
+async fn rollback_makes_an_earlier_version_live() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
     let one = kit.deploy(&org, project, "one").await.unwrap();
     let two = kit.deploy(&org, project, "two").await.unwrap();
     kit.audited().await;
-    kit.node.told();
+    kit.node.take_updates();
 
-    let back = kit.projects.rollback(&kit.actor, &org, project, Rollback { version: 1 }).await.unwrap();
-    assert_eq!(back, one);
-    let [(told, live)] = kit.node.told().try_into().unwrap();
-    assert_eq!((told, live.version, live.bundle, live.size_bytes), (project, 1, one.digest, one.size_bytes));
+    let target = kit.projects.rollback(&kit.actor, &org, project, Rollback { version: 1 }).await.unwrap();
+    assert_eq!(target, one);
+    let [(updated, live)] = kit.node.take_updates().try_into().unwrap();
+    assert_eq!((updated, live.version, live.bundle, live.size_bytes), (project, 1, one.digest, one.size_bytes));
     let data = json!({ "from": 2, "to": 1 });
-    assert_eq!(kit.audited().await, [kit.tells("deployment.rollback", &org, project, data)]);
+    assert_eq!(kit.audited().await, [kit.audit_row("deployment.rollback", &org, project, data)]);
     let list = kit.projects.deployments(project, &Paging::default()).await.unwrap().items;
-    let shown: Vec<_> = list.iter().map(|it| (it.id, it.version, it.live)).collect();
-    assert_eq!(shown, [(two.id, 2, false), (one.id, 1, true)]);
+    let listed: Vec<_> = list.iter().map(|it| (it.id, it.version, it.live)).collect();
+    assert_eq!(listed, [(two.id, 2, false), (one.id, 1, true)]);
 
-    // To where it is already: an answer, and no change.
+    // A rollback to the live version is a no-op.
     let again = kit.projects.rollback(&kit.actor, &org, project, Rollback { version: 1 }).await.unwrap();
     assert_eq!(again, one);
-    assert_eq!((kit.audited().await, kit.node.told()), (vec![], vec![]));
+    assert_eq!((kit.audited().await, kit.node.take_updates()), (vec![], vec![]));
 
-    // The numbers go on where they were.
+    // Version numbers continue.
     assert_eq!(kit.deploy(&org, project, "three").await.unwrap().version, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_going_to_what_never_was() {
+async fn rollback_to_an_unknown_version_is_rejected() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&org, "blog").await.id);
@@ -45,19 +45,19 @@ async fn there_is_no_going_to_what_never_was() {
     kit.deploy(&org, blog, "one").await.unwrap();
     kit.deploy(&org, blog, "two").await.unwrap();
     kit.audited().await;
-    kit.node.told();
+    kit.node.take_updates();
     for version in [2, 0, -1, i32::MAX] {
         let refused = kit.projects.rollback(&kit.actor, &org, shop, Rollback { version }).await;
         assert!(matches!(refused, Err(ProjectError::VersionNotFound)), "{refused:?}");
     }
-    let nowhere = kit.store.world().id();
-    let refused = kit.projects.rollback(&kit.actor, &org, nowhere, Rollback { version: 1 }).await;
+    let unknown = kit.store.clock_rng().id();
+    let refused = kit.projects.rollback(&kit.actor, &org, unknown, Rollback { version: 1 }).await;
     assert!(matches!(refused, Err(ProjectError::NotFound)), "{refused:?}");
-    assert_eq!((kit.audited().await, kit.node.told()), (vec![], vec![]));
+    assert_eq!((kit.audited().await, kit.node.take_updates()), (vec![], vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_that_fails_moves_nothing() {
+async fn failed_rollback_changes_nothing() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -72,7 +72,7 @@ async fn a_rollback_that_fails_moves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rollbacks_and_uploads_at_once_are_told_in_the_order_they_took_effect() {
+async fn concurrent_rollbacks_and_uploads_update_the_node_in_order() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project(&org, "shop").await.id;
@@ -86,8 +86,8 @@ async fn rollbacks_and_uploads_at_once_are_told_in_the_order_they_took_effect() 
     });
     join_all(changes).await;
     let live = kit.projects.detail(&org, project).await.unwrap().live.unwrap().version;
-    let told = kit.node.told();
-    assert_eq!(told.last().unwrap().1.version, live);
-    // One for each audit row: a rollback that found its version live already has neither.
-    assert_eq!(kit.audited().await.len(), told.len());
+    let updates = kit.node.take_updates();
+    assert_eq!(updates.last().unwrap().1.version, live);
+    // One update per audit row. A no-op rollback has neither.
+    assert_eq!(kit.audited().await.len(), updates.len());
 }

@@ -1,8 +1,8 @@
-//! That uploads pass without their size being felt, and that those made to do harm are refused before they do. In a
-//! process of its own, and one test after the other: nobody else's memory is measured.
+//! Measures the memory use of large and hostile uploads. A separate process with a single test, so that no other test
+//! affects the measurement.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed test panics")]
 
 mod hostile;
 mod measure;
@@ -17,25 +17,27 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{Stream, stream};
-use kernel::{Failure as _, World};
+use kernel::{ApiError as _, ClockRng};
 use projects::Bundles;
 
 use crate::hostile::Hostile;
-use crate::measure::{computed, peak_of};
+use crate::measure::{cpu_time, peak_of};
 use crate::slow::Slow;
 use crate::upload::Upload;
 
 const MB: u64 = 1_000_000;
 
-/// What one upload may take, hostile or not, and what twenty may.
-const ONE: u64 = 32 * MB;
-const TWENTY: u64 = 256 * MB;
+/// The memory limit of one upload, hostile or not.
+const MAX_ONE: u64 = 32 * MB;
+/// The memory limit of twenty concurrent uploads.
+const MAX_TWENTY: u64 = 256 * MB;
 
 struct Folder(std::path::PathBuf);
 
 impl Folder {
     fn new() -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(World::system().id::<kernel::SessionId>().to_string());
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(ClockRng::system().id::<kernel::SessionId>().to_string());
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
@@ -48,11 +50,11 @@ impl Drop for Folder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory() {
+async fn uploads_use_limited_memory() {
     let folder = Folder::new();
     let bundles = Bundles::in_folder(&folder.0.join("store")).unwrap();
     let small = Upload::write(&folder.0.join("small"), 1);
-    // Threads and buffers that the first upload of a process makes and every later one finds.
+    // The first upload creates threads and buffers that later uploads reuse.
     small.send(&bundles, 64 * 1024).await;
 
     let large = Upload::write(&folder.0.join("large"), 199);
@@ -61,62 +63,61 @@ async fn memory() {
     let crumbs = peak_of(Upload::write(&folder.0.join("crumbs"), 20).send(&bundles, 64)).await;
     let twenty = peak_of(join_all((0..20).map(|_| middle.send(&bundles, 32 * 1024)))).await;
 
-    let hostile = refused(&bundles, hostile::all()).await;
+    let hostile = reject_all(&bundles, hostile::all()).await;
 
-    // Twenty uploads of which a store takes a part only now and then.
+    // Twenty uploads to a slow store.
     let bundles = Bundles::new(Arc::new(Slow));
     let slow = peak_of(middle.send(&bundles, 32 * 1024)).await;
     let twenty_slow = peak_of(join_all((0..20).map(|_| middle.send(&bundles, 32 * 1024)))).await;
 
     let peaks = [
-        ("200 MiB", whole, ONE),
-        ("20 MiB in chunks of 64 bytes", crumbs, ONE),
-        ("one on a slow store", slow, ONE),
-        ("twenty", twenty, TWENTY),
-        ("twenty on a slow store", twenty_slow, TWENTY),
-        ("the worst of the hostile ones", hostile, ONE),
+        ("200 MiB", whole, MAX_ONE),
+        ("20 MiB in chunks of 64 bytes", crumbs, MAX_ONE),
+        ("one on a slow store", slow, MAX_ONE),
+        ("twenty", twenty, MAX_TWENTY),
+        ("twenty on a slow store", twenty_slow, MAX_TWENTY),
+        ("largest of the hostile uploads", hostile, MAX_ONE),
     ];
-    for (what, peak, most) in peaks {
-        println!("{what}: {} kB", peak / 1000);
-        assert!(peak < most, "{what}: {peak} bytes");
+    for (description, peak, max) in peaks {
+        println!("{description}: {} kB", peak / 1000);
+        assert!(peak < max, "{description}: {peak} bytes");
     }
-    the_page_lists_them_all();
+    assert_page_is_current();
 }
 
-/// That each is refused as it says, in time; the most memory that one took.
-async fn refused(bundles: &Bundles, all: Vec<Hostile>) -> u64 {
-    let mut most = 0;
-    for Hostile { what, upload, reason, entry } in all {
-        let start = computed();
-        let mut refused = None;
-        let peak =
-            peak_of(async { refused = bundles.receive("hostile", hostile::limits(), body(&upload)).await.err() });
-        most = most.max(peak.await);
-        let took = computed() - start;
-        let details = refused.unwrap_or_else(|| panic!("{what} is taken")).details().unwrap();
-        let told = details.get("reason").or(details.get("of")).unwrap();
-        assert_eq!((told.as_str().unwrap(), details["entry"].as_str()), (reason, entry), "{what}");
-        assert!(took < Duration::from_secs(2), "{what}: {took:?}");
+/// Asserts that each archive is rejected as expected, in time. Returns the largest memory use.
+async fn reject_all(bundles: &Bundles, all: Vec<Hostile>) -> u64 {
+    let mut max = 0;
+    for Hostile { description, upload, reason, entry } in all {
+        let start = cpu_time();
+        let mut error = None;
+        let peak = peak_of(async { error = bundles.receive("hostile", hostile::limits(), body(&upload)).await.err() });
+        max = max.max(peak.await);
+        let took = cpu_time() - start;
+        let details = error.unwrap_or_else(|| panic!("{description} is accepted")).details().unwrap();
+        let violation = details.get("reason").or(details.get("of")).unwrap();
+        assert_eq!((violation.as_str().unwrap(), details["entry"].as_str()), (reason, entry), "{description}");
+        assert!(took < Duration::from_secs(2), "{description}: {took:?}");
     }
-    most
+    max
 }
 
 fn body(upload: &[u8]) -> impl Stream<Item = std::io::Result<Bytes>> + Unpin {
     stream::iter(upload.chunks(32 * 1024).map(|chunk| Ok(Bytes::copy_from_slice(chunk))))
 }
 
-/// No test of its own: making them all takes memory, and here it is measured.
-fn the_page_lists_them_all() {
+/// Asserts that the page lists all archives. Not a separate test, because building the archives uses memory.
+fn assert_page_is_current() {
     let all = hostile::all();
     assert!(all.len() >= 40);
     let mut page = String::from(include_str!("page.md"));
-    for Hostile { what, reason, entry, .. } in all {
+    for Hostile { description, reason, entry, .. } in all {
         let entry = entry.map(|entry| format!("`{entry}`")).unwrap_or_default();
-        writeln!(page, "| {what} | `{reason}` | {entry} |").unwrap();
+        writeln!(page, "| {description} | `{reason}` | {entry} |").unwrap();
     }
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hostile-bundles.md");
-    let ours = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile-bundles.md");
-    std::fs::write(&ours, &page).unwrap();
-    let same = std::fs::read_to_string(&kept).is_ok_and(|kept| kept == page);
-    assert!(same, "docs/hostile-bundles.md is not what the tests try; see {}", ours.display());
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hostile-bundles.md");
+    let generated = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile-bundles.md");
+    std::fs::write(&generated, &page).unwrap();
+    let same = std::fs::read_to_string(&committed).is_ok_and(|committed| committed == page);
+    assert!(same, "docs/hostile-bundles.md is outdated; the generated page is {}", generated.display());
 }

@@ -1,20 +1,20 @@
-//! What this process took while something ran.
+//! Measures the memory and the CPU time of this process.
 
 use std::time::Duration;
 
-/// The growth of this process's resident memory to its peak while this runs, in bytes.
+/// Returns how much the resident memory of this process grows while `run` runs, in bytes.
 pub async fn peak_of<T>(run: impl Future<Output = T>) -> u64 {
-    // The peak begins anew at what is resident now (proc(5)).
+    // Reset the peak to the current resident memory (proc(5)).
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS:");
     run.await;
     status("VmHWM:").saturating_sub(before)
 }
 
-/// The time that this process has been computing for: a busy machine does not add to it.
-pub fn computed() -> Duration {
+/// Returns the CPU time of this process, which does not depend on the load of the machine.
+pub fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    // Behind the name, which is in brackets: user and system time, in hundredths of a second (proc(5)).
+    // User and system time follow the name in parentheses, in hundredths of a second (proc(5)).
     let (_, fields) = stat.rsplit_once(") ").unwrap();
     let ticks: u64 = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 10)

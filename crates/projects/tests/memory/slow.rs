@@ -1,4 +1,4 @@
-//! A store that holds on to each part for a while, and keeps none.
+//! An object store that delays each part and stores nothing.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Uploads that are large and never in memory as a whole.
+//! Large uploads that are streamed from disk.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,7 +15,7 @@ use projects::Bundles;
 pub struct Upload(PathBuf);
 
 impl Upload {
-    /// A bundle with one asset of so many MiB that do not compress.
+    /// Writes an uncompressed bundle with one asset of this size.
     pub fn write(path: &Path, mebibytes: u64) -> Self {
         let mut archive = tar::Builder::new(GzEncoder::new(File::create(path).unwrap(), Compression::none()));
         let mut append = |name: &str, size: u64, content: &mut dyn io::Read| {
@@ -30,10 +30,10 @@ impl Upload {
         Self(path.to_owned())
     }
 
-    /// Uploads it in chunks of this size, as a client may choose to.
+    /// Uploads the bundle in chunks of this size.
     pub async fn send(&self, bundles: &Bundles, chunk: usize) {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let limits: BundleLimits = Limits::default().of(Plan::Pro).bundle;
+        let limits: BundleLimits = Limits::default().for_plan(Plan::Pro).bundle;
         let mut file = io::BufReader::with_capacity(64 * 1024, File::open(&self.0).unwrap());
         let chunks = std::iter::from_fn(|| {
             let mut bytes = vec![0; chunk];

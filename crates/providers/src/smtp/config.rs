@@ -1,4 +1,4 @@
-//! Which server takes our mail, as `SVC_SMTP_URL` says it.
+//! The mail server, as configured by `SVC_SMTP_URL`.
 
 use std::str::FromStr;
 
@@ -8,76 +8,75 @@ use url::{Host, Url};
 
 use crate::person::is_loopback;
 
-/// A server that takes mail:
-/// `smtp://[user:password@]host[:port][?tls=required|opportunistic|none]`, or `smtps://…`, which is TLS from the first
-/// byte on. What is reserved in user and password is percent-encoded.
+/// A mail server: `smtp://[user:password@]host[:port][?tls=required|opportunistic|none]`, or `smtps://…` for implicit
+/// TLS. Reserved characters in user and password are percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SmtpConfig {
-    /// Its name or address.
+    /// The name or address.
     pub host: Host<String>,
-    /// Its port: by default 465 of `smtps`, else 587 with credentials and 25 without.
+    /// The port. Defaults to 465 for `smtps`, to 587 with credentials and to 25 without.
     pub port: u16,
-    /// Who we are there.
+    /// Our credentials.
     pub credentials: Option<Credentials>,
-    /// What of the conversation is encrypted.
+    /// The encryption of the session.
     pub tls: Tls,
-    /// Who vouches for the server beside the system's authorities: certificates as PEM.
-    pub authority: Option<String>,
+    /// A PEM bundle of CA certificates to trust in addition to those of the system.
+    pub ca_certificate: Option<String>,
 }
 
-/// A user of a mail server.
+/// The credentials of a mail server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The name.
+    /// The user name.
     pub user: String,
     /// The password.
     pub password: Secret,
 }
 
-/// When a conversation is encrypted. Wherever it is, the certificate is verified.
+/// The encryption of a session. TLS always verifies the certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tls {
-    /// Never.
+    /// No encryption.
     None,
-    /// By STARTTLS where the server offers it. Whoever is on the way can take the offer out.
+    /// STARTTLS if the server offers it. An attacker on the network can remove the offer.
     Opportunistic,
-    /// By STARTTLS, or there is no conversation.
+    /// STARTTLS. The session fails without it.
     Required,
-    /// From the first byte on.
+    /// Implicit TLS, from the first byte.
     Implicit,
 }
 
-/// Why a text is no such address. Repeats nothing of it.
+/// The reason why an address or a setting is invalid. Contains no part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSmtp(pub(crate) &'static str);
 
-const NO_URL: InvalidSmtp = InvalidSmtp(
-    "not smtp://[user:password@]host[:port]; in user and password, / : @ ? # and % are written %2F %3A %40 %3F %23 and %25",
+const INVALID_URL: InvalidSmtp = InvalidSmtp(
+    "must be smtp://[user:password@]host[:port]; in user and password, write / : @ ? # % as %2F %3A %40 %3F %23 %25",
 );
-const TLS_WORDS: InvalidSmtp = InvalidSmtp("tls is one of required, opportunistic and none");
+const INVALID_TLS: InvalidSmtp = InvalidSmtp("tls must be required, opportunistic or none");
 
 impl FromStr for SmtpConfig {
     type Err = InvalidSmtp;
 
     fn from_str(text: &str) -> Result<Self, InvalidSmtp> {
-        let url = Url::parse(text).map_err(|_| NO_URL)?;
+        let url = Url::parse(text).map_err(|_| INVALID_URL)?;
         let implicit = match url.scheme() {
             "smtp" => false,
             "smtps" => true,
-            _ => return Err(InvalidSmtp("neither smtp:// nor smtps://")),
+            _ => return Err(InvalidSmtp("the scheme must be smtp:// or smtps://")),
         };
         if !matches!(url.path(), "" | "/") || url.fragment().is_some() {
-            return Err(NO_URL);
+            return Err(INVALID_URL);
         }
         let host = host(&url)?;
         let credentials = credentials(&url)?;
-        let tls = match (asked(&url)?, implicit, &credentials) {
+        let tls = match (tls_parameter(&url)?, implicit, &credentials) {
             (None, true, _) => Tls::Implicit,
-            (Some(_), true, _) => return Err(InvalidSmtp("smtps:// is TLS already; tls= is for smtp://")),
+            (Some(_), true, _) => return Err(InvalidSmtp("smtps:// always uses TLS; use tls= only with smtp://")),
             (Some(Tls::Opportunistic), false, Some(_)) if !is_loopback(&host) => {
                 return Err(InvalidSmtp(
-                    "tls=opportunistic would show the password to whoever takes TLS out on the way",
+                    "tls=opportunistic with a password is insecure because an attacker can disable TLS; use required",
                 ));
             }
             (Some(tls), false, _) => tls,
@@ -85,50 +84,51 @@ impl FromStr for SmtpConfig {
             (None, false, _) => Tls::Opportunistic,
         };
         let port = match (url.port(), implicit, &credentials) {
-            (Some(0), _, _) => return Err(InvalidSmtp("there is no port 0")),
+            (Some(0), _, _) => return Err(InvalidSmtp("the port must not be 0")),
             (Some(port), _, _) => port,
             (None, true, _) => 465,
             (None, false, Some(_)) => 587,
             (None, false, None) => 25,
         };
-        Ok(Self { host, port, credentials, tls, authority: None })
+        Ok(Self { host, port, credentials, tls, ca_certificate: None })
     }
 }
 
 fn host(url: &Url) -> Result<Host<String>, InvalidSmtp> {
-    let text = url.host_str().filter(|host| !host.is_empty()).ok_or(NO_URL)?;
-    Host::parse(text).map_err(|_| InvalidSmtp("the host is neither a name nor an address"))
+    let text = url.host_str().filter(|host| !host.is_empty()).ok_or(INVALID_URL)?;
+    Host::parse(text).map_err(|_| InvalidSmtp("the host must be a name or an IP address"))
 }
 
 fn credentials(url: &Url) -> Result<Option<Credentials>, InvalidSmtp> {
     let (user, password) = match (url.username(), url.password()) {
         ("", None) => return Ok(None),
         (user, Some(password)) if !user.is_empty() && !password.is_empty() => (user, password),
-        _ => return Err(InvalidSmtp("a user and a password belong together")),
+        _ => return Err(InvalidSmtp("set both a user and a password, or neither")),
     };
-    let decoded = |text| {
-        let text = percent_decode_str(text).decode_utf8().map_err(|_| InvalidSmtp("user or password is not UTF-8"))?;
-        let fits = !text.contains(char::is_control);
-        fits.then(|| text.into_owned()).ok_or(InvalidSmtp("a control character in user or password"))
+    let decode = |text| {
+        let text =
+            percent_decode_str(text).decode_utf8().map_err(|_| InvalidSmtp("user and password must be UTF-8"))?;
+        let is_valid = !text.contains(char::is_control);
+        is_valid.then(|| text.into_owned()).ok_or(InvalidSmtp("user and password must not contain control characters"))
     };
-    Ok(Some(Credentials { user: decoded(user)?, password: Secret::new(decoded(password)?) }))
+    Ok(Some(Credentials { user: decode(user)?, password: Secret::new(decode(password)?) }))
 }
 
-fn asked(url: &Url) -> Result<Option<Tls>, InvalidSmtp> {
-    let mut asked = None;
+fn tls_parameter(url: &Url) -> Result<Option<Tls>, InvalidSmtp> {
+    let mut parameter = None;
     for (key, value) in url.query_pairs() {
         let tls = match (&*key, &*value) {
             ("tls", "required") => Tls::Required,
             ("tls", "opportunistic") => Tls::Opportunistic,
             ("tls", "none") => Tls::None,
-            ("tls", _) => return Err(TLS_WORDS),
-            _ => return Err(InvalidSmtp("the one parameter is tls")),
+            ("tls", _) => return Err(INVALID_TLS),
+            _ => return Err(InvalidSmtp("the only supported parameter is tls")),
         };
-        if asked.replace(tls).is_some() {
-            return Err(InvalidSmtp("tls is there twice"));
+        if parameter.replace(tls).is_some() {
+            return Err(InvalidSmtp("tls must be set only once"));
         }
     }
-    Ok(asked)
+    Ok(parameter)
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_tls_by_default() {
+    fn port_and_tls_have_defaults() {
         let is = |text: &str, host: &str, port, tls| assert_eq!(parsed(text), (host.to_owned(), port, tls), "{text}");
         is("smtp://mail.example", "mail.example", 25, Tls::Opportunistic);
         is("smtp://mail.example/", "mail.example", 25, Tls::Opportunistic);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_decoded_and_not_shown() {
+    fn credentials_are_decoded_and_hidden_in_debug() {
         let config: SmtpConfig = "smtps://ada%40a.example:p%40ss%2F%C3%BC%25+@mail.example".parse().unwrap();
         let credentials = config.credentials.as_ref().unwrap();
         assert_eq!((credentials.user.as_str(), credentials.password.reveal()), ("ada@a.example", "p@ss/ü%+"));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_told_without_the_password() {
+    fn errors_do_not_contain_the_password() {
         for text in [
             "",
             "mail.example",

@@ -1,56 +1,56 @@
-//! What became of a mail that was not taken.
+//! Errors of sending a mail.
 
 use std::error::Error as _;
 
 use lettre::transport::smtp;
 
-/// Why a mail is not on its way. Shows no address, no credential and no words of the server, which tend to repeat both.
+/// The reason why a mail was not sent. Contains no address, no credential, and no text of the server's replies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MailError {
-    /// Another time it may go: the server is away or busy, or its operator or ours has something to mend.
-    #[error("the mail did not go this time: {0}")]
-    Later(Cause),
-    /// This mail to this recipient will never go.
-    #[error("the mail cannot go: {0}")]
-    Never(Cause),
+    /// A retry may succeed: the server is unreachable or busy, or an operator must correct a configuration.
+    #[error("failed to send the mail: {0}")]
+    Transient(Cause),
+    /// A retry of this mail to this recipient cannot succeed.
+    #[error("the mail cannot be sent: {0}")]
+    Permanent(Cause),
 }
 
-/// What was in the way.
+/// The cause of a [`MailError`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    /// The recipient's address is none, or none that mail is sent to.
-    #[error("the recipient's address is malformed")]
+    /// The recipient's address is invalid or not supported.
+    #[error("the recipient's address is invalid")]
     Address,
-    /// The id that the mail was given is malformed.
-    #[error("the message id is malformed")]
+    /// The message id is invalid.
+    #[error("the message id is invalid")]
     MessageId,
-    /// No connection, no trust in the certificate, no common ground, or the connection broke.
-    #[error("at {at}: {what}")]
+    /// The connection failed or broke, or TLS or the session could not be set up.
+    #[error("{step}: {reason}")]
     Connection {
-        /// How far the conversation came.
-        at: Step,
-        /// What happened, in the system's or the library's words.
-        what: String,
+        /// The step that failed.
+        step: Step,
+        /// The message of the operating system or the library.
+        reason: String,
     },
-    /// The server refused.
-    #[error("at {at}: the server answered {code}{}", enhanced.as_ref().map(|it| format!(" {it}")).unwrap_or_default())]
+    /// The server replied with an error.
+    #[error("{step}: the server replied {code}{}", enhanced.as_ref().map(|it| format!(" {it}")).unwrap_or_default())]
     Reply {
-        /// How far the conversation came.
-        at: Step,
+        /// The step that failed.
+        step: Step,
         /// The reply code (RFC 5321 section 4.2).
         code: u16,
-        /// The enhanced status code (RFC 3463), when there is one.
+        /// The enhanced status code (RFC 3463), if the reply has one.
         enhanced: Option<String>,
     },
-    /// It took too long in all.
-    #[error("no answer in time")]
+    /// The delivery exceeded its timeout.
+    #[error("timed out")]
     Timeout,
 }
 
-/// A step of the conversation.
+/// A step of an SMTP session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Up to the answer to EHLO; of `smtps` with the handshake.
+    /// The connection up to the reply to EHLO. For `smtps`, it includes the TLS handshake.
     Connect,
     /// STARTTLS.
     Tls,
@@ -78,21 +78,21 @@ impl std::fmt::Display for Step {
 }
 
 impl MailError {
-    /// What lettre's error means at this step.
+    /// Classifies an error of lettre at this step.
     pub(super) fn at(at: Step, error: &smtp::Error) -> Self {
         let Some(code) = error.status().map(u16::from) else {
-            return Self::Later(Cause::Connection { at, what: what(error) });
+            return Self::Transient(Cause::Connection { step: at, reason: describe(error) });
         };
         let enhanced = error.source().and_then(|text| enhanced(&text.to_string()));
-        let cause = Cause::Reply { at, code, enhanced };
-        if is_final(at, code) { Self::Never(cause) } else { Self::Later(cause) }
+        let cause = Cause::Reply { step: at, code, enhanced };
+        if is_permanent(at, code) { Self::Permanent(cause) } else { Self::Transient(cause) }
     }
 }
 
-/// Only what is said of the recipient or the message is; a server that will not have us at all, or not under this
-/// sender, has an operator. So have 530, 535 and 538, which ask for authentication (RFC 4954 section 6), and 552 of a
-/// recipient means "not so many" (RFC 5321 section 4.5.3.1.10).
-fn is_final(at: Step, code: u16) -> bool {
+/// Returns whether a reply is a permanent error. Only errors about the recipient or the message are permanent; an
+/// operator can correct others, such as a rejected client or sender, or 530, 535 and 538, which require authentication
+/// (RFC 4954 section 6). 552 for a recipient means "too many recipients" (RFC 5321 section 4.5.3.1.10).
+fn is_permanent(at: Step, code: u16) -> bool {
     match (at, code) {
         (_, 530 | 535 | 538) | (Step::Recipient, 552) => false,
         (Step::Recipient | Step::Message, 500..=599) => true,
@@ -100,17 +100,17 @@ fn is_final(at: Step, code: u16) -> bool {
     }
 }
 
-/// Never what the server said, but where it goes wrong below it.
-fn what(error: &smtp::Error) -> String {
+/// Describes an error without the text of the server.
+fn describe(error: &smtp::Error) -> String {
     if error.is_response() {
-        return "the answer is no SMTP, or broke off".to_owned();
+        return "the reply is not SMTP or is incomplete".to_owned();
     }
-    // The innermost cause is the one that says something: the others repeat it.
-    let cause = std::iter::successors(error.source(), |&error| error.source()).last();
-    cause.map_or_else(|| error.to_string(), ToString::to_string)
+    // The innermost source is the most specific. The outer errors repeat it.
+    let innermost = std::iter::successors(error.source(), |&error| error.source()).last();
+    innermost.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// The enhanced status code that the reply begins with.
+/// Returns the enhanced status code at the beginning of a reply.
 fn enhanced(text: &str) -> Option<String> {
     let code = text.split_ascii_whitespace().next()?;
     let parts: Vec<&str> = code.split('.').collect();

@@ -1,17 +1,17 @@
-//! Signing in with the code host.
+//! Sign-in at the code host.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use kernel::Secret;
-use providers::{CodeHost, CodeHostConfig, CodeHostError, Limits, OutsideError, Person};
+use providers::{CodeHost, CodeHostConfig, CodeHostError, Limits, OutboundError, Person};
 use sandbox::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use url::Url;
 
-const BACK: &str = "http://127.0.0.1:9/auth/callback?via=codehost";
+const CALLBACK: &str = "http://127.0.0.1:9/auth/callback?via=codehost";
 /// RFC 7636 appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -22,7 +22,7 @@ fn config(host: &CodeHostServer) -> CodeHostConfig {
     CodeHostConfig { client_id, client_secret: Secret::new(client_secret), authorize_url, token_url, user_url }
 }
 
-/// Where the code host sends a browser that we sent there.
+/// Opens a sign-in address like a browser. Returns the redirect of the code host.
 async fn visit(url: &str) -> Url {
     let url = Url::parse(url).unwrap();
     let address = (url.host_str().unwrap(), url.port().unwrap());
@@ -41,22 +41,22 @@ fn parameters(url: &Url) -> HashMap<String, String> {
 
 async fn code(server: &CodeHostServer) -> String {
     let codehost = CodeHost::new(config(server)).unwrap();
-    parameters(&visit(&codehost.authorize_url(BACK, "state", CHALLENGE)).await)["code"].clone()
+    parameters(&visit(&codehost.authorize_url(CALLBACK, "state", CHALLENGE)).await)["code"].clone()
 }
 
 async fn identify(server: &CodeHostServer) -> Result<Person, CodeHostError> {
     let code = code(server).await;
     let codehost = CodeHost::new(config(server)).unwrap();
-    // As a server does it: from a task that may move.
-    tokio::spawn(async move { codehost.identify(&code, BACK, VERIFIER).await }).await.unwrap()
+    // Like a server, from a task that can move between threads.
+    tokio::spawn(async move { codehost.identify(&code, CALLBACK, VERIFIER).await }).await.unwrap()
 }
 
 #[tokio::test]
-async fn from_the_browser_to_the_person() {
+async fn sign_in_identifies_the_user() {
     let server = CodeHostServer::start().await;
     let codehost = CodeHost::new(config(&server)).unwrap();
-    let back = visit(&codehost.authorize_url(BACK, "a b&c", CHALLENGE)).await;
-    assert!(back.as_str().starts_with(BACK));
+    let back = visit(&codehost.authorize_url(CALLBACK, "a b&c", CHALLENGE)).await;
+    assert!(back.as_str().starts_with(CALLBACK));
     let parameters = parameters(&back);
     assert_eq!(parameters["state"], "a b&c");
     let ada = Person {
@@ -66,7 +66,7 @@ async fn from_the_browser_to_the_person() {
         email: Some("ada@code.example".to_owned()),
         avatar_url: Some("https://avatars.code.example/u/1815?v=4".to_owned()),
     };
-    assert_eq!(codehost.identify(&parameters["code"], BACK, VERIFIER).await, Ok(ada));
+    assert_eq!(codehost.identify(&parameters["code"], CALLBACK, VERIFIER).await, Ok(ada));
     server.sign_in_as(json!({ "id": "u_2", "login": "grace", "name": null, "email": null }));
     let grace = identify(&server).await.unwrap();
     assert_eq!((grace.subject.as_str(), grace.name.as_str()), ("u_2", "grace"));
@@ -74,10 +74,10 @@ async fn from_the_browser_to_the_person() {
 }
 
 #[tokio::test]
-async fn the_address_that_browsers_are_sent_to() {
+async fn authorize_url_preserves_the_query_and_adds_parameters() {
     let mut config = config(&CodeHostServer::start().await);
     config.authorize_url = Url::parse("https://code.example/authorize?prompt=select_account#top").unwrap();
-    let url = CodeHost::new(config).unwrap().authorize_url(BACK, "state", CHALLENGE);
+    let url = CodeHost::new(config).unwrap().authorize_url(CALLBACK, "state", CHALLENGE);
     let rest = url.strip_prefix("https://code.example/authorize?prompt=select_account&").unwrap();
     assert_eq!(
         rest,
@@ -88,113 +88,113 @@ async fn the_address_that_browsers_are_sent_to() {
 }
 
 #[tokio::test]
-async fn a_user_who_says_no() {
+async fn declined_sign_in_redirects_with_an_error() {
     let server = CodeHostServer::start().await;
     server.deny(true);
     let codehost = CodeHost::new(config(&server)).unwrap();
-    let parameters = parameters(&visit(&codehost.authorize_url(BACK, "state", CHALLENGE)).await);
+    let parameters = parameters(&visit(&codehost.authorize_url(CALLBACK, "state", CHALLENGE)).await);
     assert_eq!((parameters["error"].as_str(), parameters["state"].as_str()), ("access_denied", "state"));
     assert!(!parameters.contains_key("code"));
 }
 
 #[tokio::test]
-async fn a_code_that_is_refused() {
+async fn invalid_code_is_rejected() {
     let server = CodeHostServer::start().await;
     let codehost = CodeHost::new(config(&server)).unwrap();
     let refused = |error: &str| Err(CodeHostError::Refused(error.to_owned()));
     let bad = || refused("bad_verification_code");
-    assert_eq!(codehost.identify("made-up", BACK, VERIFIER).await, bad());
-    assert_eq!(codehost.identify("", BACK, VERIFIER).await, bad());
+    assert_eq!(codehost.identify("made-up", CALLBACK, VERIFIER).await, bad());
+    assert_eq!(codehost.identify("", CALLBACK, VERIFIER).await, bad());
     let used = code(&server).await;
-    codehost.identify(&used, BACK, VERIFIER).await.unwrap();
-    assert_eq!(codehost.identify(&used, BACK, VERIFIER).await, bad());
-    assert_eq!(codehost.identify(&code(&server).await, BACK, CHALLENGE).await, bad());
+    codehost.identify(&used, CALLBACK, VERIFIER).await.unwrap();
+    assert_eq!(codehost.identify(&used, CALLBACK, VERIFIER).await, bad());
+    assert_eq!(codehost.identify(&code(&server).await, CALLBACK, CHALLENGE).await, bad());
     let elsewhere = codehost.identify(&code(&server).await, "http://127.0.0.1:9/", VERIFIER).await;
     assert_eq!(elsewhere, refused("redirect_uri_mismatch"));
-    let mut stranger = config(&server);
-    stranger.client_secret = Secret::new("wrong".to_owned());
-    let refusal = CodeHost::new(stranger).unwrap().identify(&code(&server).await, BACK, VERIFIER).await;
+    let mut wrong_config = config(&server);
+    wrong_config.client_secret = Secret::new("wrong".to_owned());
+    let refusal = CodeHost::new(wrong_config).unwrap().identify(&code(&server).await, CALLBACK, VERIFIER).await;
     assert_eq!(refusal, refused("incorrect_client_credentials"));
 }
 
 #[tokio::test]
-async fn the_token_page_fails() {
+async fn token_endpoint_failures_are_reported() {
     let server = CodeHostServer::start().await;
     let unavailable = CodeHostError::Unavailable;
     let long = "x".repeat(5000);
     let token = |token: Value| CodeHostFault::Json(json!({ "access_token": token, "token_type": "bearer" }));
-    let nonsense = |what| CodeHostError::Nonsense(what);
+    let invalid_response = |field| CodeHostError::InvalidResponse(field);
     for (failure, error) in [
-        (CodeHostFault::Html, unavailable(OutsideError::NotJson)),
-        (CodeHostFault::Large, unavailable(OutsideError::TooLarge)),
-        (CodeHostFault::Redirect, unavailable(OutsideError::Redirected(302))),
-        (CodeHostFault::Status(500), unavailable(OutsideError::Refused(500))),
-        (CodeHostFault::Status(401), unavailable(OutsideError::Refused(401))),
+        (CodeHostFault::Html, unavailable(OutboundError::NotJson)),
+        (CodeHostFault::Large, unavailable(OutboundError::TooLarge)),
+        (CodeHostFault::Redirect, unavailable(OutboundError::Redirect(302))),
+        (CodeHostFault::Status(500), unavailable(OutboundError::Status(500))),
+        (CodeHostFault::Status(401), unavailable(OutboundError::Status(401))),
         (CodeHostFault::Status(400), CodeHostError::Refused("400".to_owned())),
-        (CodeHostFault::Json(json!([1])), unavailable(OutsideError::NotJson)),
-        (CodeHostFault::Json(json!({})), nonsense("the token's type")),
-        (CodeHostFault::Json(json!({ "access_token": "x", "token_type": "mac" })), nonsense("the token's type")),
-        (token(json!(17)), nonsense("the token")),
-        (token(json!("")), nonsense("the token")),
-        (token(json!("a\r\nHost: b")), nonsense("the token")),
-        (token(json!(long)), nonsense("the token")),
+        (CodeHostFault::Json(json!([1])), unavailable(OutboundError::NotJson)),
+        (CodeHostFault::Json(json!({})), invalid_response("token_type")),
+        (CodeHostFault::Json(json!({ "access_token": "x", "token_type": "mac" })), invalid_response("token_type")),
+        (token(json!(17)), invalid_response("access_token")),
+        (token(json!("")), invalid_response("access_token")),
+        (token(json!("a\r\nHost: b")), invalid_response("access_token")),
+        (token(json!(long)), invalid_response("access_token")),
         (CodeHostFault::Json(json!({ "error": "invalid_grant" })), CodeHostError::Refused("invalid_grant".to_owned())),
         (
             CodeHostFault::Json(json!({ "error": "you sent svc-client-hush" })),
-            CodeHostError::Refused("an error without a code".to_owned()),
+            CodeHostError::Refused("unknown error code".to_owned()),
         ),
     ] {
         server.inject(Endpoint::Token, Some(failure));
         assert_eq!(identify(&server).await, Err(error));
     }
     server.inject(Endpoint::Token, Some(CodeHostFault::Close));
-    assert!(matches!(identify(&server).await, Err(CodeHostError::Unavailable(OutsideError::Unreachable(_)))));
-    assert!(!server.requested().iter().any(|request| request.ends_with("elsewhere") || request == "GET /user"));
+    assert!(matches!(identify(&server).await, Err(CodeHostError::Unavailable(OutboundError::Unreachable(_)))));
+    assert!(!server.requests().iter().any(|request| request.ends_with("elsewhere") || request == "GET /user"));
     server.inject(Endpoint::Token, None);
     identify(&server).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_user_page_fails() {
+async fn user_endpoint_failures_are_reported() {
     let server = CodeHostServer::start().await;
     let unavailable = CodeHostError::Unavailable;
     for (failure, error) in [
-        (CodeHostFault::Html, unavailable(OutsideError::NotJson)),
-        (CodeHostFault::Large, unavailable(OutsideError::TooLarge)),
-        (CodeHostFault::Redirect, unavailable(OutsideError::Redirected(302))),
-        (CodeHostFault::Status(401), unavailable(OutsideError::Refused(401))),
-        (CodeHostFault::Status(503), unavailable(OutsideError::Refused(503))),
-        (CodeHostFault::Json(json!("ada")), unavailable(OutsideError::NotJson)),
-        (CodeHostFault::Json(json!({ "message": "Not Found" })), CodeHostError::Nonsense("the user's id")),
-        (CodeHostFault::Json(json!({ "id": { "a": 1 }, "login": "ada" })), CodeHostError::Nonsense("the user's id")),
-        (CodeHostFault::Json(json!({ "id": 1, "login": true })), CodeHostError::Nonsense("the user's login")),
+        (CodeHostFault::Html, unavailable(OutboundError::NotJson)),
+        (CodeHostFault::Large, unavailable(OutboundError::TooLarge)),
+        (CodeHostFault::Redirect, unavailable(OutboundError::Redirect(302))),
+        (CodeHostFault::Status(401), unavailable(OutboundError::Status(401))),
+        (CodeHostFault::Status(503), unavailable(OutboundError::Status(503))),
+        (CodeHostFault::Json(json!("ada")), unavailable(OutboundError::NotJson)),
+        (CodeHostFault::Json(json!({ "message": "Not Found" })), CodeHostError::InvalidResponse("id")),
+        (CodeHostFault::Json(json!({ "id": { "a": 1 }, "login": "ada" })), CodeHostError::InvalidResponse("id")),
+        (CodeHostFault::Json(json!({ "id": 1, "login": true })), CodeHostError::InvalidResponse("login")),
     ] {
         server.inject(Endpoint::User, Some(failure));
         assert_eq!(identify(&server).await, Err(error));
     }
-    assert!(!server.requested().iter().any(|request| request.ends_with("elsewhere")));
+    assert!(!server.requests().iter().any(|request| request.ends_with("elsewhere")));
 }
 
 #[tokio::test]
-async fn a_page_that_never_answers() {
+async fn silent_endpoint_times_out() {
     let server = CodeHostServer::start().await;
-    let limits = Limits { whole: Duration::from_millis(200), ..Limits::default() };
-    let codehost = CodeHost::within(config(&server), limits).unwrap();
-    for page in [Endpoint::User, Endpoint::Token] {
-        server.inject(page, Some(CodeHostFault::Hang));
-        let identified = codehost.identify(&code(&server).await, BACK, VERIFIER).await;
-        assert_eq!(identified, Err(CodeHostError::Unavailable(OutsideError::Timeout)));
+    let limits = Limits { timeout: Duration::from_millis(200), ..Limits::default() };
+    let codehost = CodeHost::with_limits(config(&server), limits).unwrap();
+    for endpoint in [Endpoint::User, Endpoint::Token] {
+        server.inject(endpoint, Some(CodeHostFault::Hang));
+        let identified = codehost.identify(&code(&server).await, CALLBACK, VERIFIER).await;
+        assert_eq!(identified, Err(CodeHostError::Unavailable(OutboundError::Timeout)));
     }
 }
 
 #[tokio::test]
-async fn nothing_shows_a_secret() {
+async fn errors_and_debug_contain_no_secret() {
     let server = CodeHostServer::start().await;
     let codehost = CodeHost::new(config(&server)).unwrap();
     let mut shown = format!("{codehost:?} {:?}", config(&server));
     for failure in [CodeHostFault::Html, CodeHostFault::Close, CodeHostFault::Redirect, CodeHostFault::Status(500)] {
         server.inject(Endpoint::User, Some(failure));
-        let error = codehost.identify(&code(&server).await, BACK, VERIFIER).await.unwrap_err();
+        let error = codehost.identify(&code(&server).await, CALLBACK, VERIFIER).await.unwrap_err();
         shown.push_str(&format!("{error} {error:?}"));
     }
     for secret in ["hush", "gho_", "code_0", VERIFIER] {

@@ -1,13 +1,13 @@
-//! What a mail looks like to whoever gets it, and what the tests of mail share.
+//! The format of sent mails, and helpers of the mail tests.
 
 use chrono::DateTime;
 use kernel::Time;
 use mail_parser::{Message, MessageParser, MimeHeaders as _};
-use providers::{Action, Cause, InvalidSmtp, Letter, Mail, MailError, Smtp, SmtpConfig};
+use providers::{Action, Cause, InvalidSmtp, Mail, MailContent, MailError, Smtp, SmtpConfig};
 use sandbox::{Encryption, SmtpServer};
 
-pub fn letter() -> Letter {
-    Letter {
+pub fn mail_content() -> MailContent {
+    MailContent {
         subject: "Größe zählt 🚀 — für alle, die es ganz genau wissen wollen und noch ein bißchen mehr".to_owned(),
         heading: "Grüße, Ada 👋".to_owned(),
         paragraphs: vec![
@@ -21,12 +21,12 @@ pub fn letter() -> Letter {
 
 pub fn mail(message_id: &str) -> Mail {
     let date = Time::new(DateTime::from_timestamp(1_700_000_000, 0).unwrap());
-    Mail { to: "grace@navy.example".to_owned(), message_id: message_id.to_owned(), date, letter: letter() }
+    Mail { to: "grace@navy.example".to_owned(), message_id: message_id.to_owned(), date, content: mail_content() }
 }
 
-/// The settings of a client that believes this server.
+/// Returns the settings of a client that trusts this server.
 pub fn config(server: &SmtpServer, url: &str) -> SmtpConfig {
-    SmtpConfig { authority: Some(server.authority().to_owned()), ..url.parse().unwrap() }
+    SmtpConfig { ca_certificate: Some(server.authority().to_owned()), ..url.parse().unwrap() }
 }
 
 pub fn client(config: &SmtpConfig) -> Smtp {
@@ -38,7 +38,7 @@ fn header<'a>(message: &'a Message<'_>, name: &'static str) -> &'a str {
 }
 
 #[tokio::test]
-async fn a_mail_arrives_as_it_was_written() {
+async fn sent_mail_has_the_expected_headers_and_bodies() {
     let server = SmtpServer::start(Encryption::None).await;
     client(&config(&server, &server.url())).send(&mail("invite-1.a_b")).await.unwrap();
     let [received] = &server.wait_for(1).await[..] else { panic!("not one mail") };
@@ -46,7 +46,7 @@ async fn a_mail_arrives_as_it_was_written() {
         (received.from.as_str(), &received.to[..]),
         ("no-reply@svc.example", &["grace@navy.example".to_owned()][..])
     );
-    // Every server takes this: ASCII in lines of at most 998 (RFC 5322 section 2.1.1).
+    // ASCII in lines of at most 998 characters (RFC 5322 section 2.1.1), which all servers accept.
     assert!(received.raw.is_ascii());
     assert!(
         received
@@ -56,7 +56,7 @@ async fn a_mail_arrives_as_it_was_written() {
     );
 
     let message = MessageParser::default().parse(&received.raw).unwrap();
-    assert_eq!(message.subject(), Some(letter().subject.as_str()));
+    assert_eq!(message.subject(), Some(mail_content().subject.as_str()));
     let from = message.from().unwrap().first().unwrap();
     assert_eq!((from.name(), from.address()), (Some("Svc Größe"), Some("no-reply@svc.example")));
     assert_eq!(message.to().unwrap().first().unwrap().address(), Some("grace@navy.example"));
@@ -66,15 +66,15 @@ async fn a_mail_arrives_as_it_was_written() {
     assert_eq!(header(&message, "Auto-Submitted"), "auto-generated");
     assert!(header(&message, "Content-Type").starts_with("multipart/alternative;"));
     assert_eq!((message.text_body_count(), message.html_body_count(), message.attachment_count()), (1, 1, 0));
-    assert_eq!(message.body_text(0).unwrap().replace("\r\n", "\n").trim_end(), letter().text().trim_end());
-    assert_eq!(message.body_html(0).unwrap().replace("\r\n", "\n").trim_end(), letter().html().trim_end());
+    assert_eq!(message.body_text(0).unwrap().replace("\r\n", "\n").trim_end(), mail_content().text().trim_end());
+    assert_eq!(message.body_html(0).unwrap().replace("\r\n", "\n").trim_end(), mail_content().html().trim_end());
     for part in message.parts.iter().skip(1) {
         assert_eq!(part.content_type().and_then(|it| it.attribute("charset")), Some("utf-8"));
     }
 }
 
 #[tokio::test]
-async fn the_same_mail_is_the_same_bytes() {
+async fn same_mail_has_the_same_bytes() {
     let server = SmtpServer::start(Encryption::None).await;
     for _ in 0..2 {
         client(&config(&server, &server.url())).send(&mail("1")).await.unwrap();
@@ -86,10 +86,10 @@ async fn the_same_mail_is_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_subject_adds_no_header() {
+async fn subject_cannot_inject_headers() {
     let server = SmtpServer::start(Encryption::None).await;
     let mut mail = mail("1");
-    mail.letter.subject = "Hi\r\nBcc: eve@evil.example\r\n\r\n<b>\u{0}\u{85}body".to_owned();
+    mail.content.subject = "Hi\r\nBcc: eve@evil.example\r\n\r\n<b>\u{0}\u{85}body".to_owned();
     client(&config(&server, &server.url())).send(&mail).await.unwrap();
     let received = server.wait_for(1).await;
     let message = MessageParser::default().parse(&received[0].raw).unwrap();
@@ -99,20 +99,20 @@ async fn a_subject_adds_no_header() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_is_told_before_any_connection() {
+async fn invalid_recipient_or_id_fails_without_a_connection() {
     let smtp = client(&"smtp://localhost:1".parse().unwrap());
     for to in ["", "grace", "grace@", "a@b.example, c@d.example", "a@b.example>\r\nRCPT TO:<c@d.example", "ü@b.example"]
     {
         let mail = Mail { to: to.to_owned(), ..mail("1") };
-        assert_eq!(smtp.send(&mail).await, Err(MailError::Never(Cause::Address)), "{to:?}");
+        assert_eq!(smtp.send(&mail).await, Err(MailError::Permanent(Cause::Address)), "{to:?}");
     }
     for id in ["", "a b", "a@b", "<a>", "a\r\nB: c", ".a", "a..b", &"a".repeat(65)] {
-        assert_eq!(smtp.send(&mail(id)).await, Err(MailError::Never(Cause::MessageId)), "{id:?}");
+        assert_eq!(smtp.send(&mail(id)).await, Err(MailError::Permanent(Cause::MessageId)), "{id:?}");
     }
 }
 
 #[tokio::test]
-async fn domains_beyond_ascii() {
+async fn international_domains_are_converted_to_ascii() {
     let server = SmtpServer::start(Encryption::None).await;
     let from = "no-reply@größe.example".parse().unwrap();
     let smtp = Smtp::new(&config(&server, &server.url()), from).unwrap();
@@ -125,14 +125,14 @@ async fn domains_beyond_ascii() {
 }
 
 #[test]
-fn a_sender_or_an_authority_that_is_none() {
+fn invalid_sender_or_ca_certificate_is_rejected() {
     let config: SmtpConfig = "smtp://localhost".parse().unwrap();
-    let made = |config: &SmtpConfig, from: &str| Smtp::new(config, from.parse().unwrap()).map(drop);
-    let error: InvalidSmtp = made(&config, "ü@svc.example").unwrap_err();
-    assert_eq!(error.to_string(), "the sender's address is malformed");
+    let create = |config: &SmtpConfig, from: &str| Smtp::new(config, from.parse().unwrap()).map(drop);
+    let error: InvalidSmtp = create(&config, "ü@svc.example").unwrap_err();
+    assert_eq!(error.to_string(), "the sender address is invalid");
     let broken = SmtpConfig {
-        authority: Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned()),
+        ca_certificate: Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned()),
         ..config
     };
-    made(&broken, "a@svc.example").unwrap_err();
+    create(&broken, "a@svc.example").unwrap_err();
 }

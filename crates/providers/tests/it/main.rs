@@ -1,18 +1,13 @@
-//! Every adapter against a small server that speaks the real protocol.
+//! Tests of each adapter against a small server with the real protocol.
 //!
-//! No provider of cryptography is installed for the process: the crate brings its own along.
+//! The test process installs no crypto provider, because the crate includes its own.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "in a test that is how a failure is reported"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may panic")]
 
 mod codehost;
-mod letter;
 mod mail;
-mod outside;
-mod refusals;
+mod mail_content;
+mod outbound;
 mod resolver;
 mod smtp;
+mod smtp_errors;

@@ -1,4 +1,4 @@
-//! The resolver against a name server that answers, refuses, lies and is silent.
+//! The resolver, against a name server with injected faults.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -9,22 +9,22 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// More than any of these look-ups takes when it is answered.
-const PATIENT: Duration = Duration::from_secs(20);
-const IMPATIENT: Duration = Duration::from_millis(500);
+/// Longer than any answered lookup takes.
+const LONG_TIMEOUT: Duration = Duration::from_secs(20);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn resolver(server: &DnsServer) -> Resolver {
     Resolver::new(Some(server.address())).unwrap()
 }
 
 async fn txt(server: &DnsServer, name: &str) -> Result<Vec<String>, LookupError> {
-    let mut texts = resolver(server).txt(name, PATIENT).await?;
+    let mut texts = resolver(server).txt(name, LONG_TIMEOUT).await?;
     texts.sort();
     Ok(texts)
 }
 
 async fn cname(server: &DnsServer, name: &str) -> Result<Option<String>, LookupError> {
-    resolver(server).cname(name, PATIENT).await
+    resolver(server).cname(name, LONG_TIMEOUT).await
 }
 
 fn owned(texts: &[&str]) -> Result<Vec<String>, LookupError> {
@@ -32,7 +32,7 @@ fn owned(texts: &[&str]) -> Result<Vec<String>, LookupError> {
 }
 
 #[tokio::test]
-async fn texts() {
+async fn txt_returns_the_records_of_the_name() {
     let server = DnsServer::start().await;
     server.set("_svc.a.example", RecordType::TXT, &["svc-proof=1"]);
     server.set("a.example", RecordType::TXT, &["v=spf1 -all", "svc-proof=1", ""]);
@@ -43,11 +43,11 @@ async fn texts() {
 }
 
 #[tokio::test]
-async fn a_text_of_several_strings() {
+async fn txt_joins_the_strings_of_a_record() {
     let server = DnsServer::start().await;
     server.set_strings("a.example", &[b"svc-", b"", b"proof=", b"1"]);
     assert_eq!(txt(&server, "a.example").await, owned(&["svc-proof=1"]));
-    // A character is cut in two by the strings, and another byte belongs to none.
+    // One character is split between two strings, and one byte is invalid.
     server.set_strings("a.example", &[b"\xc3", b"\xbc\xff\""]);
     assert_eq!(txt(&server, "a.example").await, owned(&["ü\u{fffd}\""]));
     server.set("a.example", RecordType::TXT, &["x".repeat(300).as_str()]);
@@ -55,7 +55,7 @@ async fn a_text_of_several_strings() {
 }
 
 #[tokio::test]
-async fn what_is_told_is_bounded() {
+async fn txt_limits_the_records_and_their_size() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["x".repeat(600).as_str()]);
     assert_eq!(txt(&server, "a.example").await, owned(&["x".repeat(512).as_str()]));
@@ -68,7 +68,7 @@ async fn what_is_told_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_long_answer_comes_over_tcp() {
+async fn long_response_is_read_over_tcp() {
     let server = DnsServer::start().await;
     let texts: Vec<String> = (0..9).map(|number| number.to_string().repeat(500)).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -78,22 +78,22 @@ async fn a_long_answer_comes_over_tcp() {
 }
 
 #[tokio::test]
-async fn nothing_is_remembered() {
+async fn lookups_are_not_cached() {
     let server = DnsServer::start().await;
     let resolver = resolver(&server);
     server.set("a.example", RecordType::SOA, &["ns.a.example hostmaster.a.example 1"]);
-    assert_eq!(resolver.txt("_svc.a.example", PATIENT).await, Err(LookupError::NoSuchName));
+    assert_eq!(resolver.txt("_svc.a.example", LONG_TIMEOUT).await, Err(LookupError::NoSuchName));
     server.set("_svc.a.example", RecordType::TXT, &["1"]);
-    assert_eq!(resolver.txt("_svc.a.example", PATIENT).await, owned(&["1"]));
+    assert_eq!(resolver.txt("_svc.a.example", LONG_TIMEOUT).await, owned(&["1"]));
     server.set("_svc.a.example", RecordType::TXT, &["2"]);
-    assert_eq!(resolver.txt("_svc.a.example", PATIENT).await, owned(&["2"]));
+    assert_eq!(resolver.txt("_svc.a.example", LONG_TIMEOUT).await, owned(&["2"]));
     server.set("_svc.a.example", RecordType::TXT, &[]);
-    assert_eq!(resolver.txt("_svc.a.example", PATIENT).await, Err(LookupError::NoSuchName));
+    assert_eq!(resolver.txt("_svc.a.example", LONG_TIMEOUT).await, Err(LookupError::NoSuchName));
     assert_eq!(server.queries("_svc.a.example", RecordType::TXT), 4);
 }
 
 #[tokio::test]
-async fn a_name_without_such_a_record_is_not_one_that_does_not_exist() {
+async fn name_without_records_differs_from_nonexistent_name() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::SOA, &["ns.a.example hostmaster.a.example 1"]);
     server.set("a.example", RecordType::NS, &["ns.a.example"]);
@@ -112,18 +112,18 @@ async fn a_name_without_such_a_record_is_not_one_that_does_not_exist() {
 }
 
 #[tokio::test]
-async fn an_alias_is_told_and_its_target_not_asked_for() {
+async fn cname_returns_the_target_without_a_lookup_of_it() {
     let server = DnsServer::start().await;
     server.set("www.a.example", RecordType::CNAME, &["Proof.Svc.Example."]);
     assert_eq!(cname(&server, "www.a.example").await, Ok(Some("proof.svc.example".to_owned())));
     assert_eq!(server.queries("proof.svc.example", RecordType::CNAME), 0);
-    // The first of a chain.
+    // Only the first alias of a chain.
     server.set("proof.svc.example", RecordType::CNAME, &["edge.svc.example"]);
     assert_eq!(cname(&server, "www.a.example").await, Ok(Some("proof.svc.example".to_owned())));
 }
 
 #[tokio::test]
-async fn texts_behind_an_alias() {
+async fn txt_follows_aliases() {
     let server = DnsServer::start().await;
     server.set("_svc.a.example", RecordType::CNAME, &["b.example"]);
     assert_eq!(txt(&server, "_svc.a.example").await, Err(LookupError::NoSuchName));
@@ -132,14 +132,14 @@ async fn texts_behind_an_alias() {
     server.set("b.example", RecordType::CNAME, &["C.example"]);
     server.set("c.example", RecordType::TXT, &["1"]);
     assert_eq!(txt(&server, "_svc.a.example").await, owned(&["1"]));
-    // In a circle there is nothing.
+    // A circular alias has no records.
     server.set("c.example", RecordType::TXT, &[]);
     server.set("c.example", RecordType::CNAME, &["b.example"]);
     assert_eq!(txt(&server, "_svc.a.example").await, Ok(Vec::new()));
 }
 
 #[tokio::test]
-async fn names_are_compared_without_case_and_are_ascii() {
+async fn names_are_case_insensitive_and_ascii() {
     let server = DnsServer::start().await;
     server.set("_svc.xn--bcher-kva.example", RecordType::TXT, &["1"]);
     server.set("WWW.xn--bcher-kva.Example", RecordType::CNAME, &["xn--bcher-kva.example"]);
@@ -156,7 +156,7 @@ async fn names_are_compared_without_case_and_are_ascii() {
 }
 
 #[tokio::test]
-async fn names_that_are_kept_from_name_servers() {
+async fn special_use_names_are_not_sent_to_the_name_server() {
     let server = DnsServer::start().await;
     server.set("a.localhost", RecordType::TXT, &["1"]);
     server.set("a.invalid", RecordType::TXT, &["1"]);
@@ -166,15 +166,15 @@ async fn names_that_are_kept_from_name_servers() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_or_will_not() {
+async fn name_server_errors_are_temporary() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
-    for (trouble, error) in [
+    for (fault, error) in [
         (DnsFault::ServerFailure, LookupError::ServerFailure),
         (DnsFault::Refused, LookupError::Refused),
         (DnsFault::Garbage, LookupError::Malformed),
     ] {
-        server.inject(Some(trouble));
+        server.inject(Some(fault));
         assert_eq!(txt(&server, "a.example").await, Err(error));
         assert_eq!(cname(&server, "a.example").await, Err(error));
         assert!(error.is_temporary());
@@ -184,21 +184,21 @@ async fn a_server_that_cannot_or_will_not() {
 }
 
 #[tokio::test]
-async fn silence_and_answers_to_other_questions_end_in_time() {
+async fn missing_and_unrelated_responses_time_out() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
-    for (asked, trouble) in [DnsFault::Silent, DnsFault::WrongId, DnsFault::SilentUdp].into_iter().enumerate() {
-        server.inject(Some(trouble));
+    for (attempt, fault) in [DnsFault::Silent, DnsFault::WrongId, DnsFault::SilentUdp].into_iter().enumerate() {
+        server.inject(Some(fault));
         let start = Instant::now();
-        assert_eq!(resolver(&server).txt("a.example", IMPATIENT).await, Err(LookupError::Timeout), "{trouble:?}");
-        assert!((IMPATIENT..PATIENT / 2).contains(&start.elapsed()), "{trouble:?}: {:?}", start.elapsed());
-        // Once in each half.
-        assert_eq!(server.queries("a.example", RecordType::TXT), 2 * (asked + 1), "{trouble:?}");
+        assert_eq!(resolver(&server).txt("a.example", SHORT_TIMEOUT).await, Err(LookupError::Timeout), "{fault:?}");
+        assert!((SHORT_TIMEOUT..LONG_TIMEOUT / 2).contains(&start.elapsed()), "{fault:?}: {:?}", start.elapsed());
+        // One query per attempt.
+        assert_eq!(server.queries("a.example", RecordType::TXT), 2 * (attempt + 1), "{fault:?}");
     }
 }
 
 #[tokio::test]
-async fn a_lost_question_is_asked_again() {
+async fn lost_query_is_repeated() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
     server.inject(Some(DnsFault::SilentUdp));
@@ -212,31 +212,31 @@ async fn a_lost_question_is_asked_again() {
 }
 
 #[tokio::test]
-async fn trouble_over_tcp() {
+async fn tcp_faults_are_reported() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["x".repeat(4000).as_str()]);
     server.inject(Some(DnsFault::CloseTcp));
     assert_eq!(txt(&server, "a.example").await, Err(LookupError::Unreachable));
     server.inject(Some(DnsFault::SilentTcp));
     let tasks = Handle::current().metrics().num_alive_tasks();
-    assert_eq!(resolver(&server).txt("a.example", IMPATIENT).await, Err(LookupError::Timeout));
+    assert_eq!(resolver(&server).txt("a.example", SHORT_TIMEOUT).await, Err(LookupError::Timeout));
     until(|| Handle::current().metrics().num_alive_tasks() <= tasks + 1).await;
 }
 
 #[tokio::test]
-async fn nobody_listens() {
-    // Its port is kept from the other tests' servers, which want it for TCP too.
+async fn unreachable_name_server_is_reported() {
+    // The listener reserves the port, so that no server of another test uses it.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let resolver = Resolver::new(Some(listener.local_addr().unwrap())).unwrap();
-    assert_eq!(resolver.txt("a.example", IMPATIENT).await, Err(LookupError::Timeout));
-    // No machine has a way to this one.
+    assert_eq!(resolver.txt("a.example", SHORT_TIMEOUT).await, Err(LookupError::Timeout));
+    // The broadcast address is unreachable on every host.
     let resolver = Resolver::new(Some(SocketAddr::from(([255, 255, 255, 255], 53)))).unwrap();
-    assert_eq!(resolver.txt("a.example", PATIENT).await, Err(LookupError::Unreachable));
+    assert_eq!(resolver.txt("a.example", LONG_TIMEOUT).await, Err(LookupError::Unreachable));
 }
 
 #[tokio::test]
-async fn a_server_with_an_ipv6_address() {
-    // Not every machine has one.
+async fn name_server_can_have_an_ipv6_address() {
+    // Not every host has an IPv6 address.
     let Ok(server) = DnsServer::start_on((Ipv6Addr::LOCALHOST, 0).into()).await else { return };
     server.set("a.example", RecordType::TXT, &["x".repeat(400).as_str(), "x".repeat(500).as_str(), "x"]);
     assert_eq!(txt(&server, "a.example").await.unwrap().len(), 3);
@@ -245,28 +245,28 @@ async fn a_server_with_an_ipv6_address() {
 }
 
 #[tokio::test]
-async fn the_systems_name_servers() {
-    // Where a machine has none, it says so.
-    let made = Resolver::new(None).map(drop).map_err(|error| error.to_string());
-    assert!(made.as_ref().is_err_and(|error| error.contains("name server")) || made.is_ok(), "{made:?}");
+async fn system_name_servers_are_the_default() {
+    // A host without name servers returns an error.
+    let created = Resolver::new(None).map(drop).map_err(|error| error.to_string());
+    assert!(created.as_ref().is_err_and(|error| error.contains("name server")) || created.is_ok(), "{created:?}");
 }
 
 #[tokio::test]
-async fn hundreds_of_lookups_at_once() {
+async fn concurrent_lookups_succeed() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
-    let results = at_once(&resolver(&server), 300, PATIENT).join_all().await;
+    let results = spawn_lookups(&resolver(&server), 300, LONG_TIMEOUT).join_all().await;
     assert!(results.iter().all(|result| *result == owned(&["1"])), "{results:?}");
 }
 
 #[tokio::test]
-async fn hundreds_of_lookups_at_once_in_silence() {
+async fn concurrent_lookups_that_time_out_release_their_sockets() {
     let server = DnsServer::start().await;
     server.inject(Some(DnsFault::Silent));
     let (open, tasks) = (descriptors(), Handle::current().metrics().num_alive_tasks());
-    let lookups = at_once(&resolver(&server), 300, Duration::from_secs(3));
+    let lookups = spawn_lookups(&resolver(&server), 300, Duration::from_secs(3));
     sleep(Duration::from_secs(1)).await;
-    // The other tests have some too.
+    // Other tests of this process have open files, too.
     let during = descriptors();
     assert!((open + 64..open + 220).contains(&during), "{open} and then {during}");
     let results = lookups.join_all().await;
@@ -275,11 +275,11 @@ async fn hundreds_of_lookups_at_once_in_silence() {
     until(|| Handle::current().metrics().num_alive_tasks() == tasks && descriptors() < open + 32).await;
 }
 
-fn at_once(resolver: &Resolver, count: usize, patience: Duration) -> JoinSet<Result<Vec<String>, LookupError>> {
+fn spawn_lookups(resolver: &Resolver, count: usize, timeout: Duration) -> JoinSet<Result<Vec<String>, LookupError>> {
     let mut lookups = JoinSet::new();
     for _ in 0..count {
         let resolver = resolver.clone();
-        lookups.spawn(async move { resolver.txt("a.example", patience).await });
+        lookups.spawn(async move { resolver.txt("a.example", timeout).await });
     }
     lookups
 }
@@ -295,5 +295,5 @@ async fn until(condition: impl Fn() -> bool) {
         }
         sleep(Duration::from_millis(50)).await;
     }
-    panic!("it did not come to that");
+    panic!("the condition was not met in time");
 }

@@ -1,7 +1,7 @@
 use crate::kit::Kit;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_example_prints_the_grants() {
+async fn grants_example_prints_the_grants() {
     let kit = Kit::start().await;
     let project = kit.db_project("shop").await;
     kit.db_grant(project, "storage").await;

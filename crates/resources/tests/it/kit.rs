@@ -1,4 +1,4 @@
-//! The service on a database of its own for each test, and backdoors into that database.
+//! The test fixture: the service on a separate database per test, and functions that write to the database directly.
 
 use std::ops::Deref;
 
@@ -23,7 +23,7 @@ impl Deref for Kit {
 impl Kit {
     pub async fn start() -> Self {
         let base = TestStore::start().await;
-        let org: OrgId = base.store.world().id();
+        let org: OrgId = base.store.clock_rng().id();
         base.db_execute(&format!(
             "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) VALUES ('{}', 'acme', 'Acme', 'free', false, now())",
             org.as_uuid()
@@ -32,9 +32,9 @@ impl Kit {
         Self { resources: Resources::new(base.store.clone()), org, base }
     }
 
-    /// A project of this name, which another context creates.
+    /// Inserts a project with this name.
     pub async fn db_project(&self, name: &str) -> ProjectId {
-        let id: ProjectId = self.store.world().id();
+        let id: ProjectId = self.store.clock_rng().id();
         self.db_execute(&format!(
             "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
              VALUES ('{}', '{}', '{name}', 'public', 0, now())",
@@ -45,7 +45,7 @@ impl Kit {
         id
     }
 
-    /// Grants a resource, which no use case does yet.
+    /// Inserts a grant. The service has no operation for it yet.
     pub async fn db_grant(&self, project: ProjectId, resource: &str) {
         let project = project.as_uuid();
         self.db_execute(&format!("INSERT INTO resources.grants VALUES ('{project}', '{resource}', now())")).await;

@@ -1,4 +1,4 @@
-//! Grants as a user of this crate alone meets them, on a real Postgres.
+//! Tests of the public API on a real Postgres.
 
 mod example;
 mod grants;

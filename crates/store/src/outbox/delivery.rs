@@ -1,155 +1,162 @@
-//! One attempt at one message: delivering it, and settling what became of that.
+//! One attempt to deliver a message: calls the handler and records the result.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use kernel::World;
+use kernel::ClockRng;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use tokio::time::Instant;
 
-use super::pass::LEASE;
-use super::queue::{Attempt, Taken};
-use super::{Deliver, Message, Undelivered};
+use super::queue::{Attempt, ClaimedMessage};
+use super::worker::LEASE;
+use super::{DeliveryError, Message, OutboxHandler};
 use crate::transaction::{begin, commit, roll_back};
 use crate::{Connection, Error, Store};
 
-/// A delivery that takes longer is cut off: what is left of the lease is for settling.
-const CUT_OFF: Duration = Duration::from_secs(45);
+/// The timeout of a delivery. The rest of the lease is for recording the result.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// A delivered message that cannot be noted for reasons of its own is given up this long after it was taken.
-const NOTING: Duration = Duration::from_secs(55);
+/// A delivered message that the handler fails to record becomes a dead letter this long after its claim.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(55);
 
-/// The longest pause between two attempts, in seconds.
-const LONGEST_PAUSE: i64 = 300;
+const MAX_BACKOFF_SECONDS: i64 = 300;
 
-/// What is not to be delivered again by itself.
-const UNNOTED: &str = "delivered, but this could not be noted: a retry sends it again";
+/// The error of a message that was delivered and is not retried automatically.
+const NOT_RECORDED: &str = "delivered, but failed to record the delivery; a retry delivers it again";
 
-/// The longest reason that is kept, in characters.
-const REASON: usize = 500;
+const MAX_REASON_CHARS: usize = 500;
 
 static DELIVERIES: LazyLock<Counter<u64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
         .u64_counter("svc.outbox.deliveries")
-        .with_description("Attempts to deliver a message of the outbox, by topic and outcome: delivered, later or dead")
+        .with_description("Attempts to deliver outbox messages, by topic and outcome: delivered, later or dead")
         .build()
 });
 
-/// An attempt on its way.
+/// An attempt in progress.
 pub(super) struct Delivery {
     pub(super) store: Store,
-    pub(super) deliverer: Arc<dyn Deliver>,
-    pub(super) taken_at: Instant,
+    pub(super) handler: Arc<dyn OutboxHandler>,
+    pub(super) claimed_at: Instant,
 }
 
-/// What became of it.
+/// The result of an attempt.
 enum Outcome {
     Delivered(Message),
-    Later(String),
-    Dead(String),
+    Retry(String),
+    DeadLetter(String),
 }
 
-/// Why it could not be settled.
-enum Unsettled {
-    /// The deliverer's own part of it.
-    Noting(Error),
+/// An error in recording a result.
+enum RecordError {
+    /// An error of the handler.
+    Handler(Error),
     Database(Error),
 }
 
-impl From<Error> for Unsettled {
+impl From<Error> for RecordError {
     fn from(error: Error) -> Self {
         Self::Database(error)
     }
 }
 
 impl Delivery {
-    pub(super) async fn run(self, taken: Taken) {
-        let attempt = taken.attempt();
-        let outcome = match taken.open(&self.store) {
+    pub(super) async fn run(self, claimed: ClaimedMessage) {
+        let attempt = claimed.attempt();
+        let outcome = match claimed.open(&self.store) {
             Ok(message) => self.deliver(message).await,
-            Err(reason) => Outcome::Dead(reason),
+            Err(reason) => Outcome::DeadLetter(reason),
         };
         let outcome = match outcome {
-            Outcome::Later(reason) if self.store.world().now() >= attempt.give_up_at => {
-                Outcome::Dead(format!("given up; the last attempt: {reason}"))
+            Outcome::Retry(reason) if self.store.clock_rng().now() >= attempt.retry_until => {
+                Outcome::DeadLetter(format!("retry period is over; last error: {reason}"))
             }
             outcome => outcome,
         };
-        self.settle(attempt, outcome).await;
+        self.record(attempt, outcome).await;
     }
 
     async fn deliver(&self, message: Message) -> Outcome {
-        // A deliverer that panics must not leave its message to be taken again and again.
-        let delivering = AssertUnwindSafe(self.deliverer.deliver(&message)).catch_unwind();
-        match tokio::time::timeout(CUT_OFF, delivering).await {
+        // A panic counts as a transient error, so that the message gets a backoff.
+        let delivering = AssertUnwindSafe(self.handler.deliver(&message)).catch_unwind();
+        match tokio::time::timeout(DELIVERY_TIMEOUT, delivering).await {
             Ok(Ok(Ok(()))) => Outcome::Delivered(message),
-            Ok(Ok(Err(Undelivered::Later(reason)))) => Outcome::Later(presentable(&reason)),
-            Ok(Ok(Err(Undelivered::Never(reason)))) => Outcome::Dead(presentable(&reason)),
-            Ok(Err(_)) => Outcome::Later("a fault of the service; its log tells more".to_owned()),
-            Err(_) => Outcome::Later(format!("no answer within {} s", CUT_OFF.as_secs())),
+            Ok(Ok(Err(DeliveryError::Transient(reason)))) => Outcome::Retry(sanitize(&reason)),
+            Ok(Ok(Err(DeliveryError::Permanent(reason)))) => Outcome::DeadLetter(sanitize(&reason)),
+            Ok(Err(_)) => Outcome::Retry("internal error; see the log of the service".to_owned()),
+            Err(_) => Outcome::Retry(format!("no response within {} s", DELIVERY_TIMEOUT.as_secs())),
         }
     }
 
-    /// Tries for as long as Postgres is away: nobody can take the message meanwhile, and giving up what was delivered
-    /// means delivering it again.
-    async fn settle(&self, attempt: Attempt, mut outcome: Outcome) {
-        let topic = self.deliverer.topic();
+    /// Retries while Postgres is unavailable: other processes cannot claim the message in that time either, and to give
+    /// up on a delivered message would cause a duplicate.
+    async fn record(&self, attempt: Attempt, mut outcome: Outcome) {
+        let topic = self.handler.topic();
         let mut pause = Duration::from_millis(100);
         loop {
-            match self.try_settle(attempt, &outcome).await {
-                Ok(true) => return tell(topic, attempt, &outcome),
+            match self.try_record(attempt, &outcome).await {
+                Ok(true) => return report(topic, attempt, &outcome),
                 Ok(false) => {
-                    tracing::info!(topic, id = %attempt.id, "withdrawn, or taken by another, while it was delivered");
+                    tracing::info!(topic, id = %attempt.id, "message was withdrawn or claimed by another worker");
                     return;
                 }
-                Err(unsettled) => {
-                    // What the deliverer waits for in vain is not waited for by everybody.
-                    let (error, overdue) = match unsettled {
-                        Unsettled::Noting(error) => (error, self.taken_at.elapsed() > NOTING),
-                        Unsettled::Database(error) => (error, false),
+                Err(record_error) => {
+                    // Errors of the handler are retried for a limited time, because the attempt occupies a delivery
+                    // slot.
+                    let (error, overdue) = match record_error {
+                        RecordError::Handler(error) => (error, self.claimed_at.elapsed() > RECORD_TIMEOUT),
+                        RecordError::Database(error) => (error, false),
                     };
-                    let hopeless = overdue || !passing(&error);
-                    tracing::warn!(topic, id = %attempt.id, error = %cause(&error), hopeless, "an attempt is not settled");
-                    match (hopeless, &outcome) {
+                    let give_up = overdue || !is_transient(&error);
+                    let (id, error) = (attempt.id, cause(&error));
+                    tracing::warn!(topic, %id, %error, give_up, "failed to record the result of an attempt");
+                    match (give_up, &outcome) {
                         (false, _) => {
                             tokio::time::sleep(pause).await;
                             pause = (pause * 2).min(Duration::from_secs(2));
                         }
-                        (true, Outcome::Delivered(_)) => outcome = Outcome::Dead(UNNOTED.to_owned()),
-                        (true, Outcome::Later(_) | Outcome::Dead(_)) => return,
+                        (true, Outcome::Delivered(_)) => outcome = Outcome::DeadLetter(NOT_RECORDED.to_owned()),
+                        (true, Outcome::Retry(_) | Outcome::DeadLetter(_)) => return,
                     }
                 }
             }
         }
     }
 
-    async fn try_settle(&self, attempt: Attempt, outcome: &Outcome) -> Result<bool, Unsettled> {
-        let mut lease = self.store.connection().await?;
-        let connection: &mut Connection = &mut lease;
-        let now = self.store.world().now();
+    async fn try_record(&self, attempt: Attempt, outcome: &Outcome) -> Result<bool, RecordError> {
+        let mut pooled = self.store.connection().await?;
+        let connection: &mut Connection = &mut pooled;
+        let now = self.store.clock_rng().now();
         match outcome {
-            Outcome::Delivered(message) => self.note(connection, attempt, message).await,
-            Outcome::Later(reason) => {
-                let due_at = now.plus_millis(backoff(self.store.world(), attempt.number));
-                Ok(attempt.postpone(connection, due_at, reason).await?)
+            Outcome::Delivered(message) => self.record_delivery(connection, attempt, message).await,
+            Outcome::Retry(reason) => {
+                let next_attempt_at = now.plus_millis(backoff(self.store.clock_rng(), attempt.number));
+                Ok(attempt.schedule_retry(connection, next_attempt_at, reason).await?)
             }
-            Outcome::Dead(reason) => Ok(attempt.bury(connection, now, reason).await?),
+            Outcome::DeadLetter(reason) => Ok(attempt.dead_letter(connection, now, reason).await?),
         }
     }
 
-    /// The deliverer's rows come first and the queue's last, as in the transactions that enqueue and withdraw: in the
-    /// other order the two could wait for each other.
-    async fn note(&self, connection: &mut Connection, attempt: Attempt, message: &Message) -> Result<bool, Unsettled> {
+    /// Writes the handler's rows first and the queue's row last, in the same order as the transactions that enqueue and
+    /// withdraw. The opposite order could deadlock.
+    async fn record_delivery(
+        &self,
+        connection: &mut Connection,
+        attempt: Attempt,
+        message: &Message,
+    ) -> Result<bool, RecordError> {
         begin(connection).await?;
-        let at = self.store.world().now();
-        let noting = AssertUnwindSafe(self.deliverer.delivered(connection, message, at)).catch_unwind();
-        let noted = noting.await.unwrap_or_else(|_| Err(Error::inconsistent("noting the delivery panicked")));
-        let removed = match noted {
-            Ok(()) => attempt.remove(connection).await.map_err(Unsettled::Database),
-            Err(error) => Err(Unsettled::Noting(error)),
+        let at = self.store.clock_rng().now();
+        let recording = AssertUnwindSafe(self.handler.on_delivered(connection, message, at)).catch_unwind();
+        let recorded = recording
+            .await
+            .unwrap_or_else(|_| Err(Error::inconsistent("the handler panicked while it recorded the delivery")));
+        let removed = match recorded {
+            Ok(()) => attempt.remove(connection).await.map_err(RecordError::Database),
+            Err(error) => Err(RecordError::Handler(error)),
         };
         match removed {
             Ok(true) => commit(connection).await?,
@@ -159,68 +166,69 @@ impl Delivery {
     }
 }
 
-fn tell(topic: &'static str, attempt: Attempt, outcome: &Outcome) {
+fn report(topic: &'static str, attempt: Attempt, outcome: &Outcome) {
     let (id, number) = (attempt.id, attempt.number);
-    let word = match outcome {
+    let label = match outcome {
         Outcome::Delivered(_) => {
-            tracing::info!(topic, %id, attempt = number, "delivered");
+            tracing::info!(topic, %id, attempt = number, "outbox message delivered");
             "delivered"
         }
-        Outcome::Later(reason) => {
-            tracing::warn!(topic, %id, attempt = number, reason, "not delivered yet");
-            "later"
+        Outcome::Retry(reason) => {
+            tracing::warn!(topic, %id, attempt = number, reason, "delivery failed; retrying later");
+            "retry"
         }
-        Outcome::Dead(reason) => {
-            tracing::error!(topic, %id, attempt = number, reason, "not delivered, and given up");
-            "dead"
+        Outcome::DeadLetter(reason) => {
+            tracing::error!(topic, %id, attempt = number, reason, "delivery failed; message is now a dead letter");
+            "dead_letter"
         }
     };
-    DELIVERIES.add(1, &[KeyValue::new("topic", topic), KeyValue::new("outcome", word)]);
+    DELIVERIES.add(1, &[KeyValue::new("topic", topic), KeyValue::new("outcome", label)]);
 }
 
-/// Milliseconds until the next attempt: twice as long each time, and a fifth more or less, so that what failed together
-/// does not come back together.
-fn backoff(world: &World, attempts: i32) -> i64 {
-    let millis = 1000 * (1_i64 << attempts.clamp(0, 16)).min(LONGEST_PAUSE);
-    let spread = millis * 2 / 5;
-    millis - spread / 2 + spread * i64::from(u16::from_be_bytes(world.bytes())) / i64::from(u16::MAX)
+/// The delay until the next attempt in milliseconds: exponential backoff with a jitter of ±20 %, so that messages that
+/// failed together are not retried together.
+fn backoff(clock_rng: &ClockRng, attempts: i32) -> i64 {
+    let millis = 1000 * (1_i64 << attempts.clamp(0, 16)).min(MAX_BACKOFF_SECONDS);
+    let jitter = millis * 2 / 5;
+    millis - jitter / 2 + jitter * i64::from(u16::from_be_bytes(clock_rng.bytes())) / i64::from(u16::MAX)
 }
 
-/// One line of what Postgres and a terminal both take.
-fn presentable(reason: &str) -> String {
-    reason.chars().take(REASON).map(|it| if it.is_control() { ' ' } else { it }).collect()
+/// The reason as one short line, without characters that Postgres or a terminal would reject.
+fn sanitize(reason: &str) -> String {
+    reason.chars().take(MAX_REASON_CHARS).map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
-fn passing(error: &Error) -> bool {
+fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Unavailable(_))
 }
 
-/// The message is for clients; the log is told what was behind it.
+/// The cause of an error, for the log. The error's own message is for clients.
 pub(super) fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-const _: () = assert!(CUT_OFF.as_secs() < NOTING.as_secs() && NOTING.as_secs() < LEASE.as_secs());
+const _: () =
+    assert!(DELIVERY_TIMEOUT.as_secs() < RECORD_TIMEOUT.as_secs() && RECORD_TIMEOUT.as_secs() < LEASE.as_secs());
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_limit_and_differ() {
-        let world = World::system();
+    fn backoff_doubles_up_to_a_limit_with_jitter() {
+        let clock_rng = ClockRng::system();
         for (attempts, seconds) in [(1, 2), (2, 4), (8, 256), (9, 300), (1000, 300)] {
             for _ in 0..100 {
-                let millis = backoff(&world, attempts);
+                let millis = backoff(&clock_rng, attempts);
                 assert!((seconds * 800..=seconds * 1200).contains(&millis), "{attempts}: {millis}");
             }
         }
-        assert!((0..100).any(|_| backoff(&world, 9) != backoff(&world, 9)));
+        assert!((0..100).any(|_| backoff(&clock_rng, 9) != backoff(&clock_rng, 9)));
     }
 
     #[test]
-    fn a_reason_is_one_short_line() {
-        assert_eq!(presentable("550 no\0such\r\nuser"), "550 no such  user");
-        assert_eq!(presentable(&"é".repeat(1000)).chars().count(), REASON);
+    fn reason_is_one_short_line() {
+        assert_eq!(sanitize("550 no\0such\r\nuser"), "550 no such  user");
+        assert_eq!(sanitize(&"é".repeat(1000)).chars().count(), MAX_REASON_CHARS);
     }
 }

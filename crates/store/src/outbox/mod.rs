@@ -1,30 +1,32 @@
-//! Effects outside Postgres, such as a mail: rows of the commit that causes them, delivered after it, then removed.
+//! The outbox: side effects outside Postgres, such as mails. The transaction that causes an effect writes it as a
+//! message, which is delivered after the commit and then removed.
 //!
-//! [`Store::enqueue`] writes a message in the caller's transaction: rolled back, it was never there. A pass
-//! ([`Store::deliver`]) takes what is due of its topic in one statement, which moves the row's due time to the end of a
-//! lease; so neither a transaction nor a row lock is held while the world is spoken to, and what a killed process had
-//! taken is due again once the lease is over.
+//! [`Store::enqueue`] writes a message in the caller's transaction; a rollback discards it. An outbox worker
+//! ([`Store::spawn_outbox_worker`]) claims the due messages of its topic in one statement, which moves their due time
+//! to the end of a lease. So no transaction and no row lock is open during a delivery, and the messages of a killed
+//! process are due again when their lease ends.
 //!
-//! **At least once.** A process that dies between delivering a message and noting that it did delivers it again after
-//! the lease: one duplicate for each such death. So does one that is cut off from Postgres at that point for the rest
-//! of its lease, where another process is not. Receivers tell a duplicate by [`Message::id`], which is the same each
-//! time: make from it what the receiver knows the effect by, such as a mail's `Message-ID` or an idempotency key.
+//! **At least once.** If a process dies after a delivery and before it records the delivery, the message is delivered
+//! again after the lease: one duplicate for each such crash. The same happens if the process loses Postgres at that
+//! point for the rest of its lease, while another process does not. [`Message::id`] is the same in every attempt, so
+//! receivers can recognise a duplicate. Derive from it the key of the effect at the receiver, such as a mail's
+//! `Message-ID` or an idempotency key.
 //!
-//! **Fenced.** Taking a message counts an attempt, and whatever becomes of that attempt is written only while it is the
-//! newest: a straggler changes nothing. Nor does it once the message was withdrawn.
+//! **Fenced.** A claim increments the attempt number, and the result of an attempt is written only while its number is
+//! the latest. A stale worker therefore changes nothing, and neither does a worker whose message was withdrawn.
 //!
-//! Payloads are sealed, since they may hold a token; topics and keys are not.
+//! Payloads are sealed, since they may contain a token. Topics and keys are not.
 
 mod delivery;
-mod operate;
-mod pass;
+mod operator;
 mod queue;
+mod worker;
 
 use async_trait::async_trait;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::Time;
-use kernel::seal::Place;
+use kernel::seal::AssociatedData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,73 +36,75 @@ use crate::pool::OUTBOX_CHANNEL;
 use crate::schema::outbox;
 use crate::{Connection, Error, Result, Store, notify};
 
-pub use operate::{Filter, Letter, Retry};
-pub use pass::Pass;
+pub use operator::{Filter, QueuedMessage, Retry};
+pub use worker::OutboxWorker;
 
-/// How long a message may go undelivered before it is given up, in seconds.
-const PATIENCE: i64 = 72 * 3600;
+/// How long a message is retried before it becomes a dead letter, in seconds.
+const RETRY_PERIOD_SECONDS: i64 = 72 * 3600;
 
-/// What is to be delivered.
+/// An outbox message.
 #[derive(Clone, PartialEq)]
 pub struct Message {
-    /// The same at every attempt: what a duplicate is recognised by.
+    /// The same in every attempt, so that the receiver can recognise a duplicate.
     pub id: Uuid,
-    /// What it is about.
+    /// The object that the message is about, such as an invite's id.
     pub key: String,
-    /// What was enqueued.
+    /// The enqueued value.
     pub payload: Value,
-    /// How often delivering it was begun, this time included.
+    /// The number of this attempt, from 1.
     pub attempts: i32,
-    /// When it was enqueued.
+    /// When the message was enqueued.
     pub created_at: Time,
 }
 
-/// Why a message was not delivered. Operators read the text, and it is stored unsealed: no secret and no contact in it.
+/// A delivery error. Operators read the text, and it is stored unsealed, so it must not contain a secret or a contact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Undelivered {
-    /// Another attempt may succeed: the receiver is away, slow, busy.
+pub enum DeliveryError {
+    /// Another attempt may succeed: the receiver is unreachable, slow or busy.
     #[error("{0}")]
-    Later(String),
-    /// No attempt will succeed: the receiver refused it.
+    Transient(String),
+    /// No attempt will succeed: the receiver rejected the message.
     #[error("{0}")]
-    Never(String),
+    Permanent(String),
 }
 
-/// What delivers the messages of one topic.
+/// Delivers the messages of one topic.
 #[async_trait]
-pub trait Deliver: Send + Sync {
+pub trait OutboxHandler: Send + Sync {
     /// The topic.
     fn topic(&self) -> &'static str;
 
-    /// How many messages one process delivers at once.
-    fn at_once(&self) -> usize {
+    /// How many messages one process delivers concurrently.
+    fn max_concurrency(&self) -> usize {
         8
     }
 
-    /// Delivers a message, outside any transaction. Cut off after 45 seconds, which counts as [`Undelivered::Later`].
+    /// Delivers a message, outside any transaction. The timeout is 45 seconds and counts as
+    /// [`DeliveryError::Transient`].
     ///
     /// # Errors
-    /// When it was not delivered, as far as one can tell.
-    async fn deliver(&self, message: &Message) -> std::result::Result<(), Undelivered>;
+    /// Returns an error if the message was not delivered, as far as the handler knows.
+    async fn deliver(&self, message: &Message) -> std::result::Result<(), DeliveryError>;
 
-    /// Notes that the message was delivered, in the transaction that removes it: both or neither. May be called again
-    /// after it was rolled back, and is rolled back when the message turns out to be withdrawn; so it does nothing but
-    /// write to `tx`, and whatever it would write to may be gone.
+    /// Records the delivery in the transaction that removes the message. The transaction may roll back and run again,
+    /// and it rolls back if the message was withdrawn. So this method only writes to `tx`, and must accept that the
+    /// rows to update no longer exist.
     ///
     /// # Errors
-    /// When Postgres does not take it. It is tried again while Postgres is away; other failures bury the message, which
-    /// is not delivered again.
-    async fn delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> Result<()>;
+    /// An [`Error::Unavailable`] is retried. After any other error the message becomes a dead letter and is not
+    /// delivered again.
+    async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> Result<()>;
 }
 
 impl Message {
-    /// The payload as the type that was enqueued.
+    /// Parses the payload as the enqueued type.
     ///
     /// # Errors
-    /// [`Undelivered::Never`] when it is none. Says no more than that: what serde says may quote the payload.
-    pub fn parse<T: DeserializeOwned>(&self) -> std::result::Result<T, Undelivered> {
+    /// Returns [`DeliveryError::Permanent`] for a payload of another type. Omits the error of serde, which may quote
+    /// the payload.
+    pub fn parse<T: DeserializeOwned>(&self) -> std::result::Result<T, DeliveryError> {
         T::deserialize(&self.payload)
-            .map_err(|_| Undelivered::Never("the payload is not of the topic's type".to_owned()))
+            .map_err(|_| DeliveryError::Permanent("the payload does not have the topic's type".to_owned()))
     }
 }
 
@@ -124,17 +128,17 @@ struct NewRow<'a> {
     payload: Vec<u8>,
     key_id: String,
     attempts: i32,
-    due_at: Time,
-    give_up_at: Time,
+    next_attempt_at: Time,
+    retry_until: Time,
     created_at: Time,
 }
 
 impl Store {
-    /// Has a message delivered when, and if, the transaction commits. `key` says what it is about, such as an invite's
-    /// id: what [`withdraw`] finds it by, and what operators see.
+    /// Enqueues a message, which is delivered only if the transaction commits. `key` names the object that it is about,
+    /// such as an invite's id. [`withdraw`] finds the message by its key, and operators see it.
     ///
     /// # Errors
-    /// When Postgres does not take it, there is no key to seal it with, or the payload has no JSON.
+    /// Returns an error if Postgres fails, no sealing key is configured, or the payload cannot be serialised as JSON.
     pub async fn enqueue(
         &self,
         tx: &mut Connection,
@@ -142,10 +146,10 @@ impl Store {
         key: &str,
         payload: &(impl Serialize + Sync),
     ) -> Result<()> {
-        let now = self.world().now();
-        let id: Uuid = self.world().id_at(now);
+        let now = self.clock_rng().now();
+        let id: Uuid = self.clock_rng().id_at(now);
         let payload = serde_json::to_vec(payload).map_err(Error::inconsistent)?;
-        let sealed = self.seal(place(&id.to_string()), &payload)?;
+        let sealed = self.seal(associated_data(&id.to_string()), &payload)?;
         let row = NewRow {
             id,
             topic,
@@ -153,8 +157,8 @@ impl Store {
             payload: sealed.bytes,
             key_id: sealed.key_id,
             attempts: 0,
-            due_at: now,
-            give_up_at: now.plus_seconds(PATIENCE),
+            next_attempt_at: now,
+            retry_until: now.plus_seconds(RETRY_PERIOD_SECONDS),
             created_at: now,
         };
         diesel::insert_into(outbox::table).values(row).execute(tx).await?;
@@ -162,17 +166,14 @@ impl Store {
     }
 }
 
-/// Drops whatever is queued about `key`, dead or alive. What is being delivered at this moment may still arrive, and
-/// nothing will be noted of it. Answers how many there were.
-///
-/// # Errors
-/// When Postgres does not take the statement.
+/// Deletes all messages about `key`, including dead letters, and returns their number. A delivery in progress may still
+/// arrive, but is not recorded.
 pub async fn withdraw(tx: &mut Connection, topic: &str, key: &str) -> Result<u64> {
     let queued = outbox::table.filter(outbox::topic.eq(topic)).filter(outbox::key.eq(key));
     Ok(diesel::delete(queued).execute(tx).await? as u64)
 }
 
-/// Where a payload is sealed for.
-fn place(row: &str) -> Place<'_> {
-    Place { table: "store.outbox", row, field: "payload" }
+/// The associated data of a payload.
+fn associated_data(row: &str) -> AssociatedData<'_> {
+    AssociatedData { table: "store.outbox", row, field: "payload" }
 }

@@ -1,11 +1,11 @@
-//! A Postgres behind TLS: a proxy that answers `SSLRequest` and holds a certificate.
+//! TLS, through a proxy in front of Postgres that answers `SSLRequest` and holds a certificate.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kernel::{Secret, World};
+use kernel::{ClockRng, Secret};
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use store::{Config, Store};
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_postgres::config::Host;
 use tokio_rustls::TlsAcceptor;
 
-/// An authority, and a certificate of its for `localhost`.
+/// A CA certificate, and a TLS configuration with a certificate for `localhost`.
 fn certificate() -> (String, rustls::ServerConfig) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -29,7 +29,7 @@ fn certificate() -> (String, rustls::ServerConfig) {
     (authority.pem(), config)
 }
 
-/// Serves the database over TLS and tells the port.
+/// Serves the database over TLS and returns the port.
 async fn proxy(database: &tokio_postgres::Config, tls: rustls::ServerConfig) -> u16 {
     let [Host::Unix(folder)] = database.get_hosts() else { panic!("not one unix socket") };
     let socket = folder.join(format!(".s.PGSQL.{}", database.get_ports().first().copied().unwrap_or(5432)));
@@ -45,10 +45,10 @@ async fn proxy(database: &tokio_postgres::Config, tls: rustls::ServerConfig) -> 
 }
 
 async fn serve(mut client: TcpStream, tls: TlsAcceptor, socket: PathBuf) {
-    let mut asked = [0; 8];
-    client.read_exact(&mut asked).await.unwrap();
-    // SSLRequest (PostgreSQL protocol 3.0): a client that sends anything else speaks in plain text.
-    assert_eq!(asked[4..], 80_877_103u32.to_be_bytes());
+    let mut request = [0; 8];
+    client.read_exact(&mut request).await.unwrap();
+    // SSLRequest (PostgreSQL protocol 3.0). A client that starts with anything else uses plain text.
+    assert_eq!(request[4..], 80_877_103u32.to_be_bytes());
     client.write_all(b"S").await.unwrap();
     let Ok(mut client) = tls.accept(client).await else { return };
     let mut server = UnixStream::connect(socket).await.unwrap();
@@ -56,11 +56,11 @@ async fn serve(mut client: TcpStream, tls: TlsAcceptor, socket: PathBuf) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_server_whose_name_and_chain_hold_is_spoken_to() {
+async fn server_name_and_chain_are_verified() {
     let test = TestDatabase::create().await;
     let database: tokio_postgres::Config = test.url().parse().unwrap();
     let (root, tls) = certificate();
-    let (stranger, _) = certificate();
+    let (other_root, _) = certificate();
     let port = proxy(&database, tls).await;
     let folder = std::env::temp_dir();
     let file = |name: &str, pem: &str| {
@@ -68,11 +68,11 @@ async fn only_a_server_whose_name_and_chain_hold_is_spoken_to() {
         std::fs::write(&path, pem).unwrap();
         path
     };
-    let (root, stranger) = (file("root", &root), file("stranger", &stranger));
+    let (root, other_root) = (file("root", &root), file("other_root", &other_root));
     let connect = async |host: &str, parameters: String| {
         let (user, name) = (database.get_user().unwrap(), database.get_dbname().unwrap());
         let url = format!("postgres://{user}@{host}:{port}/{name}?{parameters}");
-        let store = Store::new(&Config::new(Secret::new(url), "test"), World::system()).unwrap();
+        let store = Store::new(&Config::new(Secret::new(url), "test"), ClockRng::system()).unwrap();
         store.connection().await.map(drop)
     };
     let trusting = |mode: &str| format!("sslmode={mode}&sslrootcert={}", root.display());
@@ -80,9 +80,9 @@ async fn only_a_server_whose_name_and_chain_hold_is_spoken_to() {
         connect("localhost", trusting(mode)).await.unwrap();
         connect("127.0.0.1", trusting(mode)).await.unwrap_err();
     }
-    connect("localhost", format!("sslmode=verify-full&sslrootcert={}", stranger.display())).await.unwrap_err();
+    connect("localhost", format!("sslmode=verify-full&sslrootcert={}", other_root.display())).await.unwrap_err();
     connect("localhost", "sslmode=verify-full".to_owned()).await.unwrap_err();
-    for path in [root, stranger] {
+    for path in [root, other_root] {
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -33,7 +33,7 @@ pub fn site(page: &str) -> Vec<u8> {
 
 /// Bytes that do not compress (xorshift).
 #[must_use]
-pub fn noise(count: usize) -> Vec<u8> {
+pub fn incompressible(count: usize) -> Vec<u8> {
     let step = |state: &u32| {
         let mut next = *state;
         next ^= next << 13;

@@ -71,10 +71,10 @@ pub fn header(name: &[u8], kind: u8, size: u64) -> ::tar::Header {
     header
 }
 
-/// A header with one fault and a correct checksum.
-pub fn odd_header(name: &str, spoil: impl FnOnce(&mut ::tar::Header)) -> ::tar::Header {
+/// A header with an error that `corrupt` adds, and a correct checksum.
+pub fn malformed_header(name: &str, corrupt: impl FnOnce(&mut ::tar::Header)) -> ::tar::Header {
     let mut header = header(name.as_bytes(), b'0', 0);
-    spoil(&mut header);
+    corrupt(&mut header);
     header.set_cksum();
     header
 }

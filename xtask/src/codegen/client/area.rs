@@ -1,4 +1,4 @@
-//! Areas: the tags of the document, each with its operations.
+//! Areas: the tags of the document with their operations.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use super::operation::{self, Operation};
 use super::schema::reachable;
 
 pub struct Area {
-    /// The name of its module.
+    /// The name of the generated module.
     pub name: String,
     pub description: String,
     operations: Vec<Operation>,
-    /// The schemas of its requests.
-    pub sent: BTreeSet<String>,
-    /// The schemas of its responses.
-    pub answered: BTreeSet<String>,
+    /// The schemas used by requests.
+    pub request_types: BTreeSet<String>,
+    /// The schemas used by responses.
+    pub response_types: BTreeSet<String>,
 }
 
-/// The areas that have an operation for programs, in the order of the document's tags.
+/// Returns the areas with at least one generated operation, in the order of the document's tags.
 pub fn all(document: &Value, schemas: &Map<String, Value>) -> Result<Vec<Area>> {
     let mut operations = operation::all(document)?;
     let tags = document.get("tags").and_then(Value::as_array).context("no tags")?;
@@ -28,35 +28,41 @@ pub fn all(document: &Value, schemas: &Map<String, Value>) -> Result<Vec<Area>> 
     for tag in tags {
         let text = |key: &str| tag.get(key).and_then(Value::as_str).context("a tag without name or description");
         let name = text("name")?;
-        let own: Vec<Operation> = operations.extract_if(.., |operation| operation.area == name).collect();
-        if !own.is_empty() {
-            areas.push(Area::new(name, text("description")?, own, schemas));
+        let own_operations: Vec<Operation> = operations.extract_if(.., |operation| operation.area == name).collect();
+        if !own_operations.is_empty() {
+            areas.push(Area::new(name, text("description")?, own_operations, schemas));
         }
     }
-    anyhow::ensure!(operations.is_empty(), "operations without a tag of the document");
+    anyhow::ensure!(operations.is_empty(), "operations with a tag that the document does not declare");
     Ok(areas)
 }
 
 impl Area {
     fn new(name: &str, description: &str, operations: Vec<Operation>, schemas: &Map<String, Value>) -> Self {
         let sent = reachable(schemas, operations.iter().filter_map(|it| it.body_schema.clone()).collect());
-        let answered = reachable(schemas, operations.iter().filter_map(|it| it.answer.clone()).collect());
-        Self { name: snake(name), description: description.to_owned(), operations, sent, answered }
+        let answered = reachable(schemas, operations.iter().filter_map(|it| it.response.clone()).collect());
+        Self {
+            name: snake(name),
+            description: description.to_owned(),
+            operations,
+            request_types: sent,
+            response_types: answered,
+        }
     }
 
-    /// The schemas of its requests and responses.
+    /// The schemas used by requests and responses.
     pub fn types(&self) -> impl Iterator<Item = &String> {
-        self.sent.union(&self.answered)
+        self.request_types.union(&self.response_types)
     }
 
-    /// The types of its operations' queries and headers.
+    /// Generates the types of the operations' query and header parameters.
     pub fn parameters(&self) -> Result<String> {
         let mut text = String::new();
         self.operations.iter().try_for_each(|operation| operation.write_parameters(&mut text))?;
         Ok(text)
     }
 
-    /// The client's methods for its operations.
+    /// Generates the client methods of the operations.
     pub fn methods(&self) -> Result<String> {
         let mut text = "\nimpl Client {".to_owned();
         self.operations.iter().try_for_each(|operation| operation.write_method(&mut text))?;

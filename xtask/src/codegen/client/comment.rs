@@ -1,4 +1,4 @@
-//! Doc comments.
+//! Generated doc comments.
 
 use std::fmt::Write as _;
 

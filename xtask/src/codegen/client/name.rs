@@ -1,6 +1,6 @@
-//! The document's names as Rust spells them.
+//! Conversion of the document's names to Rust names.
 
-/// `orgSlug`, `X-Svc-Git-Commit` and `deployments.create` in small letters with underscores.
+/// Converts names such as `orgSlug`, `X-Svc-Git-Commit` and `deployments.create` to snake case.
 pub fn snake(name: &str) -> String {
     let mut snake = String::new();
     for c in name.chars() {
@@ -15,19 +15,19 @@ pub fn snake(name: &str) -> String {
     if matches!(snake.as_str(), "type" | "ref" | "in" | "for" | "use") { format!("r#{snake}") } else { snake }
 }
 
-/// The same as a type or a variant is called.
+/// Converts a name to Pascal case, for types and variants.
 pub fn pascal(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(capitalised).collect()
+    words.map(capitalize).collect()
 }
 
-fn capitalised(word: &str) -> String {
+fn capitalize(word: &str) -> String {
     let shouted = word.chars().all(|c| !c.is_ascii_lowercase());
     let (first, rest) = word.split_at(1);
     first.to_ascii_uppercase() + &if shouted { rest.to_ascii_lowercase() } else { rest.to_owned() }
 }
 
-/// What serde's `camelCase` makes of a field.
+/// Converts a field name like serde's `camelCase`.
 pub fn camel(field: &str) -> String {
     let pascal = pascal(field.trim_start_matches("r#"));
     let (first, rest) = pascal.split_at(1.min(pascal.len()));
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_spelled_as_rust_does() {
+    fn names_follow_rust_conventions() {
         for (name, expected) in
             [("orgSlug", "org_slug"), ("X-Svc-Git-Dirty", "x_svc_git_dirty"), ("me.get", "me_get"), ("type", "r#type")]
         {

@@ -1,4 +1,4 @@
-//! Operations as methods.
+//! Generated methods for operations.
 
 use std::fmt::Write as _;
 
@@ -9,25 +9,25 @@ use super::comment::comment;
 use super::name::{pascal, snake};
 use super::schema::{reference, rust_type};
 
-/// The header that the connection sends by itself.
-const ONCE: &str = "Idempotency-Key";
+/// The header that the client adds to idempotent calls.
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 pub struct Operation {
-    /// Its tag.
+    /// The tag.
     pub area: String,
     id: String,
     method: String,
     path: String,
     summary: String,
-    /// Whether it may be sent again.
-    once: bool,
+    /// Whether the operation accepts an idempotency key, so that the client can retry it.
+    is_idempotent: bool,
     query: Vec<Parameter>,
     headers: Vec<Parameter>,
     body: Body,
-    /// The component that is sent as JSON.
+    /// The schema of the JSON request body.
     pub body_schema: Option<String>,
-    /// The component that is answered; none for an answer without a body.
-    pub answer: Option<String>,
+    /// The schema of the response; `None` for a response without a body.
+    pub response: Option<String>,
 }
 
 struct Parameter {
@@ -40,17 +40,17 @@ struct Parameter {
 enum Body {
     None,
     Json,
-    /// A file of this content type.
+    /// A file with this content type.
     Upload(String),
 }
 
-/// Every operation that answers JSON or nothing.
+/// Returns all operations whose response is JSON or empty, ordered by id.
 pub fn all(document: &Value) -> Result<Vec<Operation>> {
     let paths = document.get("paths").and_then(Value::as_object).context("no paths")?;
     let mut operations = Vec::new();
     for (path, methods) in paths {
-        for (method, described) in methods.as_object().into_iter().flatten() {
-            let read = Operation::read(method, path, described).with_context(|| format!("{method} {path}"))?;
+        for (method, operation) in methods.as_object().into_iter().flatten() {
+            let read = Operation::read(method, path, operation).with_context(|| format!("{method} {path}"))?;
             operations.extend(read);
         }
     }
@@ -59,33 +59,34 @@ pub fn all(document: &Value) -> Result<Vec<Operation>> {
 }
 
 impl Operation {
-    fn read(method: &str, path: &str, described: &Value) -> Result<Option<Self>> {
-        let Some(answer) = answer(described)? else { return Ok(None) };
-        let text = |name: &str| described.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let parameters = described.get("parameters").and_then(Value::as_array).context("no parameters")?;
-        let found = |place: &str| {
-            let there = parameters.iter().filter(|it| it.get("in").and_then(Value::as_str) == Some(place));
-            there.map(Parameter::read).collect::<Result<Vec<_>>>()
+    fn read(method: &str, path: &str, operation: &Value) -> Result<Option<Self>> {
+        let Some(response) = response_type(operation)? else { return Ok(None) };
+        let text = |name: &str| operation.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let parameters = operation.get("parameters").and_then(Value::as_array).context("no parameters")?;
+        let parameters_in = |location: &str| {
+            let selected = parameters.iter().filter(|it| it.get("in").and_then(Value::as_str) == Some(location));
+            selected.map(Parameter::read).collect::<Result<Vec<_>>>()
         };
-        let (once, headers) = found("header")?.into_iter().partition::<Vec<_>, _>(|it| it.name == ONCE);
-        let (body, body_schema) = body(described)?;
-        let area = described.pointer("/tags/0").and_then(Value::as_str).context("no tag")?.to_owned();
+        let (idempotency_keys, headers) =
+            parameters_in("header")?.into_iter().partition::<Vec<_>, _>(|it| it.name == IDEMPOTENCY_KEY);
+        let (body, body_schema) = request_body(operation)?;
+        let area = operation.pointer("/tags/0").and_then(Value::as_str).context("no tag")?.to_owned();
         Ok(Some(Self {
             area,
             id: text("operationId"),
             method: method.to_ascii_uppercase(),
             path: path.to_owned(),
             summary: text("summary"),
-            once: !once.is_empty(),
-            query: found("query")?,
+            is_idempotent: !idempotency_keys.is_empty(),
+            query: parameters_in("query")?,
             headers,
             body,
             body_schema,
-            answer,
+            response,
         }))
     }
 
-    /// The types of its query and its headers.
+    /// Writes the types of the query and header parameters.
     pub fn write_parameters(&self, text: &mut String) -> Result<()> {
         for (parameters, name) in [(&self.query, self.query_type()), (&self.headers, self.headers_type())] {
             if parameters.is_empty() || name == "Paging" {
@@ -103,7 +104,7 @@ impl Operation {
         Ok(())
     }
 
-    /// The method of the client.
+    /// Writes the client method.
     pub fn write_method(&self, text: &mut String) -> Result<()> {
         let parameter = |segment: &str| Some(snake(segment.strip_prefix('{')?.strip_suffix('}')?));
         let segments: Vec<&str> = self.path.trim_start_matches('/').split('/').collect();
@@ -112,8 +113,8 @@ impl Operation {
         let segments = segments.iter().map(|it| parameter(it).unwrap_or_else(|| format!("\"{it}\"")));
         let segments = segments.collect::<Vec<_>>().join(", ");
         let mut call = format!("self.operation(\"{}\", Method::{}, &[{segments}])", self.id, self.method);
-        if self.once {
-            call += ".once()";
+        if self.is_idempotent {
+            call += ".idempotent()";
         }
         for (parameters, kind, ty) in
             [(&self.query, "query", self.query_type()), (&self.headers, "header", self.headers_type())]
@@ -139,9 +140,9 @@ impl Operation {
             _ => {}
         }
         writeln!(text, "\n/// {}\n///\n/// `{} {}`", self.summary, self.method, self.path)?;
-        let answer = self.answer.as_deref().unwrap_or("()");
+        let response = self.response.as_deref().unwrap_or("()");
         let arguments = arguments.iter().map(|it| format!(", {it}")).collect::<String>();
-        writeln!(text, "pub fn {}(&self{arguments}) -> Call<{answer}> {{ {call} }}", snake(&self.id))?;
+        writeln!(text, "pub fn {}(&self{arguments}) -> Call<{response}> {{ {call} }}", snake(&self.id))?;
         Ok(())
     }
 
@@ -160,7 +161,7 @@ impl Parameter {
         let text = |name: &str| parameter.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let schema = parameter.get("schema").context("a parameter without a schema")?;
         let rust = match reference(schema) {
-            // Whatever it is called, in an address it is text.
+            // Named schemas in a URL or header are strings.
             Some(_) => "String".to_owned(),
             None => rust_type(schema)?.trim_start_matches("Option<").trim_end_matches('>').to_owned(),
         };
@@ -169,12 +170,13 @@ impl Parameter {
     }
 }
 
-/// What a success answers: nothing, or a component. `None` for an operation that is not for programs.
-fn answer(described: &Value) -> Result<Option<Option<String>>> {
-    let responses = described.get("responses").and_then(Value::as_object).context("no responses")?;
-    let mut answers = Vec::new();
+/// Returns the schema of the successful responses, `Some(None)` if they are empty, or `None` for an operation that
+/// redirects or returns other content than JSON.
+fn response_type(operation: &Value) -> Result<Option<Option<String>>> {
+    let responses = operation.get("responses").and_then(Value::as_object).context("no responses")?;
+    let mut schemas = Vec::new();
     for (_, response) in responses.iter().filter(|(status, _)| status.starts_with(['2', '3'])) {
-        answers.push(match response.get("content").and_then(Value::as_object) {
+        schemas.push(match response.get("content").and_then(Value::as_object) {
             None => None,
             Some(content) => match content.get("application/json").and_then(|it| reference(it.get("schema")?)) {
                 Some(schema) => Some(schema),
@@ -182,20 +184,22 @@ fn answer(described: &Value) -> Result<Option<Option<String>>> {
             },
         });
     }
-    answers.dedup();
-    ensure!(answers.len() == 1, "successes of several shapes, or none");
+    schemas.dedup();
+    ensure!(schemas.len() == 1, "successful responses with different schemas, or none");
     let redirects = responses.keys().any(|status| status.starts_with('3'));
-    Ok(answers.pop().filter(|_| !redirects))
+    Ok(schemas.pop().filter(|_| !redirects))
 }
 
-fn body(described: &Value) -> Result<(Body, Option<String>)> {
-    let Some(content) = described.pointer("/requestBody/content").and_then(Value::as_object) else {
+fn request_body(operation: &Value) -> Result<(Body, Option<String>)> {
+    let Some(content) = operation.pointer("/requestBody/content").and_then(Value::as_object) else {
         return Ok((Body::None, None));
     };
     let mut kinds = content.iter();
-    let (Some((content_type, media)), None) = (kinds.next(), kinds.next()) else { bail!("several kinds of body") };
+    let (Some((content_type, media)), None) = (kinds.next(), kinds.next()) else {
+        bail!("more than one content type in the request body")
+    };
     if content_type == "application/json" {
-        let schema = media.get("schema").and_then(reference).context("a body that is no component")?;
+        let schema = media.get("schema").and_then(reference).context("a request body without a named schema")?;
         return Ok((Body::Json, Some(schema)));
     }
     Ok((Body::Upload(content_type.clone()), None))

@@ -1,4 +1,4 @@
-//! Schemas as types.
+//! Generated types for schemas.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use super::comment::comment;
 use super::name::{camel, pascal, snake};
 
-/// The name that a reference refers to.
+/// Returns the name of the referenced schema.
 pub fn reference(schema: &Value) -> Option<String> {
     Some(schema.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")?.to_owned())
 }
 
-/// The schemas that these refer to, directly or not, and they themselves.
+/// Returns these schemas and all schemas that they reference, directly or indirectly.
 pub fn reachable(schemas: &Map<String, Value>, roots: BTreeSet<String>) -> BTreeSet<String> {
     let (mut reached, mut rest) = (BTreeSet::new(), Vec::from_iter(roots));
     while let Some(name) = rest.pop() {
@@ -38,12 +38,12 @@ fn references(schema: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The type of a component, for whoever sends it and whoever reads it.
-pub fn write(text: &mut String, name: &str, schema: &Value, (sent, answered): (bool, bool)) -> Result<()> {
+/// Writes the type of a named schema. `sent` and `received` select serialization and deserialization.
+pub fn write(text: &mut String, name: &str, schema: &Value, (sent, received): (bool, bool)) -> Result<()> {
     writeln!(text)?;
     comment(text, description(schema))?;
-    if let Some(words) = schema.get("enum").and_then(Value::as_array) {
-        return write_words(text, name, words);
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return write_enum(text, name, values);
     }
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         writeln!(text, "pub type {name} = {};", rust_type(schema)?)?;
@@ -54,7 +54,7 @@ pub fn write(text: &mut String, name: &str, schema: &Value, (sent, answered): (b
         writeln!(text, "pub type {name} = Page<{item}>;")?;
         return Ok(());
     }
-    let derived = [(sent, "Serialize"), (answered, "Deserialize")].into_iter().filter(|(is, _)| *is);
+    let derived = [(sent, "Serialize"), (received, "Deserialize")].into_iter().filter(|(is, _)| *is);
     let derived: Vec<&str> = derived.map(|(_, name)| name).collect();
     writeln!(text, "#[derive(Debug, Clone, PartialEq, {})]", derived.join(", "))?;
     writeln!(text, "#[serde(rename_all = \"camelCase\")]\npub struct {name} {{")?;
@@ -63,17 +63,17 @@ pub fn write(text: &mut String, name: &str, schema: &Value, (sent, answered): (b
     Ok(())
 }
 
-/// What a person should know of it. A nullable reference carries its description inside.
+/// Returns the description of a schema. A nullable reference has it in its first variant.
 fn description(schema: &Value) -> Option<&str> {
-    let own = schema.get("description");
-    own.or_else(|| schema.pointer("/oneOf/0/description")).and_then(Value::as_str)
+    let description = schema.get("description");
+    description.or_else(|| schema.pointer("/oneOf/0/description")).and_then(Value::as_str)
 }
 
-fn write_words(text: &mut String, name: &str, words: &[Value]) -> Result<()> {
-    writeln!(text, "words! {{\n        pub enum {name} {{")?;
-    for word in words {
-        let word = word.as_str().context("a word that is no text")?;
-        ensure!(pascal(word) != "Other", "the word {word} has no name of its own");
+fn write_enum(text: &mut String, name: &str, values: &[Value]) -> Result<()> {
+    writeln!(text, "open_enum! {{\n        pub enum {name} {{")?;
+    for value in values {
+        let word = value.as_str().context("an enum value that is not a string")?;
+        ensure!(pascal(word) != "Other", "the enum value {word} conflicts with the variant Other");
         writeln!(text, "            {} = \"{word}\",", pascal(word))?;
     }
     writeln!(text, "        }}\n    }}")?;
@@ -103,28 +103,28 @@ fn write_fields(text: &mut String, schema: &Value, properties: &Map<String, Valu
     Ok(())
 }
 
-/// The type of a value.
+/// Returns the Rust type of a schema.
 pub fn rust_type(schema: &Value) -> Result<String> {
     if let Some(name) = reference(schema) {
         return Ok(name);
     }
     if let Some(either) = schema.get("oneOf").and_then(Value::as_array) {
-        let [value, null] = either.as_slice() else { bail!("oneOf of other than a value and null: {schema}") };
+        let [value, null] = either.as_slice() else { bail!("unsupported oneOf: {schema}") };
         ensure!(null.get("type").and_then(Value::as_str) == Some("null"), "oneOf without null: {schema}");
         return Ok(format!("Option<{}>", rust_type(value)?));
     }
     match schema.get("type") {
-        Some(Value::String(kind)) => plain(kind, schema),
+        Some(Value::String(kind)) => plain_type(kind, schema),
         Some(Value::Array(kinds)) => {
             let mut kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
             let (Some(kind), None) = (kinds.next(), kinds.next()) else { bail!("more than one type: {schema}") };
-            Ok(format!("Option<{}>", plain(kind, schema)?))
+            Ok(format!("Option<{}>", plain_type(kind, schema)?))
         }
         _ => bail!("no type: {schema}"),
     }
 }
 
-fn plain(kind: &str, schema: &Value) -> Result<String> {
+fn plain_type(kind: &str, schema: &Value) -> Result<String> {
     let format = schema.get("format").and_then(Value::as_str);
     Ok(match (kind, format) {
         ("string", Some("password")) => "Secret".to_owned(),
@@ -132,9 +132,9 @@ fn plain(kind: &str, schema: &Value) -> Result<String> {
         ("boolean", _) => "bool".to_owned(),
         ("integer", Some("int32")) => "i32".to_owned(),
         ("integer", _) => "i64".to_owned(),
-        ("array", _) => format!("Vec<{}>", rust_type(schema.get("items").context("an array of what?")?)?),
+        ("array", _) => format!("Vec<{}>", rust_type(schema.get("items").context("an array without items")?)?),
         ("object", _) if schema.get("properties").is_none() => "serde_json::Map<String, serde_json::Value>".to_owned(),
-        _ => bail!("a shape that has no type: {schema}"),
+        _ => bail!("unsupported type: {schema}"),
     })
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_understood_has_a_type_and_the_rest_is_refused() {
+    fn unsupported_schemas_are_rejected() {
         for (schema, expected) in [
             (json!({ "$ref": "#/components/schemas/Role" }), "Role"),
             (json!({ "oneOf": [{ "$ref": "#/components/schemas/Time" }, { "type": "null" }] }), "Option<Time>"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_optional_where_it_may_be_left_out_and_renamed_where_serde_would_not_find_it() {
+    fn optional_fields_and_renamed_fields_have_attributes() {
         let schema = json!({
             "type": "object",
             "required": ["managed_by"],

@@ -1,21 +1,21 @@
-//! Which file of a crate uses items of which other, and the cycles among them.
+//! The graph of uses between the files of a crate, and its cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path as FilePath, PathBuf};
 
 use anyhow::Result;
 
-use super::crate_tree::{CrateTree, Module, Place};
+use super::crate_tree::{CrateTree, Module, PathTarget};
 use super::source::{Import, Path};
 
-/// A file for each node.
+/// A graph with one node per file.
 pub struct FileGraph {
     files: Vec<PathBuf>,
-    /// From a file to the files that it uses, with one of the reasons.
+    /// For each file, the files that it uses, with an example of a use.
     edges: BTreeMap<usize, BTreeMap<usize, Path>>,
 }
 
-/// A strongly connected component: files that all use each other, directly or through others.
+/// A strongly connected component: files that use each other directly or indirectly.
 pub type Cycle = BTreeSet<usize>;
 
 impl FileGraph {
@@ -29,18 +29,19 @@ impl FileGraph {
                 if let [name] = path.segments.as_slice()
                     && let Some(above) = tree.macro_above(number, name)
                 {
-                    graph.add(&tree, module, Some(Place::Item(above)), path);
+                    graph.add(&tree, module, Some(PathTarget::Item(above)), path);
                 }
             }
             for import in &module.source.imports {
-                graph.import(&tree, number, module, import);
+                graph.add_import(&tree, number, module, import);
             }
         }
         Ok(graph)
     }
 
-    /// A re-export is a use only if this file also names the item. A glob import uses the items that this file names.
-    fn import(&mut self, tree: &CrateTree, number: usize, module: &Module, import: &Import) {
+    /// Adds an import. A re-export is a use only if this file also names the item. A glob import uses the items that
+    /// this file names.
+    fn add_import(&mut self, tree: &CrateTree, number: usize, module: &Module, import: &Import) {
         let words = &module.source.words;
         if import.name == "*" {
             for word in words.iter().filter(|it| !module.source.items.contains(*it)) {
@@ -51,13 +52,13 @@ impl FileGraph {
         }
     }
 
-    fn add(&mut self, tree: &CrateTree, from: &Module, to: Option<Place>, why: &Path) {
+    fn add(&mut self, tree: &CrateTree, from: &Module, to: Option<PathTarget>, why: &Path) {
         if let Some(to) = to.and_then(|it| tree.file_of(it)).filter(|to| *to != from.file) {
             self.edges.entry(from.file).or_default().entry(to).or_insert_with(|| why.clone());
         }
     }
 
-    pub fn files(&self) -> usize {
+    pub fn file_count(&self) -> usize {
         self.files.len()
     }
 
@@ -65,13 +66,13 @@ impl FileGraph {
         self.files.get(number).map_or(FilePath::new(""), PathBuf::as_path)
     }
 
-    pub fn edges(&self) -> usize {
+    pub fn edge_count(&self) -> usize {
         self.edges.values().map(BTreeMap::len).sum()
     }
 
-    /// The cycles, the largest first.
+    /// Returns the cycles, largest first.
     pub fn cycles(&self) -> Vec<Cycle> {
-        let reach: Vec<BTreeSet<usize>> = (0..self.files.len()).map(|it| self.reach(it)).collect();
+        let reach: Vec<BTreeSet<usize>> = (0..self.files.len()).map(|it| self.reachable_files(it)).collect();
         let reaches = |from: usize, to: usize| reach.get(from).is_some_and(|it| it.contains(&to));
         let mut cycles: Vec<Cycle> = Vec::new();
         for file in (0..self.files.len()).filter(|it| reaches(*it, *it)) {
@@ -83,14 +84,16 @@ impl FileGraph {
         cycles
     }
 
-    /// The uses within a cycle: from, to, why.
-    pub fn within<'a>(&'a self, cycle: &'a Cycle) -> impl Iterator<Item = (usize, usize, &'a Path)> {
-        let of = |from: &usize| self.edges.get(from).into_iter().flatten().map(|(to, why)| (*to, why));
-        cycle.iter().flat_map(move |from| of(from).map(|(to, why)| (*from, to, why)).filter(|it| cycle.contains(&it.1)))
+    /// Returns the uses within a cycle: source file, target file, path.
+    pub fn edges_within<'a>(&'a self, cycle: &'a Cycle) -> impl Iterator<Item = (usize, usize, &'a Path)> {
+        let uses = |from: &usize| self.edges.get(from).into_iter().flatten().map(|(to, why)| (*to, why));
+        cycle
+            .iter()
+            .flat_map(move |from| uses(from).map(|(to, why)| (*from, to, why)).filter(|it| cycle.contains(&it.1)))
     }
 
-    /// All files that a file leads to.
-    fn reach(&self, from: usize) -> BTreeSet<usize> {
+    /// Returns all files that a file uses, directly or indirectly.
+    fn reachable_files(&self, from: usize) -> BTreeSet<usize> {
         let mut reached = BTreeSet::new();
         let mut next = vec![from];
         while let Some(at) = next.pop() {

@@ -1,23 +1,23 @@
-//! One module of a crate, as its source reads: what it declares, what it imports, and which paths it names.
+//! Parses a source file into its declarations, imports and paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::token::{Token, tokens};
 
-/// A module. Code that only tests compile is left out.
+/// The contents of a module, without code that only tests compile.
 #[derive(Debug, Default)]
 pub struct Source {
-    /// Modules that have their own files.
+    /// Declared modules in separate files.
     pub files: Vec<String>,
-    /// Modules within this one.
+    /// Inline modules.
     pub inline: BTreeMap<String, Source>,
     pub items: BTreeSet<String>,
-    /// Macros that the modules below this one see.
+    /// Macros that are visible in descendant modules.
     pub macros: BTreeSet<String>,
-    /// Macros with `#[macro_export]`: their path begins at the root of the crate.
+    /// Macros with `#[macro_export]`, whose path starts at the crate root.
     pub exported: BTreeSet<String>,
     pub imports: Vec<Import>,
-    /// Paths that are named outside imports; a single word only where it is the name of a macro.
+    /// Paths outside imports. A single word is included only as a macro name.
     pub paths: Vec<Path>,
     /// Words outside imports.
     pub words: BTreeSet<String>,
@@ -29,19 +29,19 @@ pub struct Path {
     pub line: usize,
 }
 
-/// One name of a `use`.
+/// One imported name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Import {
     pub path: Path,
-    /// The name in this module; `*` for a glob.
+    /// The name in this module; `*` for a glob import.
     pub name: String,
     /// Whether it is a re-export.
     pub public: bool,
 }
 
 const ITEMS: [&str; 8] = ["struct", "enum", "union", "trait", "type", "fn", "const", "static"];
-/// Words between one of `ITEMS` and its name.
-const BETWEEN: [&str; 5] = ["fn", "mut", "unsafe", "async", "extern"];
+/// Keywords between one of `ITEMS` and the item's name.
+const QUALIFIERS: [&str; 5] = ["fn", "mut", "unsafe", "async", "extern"];
 
 impl Source {
     pub fn read(text: &str) -> Self {
@@ -57,7 +57,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads to the end of the module: the end of the file, or the brace that closes it.
+    /// Parses a module up to the end of the file or its closing brace.
     fn module(&mut self) -> Source {
         let mut source = Source::default();
         let mut depth = 0_usize;
@@ -102,7 +102,7 @@ impl Reader<'_> {
                 }
                 item if depth == 0 && ITEMS.contains(&item) && self.is_word(1) => {
                     self.at += 1;
-                    while BETWEEN.iter().any(|it| self.is(it, 0)) {
+                    while QUALIFIERS.iter().any(|it| self.is(it, 0)) {
                         self.at += 1;
                     }
                     source.items.extend(self.text(0));
@@ -119,7 +119,7 @@ impl Reader<'_> {
         source
     }
 
-    /// A path, or a word.
+    /// Parses a path or a single word.
     fn path(&mut self, line: usize, source: &mut Source) {
         let mut segments = Vec::from_iter(self.text(0));
         source.words.extend(segments.first().cloned());
@@ -133,7 +133,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads one tree of imports.
+    /// Parses one import tree.
     fn import(&mut self, prefix: &mut Vec<String>, public: bool, into: &mut Vec<Import>) {
         let before = prefix.len();
         while let Some(token) = self.tokens.get(self.at) {
@@ -155,7 +155,7 @@ impl Reader<'_> {
                     prefix.push(name.clone());
                     self.at += 1;
                     if !self.is("::", 0) {
-                        into.push(self.named(prefix, name, public, line));
+                        into.push(self.finish_import(prefix, name, public, line));
                     }
                 }
             }
@@ -163,8 +163,8 @@ impl Reader<'_> {
         prefix.truncate(before);
     }
 
-    /// An import whose path ends here.
-    fn named(&mut self, path: &[String], last: String, public: bool, line: usize) -> Import {
+    /// Builds the import of a complete path.
+    fn finish_import(&mut self, path: &[String], last: String, public: bool, line: usize) -> Import {
         let mut segments = path.to_vec();
         if last == "*" || last == "self" && segments.len() > 1 {
             segments.pop();
@@ -177,19 +177,19 @@ impl Reader<'_> {
         Import { path: Path { segments, line }, name, public }
     }
 
-    /// Whether this word continues a path or an expression, as in `a::b` and `a.b`.
+    /// Whether this word continues a path or an expression, as `b` in `a::b` and `a.b`.
     fn continues(&self) -> bool {
         let before = self.at.checked_sub(1).and_then(|at| self.tokens.get(at));
         before.is_some_and(|it| it.text == "." || it.text == "::")
     }
 
-    /// `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+    /// Whether a `#[cfg(test)]` or `#[cfg(all(test, …))]` attribute follows.
     fn is_for_tests(&self) -> bool {
         let follow = |texts: &[&str]| texts.iter().zip(0..).all(|(text, at)| self.is(text, at));
         follow(&["#", "[", "cfg", "(", "test", ")"]) || follow(&["#", "[", "cfg", "(", "all", "(", "test"])
     }
 
-    /// Skips an item with its attributes: to its `;` or its closing brace.
+    /// Skips an item with its attributes, up to its `;` or closing brace.
     fn skip_item(&mut self) {
         while self.is("#", 0) {
             self.at += 1;
@@ -208,7 +208,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips what brackets hold.
+    /// Skips a bracketed group.
     fn skip_group(&mut self) {
         let mut depth = 0_usize;
         while let Some(token) = self.tokens.get(self.at) {
@@ -246,12 +246,12 @@ mod tests {
     use super::*;
 
     fn imports(text: &str) -> Vec<(String, String, bool)> {
-        let of = |it: &Import| (it.path.segments.join("::"), it.name.clone(), it.public);
-        Source::read(text).imports.iter().map(of).collect()
+        let describe = |it: &Import| (it.path.segments.join("::"), it.name.clone(), it.public);
+        Source::read(text).imports.iter().map(describe).collect()
     }
 
     #[test]
-    fn a_tree_of_imports_is_taken_apart() {
+    fn import_trees_are_flattened() {
         let found =
             imports("pub(super) use crate::a::{self, B as C, d::{E, *}}; use std::fmt; fn f() { use super::G as _; }");
         let expected = [
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn declarations_are_found_and_tests_are_left_out() {
+    fn declarations_are_found_outside_tests() {
         let source = Source::read(
             "mod a; pub mod b { pub struct C; fn d() { struct Local; } } const fn e() -> u8 { 0 } static mut F: u8 = 0;
              #[macro_export] macro_rules! g { () => { $crate::h::i!() } } impl J { fn k(&self) {} }

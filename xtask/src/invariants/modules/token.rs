@@ -1,9 +1,9 @@
-//! Rust source as words and punctuation, without comments and literals.
+//! A tokenizer for Rust source code that skips comments and literals.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A token, and the line that it is on.
+/// A token with its line number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     pub text: String,
@@ -17,7 +17,7 @@ impl Token {
     }
 }
 
-/// The tokens of a file: words, `::`, and all else one character at a time.
+/// Returns the tokens of a file: words, `::`, and single other characters.
 pub fn tokens(source: &str) -> Vec<Token> {
     let mut reader = Reader { rest: source.chars().peekable(), line: 1, tokens: Vec::new() };
     while reader.step() {}
@@ -55,7 +55,7 @@ impl Reader<'_> {
         while let Some(next) = self.rest.next_if(|it| is_word(*it)) {
             word.push(next);
         }
-        // r"…", br#"…"#, b'…', and r#type.
+        // Handles r"…", br#"…"#, b'…' and r#type.
         let raw = word.ends_with('r') && ["r", "br", "cr"].contains(&word.as_str());
         if raw && (self.follows("\"") || self.follows("#\"") || self.follows("##")) {
             self.raw_text();
@@ -66,7 +66,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A comment, which may hold others.
+    /// Skips a block comment, including nested ones.
     fn comment(&mut self) {
         let mut depth = 0;
         let mut before = '/';
@@ -86,7 +86,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A string literal. Attributes name functions in literals, so a literal that is a path counts as that path.
+    /// Skips a string literal. A literal that is a path is tokenized, because attributes name functions in literals.
     fn text(&mut self, line: usize) {
         let mut text = String::new();
         while let Some(next) = self.next().filter(|it| *it != '"') {
@@ -117,7 +117,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A character, or a lifetime.
+    /// Skips a character literal or a lifetime.
     fn quote(&mut self) {
         let escaped = self.follows("\\");
         self.next();
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_literals_are_left_out() {
+    fn comments_and_literals_are_skipped() {
         let source = r##"
             a::b /* c /* d */ e */ "f \" g" 'h' '\'' 'i // j
             r#"k " l"# br"m" b"n" b'o' r#type p!("#") '\u{1F600}' q"##;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_literal_that_is_a_path_counts_as_one() {
+    fn path_literals_are_tokenized_as_paths() {
         let found = tokens("\n#[serde(with = \"crate::a::b\")] \"crate::no path\"");
         let path: Vec<&str> = found.iter().skip(6).map(|it| it.text.as_str()).collect();
         assert_eq!(path, ["crate", "::", "a", "::", "b", ")", "]"]);

@@ -1,4 +1,4 @@
-//! A change that can be made as often as wanted: a hostname is added to a project, and removed.
+//! A repeatable change: add a hostname to a project, then remove it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::bench::server::Server;
 
-/// Organizations that share the load, and projects of each: the changes of one wait for one another.
+/// The number of organizations that share the load. Changes in one organization lock its row and run one at a time.
 const ORGS: u32 = 16;
 const PROJECTS: u32 = 4;
 
@@ -19,30 +19,30 @@ pub struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    /// Makes the organizations and their projects.
+    /// Creates the organizations and their projects.
     pub async fn prepare(server: &'a Server, folder: &'a Path) -> Result<Self> {
         for org in 0..ORGS {
             let new = json!({ "slug": format!("bench{org}"), "name": "Bench" });
-            server.done(server.request(Method::POST, "/v1/orgs").json(&new)).await?;
+            server.expect_success(server.request(Method::POST, "/v1/orgs").json(&new)).await?;
             for project in 0..PROJECTS {
                 let new = json!({ "name": format!("p{project}") });
                 let path = format!("/v1/orgs/bench{org}/projects");
-                server.done(server.request(Method::POST, &path).json(&new)).await?;
+                server.expect_success(server.request(Method::POST, &path).json(&new)).await?;
             }
         }
         Ok(Self { server, folder })
     }
 
-    /// Both, at a project of this client's own.
-    pub async fn pair(&self, client: u32) -> Result<()> {
+    /// Adds and removes a hostname in a project that only this client uses.
+    pub async fn add_and_remove(&self, client: u32) -> Result<()> {
         let (hostnames, name) = (hostnames(client), format!("c{client}.bench.example"));
         let add = self.server.request(Method::POST, &hostnames).json(&json!({ "name": name }));
-        self.server.done(add).await?;
-        self.server.done(self.server.request(Method::DELETE, &format!("{hostnames}/{name}"))).await
+        self.server.expect_success(add).await?;
+        self.server.expect_success(self.server.request(Method::DELETE, &format!("{hostnames}/{name}"))).await
     }
 
-    /// A script of wrk's that adds and removes in turns. A name is removed many requests after it was added, since wrk does
-    /// not say which connection asks next. `round` keeps the names of several runs apart.
+    /// Writes a wrk script that alternately adds and removes hostnames. It removes a name only many requests after it
+    /// was added, because wrk does not define which connection sends next. `round` makes the names of each run unique.
     pub fn script(&self, round: usize) -> Result<PathBuf> {
         let path = self.folder.join("changes.lua");
         let authorization = self.server.authorization();
@@ -57,7 +57,7 @@ function setup(thread)
 end
 
 local headers = {{ ["Authorization"] = "{authorization}", ["Content-Type"] = "application/json" }}
--- wrk builds one request before it begins and does not send it: the first name is never removed.
+-- wrk builds one request before it starts and does not send it: the first name is never removed.
 local behind, added, removed, adds = 256, 0, 1, true
 
 local function hostnames(number)

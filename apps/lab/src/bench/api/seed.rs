@@ -1,4 +1,4 @@
-//! Organizations with projects that serve something, by COPY.
+//! Fills a database with organizations and deployed projects, by COPY.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -6,64 +6,64 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// How much there is to be.
+/// The size of a database.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// Organizations of one member each, besides the first.
+    /// Organizations with one member each, in addition to the first organization.
     pub orgs: u32,
-    /// Projects of the first organization, `p0` and on.
-    pub own: u32,
-    /// Projects of the others together.
-    pub others: u32,
+    /// Projects of the first organization: `p0`, `p1` and so on.
+    pub first_org_projects: u32,
+    /// Projects of all other organizations together.
+    pub other_projects: u32,
 }
 
-/// The tables in which a project has a row.
-const OF_PROJECTS: &[(&str, &str)] = &[
+/// The tables with one row per project.
+const PROJECT_TABLES: &[(&str, &str)] = &[
     ("projects.projects", "id, org_id, name, access_mode, last_version, live_version, created_at"),
     ("projects.hostnames", "name, project_id, kind, state, created_at, verified_at"),
     (
         "projects.deployments",
-        "id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by, created_by_subject, \
-         created_at, status",
+        "id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by, \
+         created_by_subject, created_at, status",
     ),
     ("convergence.placements", "project_id, node_id, state, epoch, created_at"),
     ("convergence.parts", "project_id, part, node_id, revision, desired, updated_at"),
     ("store.audit", "id, event, org_id, actor_id, credential, target, data, request_id, created_at"),
 ];
 
-/// The answer to a question, by psql.
-pub fn ask(psql: &Path, url: &str, question: &str) -> Result<String> {
+/// Runs a query with psql and returns its output.
+pub fn query(psql: &Path, url: &str, question: &str) -> Result<String> {
     let output = Command::new(psql).args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", question, url]).output()?;
     ensure!(output.status.success(), "psql: {}", String::from_utf8_lossy(&output.stderr).trim_end());
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Fills a database whose first organization has this slug. References are not checked one by one: they are right.
+/// Fills a database whose first organization has this slug. Disables triggers and foreign key checks for speed.
 pub fn fill(psql: &Path, url: &str, slug: &str, size: Size) -> Result<()> {
-    let org = ask(psql, url, &format!("SELECT id FROM orgs.orgs WHERE slug = '{slug}'"))?;
+    let org = query(psql, url, &format!("SELECT id FROM orgs.orgs WHERE slug = '{slug}'"))?;
     let mut child = Command::new(psql)
         .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", url])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()?;
-    let mut psql = BufWriter::new(child.stdin.take().context("psql takes nothing")?);
+    let mut psql = BufWriter::new(child.stdin.take().context("psql has no stdin")?);
     writeln!(psql, "SET session_replication_role = replica;")?;
     people(&mut psql, size)?;
-    for (table, columns) in OF_PROJECTS {
+    for (table, columns) in PROJECT_TABLES {
         copy(
             &mut psql,
             table,
             columns,
-            (0..size.own + size.others).map(|number| {
-                let owner = if number < size.own { org.clone() } else { id(1, number % size.orgs) };
+            (0..size.first_org_projects + size.other_projects).map(|number| {
+                let owner = if number < size.first_org_projects { org.clone() } else { id(1, number % size.orgs) };
                 row(table, number, &owner)
             }),
         )?;
     }
-    // What triggers would have kept.
+    // The counters that the disabled triggers maintain.
     writeln!(
         psql,
-        "DELETE FROM projects.counts; INSERT INTO projects.counts SELECT org_id, count(*) FROM projects.projects GROUP BY org_id;"
+        "DELETE FROM projects.project_counts; INSERT INTO projects.project_counts SELECT org_id, count(*) FROM projects.projects GROUP BY org_id;"
     )?;
     writeln!(
         psql,
@@ -71,11 +71,11 @@ pub fn fill(psql: &Path, url: &str, slug: &str, size: Size) -> Result<()> {
     )?;
     writeln!(psql, "RESET session_replication_role;")?;
     writeln!(psql, "VACUUM (ANALYZE);")?;
-    // A database that has been in use for a while is in memory.
+    // Load all tables and indexes into memory, as in a database that has been in use for some time.
     writeln!(psql, "CREATE EXTENSION pg_prewarm;")?;
     writeln!(psql, "SELECT pg_prewarm(oid) FROM pg_class WHERE relkind IN ('r', 'i') AND relpersistence = 'p';")?;
     psql.into_inner().map_err(|error| error.into_error())?;
-    ensure!(child.wait()?.success(), "psql refused what it was given");
+    ensure!(child.wait()?.success(), "psql failed to load the data");
     Ok(())
 }
 
@@ -115,7 +115,7 @@ fn row(table: &str, number: u32, org: &str) -> String {
     }
 }
 
-/// An id in the order of numbers, older than those of a process that runs; of one kind of thing.
+/// An id of one kind of row. Ids ascend with the number and are older than the ids that a server generates.
 fn id(kind: u8, number: u32) -> String {
     format!("01900000-0000-7000-8{kind:03x}-{number:012x}")
 }

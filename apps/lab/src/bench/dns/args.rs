@@ -1,26 +1,26 @@
-//! The options.
+//! The options of `bench dns`.
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// How long each run takes
+    /// The duration of each run
     #[arg(long, default_value_t = 5)]
     pub(super) seconds: u64,
-    /// Runs of each, in turns
+    /// The number of runs per side, alternating
     #[arg(long, default_value_t = 3)]
     pub(super) rounds: usize,
-    /// Sizes of the zones that are changed, in rrsets; none leaves that part out
+    /// Sizes of the changed zones in rrsets; an empty list skips this part
     #[arg(long, value_delimiter = ',', num_args = 0.., default_values_t = [10, 1_000, 50_000])]
     pub(super) sizes: Vec<u32>,
-    /// Requests at a time
+    /// Numbers of concurrent requests
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     pub(super) connections: Vec<usize>,
-    /// How many zones are listed; 0 leaves that part out
+    /// The number of listed zones; 0 skips this part
     #[arg(long, default_value_t = 10_000)]
     pub(super) zones: u32,
-    /// Rrsets of the zone that is read whole; 0 leaves that part out
+    /// Rrsets in the zone that is read completely; 0 skips this part
     #[arg(long, default_value_t = 3_000)]
     pub(super) detail: u32,
-    /// Leave PowerDNS as it comes: it rectifies the whole zone after each change
+    /// Let PowerDNS rectify the whole zone after each change, which is its default
     #[arg(long)]
     pub(super) rectify: bool,
 }

@@ -1,4 +1,4 @@
-//! Requests one after the other, on so many connections at a time: the same generator for both sides.
+//! The load generator for both sides: sequential requests on each of several connections.
 
 use std::time::{Duration, Instant};
 
@@ -6,46 +6,46 @@ use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use reqwest::RequestBuilder;
 
-use crate::bench::run::{Run, quantile};
+use crate::bench::run::{Run, percentile};
 
-/// How much is asked.
+/// The number of connections and the duration of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     pub connections: usize,
-    pub lasts: Duration,
+    pub duration: Duration,
 }
 
 impl Load {
-    /// Asks as fast as answers come; a request counts once its answer has been read whole.
+    /// Sends each request as soon as the previous response has been read completely.
     pub async fn run(self, next: impl Fn() -> RequestBuilder) -> Result<Run> {
         let start = Instant::now();
         let connections = (0..self.connections).map(|_| self.connection(start, &next));
-        let (mut took, mut errors) = (Vec::new(), 0);
+        let (mut latencies, mut errors) = (Vec::new(), 0);
         for (each, failed) in try_join_all(connections).await? {
-            took.extend(each);
+            latencies.extend(each);
             errors += failed;
         }
         let elapsed = start.elapsed().as_secs_f64();
-        took.sort_by(f64::total_cmp);
-        let rate = f64::from(u32::try_from(took.len())?) / elapsed;
-        Ok(Run { rate, p50: quantile(&took, 50), p99: quantile(&took, 99), errors })
+        latencies.sort_by(f64::total_cmp);
+        let rate = f64::from(u32::try_from(latencies.len())?) / elapsed;
+        Ok(Run { rate, p50: percentile(&latencies, 50), p99: percentile(&latencies, 99), errors })
     }
 
-    /// Milliseconds of each answer that is a success, and how many were not.
+    /// Returns the latencies of successful requests in milliseconds, and the number of failed requests.
     async fn connection(self, start: Instant, next: impl Fn() -> RequestBuilder) -> Result<(Vec<f64>, u64)> {
-        let (mut took, mut errors) = (Vec::new(), 0);
-        while start.elapsed() < self.lasts {
-            let asked = Instant::now();
-            let answer = next().send().await?;
-            let status = answer.status();
-            let body = answer.bytes().await?;
+        let (mut latencies, mut errors) = (Vec::new(), 0);
+        while start.elapsed() < self.duration {
+            let request_start = Instant::now();
+            let response = next().send().await?;
+            let status = response.status();
+            let body = response.bytes().await?;
             if status.is_success() {
-                took.push(asked.elapsed().as_secs_f64() * 1000.0);
+                latencies.push(request_start.elapsed().as_secs_f64() * 1000.0);
             } else {
                 errors += 1;
-                ensure!(errors < 100 || !took.is_empty(), "{status}: {}", String::from_utf8_lossy(&body));
+                ensure!(errors < 100 || !latencies.is_empty(), "{status}: {}", String::from_utf8_lossy(&body));
             }
         }
-        Ok((took, errors))
+        Ok((latencies, errors))
     }
 }

@@ -1,6 +1,6 @@
-//! Debian's PowerDNS on the same Postgres, as an operator of unsigned zones would have it: gpgsql with the schema of the
-//! package, the HTTP API, prepared statements, no logging of requests, and, unless it is asked for, no rectifying of the
-//! whole zone after each change, which is for signed ones.
+//! Debian's PowerDNS on the same Postgres cluster, configured for unsigned zones: the gpgsql backend with the package's
+//! schema, the HTTP API, prepared statements, and no request log. By default it does not rectify the zone after each
+//! change, because only signed zones need that.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,26 +16,26 @@ use xtask::debian::{self, Unpacked};
 use xtask::probe;
 use xtask::services::Services;
 
-use super::replaces::Change;
+use super::updates::RrsetUpdate;
 use crate::bench::machine::free_address;
-use crate::bench::server::{answer, client};
+use crate::bench::server::{client, success_json};
 
 const ZONES: &str = "/api/v1/servers/localhost/zones";
 const KEY: &str = "bench";
 
-/// Where it keeps zones, and how.
-pub struct At {
-    /// The folder of the Postgres' socket.
+/// The location of its database, and its options.
+pub struct Location {
+    /// The folder with the Postgres socket.
     pub sockets: PathBuf,
-    /// The address of a database that is there.
-    pub there: String,
-    /// The address of its own, which is not.
-    pub own: String,
-    /// Whether it rectifies a zone after each change, as it does when nobody says otherwise.
+    /// The URL of an existing database.
+    pub existing_database_url: String,
+    /// The URL of the database to create.
+    pub database_url: String,
+    /// Whether it rectifies a zone after each change, which is its default.
     pub rectify: bool,
 }
 
-/// What it consists of.
+/// The files of the packages.
 pub struct Programs {
     server: PathBuf,
     backends: PathBuf,
@@ -62,11 +62,11 @@ impl Programs {
 }
 
 impl PowerDns {
-    /// Starts it on a database of its own.
-    pub async fn start(services: &mut Services, folder: &Path, programs: &Programs, at: &At) -> Result<Self> {
-        let mut connection = migrations::connect(Secret::new(at.there.clone())).await?;
+    /// Creates the database and starts PowerDNS.
+    pub async fn start(services: &mut Services, folder: &Path, programs: &Programs, at: &Location) -> Result<Self> {
+        let mut connection = migrations::connect(Secret::new(at.existing_database_url.clone())).await?;
         connection.batch_execute("CREATE DATABASE pdns").await?;
-        let mut connection = migrations::connect(Secret::new(at.own.clone())).await?;
+        let mut connection = migrations::connect(Secret::new(at.database_url.clone())).await?;
         connection.batch_execute(&fs::read_to_string(&programs.schema)?).await?;
         let (dns, web, home) = (free_address()?, free_address()?, folder.join("powerdns"));
         fs::create_dir(&home)?;
@@ -74,48 +74,48 @@ impl PowerDns {
         services.start("powerdns", &programs.server, folder, |it| {
             it.env("LD_LIBRARY_PATH", &programs.libraries).arg(format!("--config-dir={}", home.display()));
         })?;
-        services.during(probe::until_ok(web, "/")).await?;
-        Ok(Self { client: client()?, api: format!("http://{web}"), database_url: at.own.clone() })
+        services.supervise(probe::wait_until_ok(web, "/")).await?;
+        Ok(Self { client: client()?, api: format!("http://{web}"), database_url: at.database_url.clone() })
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("{}{path}", self.api)).header("X-API-Key", KEY)
     }
 
-    /// Makes a zone of so many rrsets.
-    pub async fn zone(&self, name: &str, rrsets: u32) -> Result<()> {
-        let rrset = |number| rrset(name, &Change { rrset: number, address: [192, 0, 2, 1].into() });
+    /// Creates a zone with this number of rrsets.
+    pub async fn create_zone(&self, name: &str, rrsets: u32) -> Result<()> {
+        let rrset = |number| rrset(name, &RrsetUpdate { rrset: number, address: [192, 0, 2, 1].into() });
         let zone = json!({
             "name": format!("{name}."),
             "kind": "Native",
             "nameservers": ["ns1.bench.example.", "ns2.bench.example.", "ns3.bench.example."],
             "rrsets": (0..rrsets).map(rrset).collect::<Vec<Value>>(),
         });
-        answer(self.request(Method::POST, ZONES).json(&zone).send().await?).await.map(drop)
+        success_json(self.request(Method::POST, ZONES).json(&zone).send().await?).await.map(drop)
     }
 
-    /// Makes many that are as small as zones get. In one statement: through the API it takes minutes.
-    pub async fn many(&self, zones: u32) -> Result<()> {
+    /// Creates many zones that contain only SOA and NS, in one statement: the API would take minutes.
+    pub async fn create_small_zones(&self, zones: u32) -> Result<()> {
         let mut connection = migrations::connect(Secret::new(self.database_url.clone())).await?;
-        let made = format!(
-            "WITH made AS (INSERT INTO domains (name, type) \
+        let statement = format!(
+            "WITH created AS (INSERT INTO domains (name, type) \
                SELECT 'z' || n || '.example', 'NATIVE' FROM generate_series(0, {zones} - 1) n RETURNING id, name) \
              INSERT INTO records (domain_id, name, type, content, ttl) \
-               SELECT id, name, type, content, 3600 FROM made, (VALUES \
+               SELECT id, name, type, content, 3600 FROM created, (VALUES \
                  ('SOA', 'ns1.bench.example hostmaster.bench.example 1 10800 3600 604800 3600'), \
                  ('NS', 'ns1.bench.example'), ('NS', 'ns2.bench.example'), ('NS', 'ns3.bench.example') \
                ) AS apex (type, content); \
              ANALYZE"
         );
-        Ok(connection.batch_execute(&made).await?)
+        Ok(connection.batch_execute(&statement).await?)
     }
 
-    pub fn replace(&self, zone: &str, change: &Change) -> RequestBuilder {
+    pub fn replace(&self, zone: &str, change: &RrsetUpdate) -> RequestBuilder {
         let rrsets = json!({ "rrsets": [rrset(zone, change)] });
         self.request(Method::PATCH, &format!("{ZONES}/{zone}.")).json(&rrsets)
     }
 
-    /// It has no pages.
+    /// Lists all zones: the API has no pagination.
     pub fn list(&self) -> RequestBuilder {
         self.request(Method::GET, ZONES)
     }
@@ -124,16 +124,16 @@ impl PowerDns {
         self.request(Method::GET, &format!("{ZONES}/{zone}."))
     }
 
-    /// The rrsets of a zone besides its SOA and NS, seen to be what they should.
-    pub async fn check(&self, zone: &str, rrsets: usize) -> Result<()> {
-        let found = answer(self.detail(zone).send().await?).await?;
+    /// Checks the number of rrsets in a zone, not counting SOA and NS.
+    pub async fn check_rrset_count(&self, zone: &str, rrsets: usize) -> Result<()> {
+        let found = success_json(self.detail(zone).send().await?).await?;
         let found = found.get("rrsets").and_then(|rrsets| rrsets.as_array()).map_or(0, Vec::len);
         ensure!(found == rrsets + 2, "{zone} has {found} rrsets");
         Ok(())
     }
 }
 
-fn rrset(zone: &str, change: &Change) -> Value {
+fn rrset(zone: &str, change: &RrsetUpdate) -> Value {
     json!({
         "name": format!("r{}.{zone}.", change.rrset),
         "type": "A",
@@ -143,7 +143,7 @@ fn rrset(zone: &str, change: &Change) -> Value {
     })
 }
 
-fn configuration(home: &Path, programs: &Programs, at: &At, [dns, web]: [SocketAddr; 2]) -> String {
+fn configuration(home: &Path, programs: &Programs, at: &Location, [dns, web]: [SocketAddr; 2]) -> String {
     let (home, backends, sockets) = (home.display(), programs.backends.display(), at.sockets.display());
     let rectify = if at.rectify { "yes" } else { "no" };
     format!(

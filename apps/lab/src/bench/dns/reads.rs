@@ -1,4 +1,4 @@
-//! The list of many zones, and a zone with all it holds.
+//! Reads: the list of many zones, and a zone with all its rrsets.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use anyhow::Result;
 use reqwest::RequestBuilder;
 
 use super::Args;
+use super::control_api::ControlApi;
 use super::load::Load;
-use super::ours::Ours;
 use super::powerdns::PowerDns;
 use crate::bench::run::{Run, median};
 
-/// Prints rows for the first page of the list and for one zone.
-pub async fn compare(ours: &Ours, theirs: &PowerDns, args: &Args) -> Result<()> {
+/// Prints rows for the first page of the list, and for one zone.
+pub async fn compare(control_api: &ControlApi, powerdns: &PowerDns, args: &Args) -> Result<()> {
     println!("\nReads on one connection, {} s, median of {}\n", args.seconds, args.rounds);
-    println!("| read | | requests/s | p50 ms | p99 ms | errors | ratio |\n|---|---|---|---|---|---|---|");
+    println!("| read | program | requests/s | p50 ms | p99 ms | errors | ratio |\n|---|---|---|---|---|---|---|");
     if args.zones > 0 {
-        ours.many(args.zones).await?;
-        theirs.many(args.zones).await?;
+        control_api.create_small_zones(args.zones).await?;
+        powerdns.create_small_zones(args.zones).await?;
         for limit in [50, 200] {
             let read = format!("{limit} of {} zones (PowerDNS: all)", args.zones);
-            rows(&read, args, || theirs.list(), || ours.list(limit)).await?;
+            rows(&read, args, || powerdns.list(), || control_api.list(limit)).await?;
         }
     }
     if args.detail > 0 {
         let zone = "detail.example";
-        ours.zone(zone, args.detail).await?;
-        theirs.zone(zone, args.detail).await?;
-        ours.check(zone, args.detail.try_into()?).await?;
-        theirs.check(zone, args.detail.try_into()?).await?;
+        control_api.create_zone(zone, args.detail).await?;
+        powerdns.create_zone(zone, args.detail).await?;
+        control_api.check_rrset_count(zone, args.detail.try_into()?).await?;
+        powerdns.check_rrset_count(zone, args.detail.try_into()?).await?;
         let read = format!("a zone of {} rrsets", args.detail);
-        rows(&read, args, || theirs.detail(zone), || ours.detail(zone)).await?;
+        rows(&read, args, || powerdns.detail(zone), || control_api.detail(zone)).await?;
     }
     Ok(())
 }
@@ -38,18 +38,18 @@ pub async fn compare(ours: &Ours, theirs: &PowerDns, args: &Args) -> Result<()> 
 async fn rows(
     read: &str,
     args: &Args,
-    theirs: impl Fn() -> RequestBuilder,
-    ours: impl Fn() -> RequestBuilder,
+    powerdns: impl Fn() -> RequestBuilder,
+    control_api: impl Fn() -> RequestBuilder,
 ) -> Result<()> {
-    let load = Load { connections: 1, lasts: Duration::from_secs(args.seconds) };
-    let [mut own, mut other] = [Vec::new(), Vec::new()];
+    let load = Load { connections: 1, duration: Duration::from_secs(args.seconds) };
+    let [mut svc_runs, mut powerdns_runs] = [Vec::new(), Vec::new()];
     for _ in 0..args.rounds {
-        other.push(load.run(&theirs).await?);
-        own.push(load.run(&ours).await?);
+        powerdns_runs.push(load.run(&powerdns).await?);
+        svc_runs.push(load.run(&control_api).await?);
     }
-    let [own, other] = [own, other].map(|runs| median(&runs));
-    for (side, Run { rate, p50, p99, errors }) in [("PowerDNS", other), ("ours", own)] {
-        let ratio = rate / other.rate;
+    let [svc_runs, powerdns_runs] = [svc_runs, powerdns_runs].map(|runs| median(&runs));
+    for (side, Run { rate, p50, p99, errors }) in [("PowerDNS", powerdns_runs), ("svc", svc_runs)] {
+        let ratio = rate / powerdns_runs.rate;
         println!("| {read} | {side} | {rate:.0} | {p50:.2} | {p99:.2} | {errors} | {ratio:.2} |");
     }
     Ok(())

@@ -1,47 +1,54 @@
-//! How soon a deploy is served, and what many projects cost the node.
+//! The time until a deployment is served, and the memory of a node with many projects.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::platform::{Platform, Project};
-use crate::bench::run::quantile;
+use crate::bench::run::percentile;
 use crate::usage;
 
-/// Deploys that are timed.
-const TIMED: usize = 20;
-/// Deploys at a time while projects are made.
-const AT_ONCE: usize = 8;
+/// The number of timed deployments.
+const TIMED_DEPLOYS: usize = 20;
+/// The number of concurrent deployments while the projects are created.
+const MAX_CONCURRENT_DEPLOYS: usize = 8;
 
-/// Prints a row for one project and a row for all.
+/// Prints a row for a node with one project, and a row for a node with all projects.
 pub async fn measure(platform: &Platform, projects: usize) -> Result<()> {
-    let first = platform.project("timed").await?;
-    println!("\n{TIMED} deploys, from acknowledged to served\n");
-    println!("| projects | median ms | p99 ms | node's memory, MB | at most, MB |\n|---|---|---|---|---|");
+    let first = platform.create_project("timed").await?;
+    println!("\n{TIMED_DEPLOYS} deployments, from acknowledged to served\n");
+    println!("| projects | median ms | p99 ms | node memory, MB | peak, MB |\n|---|---|---|---|---|");
     time(platform, &first, 1).await?;
     let start = Instant::now();
     fill(platform, projects.saturating_sub(1)).await?;
-    until_at_rest(platform).await?;
+    wait_until_idle(platform).await?;
     let filled = start.elapsed();
     time(platform, &first, projects).await?;
-    println!("\n{projects} projects were there after {:.1} s", filled.as_secs_f64());
+    println!("\n{projects} projects created in {:.1} s", filled.as_secs_f64());
     Ok(())
 }
 
 async fn time(platform: &Platform, project: &Project<'_>, projects: usize) -> Result<()> {
-    let mut took = Vec::new();
-    for number in 0..TIMED {
+    let mut latencies = Vec::new();
+    for number in 0..TIMED_DEPLOYS {
         let path = format!("/v{projects}-{number}.html");
         deploy(project, &path).await?;
-        took.push(project.until_served(&path, |answer| answer.status().as_u16() == 200).await?.as_secs_f64() * 1000.0);
+        latencies.push(
+            project.wait_until_served(&path, |response| response.status().as_u16() == 200).await?.as_secs_f64()
+                * 1000.0,
+        );
     }
-    took.sort_by(f64::total_cmp);
-    let (now, most) = usage::memory(platform.node)?;
-    println!("| {projects} | {:.0} | {:.0} | {now:.0} | {most:.0} |", quantile(&took, 50), quantile(&took, 99));
+    latencies.sort_by(f64::total_cmp);
+    let (now, peak) = usage::memory(platform.node_pid)?;
+    println!(
+        "| {projects} | {:.0} | {:.0} | {now:.0} | {peak:.0} |",
+        percentile(&latencies, 50),
+        percentile(&latencies, 99)
+    );
     Ok(())
 }
 
-/// A small site of its own contents: pages, a style, a script.
+/// Deploys a small site with unique content: pages, a style sheet and a script.
 async fn deploy(project: &Project<'_>, page: &str) -> Result<()> {
     let content = |kind: &str, size: usize| -> Vec<u8> {
         let lines = (0..).map(|line| format!("{kind} {line} of {page} at {}\n", project.hostname));
@@ -58,23 +65,23 @@ async fn deploy(project: &Project<'_>, page: &str) -> Result<()> {
 
 async fn fill(platform: &Platform, projects: usize) -> Result<()> {
     let numbers: Vec<usize> = (0..projects).collect();
-    for batch in numbers.chunks(AT_ONCE) {
-        let made = batch.iter().map(async |number| {
-            let project = platform.project(&format!("site{number}")).await?;
+    for batch in numbers.chunks(MAX_CONCURRENT_DEPLOYS) {
+        let deployments = batch.iter().map(async |number| {
+            let project = platform.create_project(&format!("site{number}")).await?;
             deploy(&project, "/index.html").await?;
-            project.until_served("/", |answer| answer.status().as_u16() == 200).await
+            project.wait_until_served("/", |response| response.status().as_u16() == 200).await
         });
-        futures_util::future::try_join_all(made).await?;
+        futures_util::future::try_join_all(deployments).await?;
     }
     Ok(())
 }
 
-/// Waits until the node has nothing left to compress.
-async fn until_at_rest(platform: &Platform) -> Result<()> {
-    let mut before = usage::processor_time(platform.node)?;
+/// Waits until the node has compressed all files.
+async fn wait_until_idle(platform: &Platform) -> Result<()> {
+    let mut before = usage::cpu_time(platform.node_pid)?;
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let now = usage::processor_time(platform.node)?;
+        let now = usage::cpu_time(platform.node_pid)?;
         if now - before < 0.1 {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! nginx as it serves files best, as nobody's service: its folder, its port, our child.
+//! nginx, tuned for static files and started as a child process with its own folder and port.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use xtask::services::Services;
 use super::requests;
 use crate::bench::machine::free_address;
 
-/// Starts nginx on the page that the node serves too, its gzip made beforehand like the node's.
+/// Starts nginx with the page that the node serves, precompressed with gzip like the node's.
 pub async fn start(services: &mut Services, folder: &Path, program: &Path) -> Result<SocketAddr> {
     let (address, home) = (free_address()?, folder.join("nginx"));
     let www = home.join("www");
@@ -29,12 +29,12 @@ pub async fn start(services: &mut Services, folder: &Path, program: &Path) -> Re
     services.start("nginx", program, folder, |it| {
         it.arg("-p").arg(&home).arg("-c").arg(&config).args(["-e", "stderr"]);
     })?;
-    services.during(probe::until_ok(address, "/page.html")).await?;
+    services.supervise(probe::wait_until_ok(address, "/page.html")).await?;
     Ok(address)
 }
 
-/// As many workers as the node has, and all that is said to make it fast. As root its workers would become somebody
-/// who cannot read the folder.
+/// A configuration with as many workers as the node has, and the usual performance options. Workers started by root
+/// must stay root, because their default account cannot read the folder.
 fn configuration(home: &Path, address: SocketAddr) -> String {
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let home = home.display();

@@ -1,4 +1,4 @@
-//! The product, as a client of its API sees it.
+//! A server and a node, controlled through the API.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,20 +11,20 @@ use serde_json::json;
 use store::migrations::{self, Migrator};
 use xtask::postgres::Cluster;
 use xtask::services::Services;
-use xtask::workspace::{self, step};
+use xtask::workspace::{self, print_step};
 use xtask::{credential, probe};
 
 use crate::bench::machine::free_address;
-use crate::bench::server::{Server, answer, text};
+use crate::bench::server::{Server, string_at, success_json};
 
-/// A server and a node that run, and somebody who is signed in.
+/// A running server and node, and a session of a signed-in user.
 pub struct Platform {
     pub edge: SocketAddr,
-    pub node: u32,
+    pub node_pid: u32,
     server: Server,
 }
 
-/// A project of theirs.
+/// A project on the platform.
 pub struct Project<'a> {
     platform: &'a Platform,
     name: String,
@@ -32,7 +32,8 @@ pub struct Project<'a> {
 }
 
 impl Platform {
-    /// Starts everything on an empty database in memory: what is measured begins when a deploy is acknowledged.
+    /// Starts the server and the node on an empty in-memory database. Its speed does not matter: measurements start
+    /// when a deployment is acknowledged.
     pub async fn start(services: &mut Services, folder: &Path) -> Result<Self> {
         let start = Instant::now();
         let cluster = Cluster::test()?;
@@ -43,7 +44,7 @@ impl Platform {
         credential::ensure_node(Secret::new(url.clone()), &token).await?;
         let server = Server::start(services, folder, url, &[]).await?;
         let (internal, edge) = (server.internal, free_address()?);
-        let programs = workspace::binaries(true)?;
+        let programs = workspace::program_folder(true)?;
         let node = services.start("node", &programs.join("svc-node"), folder, |it| {
             it.env_clear().envs([
                 ("SVC_EDGE_LISTEN", edge.to_string()),
@@ -53,19 +54,19 @@ impl Platform {
                 ("SVC_NODE_LOG", "warn".to_owned()),
             ]);
         })?;
-        services.during(probe::until_ok(edge, "/__svc/node/health")).await?;
-        step("Platform", "ready", start);
-        Ok(Self { edge, node, server })
+        services.supervise(probe::wait_until_ok(edge, "/__svc/node/health")).await?;
+        print_step("Platform", "ready", start);
+        Ok(Self { edge, node_pid: node, server })
     }
 
-    /// A new project of that name.
-    pub async fn project(&self, name: &str) -> Result<Project<'_>> {
+    /// Creates a project.
+    pub async fn create_project(&self, name: &str) -> Result<Project<'_>> {
         let request = self.server.request(Method::POST, "/v1/orgs/ada/projects");
-        let made = answer(request.json(&json!({ "name": name })).send().await?).await?;
-        Ok(Project { platform: self, name: name.to_owned(), hostname: text(&made, "/hostname")? })
+        let created = success_json(request.json(&json!({ "name": name })).send().await?).await?;
+        Ok(Project { platform: self, name: name.to_owned(), hostname: string_at(&created, "/hostname")? })
     }
 
-    /// Asks a front.
+    /// Sends a GET request to the node or nginx.
     pub async fn get(&self, url: &str, headers: &[(&str, String)]) -> Result<Response> {
         let request =
             headers.iter().fold(self.server.client().get(url), |request, (name, value)| request.header(*name, value));
@@ -74,22 +75,22 @@ impl Platform {
 }
 
 impl Project<'_> {
-    /// Deploys files; done when that is acknowledged.
+    /// Deploys files and waits for the acknowledgement.
     pub async fn deploy(&self, files: &[(&str, &[u8])]) -> Result<()> {
         let path = format!("/v1/orgs/ada/projects/{}/deployments", self.name);
         let request = self.platform.server.request(Method::POST, &path).header("content-type", "application/gzip");
-        answer(request.body(testkit::bundle::pack(&[&[("svc.json", &b"{}"[..])], files].concat())).send().await?)
+        success_json(request.body(testkit::bundle::pack(&[&[("svc.json", &b"{}"[..])], files].concat())).send().await?)
             .await
             .map(drop)
     }
 
-    /// Waits until the node answers like that at this path, and tells how long it took.
-    pub async fn until_served(&self, path: &str, is_so: impl Fn(&Response) -> bool) -> Result<Duration> {
-        const PATIENCE: Duration = Duration::from_secs(60);
+    /// Waits until the node's response at this path satisfies the condition, and returns the duration.
+    pub async fn wait_until_served(&self, path: &str, is_expected: impl Fn(&Response) -> bool) -> Result<Duration> {
+        const TIMEOUT: Duration = Duration::from_secs(60);
         let start = Instant::now();
         let url = format!("http://{}{path}", self.platform.edge);
-        while !is_so(&self.platform.get(&url, &[("Host", self.hostname.clone())]).await?) {
-            ensure!(start.elapsed() < PATIENCE, "what was deployed to {} is not served", self.hostname);
+        while !is_expected(&self.platform.get(&url, &[("Host", self.hostname.clone())]).await?) {
+            ensure!(start.elapsed() < TIMEOUT, "the deployment to {} was not served in time", self.hostname);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(start.elapsed())

@@ -1,4 +1,4 @@
-//! Requests per second of the node beside nginx.
+//! Comparison of the node's requests per second with nginx.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 
 use super::platform::{Platform, Project};
-use crate::bench::machine::installed;
+use crate::bench::machine::find_installed;
 use crate::bench::run::median;
 use crate::bench::wrk::{Load, Wrk};
 
-/// Runs of each, in turns.
+/// The number of runs per side, alternating.
 const ROUNDS: usize = 3;
 
-/// What has to be installed.
+/// The required programs.
 pub struct Programs {
     pub nginx: PathBuf,
     pub wrk: Wrk,
@@ -21,30 +21,32 @@ pub struct Programs {
 
 impl Programs {
     pub fn find() -> Result<Self> {
-        Ok(Self { nginx: installed("nginx", "nginx-light")?, wrk: Wrk::find()? })
+        Ok(Self { nginx: find_installed("nginx", "nginx-light")?, wrk: Wrk::find()? })
     }
 }
 
-/// 10 KiB that look like a page to whoever compresses it.
+/// A page of 10 KiB that compresses like typical HTML.
 pub fn page() -> Vec<u8> {
     let paragraphs = (0_u32..).map(|number| {
         let word = number.wrapping_mul(2_654_435_761);
-        format!("<p id=\"p{number}\">Paragraph {word:08x} says the same as the one before it, in other words.</p>\n")
+        format!(
+            "<p id=\"p{number}\">Paragraph {word:08x} repeats the text of every other paragraph on this page.</p>\n"
+        )
     });
     paragraphs.flat_map(String::into_bytes).take(10 * 1024).collect()
 }
 
-/// Prints a row for each kind of request.
+/// Prints two rows per kind of request: nginx and the node.
 pub async fn compare(platform: &Platform, nginx: SocketAddr, load: &Load<'_>) -> Result<()> {
-    let project = platform.project("page").await?;
+    let project = platform.create_project("page").await?;
     project.deploy(&[("assets/page.html", &page())]).await?;
     let node =
         Side { name: "node", url: format!("http://{}/page.html", platform.edge), host: project.hostname.clone() };
     let nginx = Side { name: "nginx", url: format!("http://{nginx}/page.html"), host: nginx.to_string() };
-    until_compressed(platform, &project).await?;
+    wait_until_compressed(platform, &project).await?;
 
     println!("\n10 KiB, {} connections kept alive, {} s, median of {ROUNDS}\n", load.connections, load.seconds);
-    println!("| request | | requests/s | p50 ms | p99 ms | errors | ratio |\n|---|---|---|---|---|---|---|");
+    println!("| request | program | requests/s | p50 ms | p99 ms | errors | ratio |\n|---|---|---|---|---|---|---|");
     for kind in [Kind::Plain, Kind::Gzip, Kind::NotModified] {
         let sides = [(&nginx, kind.headers(platform, &nginx).await?), (&node, kind.headers(platform, &node).await?)];
         let mut runs = [Vec::new(), Vec::new()];
@@ -54,9 +56,9 @@ pub async fn compare(platform: &Platform, nginx: SocketAddr, load: &Load<'_>) ->
                 runs.push(load.run(&side.url, &headers).await?);
             }
         }
-        let [of_nginx, of_node] = runs.map(|runs| median(&runs));
-        println!("{}", of_nginx.row(kind.name(), nginx.name, 1.0));
-        println!("{}", of_node.row("", node.name, of_node.rate / of_nginx.rate));
+        let [nginx_run, node_run] = runs.map(|runs| median(&runs));
+        println!("{}", nginx_run.row(kind.name(), nginx.name, 1.0));
+        println!("{}", node_run.row("", node.name, node_run.rate / nginx_run.rate));
     }
     Ok(())
 }
@@ -83,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// What is asked with, after it was seen to be answered as it should.
+    /// Returns the request headers after checking that the response is as expected.
     async fn headers(self, platform: &Platform, side: &Side) -> Result<Vec<(&'static str, String)>> {
         let mut headers = vec![("Host", side.host.clone())];
         match self {
@@ -94,12 +96,12 @@ impl Kind {
                 headers.push(("If-None-Match", etag.context("no ETag")?.to_str()?.to_owned()));
             }
         }
-        let answer = platform.get(&side.url, &headers).await?;
-        let (status, coding) = (answer.status().as_u16(), answer.headers().contains_key("content-encoding"));
+        let response = platform.get(&side.url, &headers).await?;
+        let (status, coding) = (response.status().as_u16(), response.headers().contains_key("content-encoding"));
         let expected = if self == Self::NotModified { 304 } else { 200 };
         ensure!(
             (status, coding) == (expected, self == Self::Gzip),
-            "{} answers {status} to {}",
+            "{} returned {status} for {}",
             side.name,
             self.name()
         );
@@ -107,8 +109,8 @@ impl Kind {
     }
 }
 
-async fn until_compressed(platform: &Platform, project: &Project<'_>) -> Result<()> {
-    project.until_served("/page.html", |answer| answer.status().as_u16() == 200).await?;
+async fn wait_until_compressed(platform: &Platform, project: &Project<'_>) -> Result<()> {
+    project.wait_until_served("/page.html", |response| response.status().as_u16() == 200).await?;
     let headers = [("Host", project.hostname.clone()), ("Accept-Encoding", "gzip".to_owned())];
     let url = format!("http://{}/page.html", platform.edge);
     while !platform.get(&url, &headers).await?.headers().contains_key("content-encoding") {

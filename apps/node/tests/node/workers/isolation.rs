@@ -1,4 +1,4 @@
-//! What code cannot reach.
+//! Isolation of worker code.
 
 use std::fs;
 use std::net::TcpListener;
@@ -25,7 +25,7 @@ export default {
 };
 "#;
 
-/// The workers of the test's range, by their uids.
+/// The worker processes with their `/proc` status.
 fn processes(rig: &Rig) -> Vec<(u32, String)> {
     let run = rig.dir.path().join("run");
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -39,7 +39,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_loopback_nor_private_networks_are_reached() {
+async fn loopback_and_private_networks_are_unreachable() {
     let Some(rig) = Rig::start().await else { return };
     rig.serves(REACH).await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -68,7 +68,7 @@ async fn neither_loopback_nor_private_networks_are_reached() {
     ] {
         for path in [format!("/fetch?to=http://{host}:{port}/"), format!("/connect?to={host}:{port}")] {
             let seen = rig.node.visitor.get(HOST, &path).await;
-            // Of what it may try, it says that the connection was lost.
+            // Errors of `workerd` for denied addresses; a permitted address fails with a lost connection.
             let ours = ["internal error; ", "proxy request failed, "].iter().any(|words| seen.body.contains(words));
             assert!(seen.body.starts_with("refused: ") && ours, "{path}: {seen:?}");
         }
@@ -83,7 +83,7 @@ async fn neither_loopback_nor_private_networks_are_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_has_its_own_user_and_nothing_of_the_nodes() {
+async fn worker_has_its_own_user_and_no_access_to_the_nodes_files() {
     let Some(rig) = Rig::start().await else { return };
     rig.serves(REACH).await;
     rig.core.deploy("two", &[("worker/index.js", REACH.as_bytes())]);
@@ -111,15 +111,15 @@ async fn a_worker_has_its_own_user_and_nothing_of_the_nodes() {
         }
     }
     if !geteuid().is_root() {
-        return eprintln!("SKIPPED: user ids are given away by root alone");
+        return eprintln!("SKIPPED: only root can change user ids");
     }
     assert!(uids[0] != uids[1] && uids.iter().all(|uid| (300_000..301_000).contains(uid)), "{uids:?}");
-    // The only way into the node's directory is closed to them.
+    // Workers cannot enter the node's directory.
     let node = fs::metadata(rig.dir.path().join("run")).unwrap();
     assert_eq!((node.uid(), node.permissions().mode() & 0o777), (0, 0o700));
     for (program, name) in [("ls", "blobs"), ("ls", "sites"), ("ls", "run"), ("cat", "desired.json")] {
-        let found = fs::metadata(rig.dir.path().join(name)).unwrap();
-        assert!(found.uid() == 0 && found.permissions().mode() & 0o077 == 0, "{name}");
+        let metadata = fs::metadata(rig.dir.path().join(name)).unwrap();
+        assert!(metadata.uid() == 0 && metadata.permissions().mode() & 0o077 == 0, "{name}");
         let status = std::process::Command::new("setpriv")
             .args(["--reuid", &uids[0].to_string(), "--clear-groups", program])
             .arg(rig.dir.path().join(name))
@@ -130,7 +130,7 @@ async fn a_worker_has_its_own_user_and_nothing_of_the_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_takes_the_place_of_a_workers_socket_is_not_talked_to() {
+async fn replaced_worker_socket_is_not_used() {
     let Some(rig) = Rig::start().await else { return };
     rig.serves("export default { fetch() { return new Response('from code') } }").await;
     let folders = fs::read_dir(rig.dir.path().join("run")).unwrap().flatten();
@@ -146,5 +146,5 @@ async fn what_takes_the_place_of_a_workers_socket_is_not_talked_to() {
         assert_eq!(rig.node.visitor.get(HOST, "/").await.body, "from code");
     }
     tokio::time::sleep(std::time::Duration::from_millis(700)).await;
-    assert!(listener.accept().is_err(), "neither visitors nor the watchdog come there");
+    assert!(listener.accept().is_err(), "the node connected to the replaced socket");
 }

@@ -1,4 +1,4 @@
-//! Starts and ends of the node.
+//! Workers across starts and stops of the node.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::{HOST, Rig, with_workers, workerd};
 use crate::control_plane::ControlPlane;
-use crate::running::{Dir, Running, environment, until};
+use crate::running::{Dir, RunningNode, environment, until};
 use crate::visitor::Visitor;
 
 const CODE: &[u8] = b"export default { fetch() { return new Response('from code'); } };";
@@ -17,7 +17,7 @@ fn workers_in(dir: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kill_9_of_the_node_leaves_no_worker_and_a_start_serves_again() {
+async fn killed_node_leaves_no_worker_and_serves_again_after_a_restart() {
     let Some(workerd) = workerd() else { return };
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (mut core, dir) = (ControlPlane::start().await, Dir::new());
@@ -34,49 +34,53 @@ async fn kill_9_of_the_node_leaves_no_worker_and_a_start_serves_again() {
     assert_eq!(workers_in(dir.path()), 1);
     node.kill().unwrap();
     node.wait().unwrap();
-    until("the worker's end", || workers_in(dir.path()) == 0).await;
+    until("exit of the worker", || workers_in(dir.path()) == 0).await;
 
     let mut node = start();
-    core.go_away().await;
+    core.stop().await;
     until("the front", || std::net::TcpStream::connect(front).is_ok()).await;
     Visitor::new(front).sees(HOST, "/", 200, "from code").await;
-    assert_eq!(fs::read_dir(dir.path().join("run")).unwrap().count(), 2, "what the killed one left is gone");
+    assert_eq!(
+        fs::read_dir(dir.path().join("run")).unwrap().count(),
+        2,
+        "the folder of the killed node's worker is removed"
+    );
     node.kill().unwrap();
     node.wait().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_ends_the_workers_and_a_start_brings_them_back_when_asked() {
+async fn stopped_node_stops_workers_and_a_restart_starts_them_on_demand() {
     let Some(rig) = Rig::start().await else { return };
     rig.core.deploy("app", &[("worker/index.js", CODE)]);
     rig.node.visitor.sees(HOST, "/", 200, "from code").await;
     let Rig { core, dir, node, .. } = rig;
     node.stop().await;
-    until("the worker's end", || workers_in(dir.path()) == 0).await;
-    let node = Running::start_as(&with_workers(&core, &dir, workerd().unwrap())).await;
+    until("exit of the worker", || workers_in(dir.path()) == 0).await;
+    let node = RunningNode::start_as(&with_workers(&core, &dir, workerd().unwrap())).await;
     assert_eq!(workers_in(dir.path()), 0);
     assert_eq!(node.visitor.get(HOST, "/").await.body, "from code");
     core.remove("app");
     node.visitor.sees(HOST, "/", 404, "unknown_hostname").await;
-    until("the worker's end", || workers_in(dir.path()) == 0).await;
+    until("exit of the worker", || workers_in(dir.path()) == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_of_a_release_that_ran_no_code_is_made_again() {
+async fn index_of_a_release_without_worker_support_is_rebuilt() {
     let Some(workerd) = workerd() else { return };
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let bundle = core.deploy("app", &[("worker/index.js", CODE), ("assets/a.txt", b"asset")]);
-    let node = Running::start(&core, &dir).await;
+    let node = RunningNode::start(&core, &dir).await;
     node.visitor.sees(HOST, "/a.txt", 200, "asset").await;
     let index = dir.path().join(format!("sites/{}.json", bundle.strip_prefix("sha256:").unwrap()));
     let read = || serde_json::from_slice::<serde_json::Value>(&fs::read(&index).unwrap()).unwrap();
-    // Compressing writes it once more.
-    until("the last word on the bundle", || read()["compressed"] == true).await;
+    // Compression writes the index again.
+    until("compression of the bundle", || read()["compressed"] == true).await;
     node.stop().await;
     let mut old = read();
     old.as_object_mut().unwrap().remove("code").unwrap();
     fs::write(&index, old.to_string()).unwrap();
-    let node = Running::start_as(&with_workers(&core, &dir, workerd)).await;
+    let node = RunningNode::start_as(&with_workers(&core, &dir, workerd)).await;
     node.visitor.sees(HOST, "/", 200, "from code").await;
     assert_eq!(core.fetches_of(&bundle), 2);
 }

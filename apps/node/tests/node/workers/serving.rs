@@ -1,4 +1,4 @@
-//! Requests and their answers.
+//! Requests to workers.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn echo() -> Option<Rig> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn code_answers_what_no_asset_does_and_sees_the_request_as_it_was() {
+async fn worker_receives_requests_without_an_asset_unchanged() {
     let Some(rig) = echo().await else { return };
     let visitor = &rig.node.visitor;
     assert_eq!(visitor.get(HOST, "/style.css").await.header("content-type"), "text/css; charset=utf-8");
@@ -78,18 +78,18 @@ async fn code_answers_what_no_asset_does_and_sees_the_request_as_it_was() {
         .header("x-forwarded-proto", "https");
     let seen = Visitor::send(request).await;
     assert_eq!((seen.status, seen.header("x-own"), seen.header("set-cookie")), (201, "1", "a=b"));
-    let told: Value = serde_json::from_str(&seen.body).unwrap();
-    assert_eq!((&told["method"], &told["body"]), (&"PUT".into(), &"sent".into()));
-    assert_eq!(told["url"], "http://app.localhost:8088/style.css?a=b%20c");
-    assert_eq!(told["env"], serde_json::json!(["assets"]));
-    let headers = &told["headers"];
+    let echoed: Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!((&echoed["method"], &echoed["body"]), (&"PUT".into(), &"sent".into()));
+    assert_eq!(echoed["url"], "http://app.localhost:8088/style.css?a=b%20c");
+    assert_eq!(echoed["env"], serde_json::json!(["assets"]));
+    let headers = &echoed["headers"];
     assert_eq!((&headers["cookie"], &headers["x-forwarded-for"]), (&"mine=1".into(), &"127.0.0.1".into()));
-    // Whatever a visitor says: the control plane tells whether there is TLS.
+    // The control plane determines the scheme; the visitor's header is ignored.
     assert_eq!(headers["x-forwarded-proto"], "http");
     let names: Vec<_> = headers.as_object().unwrap().keys().filter(|name| name.starts_with("svc-")).collect();
     assert!(names.is_empty(), "{names:?}");
 
-    // Not the site's page for what is missing, and no asset for what no asset is asked with.
+    // The worker handles missing paths instead of the 404 page, and paths that assets reject.
     let seen = visitor.get(HOST, "/missing/%2f..").await;
     assert_eq!(seen.status, 201, "{seen:?}");
     let modules = visitor.get(HOST, "/modules").await;
@@ -99,7 +99,7 @@ async fn code_answers_what_no_asset_does_and_sees_the_request_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_have_one_length_and_head_has_no_content() {
+async fn responses_have_one_length_and_head_has_no_body() {
     let Some(rig) = echo().await else { return };
     let raw = async |method: &str, path: &str| {
         let request = format!("{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
@@ -114,7 +114,7 @@ async fn answers_have_one_length_and_head_has_no_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn env_assets_answers_as_visitors_are_answered() {
+async fn env_assets_serves_the_same_responses_as_visitors_receive() {
     let Some(rig) = echo().await else { return };
     let seen = rig.node.visitor.get(HOST, "/assets-of/style.css").await;
     assert_eq!((seen.status, seen.body.as_str()), (200, "body {}"));
@@ -129,7 +129,7 @@ async fn env_assets_answers_as_visitors_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_stream_both_ways_at_once() {
+async fn bodies_stream_in_both_directions_concurrently() {
     let Some(rig) = echo().await else { return };
     let (sender, receiver) = mpsc::channel::<std::io::Result<&'static str>>(1);
     let body = Body::wrap_stream(futures_util::stream::unfold(receiver, async |mut receiver| {
@@ -138,7 +138,7 @@ async fn bodies_stream_both_ways_at_once() {
     let request = rig.node.visitor.request(Method::POST, HOST, "/stream").body(body);
     sender.send(Ok("first")).await.unwrap();
     let mut answer = request.send().await.unwrap().bytes_stream();
-    // Each piece is back before the next is sent.
+    // Each chunk returns before the next one is sent.
     for (sent, next) in [("first", Some("second")), ("second", Some("third")), ("third", None)] {
         assert_eq!(answer.next().await.unwrap().unwrap(), sent);
         if let Some(next) = next {
@@ -150,7 +150,7 @@ async fn bodies_stream_both_ways_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn websockets_pass_through() {
+async fn websockets_are_forwarded() {
     let Some(rig) = echo().await else { return };
     let mut socket = rig
         .node
@@ -166,7 +166,7 @@ async fn websockets_pass_through() {
     }
     let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 101 "), "{head}");
-    // RFC 6455 1.3 computes this for that key.
+    // The example of RFC 6455 1.3.
     assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
     for text in ["one", "two"] {
         // A final text frame, masked with zeros.
@@ -178,7 +178,7 @@ async fn websockets_pass_through() {
         timeout(Duration::from_secs(20), socket.read_exact(&mut answer)).await.unwrap().unwrap();
         assert_eq!((answer[0], &answer[2..]), (0x81, expected.as_bytes()));
     }
-    // 1000, normal closure; it is answered and the connection ends.
+    // A close frame with 1000, normal closure. The worker closes the connection.
     socket.write_all(&[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8]).await.unwrap();
     let mut rest = Vec::new();
     timeout(Duration::from_secs(20), socket.read_to_end(&mut rest)).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! From one version to the next.
+//! Swaps of worker versions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,7 +14,7 @@ fn says(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_does_not_start_leaves_the_one_before_and_says_why() {
+async fn version_that_fails_to_start_is_reported_and_the_previous_one_is_served() {
     let Some(rig) = Rig::start().await else { return };
     rig.serves(&says("first")).await;
     for (code, why) in [
@@ -49,7 +49,7 @@ async fn a_version_that_does_not_start_leaves_the_one_before_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn swaps_lose_no_request_and_a_long_answer_ends_on_its_version() {
+async fn swaps_lose_no_request_and_long_responses_complete() {
     const LONG: &str = r#"
       export default { fetch(request) {
         if (!request.url.endsWith("/long")) return new Response("0");
@@ -97,15 +97,15 @@ async fn swaps_lose_no_request_and_a_long_answer_ends_on_its_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_of_first_requests_waits_for_one_start() {
+async fn concurrent_first_requests_share_one_start() {
     let Some(rig) = Rig::start_with(|workers| workers.idle = Duration::from_secs(1)).await else { return };
-    // The time of the start is not told to code; what differs between two starts is what it made up.
+    // Each process generates its own id, so the id identifies the start.
     let code = "let own; export default { fetch() { own ??= crypto.randomUUID(); return new Response(own); } };";
     rig.serves(code).await;
     let first = rig.node.visitor.get(HOST, "/").await.body;
     let run = rig.dir.path().join("run");
-    // Only the socket of the assets is left when it has ended for want of requests.
-    crate::running::until("its end", || std::fs::read_dir(&run).unwrap().count() == 1).await;
+    // After the idle process exits, only the assets socket is left.
+    crate::running::until("exit of the idle worker", || std::fs::read_dir(&run).unwrap().count() == 1).await;
     let visitor = &rig.node.visitor;
     let burst = futures_util::future::join_all((0..50).map(|_| visitor.get(HOST, "/"))).await;
     let own = &burst[0].body;

@@ -1,4 +1,4 @@
-//! Code that does not behave, and its neighbours.
+//! The watchdog, and its effect on other projects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ const MISBEHAVING: &str = r#"
     return new Response("fine");
   } };"#;
 
-/// Asks a neighbour without a pause until told to stop; gives how long each answer took.
+/// Sends requests to another project until `stop`. Returns the response times.
 fn neighbour(rig: &Arc<Rig>, stop: &Arc<AtomicBool>) -> JoinHandle<Vec<Duration>> {
     let (rig, stop) = (Arc::clone(rig), Arc::clone(stop));
     tokio::spawn(async move {
@@ -40,29 +40,29 @@ fn figures(mut took: Vec<Duration>) -> String {
     format!("{} requests, p50 {:?}, p99 {:?}, longest {:?}", took.len(), at(50), at(99), at(100))
 }
 
-async fn ends_what(path: &str, why: &str) {
+async fn assert_stopped(path: &str, reason: &str) {
     let Some(rig) = Rig::start().await else { return };
     rig.serves(MISBEHAVING).await;
     rig.core.deploy("neighbour", &[("worker/index.js", MISBEHAVING.as_bytes())]);
     rig.observes("neighbour", State::Serving).await;
     let rig = Arc::new(rig);
-    let measured = async |during: &str, meanwhile: JoinHandle<()>| {
+    let measured = async |during: &str, task: JoinHandle<()>| {
         let stop = Arc::new(AtomicBool::new(false));
         let asking = neighbour(&rig, &stop);
-        meanwhile.await.unwrap();
+        task.await.unwrap();
         stop.store(true, Ordering::Relaxed);
         println!("neighbour {during}: {}", figures(asking.await.unwrap()));
     };
     measured("before", tokio::spawn(sleep(Duration::from_secs(1)))).await;
     let misbehaving = {
-        let (rig, path, why) = (Arc::clone(&rig), path.to_owned(), why.to_owned());
+        let (rig, path, reason) = (Arc::clone(&rig), path.to_owned(), reason.to_owned());
         tokio::spawn(async move {
             let began = Instant::now();
             let seen = rig.node.visitor.get(HOST, &path).await;
-            println!("{path} was ended after {:?}", began.elapsed());
+            println!("{path} was stopped after {:?}", began.elapsed());
             assert_eq!(seen.status, 502, "{seen:?}");
             let crashed = rig.observes("app", State::Crashed).await;
-            assert!(crashed.message.as_ref().is_some_and(|it| it.contains(&why)), "{crashed:?}");
+            assert!(crashed.message.as_ref().is_some_and(|it| it.contains(&reason)), "{crashed:?}");
         })
     };
     measured(&format!("during {path}"), misbehaving).await;
@@ -72,37 +72,37 @@ async fn ends_what(path: &str, why: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endless_loop_is_ended_and_neighbours_do_not_notice() {
-    ends_what("/loop", "2 seconds").await;
+async fn endless_loop_is_stopped_without_affecting_other_projects() {
+    assert_stopped("/loop", "2 seconds").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_eats_memory_is_ended_and_neighbours_do_not_notice() {
-    ends_what("/hog", "256 MiB of memory").await;
+async fn worker_above_the_memory_limit_is_stopped_without_affecting_other_projects() {
+    assert_stopped("/hog", "256 MiB of memory").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_fills_the_heap_is_ended_and_neighbours_do_not_notice() {
-    ends_what("/heap", "256 MiB of memory").await;
+async fn worker_that_fills_the_heap_is_stopped_without_affecting_other_projects() {
+    assert_stopped("/heap", "256 MiB of memory").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_keeps_dying_is_started_less_and_less() {
+async fn crashing_worker_is_restarted_with_backoff() {
     let Some(rig) = Rig::start_with(|workers| workers.memory = 30 << 20).await else { return };
-    // The program alone takes more than that.
+    // `workerd` itself needs more memory than this limit.
     rig.deploy("export default { fetch() { return new Response('never for long'); } };");
-    let mut rests = 0;
+    let mut backoffs = 0;
     for _ in 0..3 {
         rig.observes("app", State::Crashed).await;
         loop {
             let seen = rig.node.visitor.get(HOST, "/").await;
             if seen.status == 503 && !seen.header("retry-after").is_empty() {
-                rests += 1;
+                backoffs += 1;
             } else if seen.status != 503 {
                 break;
             }
             sleep(Duration::from_millis(20)).await;
         }
     }
-    assert!(rests > 0);
+    assert!(backoffs > 0);
 }

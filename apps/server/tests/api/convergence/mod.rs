@@ -1,4 +1,4 @@
-//! Nodes, their desired state and their reports.
+//! Nodes, desired state and reports.
 
 pub mod node_process;
 pub mod nodes;

@@ -1,57 +1,57 @@
-//! The node as the process that operators run: `svc-node` with its settings.
+//! The node as a process: `svc-node` with its settings.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use convergence::Nodes;
 use kernel::audit::Actor;
-use kernel::{Secret, World};
+use kernel::{ClockRng, Secret};
 use store::Store;
 
-use crate::kit::client;
 use crate::process::{Process, port};
+use crate::support::client;
 
-/// `svc-node` as a process of its own.
+/// A running `svc-node` process.
 pub struct Node {
     child: Child,
-    /// Where its front listens.
+    /// The address of the front.
     pub edge: String,
-    given: Vec<(&'static str, String)>,
+    settings: Vec<(&'static str, String)>,
     folder: PathBuf,
 }
 
 impl Node {
-    /// Adds a node to what the server knows, and starts it with these settings beside the usual ones.
-    pub async fn start(server: &Process, more: &[(&'static str, String)]) -> Self {
+    /// Registers a node at the server and starts it with these settings in addition to the defaults.
+    pub async fn start(server: &Process, extra: &[(&'static str, String)]) -> Self {
         let config = store::Config::new(Secret::new(server.database.url()), "test");
-        let nodes = Nodes::new(Store::new(&config, World::system()).unwrap());
+        let nodes = Nodes::new(Store::new(&config, ClockRng::system()).unwrap());
         let token = nodes.add(&Actor::operator("test"), "edge".parse().unwrap()).await.unwrap().token;
         let edge = format!("127.0.0.1:{}", port());
         let folder = std::env::temp_dir().join(format!("svc-node-{}", edge.replace(':', "-")));
-        let mut given = vec![
+        let mut settings = vec![
             ("SVC_EDGE_LISTEN", edge.clone()),
             ("SVC_NODE_CORE_URL", server.internal.clone()),
             ("SVC_NODE_TOKEN", token.reveal().to_owned()),
             ("SVC_NODE_DIR", folder.display().to_string()),
         ];
-        given.extend_from_slice(more);
-        Self { child: spawn(&given), edge, given, folder }
+        settings.extend_from_slice(extra);
+        Self { child: spawn(&settings), edge, settings, folder }
     }
 
-    /// kill -9.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    pub fn start_again(&mut self) {
-        self.child = spawn(&self.given);
+    pub fn restart(&mut self) {
+        self.child = spawn(&self.settings);
     }
 
-    /// What a host shows at a path, if it shows anything.
+    /// The page of a host at a path, or `None` if the status is not 200.
     pub async fn page(&self, host: &str, path: &str) -> Option<String> {
-        let answer = client().get(format!("http://{}{path}", self.edge)).header("host", host).send().await.ok()?;
-        if answer.status() == 200 { answer.text().await.ok() } else { None }
+        let response = client().get(format!("http://{}{path}", self.edge)).header("host", host).send().await.ok()?;
+        if response.status() == 200 { response.text().await.ok() } else { None }
     }
 }
 
@@ -62,23 +62,23 @@ impl Drop for Node {
     }
 }
 
-/// The program that runs worker code; none, with a loud line, where it is not to be had.
+/// The path of `workerd`. Returns `None` and prints a notice if `SVC_TEST_WORKERD` is not set.
 pub fn workerd() -> Option<String> {
     let workerd = std::env::var_os("SVC_TEST_WORKERD").map(|it| it.into_string().unwrap());
     if workerd.is_none() {
-        eprintln!("SKIPPED: there is no workerd; cargo xtask test obtains it by npm, or set SVC_TEST_WORKERD");
+        eprintln!("SKIPPED: SVC_TEST_WORKERD is not set; cargo xtask test installs workerd with npm and sets it");
     }
     workerd
 }
 
-/// One of the programs that are built beside the server.
+/// The path of a program in the build directory of the server.
 pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_svc-server")).with_file_name(name)
 }
 
-fn spawn(given: &[(&str, String)]) -> Child {
+fn spawn(settings: &[(&str, String)]) -> Child {
     let program = program("svc-node");
     let mut command = Command::new(&program);
-    command.env_clear().envs(given.iter().map(|(name, value)| (*name, value.as_str())));
+    command.env_clear().envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
     command.stdout(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }

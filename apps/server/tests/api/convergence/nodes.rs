@@ -1,31 +1,31 @@
-//! From an upload to a page: a real node beside the server.
+//! From an upload to a served page, with a node in the same process as the server.
 
 use std::time::Duration;
 
 use convergence::Nodes;
 use kernel::audit::Actor;
-use kernel::{Secret, World};
+use kernel::{ClockRng, Secret};
 use sandbox::{DnsServer, RecordType};
 use serde_json::json;
 use store::Store;
 
-use crate::kit::{App, bundle, client, site};
+use crate::support::{App, bundle, client, site};
 
 const DEPLOYMENTS: &str = "/v1/orgs/ada/projects/site/deployments";
 
-/// A node that serves what the app decides.
-pub struct Edge {
+/// A node of the test server.
+pub struct TestNode {
     pub address: String,
     task: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
-impl Edge {
-    /// Adds a node to the app and starts it.
+impl TestNode {
+    /// Registers a node at the server and starts it.
     pub async fn start(app: &App) -> Self {
         Self::listening(app, "127.0.0.1:0").await
     }
 
-    /// The same, at this address.
+    /// Registers a node and starts it at this address.
     pub async fn listening(app: &App, listen: &str) -> Self {
         let token = token(app, "edge").await;
         let settings = settings::Settings::read(
@@ -44,25 +44,25 @@ impl Edge {
         Self { address, task: tokio::spawn(node.run_until(std::future::pending())) }
     }
 
-    /// What the front answers under a host name.
+    /// The status and page that the front returns for a host.
     pub async fn page(&self, host: &str) -> (u16, String) {
-        let answer = client().get(format!("http://{}/", self.address)).header("host", host).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        let response = client().get(format!("http://{}/", self.address)).header("host", host).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
     }
 
-    /// Waits until a host's page is answered with this status.
-    pub async fn becomes(&self, host: &str, status: u16) {
+    /// Waits until the front returns this status for a host.
+    pub async fn wait_for_status(&self, host: &str, status: u16) {
         for _ in 0..200 {
             if self.page(host).await.0 == status {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("{host} does not become {status}");
+        panic!("{host} did not return {status}");
     }
 
-    /// Waits until a page shows this text.
-    pub async fn shows(&self, host: &str, text: &str) {
+    /// Waits until the front serves this page for a host.
+    pub async fn wait_for_page(&self, host: &str, text: &str) {
         let mut last = (0, String::new());
         for _ in 0..100 {
             last = self.page(host).await;
@@ -71,57 +71,57 @@ impl Edge {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("{host} still shows {last:?} instead of {text:?}");
+        panic!("{host} returns {last:?} instead of {text:?}");
     }
 }
 
-impl Drop for Edge {
+impl Drop for TestNode {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 fn store(app: &App) -> Store {
-    Store::new(&store::Config::new(Secret::new(app.database.url()), "test"), World::system()).unwrap()
+    Store::new(&store::Config::new(Secret::new(app.database.url()), "test"), ClockRng::system()).unwrap()
 }
 
-/// The credential of a new node.
+/// Registers a node and returns its token.
 async fn token(app: &App, name: &str) -> String {
     let node = Nodes::new(store(app)).add(&Actor::operator("test"), name.parse().unwrap()).await.unwrap();
     node.token.reveal().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deployed_is_served_changed_and_rolled_back() {
+async fn node_serves_deployments_and_rollbacks() {
     let app = App::start().await;
-    let edge = Edge::start(&app).await;
+    let edge = TestNode::start(&app).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     assert_eq!(edge.page("site-ada.localhost").await.0, 404);
     for page in ["one", "two"] {
         ada.upload(DEPLOYMENTS, site(page)).await.expect(201);
-        edge.shows("site-ada.localhost", page).await;
+        edge.wait_for_page("site-ada.localhost", page).await;
     }
     ada.post("/v1/orgs/ada/projects/site/rollback", json!({ "version": 1 })).await.expect(200);
-    edge.shows("site-ada.localhost", "one").await;
+    edge.wait_for_page("site-ada.localhost", "one").await;
     let placement = ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"].clone();
     assert_eq!(placement, json!({ "state": "active", "epoch": 1 }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_deployed_before_there_is_a_node_waits_for_one() {
+async fn project_without_a_node_is_placed_when_a_node_joins() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     ada.upload(DEPLOYMENTS, site("early")).await.expect(201);
     assert_eq!(ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"]["state"], "pending");
-    let edge = Edge::start(&app).await;
-    edge.shows("site-ada.localhost", "early").await;
+    let edge = TestNode::start(&app).await;
+    edge.wait_for_page("site-ada.localhost", "early").await;
     assert_eq!(ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"]["state"], "active");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
+async fn internal_listener_serves_each_node_only_its_own_state() {
     let app = App::start().await;
     let (first, second) = (token(&app, "first").await, token(&app, "second").await);
     let ada = app.sign_in("ada").await;
@@ -129,15 +129,15 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     let worker = bundle(&[("svc.json", b"{}"), ("worker/index.js", b"export default {}")]);
     let digest = ada.upload(DEPLOYMENTS, worker).await.expect(201)["digest"].as_str().unwrap().to_owned();
     let get = async |path: &str, token: &str| {
-        let answer = client().get(format!("{}{path}", app.internal)).bearer_auth(token).send().await.unwrap();
-        let (status, body) = (answer.status().as_u16(), answer.bytes().await.unwrap());
+        let response = client().get(format!("{}{path}", app.internal)).bearer_auth(token).send().await.unwrap();
+        let (status, body) = (response.status().as_u16(), response.bytes().await.unwrap());
         (status, body.to_vec())
     };
     let bundle = format!("/internal/v1/bundles/{digest}");
-    let mine = get("/internal/v1/desired?since=0", &first).await;
-    let mine: serde_json::Value = serde_json::from_slice(&mine.1).unwrap();
-    assert_eq!(mine["parts"][0]["desired"]["bundle"], json!(digest));
-    assert_eq!((&mine["schema"], &mine["full"], &mine["revision"]), (&json!(3), &json!(true), &json!(2)));
+    let desired = get("/internal/v1/desired?since=0", &first).await;
+    let desired: serde_json::Value = serde_json::from_slice(&desired.1).unwrap();
+    assert_eq!(desired["parts"][0]["desired"]["bundle"], json!(digest));
+    assert_eq!((&desired["schema"], &desired["full"], &desired["revision"]), (&json!(3), &json!(true), &json!(2)));
     let others: serde_json::Value = serde_json::from_slice(&get("/internal/v1/desired", &second).await.1).unwrap();
     assert_eq!(others["parts"], json!([]));
     assert_eq!(get(&bundle, &first).await.0, 200);
@@ -146,7 +146,7 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
         assert_eq!(get(path, "svc_nod_x").await.0, 401);
         assert_eq!(get(path, ada.token.as_deref().unwrap()).await.0, 401);
     }
-    // A poll that waits is woken by the change, long before its time is up.
+    // A change completes a long poll before its timeout.
     let since = std::time::Instant::now();
     let (woken, _) = tokio::join!(get("/internal/v1/desired?since=2&wait=30", &first), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -154,12 +154,12 @@ async fn the_internal_listener_is_for_nodes_and_each_sees_its_own() {
     });
     let woken: serde_json::Value = serde_json::from_slice(&woken.1).unwrap();
     assert_eq!((&woken["revision"], &woken["full"]), (&json!(3), &json!(false)));
-    // Polls look again by themselves after five seconds.
+    // Less than the five seconds after which a long poll rereads the state.
     assert!(since.elapsed() < Duration::from_secs(4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reports_are_accepted_once_and_refused_with_the_field_that_is_wrong() {
+async fn reports_are_applied_once_and_rejected_with_the_invalid_field() {
     let app = App::start().await;
     let node = token(&app, "edge").await;
     let ada = app.sign_in("ada").await;
@@ -168,8 +168,8 @@ async fn reports_are_accepted_once_and_refused_with_the_field_that_is_wrong() {
     let report = async |batch: i64, kind: &str, report: serde_json::Value| {
         let reports = json!([{ "project": project, "kind": kind, "report": report }]);
         let sent = client().post(format!("{}/internal/v1/reports", app.internal)).bearer_auth(&node);
-        let answer = sent.json(&json!({ "batch": batch, "reports": reports })).send().await.unwrap();
-        (answer.status().as_u16(), answer.json::<serde_json::Value>().await.unwrap())
+        let response = sent.json(&json!({ "batch": batch, "reports": reports })).send().await.unwrap();
+        (response.status().as_u16(), response.json::<serde_json::Value>().await.unwrap())
     };
     let crashed = json!({ "version": 1, "state": "crashed", "message": "No such module." });
     let long = json!({ "version": 1, "state": "crashed", "message": "x".repeat(1001) });
@@ -193,54 +193,54 @@ async fn reports_are_accepted_once_and_refused_with_the_field_that_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_and_policies_hold_at_the_front() {
+async fn hostnames_and_access_policies_reach_the_node() {
     let dns = DnsServer::start().await;
     let resolver = dns.address();
     let app = App::with(|config| config.dns_resolver = Some(resolver)).await;
-    let edge = Edge::start(&app).await;
+    let edge = TestNode::start(&app).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     ada.upload(DEPLOYMENTS, site("page")).await.expect(201);
-    edge.shows("site-ada.localhost", "page").await;
-    // A claim is served once it is proved.
+    edge.wait_for_page("site-ada.localhost", "page").await;
+    // A claimed hostname is served after its verification.
     let hostnames = "/v1/orgs/ada/projects/site/hostnames";
     ada.post(hostnames, json!({ "name": "www.example.org" })).await.expect(200);
     assert_eq!(edge.page("www.example.org").await.0, 404);
     dns.set("www.example.org", RecordType::CNAME, &["fallback.localhost."]);
     ada.post(&format!("{hostnames}/www.example.org/verify"), json!({})).await.expect(200);
-    edge.shows("www.example.org", "page").await;
+    edge.wait_for_page("www.example.org", "page").await;
 
     let key = ada.post("/v1/orgs/ada/projects/site/access/bypass", json!({})).await.expect(200)["secret"].clone();
     ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "org" })).await.expect(200);
-    edge.becomes("www.example.org", 302).await;
+    edge.wait_for_status("www.example.org", 302).await;
     let by_key = async |key: &str| {
         let request = client().get(format!("http://{}/", edge.address)).header("host", "www.example.org");
         request.header("svc-access-bypass", key).send().await.unwrap().status().as_u16()
     };
     assert_eq!((by_key(key.as_str().unwrap()).await, by_key("svc_byp_wrong").await), (200, 302));
     ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "public" })).await.expect(200);
-    edge.becomes("www.example.org", 200).await;
+    edge.wait_for_status("www.example.org", 200).await;
 
     let renamed = ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "shop" })).await;
     renamed.expect(200);
-    edge.shows("shop-ada.localhost", "page").await;
-    edge.becomes("site-ada.localhost", 404).await;
+    edge.wait_for_page("shop-ada.localhost", "page").await;
+    edge.wait_for_status("site-ada.localhost", 404).await;
     ada.send(reqwest::Method::DELETE, "/v1/orgs/ada/projects/shop", |it| it.json(&json!({ "confirm": "shop" })))
         .await
         .expect(204);
-    edge.becomes("shop-ada.localhost", 404).await;
-    edge.becomes("www.example.org", 404).await;
+    edge.wait_for_status("shop-ada.localhost", 404).await;
+    edge.wait_for_status("www.example.org", 404).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_tells_how_it_fares_at_its_node() {
+async fn deployment_shows_the_status_that_its_node_reports() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     let first = ada.upload(DEPLOYMENTS, site("one")).await.expect(201).clone();
     assert_eq!((&first["status"], &first["statusMessage"]), (&json!("pending"), &json!(null)));
-    let edge = Edge::start(&app).await;
-    let becomes = async |version: i32, status: &str| {
+    let edge = TestNode::start(&app).await;
+    let wait_for = async |version: i32, status: &str| {
         for _ in 0..100 {
             let deployment = ada.get(&format!("{DEPLOYMENTS}/{version}")).await.expect(200).clone();
             if deployment["status"] == status {
@@ -248,79 +248,79 @@ async fn a_deployment_tells_how_it_fares_at_its_node() {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("version {version} does not become {status}");
+        panic!("version {version} did not reach the status {status}");
     };
-    assert_eq!(becomes(1, "serving").await["id"], first["id"]);
+    assert_eq!(wait_for(1, "serving").await["id"], first["id"]);
     ada.upload(DEPLOYMENTS, site("two")).await.expect(201);
-    becomes(2, "serving").await;
-    becomes(1, "retired").await;
-    // The same bytes again are another version, and reported as such.
+    wait_for(2, "serving").await;
+    wait_for(1, "retired").await;
+    // A second upload of the same bundle is a new version with its own status.
     ada.upload(DEPLOYMENTS, site("two")).await.expect(201);
-    becomes(3, "serving").await;
+    wait_for(3, "serving").await;
     let back = ada.post("/v1/orgs/ada/projects/site/rollback", json!({ "version": 1 })).await.expect(200).clone();
     assert_eq!(back["status"], "pending");
-    becomes(1, "serving").await;
+    wait_for(1, "serving").await;
     let list = ada.get(DEPLOYMENTS).await.expect(200).clone();
     let statuses: Vec<_> = list["items"].as_array().unwrap().iter().map(|it| it["status"].clone()).collect();
     assert_eq!(statuses, ["retired", "retired", "serving"]);
     for version in ["4", "01", "+1", "0", "x", "99999999999"] {
-        ada.get(&format!("{DEPLOYMENTS}/{version}")).await.refused(404, "not_found");
+        ada.get(&format!("{DEPLOYMENTS}/{version}")).await.expect_error(404, "not_found");
     }
     drop(edge);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_comes_in_through_the_dashboard_and_a_revoked_node_is_heard_no_more() {
+async fn member_signs_in_through_the_dashboard_and_a_revoked_node_loses_its_projects() {
     let app = App::start().await;
-    let edge = Edge::start(&app).await;
+    let edge = TestNode::start(&app).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     ada.upload(DEPLOYMENTS, site("inside")).await.expect(201);
-    edge.shows("site-ada.localhost", "inside").await;
+    edge.wait_for_page("site-ada.localhost", "inside").await;
     ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "org" })).await.expect(200);
     let visit = async |path: &str, cookie: &str| {
         let request = client().get(format!("http://{}{path}", edge.address)).header("host", "site-ada.localhost");
         request.header("cookie", cookie).send().await.unwrap()
     };
-    let location = |answer: &reqwest::Response| answer.headers()["location"].to_str().unwrap().to_owned();
-    edge.becomes("site-ada.localhost", 302).await;
+    let location = |response: &reqwest::Response| response.headers()["location"].to_str().unwrap().to_owned();
+    edge.wait_for_status("site-ada.localhost", 302).await;
     let sent = visit("/?a=b", "").await;
     let screen: url::Url = location(&sent).parse().unwrap();
     assert_eq!((screen.host_str(), screen.path()), (Some("localhost"), "/access/authorize"));
     let asked: std::collections::HashMap<_, _> = screen.query_pairs().into_owned().collect();
     let redirect = ada.post("/v1/access/authorize", json!(asked)).await.expect(200)["redirect"].clone();
     let callback = redirect.as_str().unwrap().strip_prefix("http://site-ada.localhost").unwrap();
-    let let_in = visit(callback, "").await;
-    assert_eq!((let_in.status().as_u16(), location(&let_in).as_str()), (302, "/?a=b"));
-    let cookie = let_in.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let granted = visit(callback, "").await;
+    assert_eq!((granted.status().as_u16(), location(&granted).as_str()), (302, "/?a=b"));
+    let cookie = granted.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     assert_eq!(visit("/", &cookie).await.status(), 200);
-    assert_eq!(visit(callback, "").await.status(), 403, "a code is good once");
+    assert_eq!(visit(callback, "").await.status(), 403, "an authorization code was accepted twice");
 
     let nodes = Nodes::new(store(&app));
     let revoked = nodes.revoke(&Actor::operator("test"), &"edge".parse().unwrap()).await.unwrap();
-    assert_eq!((revoked.moved, revoked.waiting), (0, 1));
+    assert_eq!((revoked.moved, revoked.pending), (0, 1));
     ada.upload(DEPLOYMENTS, site("later")).await.expect(201);
     assert_eq!(ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"]["state"], "pending");
-    // The machine goes on with what it has.
+    // The revoked node keeps serving its last known state.
     assert_eq!(visit("/", &cookie).await.text().await.unwrap(), "inside");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_link_what_nodes_carry_out_says_so() {
+async fn requests_that_need_a_node_return_no_core_when_the_link_is_off() {
     let app = App::with(|config| config.core = server::config::CoreLink::Off).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    // What is deployed is kept for the day that it is turned on.
+    // Deployments are accepted and wait until the link is enabled.
     ada.upload(DEPLOYMENTS, site("one")).await.expect(201);
     let access = "/v1/orgs/ada/projects/site/access";
-    ada.get(access).await.refused(503, "no_core");
-    ada.put(access, json!({ "mode": "org" })).await.refused(503, "no_core");
-    ada.post(&format!("{access}/bypass"), json!({})).await.refused(503, "no_core");
-    ada.delete(&format!("{access}/bypass")).await.refused(503, "no_core");
+    ada.get(access).await.expect_error(503, "no_core");
+    ada.put(access, json!({ "mode": "org" })).await.expect_error(503, "no_core");
+    ada.post(&format!("{access}/bypass"), json!({})).await.expect_error(503, "no_core");
+    ada.delete(&format!("{access}/bypass")).await.expect_error(503, "no_core");
     let authorize = json!({ "to": "site-ada.localhost", "next": "/" });
-    ada.post("/v1/access/authorize", authorize).await.refused(503, "no_core");
-    // Who may not ask is told that first.
-    app.sign_in("eve").await.get(access).await.refused(403, "forbidden");
+    ada.post("/v1/access/authorize", authorize).await.expect_error(503, "no_core");
+    // Authorization is checked first.
+    app.sign_in("eve").await.get(access).await.expect_error(403, "forbidden");
     let node = token(&app, "edge").await;
     let poll = client().get(format!("{}/internal/v1/desired", app.internal)).bearer_auth(node).send().await.unwrap();
     assert_eq!(poll.status(), 503);

@@ -1,16 +1,16 @@
-//! Signing, as far as the API tells of it; what the nameservers make of it is in `nameservers`.
+//! The DNSSEC state of a zone in the API. `nameservers` tests the signing itself.
 
 use serde_json::json;
 
-use super::{ZONE, serial, world};
+use super::{ZONE, serial, setup};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dnssec_goes_from_off_to_signing_to_ds_pending_and_back() {
-    let (app, ada) = world().await;
+async fn dnssec_changes_from_off_to_signing_to_ds_pending_and_back() {
+    let (app, ada) = setup().await;
     let (switch, ds) = (format!("{ZONE}/dnssec"), format!("{ZONE}/dnssec/ds"));
     let digest = "03c3".repeat(16);
     let record = json!({ "keyTag": 36923, "algorithm": 13, "digestType": 2, "digest": digest });
-    ada.put(&ds, json!({ "ds": [record] })).await.refused(409, "dnssec_off");
+    ada.put(&ds, json!({ "ds": [record] })).await.expect_error(409, "dnssec_off");
     assert_eq!(*ada.get(&switch).await.expect(200), json!({ "state": "off", "ds": [], "signer": null }));
 
     let before = serial(&ada).await;
@@ -33,12 +33,14 @@ async fn dnssec_goes_from_off_to_signing_to_ds_pending_and_back() {
         (json!({ "algorithm": 13, "digestType": 2, "digest": digest }), "ds[0].keyTag"),
     ] {
         let refused = ada.put(&ds, json!({ "ds": [faulty] })).await;
-        assert_eq!(refused.refused(400, "bad_request")["details"]["fields"][0]["path"], path);
+        assert_eq!(refused.expect_error(400, "bad_request")["details"]["fields"][0]["path"], path);
     }
     let off = ada.post(&switch, json!({ "enabled": false })).await.expect(200).clone();
     assert_eq!(off["dnssec"], json!({ "state": "off", "ds": [] }));
-    ada.post(&switch, json!({})).await.refused(400, "bad_request");
-    ada.post("/v1/orgs/ada/dns/zones/x.example/dnssec", json!({ "enabled": true })).await.refused(404, "not_found");
+    ada.post(&switch, json!({})).await.expect_error(400, "bad_request");
+    ada.post("/v1/orgs/ada/dns/zones/x.example/dnssec", json!({ "enabled": true }))
+        .await
+        .expect_error(404, "not_found");
     let events = app.db_audit("ada").await;
     assert_eq!(events[1..], ["dns.dnssec.on", "dns.ds.set", "dns.dnssec.off"]);
 }

@@ -1,7 +1,7 @@
-//! Zones over HTTP.
+//! Zones and rrsets.
 
 mod dnssec;
-mod links;
+mod hostnames;
 mod races;
 mod rrsets;
 mod zonefile;
@@ -9,13 +9,13 @@ mod zones;
 
 use serde_json::{Value, json};
 
-use crate::kit::{App, Caller};
+use crate::support::{App, Caller};
 
 /// Ada's zone.
 pub const ZONE: &str = "/v1/orgs/ada/dns/zones/example.org";
 
-/// A deployment that hosts zones, and Ada with `example.org`.
-async fn world() -> (App, Caller) {
+/// A deployment that hosts zones, and Ada with the zone `example.org`.
+async fn setup() -> (App, Caller) {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     create(&ada, "ada", "example.org").await;
@@ -30,8 +30,8 @@ async fn put(caller: &Caller, rrset: &str, records: &[&str]) -> Value {
     caller.put(&format!("{ZONE}/rrsets/{rrset}"), json!({ "records": records })).await.expect(200).clone()
 }
 
-/// The rrsets that users edit, as `name type ttl records`.
-async fn content(caller: &Caller) -> Vec<String> {
+/// The unmanaged rrsets, as `name type ttl records`.
+async fn unmanaged(caller: &Caller) -> Vec<String> {
     let zone = caller.get(ZONE).await.expect(200).clone();
     let rrsets = zone["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["managed_by"].is_null());
     let texts = |rrset: &Value| {

@@ -1,20 +1,20 @@
-//! Rrsets, one by one and together.
+//! Single and batch changes of rrsets.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{ZONE, content, put, serial, world};
+use super::{ZONE, put, serial, setup, unmanaged};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_rrset_is_replaced_as_a_whole_and_reads_back_in_canonical_form() {
-    let (app, ada) = world().await;
-    let set = put(&ada, "WWW/AAAA", &["2001:DB8::1", "2001:db8:0:0::1", "2001:db8::2"]).await;
+async fn put_replaces_an_rrset_and_returns_its_canonical_form() {
+    let (app, ada) = setup().await;
+    let rrset = put(&ada, "WWW/AAAA", &["2001:DB8::1", "2001:db8:0:0::1", "2001:db8::2"]).await;
     assert_eq!(
-        set,
+        rrset,
         json!({ "name": "www.example.org", "type": "AAAA", "ttl": 300,
                 "records": ["2001:db8::1", "2001:db8::2"], "managed_by": null })
     );
-    // The same rrset under each of its names.
+    // Relative and absolute names denote the same rrset.
     put(&ada, "www.example.org/AAAA", &["2001:db8::3"]).await;
     put(&ada, "www.example.org./AAAA", &["2001:db8::4"]).await;
     let body = json!({ "records": ["10 mail"], "ttl": 3600 });
@@ -23,18 +23,18 @@ async fn an_rrset_is_replaced_as_a_whole_and_reads_back_in_canonical_form() {
     assert_eq!(mx.header("etag"), format!("\"{}\"", serial(&ada).await));
     put(&ada, "*/TXT", &["v=spf1 \"a b\""]).await;
     assert_eq!(
-        content(&ada).await,
+        unmanaged(&ada).await,
         [
             "example.org MX 3600 10 mail.example.org.",
             "*.example.org TXT 300 \"v=spf1\" \"a b\"",
             "www.example.org AAAA 300 2001:db8::4",
         ]
     );
-    let gone = ada.delete(&format!("{ZONE}/rrsets/www/AAAA")).await;
-    gone.expect(204);
-    assert_eq!(gone.header("etag"), format!("\"{}\"", serial(&ada).await));
+    let deleted = ada.delete(&format!("{ZONE}/rrsets/www/AAAA")).await;
+    deleted.expect(204);
+    assert_eq!(deleted.header("etag"), format!("\"{}\"", serial(&ada).await));
     for missing in ["www/AAAA", "www/FOO", "www.other.example./A"] {
-        ada.delete(&format!("{ZONE}/rrsets/{missing}")).await.refused(404, "not_found");
+        ada.delete(&format!("{ZONE}/rrsets/{missing}")).await.expect_error(404, "not_found");
     }
     let events = app.db_audit("ada").await;
     let sets = events.iter().filter(|event| *event == "dns.rrset.set").count();
@@ -42,8 +42,8 @@ async fn an_rrset_is_replaced_as_a_whole_and_reads_back_in_canonical_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_nameserver_would_refuse_is_refused_and_named() {
-    let (_app, ada) = world().await;
+async fn invalid_rrsets_are_rejected_with_the_invalid_field() {
+    let (_app, ada) = setup().await;
     let before = serial(&ada).await;
     for (rrset, body, path) in [
         ("www/A", json!({ "records": ["192.0.2.1", "192.0.2.256"] }), "records[1]"),
@@ -63,81 +63,81 @@ async fn what_a_nameserver_would_refuse_is_refused_and_named() {
         ("www/SRV", json!({ "records": ["1 2 3"] }), "records[0]"),
     ] {
         let refused = ada.put(&format!("{ZONE}/rrsets/{rrset}"), body.clone()).await;
-        let fields = refused.refused(400, "bad_request")["details"]["fields"].clone();
+        let fields = refused.expect_error(400, "bad_request")["details"]["fields"].clone();
         assert_eq!(fields[0]["path"], path, "{rrset} {body}: {fields}");
     }
     let many: Vec<String> = (0..101).map(|n| format!("192.0.2.{n}")).collect();
-    ada.put(&format!("{ZONE}/rrsets/www/A"), json!({ "records": many })).await.refused(400, "bad_request");
+    ada.put(&format!("{ZONE}/rrsets/www/A"), json!({ "records": many })).await.expect_error(400, "bad_request");
     assert_eq!(serial(&ada).await, before);
     ada.put("/v1/orgs/ada/dns/zones/other.example/rrsets/www/A", json!({ "records": ["192.0.2.1"] }))
         .await
-        .refused(404, "not_found");
+        .expect_error(404, "not_found");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn managed_rrsets_and_names_of_aliases_are_not_for_users() {
-    let (_app, ada) = world().await;
+async fn managed_rrsets_and_cname_conflicts_are_rejected() {
+    let (_app, ada) = setup().await;
     for rrset in ["@/NS", "@/SOA", "example.org/SOA"] {
         let body = json!({ "records": ["ns1.elsewhere.example."] });
         let refused = ada.put(&format!("{ZONE}/rrsets/{rrset}"), body).await;
-        assert_eq!(refused.refused(409, "managed_rrset")["details"]["managed_by"], "system");
-        ada.delete(&format!("{ZONE}/rrsets/{rrset}")).await.refused(409, "managed_rrset");
+        assert_eq!(refused.expect_error(409, "managed_rrset")["details"]["managed_by"], "system");
+        ada.delete(&format!("{ZONE}/rrsets/{rrset}")).await.expect_error(409, "managed_rrset");
     }
     let alias = json!({ "records": ["elsewhere.example."] });
-    ada.put(&format!("{ZONE}/rrsets/@/CNAME"), alias.clone()).await.refused(409, "cname_conflict");
+    ada.put(&format!("{ZONE}/rrsets/@/CNAME"), alias.clone()).await.expect_error(409, "cname_conflict");
     put(&ada, "a/A", &["192.0.2.1"]).await;
-    ada.put(&format!("{ZONE}/rrsets/a/CNAME"), alias.clone()).await.refused(409, "cname_conflict");
+    ada.put(&format!("{ZONE}/rrsets/a/CNAME"), alias.clone()).await.expect_error(409, "cname_conflict");
     put(&ada, "b/CNAME", &["a"]).await;
-    ada.put(&format!("{ZONE}/rrsets/b/TXT"), json!({ "records": ["x"] })).await.refused(409, "cname_conflict");
+    ada.put(&format!("{ZONE}/rrsets/b/TXT"), json!({ "records": ["x"] })).await.expect_error(409, "cname_conflict");
     put(&ada, "b/CNAME", &["c"]).await;
-    // A delegation within the zone is the user's own.
+    // A delegation below the apex is not managed.
     put(&ada, "sub/NS", &["ns1.elsewhere.example."]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_is_meant_for_another_state_of_the_zone_is_refused() {
-    let (_app, ada) = world().await;
+async fn if_match_with_a_stale_serial_is_rejected() {
+    let (_app, ada) = setup().await;
     let tag = ada.get(ZONE).await.header("etag").to_owned();
     let path = format!("{ZONE}/rrsets/www/A");
-    let when = |tag: &str, address: &str| {
+    let put_if_match = |tag: &str, address: &str| {
         let (tag, body) = (tag.to_owned(), json!({ "records": [address] }));
         let (ada, path) = (ada.clone(), path.clone());
         async move { ada.send(Method::PUT, &path, |request| request.header("if-match", tag).json(&body)).await }
     };
-    let first = when(&tag, "192.0.2.1").await;
+    let first = put_if_match(&tag, "192.0.2.1").await;
     first.expect(200);
-    let refused = when(&tag, "192.0.2.2").await;
-    assert_eq!(refused.refused(412, "precondition_failed")["details"]["serial"], serial(&ada).await);
-    for none in ["\"x\"", "W/\"1\"", "\"01\"", ""] {
-        when(none, "192.0.2.3").await.refused(412, "precondition_failed");
+    let refused = put_if_match(&tag, "192.0.2.2").await;
+    assert_eq!(refused.expect_error(412, "precondition_failed")["details"]["serial"], serial(&ada).await);
+    for invalid in ["\"x\"", "W/\"1\"", "\"01\"", ""] {
+        put_if_match(invalid, "192.0.2.3").await.expect_error(412, "precondition_failed");
     }
-    when(&format!("\"1\", {}", first.header("etag")), "192.0.2.4").await.expect(200);
-    when("*", "192.0.2.5").await.expect(200);
+    put_if_match(&format!("\"1\", {}", first.header("etag")), "192.0.2.4").await.expect(200);
+    put_if_match("*", "192.0.2.5").await.expect(200);
     let delete = ada.send(Method::DELETE, &path, |request| request.header("if-match", &tag)).await;
-    delete.refused(412, "precondition_failed");
-    // What is no good in any state is told first (RFC 9110 section 13.2.1).
+    delete.expect_error(412, "precondition_failed");
+    // Errors that do not depend on the state come before the precondition (RFC 9110 section 13.2.1).
     let none = format!("{ZONE}/rrsets/www/NONE");
     let put =
         ada.send(Method::PUT, &none, |request| request.header("if-match", &tag).json(&json!({ "records": ["x"] })));
-    put.await.refused(400, "bad_request");
+    put.await.expect_error(400, "bad_request");
     let delete = ada.send(Method::DELETE, &none, |request| request.header("if-match", &tag)).await;
-    delete.refused(404, "not_found");
+    delete.expect_error(404, "not_found");
     let patch = json!({ "rrsets": [{ "name": "x", "type": "A", "records": ["192.0.2.1"] }] });
     let path = format!("{ZONE}/rrsets");
     let patched = ada.send(Method::PATCH, &path, |request| request.header("if-match", &tag).json(&patch)).await;
-    patched.refused(412, "precondition_failed");
-    assert_eq!(content(&ada).await, ["www.example.org A 300 192.0.2.5"]);
+    patched.expect_error(412, "precondition_failed");
+    assert_eq!(unmanaged(&ada).await, ["www.example.org A 300 192.0.2.5"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_rrsets_change_together_or_not_at_all() {
-    let (app, ada) = world().await;
+async fn patch_changes_all_rrsets_or_none() {
+    let (app, ada) = setup().await;
     put(&ada, "old/A", &["192.0.2.1"]).await;
     put(&ada, "www/A", &["192.0.2.1"]).await;
     let before = serial(&ada).await;
     let patch = |dry_run: bool| {
         json!({ "dryRun": dry_run, "rrsets": [
-            // An alias in the place of what goes in the same step.
+            // A CNAME replaces an A rrset in one request.
             { "name": "old", "type": "A", "records": [] },
             { "name": "old", "type": "CNAME", "records": ["www"] },
             { "name": "www", "type": "A", "ttl": 60, "records": ["192.0.2.9"] },
@@ -160,7 +160,7 @@ async fn several_rrsets_change_together_or_not_at_all() {
         assert_eq!(named(&patched["removed"]), ["old.example.org A"]);
         assert_eq!(serial(&ada).await, after);
     }
-    // The same again comes to nothing.
+    // A repeated patch is a no-op.
     let again = ada.patch(&path, patch(false)).await.expect(200).clone();
     assert_eq!((&again["serial"], &again["added"]), (&json!(before + 1), &json!([])));
 
@@ -172,7 +172,7 @@ async fn several_rrsets_change_together_or_not_at_all() {
         { "name": "fine", "type": "A", "records": ["192.0.2.2"] },
     ] });
     let refused = ada.patch(&path, faulty).await;
-    let items = refused.refused(400, "bad_request")["details"]["items"].clone();
+    let items = refused.expect_error(400, "bad_request")["details"]["items"].clone();
     let indexes: Vec<u64> = items.as_array().unwrap().iter().map(|item| item["index"].as_u64().unwrap()).collect();
     assert_eq!(indexes, [1, 2, 3, 4], "{items}");
     let conflicts = json!({ "rrsets": [
@@ -181,11 +181,11 @@ async fn several_rrsets_change_together_or_not_at_all() {
         { "name": "www", "type": "CNAME", "records": ["fine"] },
     ] });
     let refused = ada.patch(&path, conflicts).await;
-    let items = refused.refused(409, "managed_rrset")["details"]["items"].clone();
+    let items = refused.expect_error(409, "managed_rrset")["details"]["items"].clone();
     assert_eq!((&items[0]["code"], &items[1]["code"]), (&json!("managed_rrset"), &json!("cname_conflict")));
     let apex = json!({ "rrsets": [{ "name": "@", "type": "CNAME", "records": ["fine"] }] });
     let refused = ada.patch(&path, apex).await;
-    assert_eq!(refused.refused(409, "cname_conflict")["details"]["items"][0]["index"], 0);
+    assert_eq!(refused.expect_error(409, "cname_conflict")["details"]["items"][0]["index"], 0);
     assert_eq!(serial(&ada).await, before + 1);
     assert_eq!(app.db_audit("ada").await.last().unwrap(), "dns.rrset.patch");
 }

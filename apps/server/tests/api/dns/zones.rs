@@ -1,15 +1,15 @@
-//! Zones as a whole.
+//! Zones: creation, listing, deletion, serials and the catalog.
 
 use serde_json::{Value, json};
 
-use super::{ZONE, create, put, serial, world};
-use crate::kit::{App, eventually};
+use super::{ZONE, create, put, serial, setup};
+use crate::support::{App, eventually};
 
 const ZONES: &str = "/v1/orgs/ada/dns/zones";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zone_is_born_with_its_soa_and_its_nameservers() {
-    let (app, ada) = world().await;
+async fn new_zone_has_soa_and_ns_records() {
+    let (app, ada) = setup().await;
     let zone = ada.get(ZONE).await;
     let (tag, zone) = (zone.header("etag").to_owned(), zone.expect(200));
     assert_eq!(tag, format!("\"{}\"", zone["serial"]));
@@ -26,20 +26,20 @@ async fn a_zone_is_born_with_its_soa_and_its_nameservers() {
               "records": ["ns1.svc.example.", "ns2.svc.example."], "managed_by": "system" },
         ])
     );
-    // The same again is the same zone, in whatever spelling.
+    // Creating it again, in another spelling, returns the same zone.
     assert_eq!(create(&ada, "ada", "EXAMPLE.org.").await, *zone);
     ada.delete(ZONE).await.expect(204);
-    ada.delete(ZONE).await.refused(404, "not_found");
-    ada.get(ZONE).await.refused(404, "not_found");
+    ada.delete(ZONE).await.expect_error(404, "not_found");
+    ada.get(ZONE).await.expect_error(404, "not_found");
     assert_eq!(app.db_audit("ada").await, ["dns.zone.create", "dns.zone.delete"]);
-    // Nothing of it is left, in the catalog neither.
+    // The zone and its catalog entries are gone.
     let left = app.db_rows("SELECT count(*) FROM dns.rrsets WHERE name NOT IN ('@', 'version')").await;
     assert_eq!(left, [json!({ "count": 0 })]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_has_pages() {
-    let (_app, ada) = world().await;
+async fn list_is_paginated() {
+    let (_app, ada) = setup().await;
     for name in ["b.example", "a.example", "münchen.example"] {
         create(&ada, "ada", name).await;
     }
@@ -54,48 +54,48 @@ async fn the_list_has_pages() {
         path = format!("{ZONES}?limit=3&cursor={cursor}");
     }
     assert_eq!(names, ["a.example", "b.example", "example.org", "xn--mnchen-3ya.example"]);
-    ada.get(&format!("{ZONES}?cursor=x")).await.refused(400, "bad_request");
+    ada.get(&format!("{ZONES}?cursor=x")).await.expect_error(400, "bad_request");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_zone_is_refused() {
-    let (_app, ada) = world().await;
+async fn invalid_zone_names_are_rejected() {
+    let (_app, ada) = setup().await;
     for name in
         ["org", "co.uk", "github.io", "", "a..example", "*.example", "192.0.2.1", "ns1.svc.example", "localhost"]
     {
         let refused = ada.post(ZONES, json!({ "name": name })).await;
-        assert_eq!(refused.refused(400, "bad_request")["details"]["fields"][0]["path"], "name", "{name}");
+        assert_eq!(refused.expect_error(400, "bad_request")["details"]["fields"][0]["path"], "name", "{name}");
     }
-    ada.post(ZONES, json!({ "name": "a.example", "x": 1 })).await.refused(400, "bad_request");
-    ada.get(&format!("{ZONES}/co.uk")).await.refused(404, "not_found");
+    ada.post(ZONES, json!({ "name": "a.example", "x": 1 })).await.expect_error(400, "bad_request");
+    ada.get(&format!("{ZONES}/co.uk")).await.expect_error(404, "not_found");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_over_and_in_another_organization_s_zone_are_taken() {
-    let (app, ada) = world().await;
+async fn zones_above_and_below_a_zone_of_another_organization_are_taken() {
+    let (app, ada) = setup().await;
     let bob = app.sign_in("bob").await;
     for name in ["example.org", "a.example.org", "x.y.example.org"] {
-        bob.post("/v1/orgs/bob/dns/zones", json!({ "name": name })).await.refused(409, "zone_taken");
+        bob.post("/v1/orgs/bob/dns/zones", json!({ "name": name })).await.expect_error(409, "zone_taken");
     }
     create(&ada, "ada", "sub.other.example").await;
-    bob.post("/v1/orgs/bob/dns/zones", json!({ "name": "other.example" })).await.refused(409, "zone_taken");
+    bob.post("/v1/orgs/bob/dns/zones", json!({ "name": "other.example" })).await.expect_error(409, "zone_taken");
     create(&bob, "bob", "another.example").await;
     create(&bob, "bob", "xexample.org").await;
     create(&bob, "bob", "sub-other.example").await;
-    // The organization's own may lie in each other.
+    // Zones of one organization may enclose each other.
     create(&ada, "ada", "a.example.org").await;
-    bob.get("/v1/orgs/bob/dns/zones/example.org").await.refused(404, "not_found");
-    bob.get(ZONE).await.refused(403, "forbidden");
-    // What is deleted is free.
+    bob.get("/v1/orgs/bob/dns/zones/example.org").await.expect_error(404, "not_found");
+    bob.get(ZONE).await.expect_error(403, "forbidden");
+    // A deleted zone is available again.
     ada.delete(ZONE).await.expect(204);
-    bob.post("/v1/orgs/bob/dns/zones", json!({ "name": "example.org" })).await.refused(409, "zone_taken");
+    bob.post("/v1/orgs/bob/dns/zones", json!({ "name": "example.org" })).await.expect_error(409, "zone_taken");
     ada.delete(&format!("{ZONES}/a.example.org")).await.expect(204);
     create(&bob, "bob", "example.org").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn serials_rise_once_with_each_change_and_with_nothing_else() {
-    let (app, ada) = world().await;
+async fn serial_increases_once_per_change() {
+    let (app, ada) = setup().await;
     app.clock.stop();
     put(&ada, "www/A", &["192.0.2.251"]).await;
     let mut last = serial(&ada).await;
@@ -111,35 +111,35 @@ async fn serials_rise_once_with_each_change_and_with_nothing_else() {
     put(&ada, "www/A", &["198.51.100.1"]).await;
     let now = u64::try_from(kernel::Clock::now(&app.clock).unix_seconds()).unwrap();
     assert_eq!(serial(&ada).await, now + 1);
-    // The counter is what it counts.
+    // The stored rrset count is correct.
     let counts =
         "SELECT z.rrset_count = (SELECT count(*) FROM dns.rrsets r WHERE r.zone_id = z.id) AS right FROM dns.zones z";
     assert!(app.db_rows(counts).await.iter().all(|row| row["right"] == json!(true)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_nameservers_or_the_link_there_is_no_dns() {
+async fn dns_is_unavailable_without_nameservers_or_the_link() {
     let off = App::with(|config| config.dns = None).await;
     let no_link = App::with(|config| config.core = server::config::CoreLink::Off).await;
     for (app, code) in [(off, "dns_not_configured"), (no_link, "no_core")] {
         let ada = app.sign_in("ada").await;
         let body = json!({ "name": "example.org" });
-        ada.post(ZONES, body).await.refused(503, code);
+        ada.post(ZONES, body).await.expect_error(503, code);
         for path in [ZONES.to_owned(), ZONE.to_owned(), format!("{ZONE}/zonefile"), format!("{ZONE}/dnssec")] {
-            ada.get(&path).await.refused(503, code);
+            ada.get(&path).await.expect_error(503, code);
         }
-        ada.delete(ZONE).await.refused(503, code);
-        ada.put(&format!("{ZONE}/rrsets/www/A"), json!({ "records": ["192.0.2.1"] })).await.refused(503, code);
-        ada.delete(&format!("{ZONE}/rrsets/www/A")).await.refused(503, code);
-        ada.patch(&format!("{ZONE}/rrsets"), json!({ "rrsets": [] })).await.refused(503, code);
-        ada.post(&format!("{ZONE}/dnssec"), json!({ "enabled": true })).await.refused(503, code);
-        ada.put(&format!("{ZONE}/dnssec/ds"), json!({ "ds": [] })).await.refused(503, code);
+        ada.delete(ZONE).await.expect_error(503, code);
+        ada.put(&format!("{ZONE}/rrsets/www/A"), json!({ "records": ["192.0.2.1"] })).await.expect_error(503, code);
+        ada.delete(&format!("{ZONE}/rrsets/www/A")).await.expect_error(503, code);
+        ada.patch(&format!("{ZONE}/rrsets"), json!({ "rrsets": [] })).await.expect_error(503, code);
+        ada.post(&format!("{ZONE}/dnssec"), json!({ "enabled": true })).await.expect_error(503, code);
+        ada.put(&format!("{ZONE}/dnssec/ds"), json!({ "ds": [] })).await.expect_error(503, code);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_catalog_lists_each_zone_with_its_group() {
-    let (app, ada) = world().await;
+async fn catalog_lists_each_zone_with_its_group() {
+    let (app, ada) = setup().await;
     let entries = "SELECT kind, encode(rdata, 'hex') AS rdata FROM dns.rrsets r JOIN dns.zones z ON z.id = r.zone_id \
                    WHERE z.org_id IS NULL AND r.name LIKE '%zones' ORDER BY kind";
     let listed = app.db_rows(entries).await;
@@ -156,8 +156,8 @@ async fn the_catalog_lists_each_zone_with_its_group() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn zones_follow_the_nameservers_of_the_settings() {
-    let (app, ada) = world().await;
+async fn zones_are_updated_when_the_configured_nameservers_change() {
+    let (app, ada) = setup().await;
     let before = serial(&ada).await;
     let other = app
         .another_with(|config| {
@@ -165,8 +165,8 @@ async fn zones_follow_the_nameservers_of_the_settings() {
             config.dns = Some(dns::Hosting::new(&nameservers, "fallback.localhost").unwrap());
         })
         .await;
-    let ada = other.meets(&ada);
-    let zone = eventually("the zone has its new nameservers", async || {
+    let ada = other.connect(&ada);
+    let zone = eventually("the zone has the new nameservers", async || {
         let zone = ada.get(ZONE).await.expect(200).clone();
         (zone["rrsets"][1]["records"] == json!(["a.ns.example.", "b.ns.example."])).then_some(zone)
     })
@@ -174,7 +174,7 @@ async fn zones_follow_the_nameservers_of_the_settings() {
     assert!(zone["rrsets"][0]["records"][0].as_str().unwrap().starts_with("a.ns.example. "));
     assert!(zone["serial"].as_u64().unwrap() > before);
     assert_eq!(app.db_audit("ada").await.last().unwrap(), "dns.zone.nameservers");
-    // The SOA is another one as well: nobody may take the difference.
+    // The journal is empty, because the SOA has changed too and an IXFR would be wrong.
     assert!(
         app.db_rows("SELECT 1 FROM dns.changes c JOIN dns.zones z ON z.id = c.zone_id WHERE z.org_id IS NOT NULL")
             .await

@@ -1,14 +1,14 @@
-//! Signing in, the account, signing out.
+//! Sign-in, account and sessions.
 
 use serde_json::json;
 
-use crate::kit::App;
+use crate::support::App;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_login_makes_a_user_with_an_organization_of_their_own() {
+async fn first_login_creates_a_user_and_a_personal_organization() {
     let app = App::start().await;
     let body = json!({ "subject": "ada", "email": "ada@example.org", "name": "Ada" });
-    let session = app.anyone().post("/v1/auth/dev/login", body).await;
+    let session = app.anonymous().post("/v1/auth/dev/login", body).await;
     let session = session.expect(200);
     assert!(session["token"].as_str().unwrap().starts_with("svc_ses_"));
     assert_eq!(session["subject"], "ada");
@@ -28,7 +28,7 @@ async fn a_first_login_makes_a_user_with_an_organization_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_taken_or_impossible_slug_gets_a_suffix() {
+async fn taken_or_invalid_slug_gets_a_suffix() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "bob" })).await.expect(201);
@@ -42,7 +42,7 @@ async fn a_taken_or_impossible_slug_gets_a_suffix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_first_logins_at_once_make_one_user() {
+async fn concurrent_first_logins_create_one_user() {
     for round in 0..3 {
         let app = App::with(|config| config.database.connections = 48).await;
         let subject = format!("ada-{round}");
@@ -56,29 +56,29 @@ async fn twenty_first_logins_at_once_make_one_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_ends_by_logout_and_by_time() {
+async fn session_ends_at_logout_and_at_expiry() {
     let app = App::start().await;
     let (first, second) = (app.sign_in("ada").await, app.sign_in("ada").await);
     first.send(reqwest::Method::POST, "/v1/auth/logout", |request| request).await.expect(204);
-    let gone = first.get("/v1/me").await;
-    gone.refused(401, "unauthenticated");
-    assert_eq!(gone.header("www-authenticate"), "Bearer error=\"invalid_token\"");
+    let rejected = first.get("/v1/me").await;
+    rejected.expect_error(401, "unauthenticated");
+    assert_eq!(rejected.header("www-authenticate"), "Bearer error=\"invalid_token\"");
     second.get("/v1/me").await.expect(200);
     app.clock.advance_days(29);
     second.get("/v1/me").await.expect(200);
     app.clock.advance_days(2);
-    second.get("/v1/me").await.refused(401, "unauthenticated");
+    second.get("/v1/me").await.expect_error(401, "unauthenticated");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_setting_there_is_no_development_login() {
+async fn development_login_is_disabled_without_the_setting() {
     let app = App::with(|config| config.gateway.sign_ins.dev = false).await;
-    app.anyone().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await.refused(404, "not_found");
+    app.anonymous().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await.expect_error(404, "not_found");
     assert!(app.document.operations().all(|(_, path, _)| path != "/v1/auth/dev/login"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_database_holds_no_token() {
+async fn database_contains_no_token() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let token = ada.token.clone().unwrap();
@@ -89,48 +89,48 @@ async fn the_database_holds_no_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sign_ins_are_limited_by_address() {
+async fn sign_ins_are_rate_limited_per_address() {
     let app = App::with(|config| config.gateway.rate_limits.sign_in = 5u32.try_into().unwrap()).await;
     for left in (0..5).rev() {
-        let answer = app.anyone().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await;
-        answer.expect(200);
-        assert_eq!(answer.header("ratelimit-policy"), "\"sign-in\";q=5;w=60");
-        assert!(answer.header("ratelimit").starts_with(&format!("\"sign-in\";r={left};t=")), "{answer:?}");
+        let response = app.anonymous().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await;
+        response.expect(200);
+        assert_eq!(response.header("ratelimit-policy"), "\"sign-in\";q=5;w=60");
+        assert!(response.header("ratelimit").starts_with(&format!("\"sign-in\";r={left};t=")), "{response:?}");
     }
-    let answer = app.anyone().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await;
-    answer.refused(429, "rate_limited");
-    assert!((1..=13).contains(&answer.header("retry-after").parse::<u32>().unwrap()), "{answer:?}");
+    let response = app.anonymous().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await;
+    response.expect_error(429, "rate_limited");
+    assert!((1..=13).contains(&response.header("retry-after").parse::<u32>().unwrap()), "{response:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_credential_cannot_use_up_another_ones_rate() {
+async fn each_credential_has_its_own_rate_limit() {
     let app = App::with(|config| config.gateway.rate_limits.credential = 3u32.try_into().unwrap()).await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
     for _ in 0..3 {
         ada.get("/v1/me").await.expect(200);
     }
-    ada.get("/v1/me").await.refused(429, "rate_limited");
+    ada.get("/v1/me").await.expect_error(429, "rate_limited");
     bob.get("/v1/me").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_credential_an_address_has_one_rate() {
+async fn anonymous_requests_share_one_rate_limit_per_address() {
     let app = App::with(|config| config.gateway.rate_limits.credential = 2u32.try_into().unwrap()).await;
     for _ in 0..2 {
-        app.anyone().get("/v1/me").await.refused(401, "unauthenticated");
+        app.anonymous().get("/v1/me").await.expect_error(401, "unauthenticated");
     }
-    app.anyone().get("/v1/me").await.refused(429, "rate_limited");
-    app.with_token("nonsense").get("/v1/me").await.refused(429, "rate_limited");
-    let made_up = format!("svc_ses_{}", "A".repeat(43));
-    app.with_token(&made_up).get("/v1/me").await.refused(429, "rate_limited");
+    app.anonymous().get("/v1/me").await.expect_error(429, "rate_limited");
+    app.with_token("nonsense").get("/v1/me").await.expect_error(429, "rate_limited");
+    let unknown = format!("svc_ses_{}", "A".repeat(43));
+    app.with_token(&unknown).get("/v1/me").await.expect_error(429, "rate_limited");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_trusted_proxy_says_where_a_request_comes_from() {
+async fn forwarded_address_is_trusted_only_from_trusted_proxies() {
     let login = async |app: &App, forwarded: &str| {
         let body = json!({ "subject": "ada" });
         let build = |request: reqwest::RequestBuilder| request.header("x-forwarded-for", forwarded).json(&body);
-        app.anyone().send(reqwest::Method::POST, "/v1/auth/dev/login", build).await.status
+        app.anonymous().send(reqwest::Method::POST, "/v1/auth/dev/login", build).await.status
     };
     let untrusting = App::with(|config| config.gateway.rate_limits.sign_in = 1u32.try_into().unwrap()).await;
     assert_eq!((login(&untrusting, "192.0.2.1").await, login(&untrusting, "192.0.2.2").await), (200, 429));
@@ -140,10 +140,10 @@ async fn only_a_trusted_proxy_says_where_a_request_comes_from() {
     })
     .await;
     assert_eq!((login(&trusting, "192.0.2.1").await, login(&trusting, "192.0.2.2").await), (200, 200));
-    // What a client claims before the proxies' own entries counts for nothing.
+    // Entries to the left of the trusted proxies' entries are ignored.
     assert_eq!(login(&trusting, "203.0.113.9, 192.0.2.1, 10.0.0.7").await, 429);
     assert_eq!(login(&trusting, "203.0.113.9, 192.0.2.1:4711").await, 429);
-    // What cannot be read ends the walk, and with it whatever stands before.
+    // An unparsable entry ends the evaluation, so entries to its left are ignored.
     assert_eq!(
         (login(&trusting, "203.0.113.8, unknown").await, login(&trusting, "203.0.113.7, unknown").await),
         (200, 429)
@@ -151,38 +151,38 @@ async fn only_a_trusted_proxy_says_where_a_request_comes_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_are_listed_and_ended_by_their_owner() {
+async fn user_lists_and_ends_own_sessions() {
     let app = App::start().await;
     let (old, current, bob) = (app.sign_in("ada").await, app.sign_in("ada").await, app.sign_in("bob").await);
-    let list = async |caller: &crate::kit::Caller| {
+    let list = async |caller: &crate::support::Caller| {
         let page = caller.get("/v1/me/sessions").await.expect(200).clone();
         page["items"].as_array().unwrap().clone()
     };
     let sessions = list(&current).await;
-    let shown: Vec<bool> = sessions.iter().map(|session| session["current"].as_bool().unwrap()).collect();
-    assert_eq!(shown, [true, false]);
+    let current_flags: Vec<bool> = sessions.iter().map(|session| session["current"].as_bool().unwrap()).collect();
+    assert_eq!(current_flags, [true, false]);
     assert_eq!(sessions[0]["lastUsedAt"], json!(null));
 
-    // Used again after a day: noted beside the request.
+    // The last use is recorded asynchronously.
     app.clock.advance_days(1);
     current.get("/v1/me").await.expect(200);
-    let mut noted = json!(null);
+    let mut last_used = json!(null);
     for _ in 0..100 {
-        noted = list(&current).await[0]["lastUsedAt"].clone();
-        if noted.is_string() {
+        last_used = list(&current).await[0]["lastUsedAt"].clone();
+        if last_used.is_string() {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    assert!(noted.is_string());
+    assert!(last_used.is_string());
 
     let at = format!("/v1/me/sessions/{}", sessions[1]["id"].as_str().unwrap());
-    bob.delete(&at).await.refused(404, "not_found");
+    bob.delete(&at).await.expect_error(404, "not_found");
     current.delete(&at).await.expect(204);
-    current.delete(&at).await.refused(404, "not_found");
-    old.get("/v1/me").await.refused(401, "unauthenticated");
+    current.delete(&at).await.expect_error(404, "not_found");
+    old.get("/v1/me").await.expect_error(401, "unauthenticated");
     assert_eq!(list(&current).await.len(), 1);
-    // What has expired is not listed.
+    // Expired sessions are not listed.
     app.clock.advance_days(31);
     assert_eq!(list(&app.sign_in("ada").await).await.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Sign-in, accounts and credentials.
+//! Sign-in, accounts, sessions and credentials.
 
 mod account;
 mod codehost;

@@ -1,10 +1,10 @@
-//! SSH keys: registered by a session, each once for all users.
+//! SSH keys.
 
 use serde_json::{Value, json};
 
-use crate::kit::App;
+use crate::support::App;
 
-/// Type, line and fingerprint, as `ssh-keygen` makes and prints them.
+/// Type, public key line and fingerprint, generated with `ssh-keygen`.
 const GOOD: [(&str, &str, &str); 5] = [
     (
         "ed25519",
@@ -60,7 +60,7 @@ fn new(title: &str, key: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_of_every_type_are_added_listed_and_deleted() {
+async fn keys_of_all_types_are_added_listed_and_deleted() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let mut shown = Vec::new();
@@ -79,14 +79,14 @@ async fn keys_of_every_type_are_added_listed_and_deleted() {
     assert_eq!(page["items"], json!(shown[..2]));
     let rest = ada.get(&format!("{KEYS}?limit=200&cursor={}", page["nextCursor"].as_str().unwrap())).await;
     assert_eq!(rest.expect(200)["items"], json!(shown[2..]));
-    // The comment, which may name a person and a machine, is not kept.
+    // The comment, which may contain personal data, is not stored.
     let rows = app.db_rows("SELECT public_key FROM identity.ssh_keys").await;
     assert!(rows.iter().all(|row| !row["public_key"].as_str().unwrap().contains("laptop")));
 
     let at = format!("{KEYS}/{}", shown[0]["id"].as_str().unwrap());
-    app.sign_in("bob").await.delete(&at).await.refused(404, "not_found");
+    app.sign_in("bob").await.delete(&at).await.expect_error(404, "not_found");
     ada.delete(&at).await.expect(204);
-    ada.delete(&at).await.refused(404, "not_found");
+    ada.delete(&at).await.expect_error(404, "not_found");
     assert_eq!(ada.get(KEYS).await.expect(200)["items"], json!(shown[1..]));
     let audit = app.db_rows("SELECT event FROM store.audit WHERE event LIKE 'ssh_key.%' ORDER BY id").await;
     let events: Vec<&str> = audit.iter().map(|row| row["event"].as_str().unwrap()).collect();
@@ -94,14 +94,14 @@ async fn keys_of_every_type_are_added_listed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_one_user_s_and_free_again_once_deleted() {
+async fn key_belongs_to_one_user_until_deleted() {
     let app = App::start().await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
     let (_, line, _) = GOOD[0];
     let key = ada.post(KEYS, new("laptop", line)).await.expect(201).clone();
-    ada.post(KEYS, new("again", line)).await.refused(409, "ssh_key_exists");
+    ada.post(KEYS, new("again", line)).await.expect_error(409, "ssh_key_exists");
     let refused = bob.post(KEYS, new("mine", &format!("{line} bob@desk"))).await;
-    let message = refused.refused(409, "ssh_key_exists")["message"].as_str().unwrap().to_owned();
+    let message = refused.expect_error(409, "ssh_key_exists")["message"].as_str().unwrap().to_owned();
     assert!(!message.contains("ada") && !message.contains(ada.user_id.as_str()), "{message}");
     assert_eq!(bob.get(KEYS).await.expect(200)["items"], json!([]));
     ada.delete(&format!("{KEYS}/{}", key["id"].as_str().unwrap())).await.expect(204);
@@ -109,23 +109,23 @@ async fn a_key_is_one_user_s_and_free_again_once_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_who_register_one_key_at_once_leave_it_with_one() {
+async fn concurrent_registrations_of_a_key_succeed_once() {
     let app = App::with(|config| config.database.connections = 32).await;
     let callers = futures_util::future::join_all((0..20).map(|n| {
         let (app, subject) = (&app, format!("user-{n}"));
         async move { app.sign_in(&subject).await }
     }))
     .await;
-    let answers =
+    let responses =
         futures_util::future::join_all(callers.iter().map(|caller| caller.post(KEYS, new("k", GOOD[0].1)))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
-    for refused in answers.iter().filter(|answer| answer.status != 201) {
-        refused.refused(409, "ssh_key_exists");
+    assert_eq!(responses.iter().filter(|response| response.status == 201).count(), 1);
+    for refused in responses.iter().filter(|response| response.status != 201) {
+        refused.expect_error(409, "ssh_key_exists");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_key_that_is_taken_is_refused_with_the_reason() {
+async fn invalid_keys_are_rejected_with_a_reason() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let (_, line, _) = GOOD[0];
@@ -143,18 +143,18 @@ async fn what_is_no_key_that_is_taken_is_refused_with_the_reason() {
         ("sk-ssh-ed25519@openssh.com AAAA", "sk-ssh-ed25519"),
         ("ssh-ed25519-cert-v01@openssh.com AAAA", "cert"),
     ] {
-        let answer = ada.post(KEYS, new("k", key)).await;
-        let field = &answer.refused(400, "bad_request")["details"]["fields"][0];
+        let response = ada.post(KEYS, new("k", key)).await;
+        let field = &response.expect_error(400, "bad_request")["details"]["fields"][0];
         assert_eq!(field["path"], "key", "{key}");
         assert!(field["message"].as_str().unwrap().contains(reason), "{key}: {field}");
     }
-    ada.post(KEYS, json!({ "key": line })).await.refused(400, "bad_request");
-    ada.post(KEYS, new("", line)).await.refused(400, "bad_request");
+    ada.post(KEYS, json!({ "key": line })).await.expect_error(400, "bad_request");
+    ada.post(KEYS, new("", line)).await.expect_error(400, "bad_request");
     assert_eq!(ada.get(KEYS).await.expect(200)["items"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_reads_the_keys_and_changes_none() {
+async fn token_can_list_keys_but_not_change_them() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let key = ada.post(KEYS, new("laptop", GOOD[0].1)).await.expect(201).clone();
@@ -164,12 +164,12 @@ async fn a_token_reads_the_keys_and_changes_none() {
     };
     let reader = with("account:read").await;
     assert_eq!(reader.get(KEYS).await.expect(200)["items"], json!([key]));
-    reader.post(KEYS, new("mine", GOOD[1].1)).await.refused(401, "session_required");
+    reader.post(KEYS, new("mine", GOOD[1].1)).await.expect_error(401, "session_required");
     let at = format!("{KEYS}/{}", key["id"].as_str().unwrap());
-    reader.delete(&at).await.refused(401, "session_required");
+    reader.delete(&at).await.expect_error(401, "session_required");
     assert_eq!(
-        with("org:write").await.get(KEYS).await.refused(403, "insufficient_scope")["details"]["required"],
+        with("org:write").await.get(KEYS).await.expect_error(403, "insufficient_scope")["details"]["required"],
         "account:read"
     );
-    app.anyone().get(KEYS).await.refused(401, "unauthenticated");
+    app.anonymous().get(KEYS).await.expect_error(401, "unauthenticated");
 }

@@ -1,4 +1,4 @@
-//! Nameservers as processes of their own, with the configurations that operators are given: `deploy/dns/`.
+//! Nameserver processes with the configurations in `deploy/dns/`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,13 +6,15 @@ use std::process::{Child, Command, Stdio};
 
 use crate::process::port;
 
-use super::ask::{Answer, ask};
+use super::query::{Answer, query};
 
-/// Debian's packages, unpacked; none, with a loud line, where they are not to be had.
+/// The unpacked Debian packages. Returns `None` and prints a notice if `SVC_TEST_NAMESERVERS` is not set.
 pub fn packages() -> Option<Packages> {
     let found = std::env::var_os("SVC_TEST_NAMESERVERS").map(|it| Packages(it.into()));
     if found.is_none() {
-        eprintln!("SKIPPED: there are no nameservers; cargo xtask test obtains them from Debian, as root");
+        eprintln!(
+            "SKIPPED: SVC_TEST_NAMESERVERS is not set; cargo xtask test, as root, installs the nameservers and sets it"
+        );
     }
     found
 }
@@ -21,7 +23,7 @@ pub fn packages() -> Option<Packages> {
 pub struct Packages(PathBuf);
 
 impl Packages {
-    /// A program of theirs, with their libraries.
+    /// A command for a program of the packages, with their libraries.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.0.join("usr").join(program));
         let libraries = self.0.join("usr/lib").join(format!("{}-linux-gnu", std::env::consts::ARCH));
@@ -29,8 +31,8 @@ impl Packages {
         command
     }
 
-    /// What a program says, which must succeed.
-    pub fn said(&self, program: &str, arguments: &[&str]) -> String {
+    /// Runs a program, which must succeed, and returns its output.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.command(program).args(arguments).output().unwrap();
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{program} {arguments:?}: {text}");
@@ -38,7 +40,7 @@ impl Packages {
     }
 }
 
-/// A nameserver.
+/// A nameserver process.
 pub struct Daemon {
     packages: Packages,
     pub folder: PathBuf,
@@ -48,7 +50,7 @@ pub struct Daemon {
     child: Option<Child>,
 }
 
-/// Where who listens: what the addresses of the configurations stand for.
+/// The ports that replace the addresses in the configurations.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
     pub primary: u16,
@@ -63,18 +65,18 @@ impl Ports {
     }
 }
 
-/// The key of the configurations, as the server has it.
+/// The TSIG key of the configurations, in the format of `SVC_DNS_TSIG`.
 pub const TSIG: &str = "svc:hmac-sha256:c3ZjIGV4YW1wbGUga2V5LCBub3QgZm9yIHVzZSEhISE=";
 
 impl Daemon {
     pub fn knot(packages: &Packages, ports: Ports) -> Self {
         let Ports { primary, knot, bind, nsd } = ports;
-        let (listen, served) = (format!("127.0.0.1@{knot}"), format!("127.0.0.1@{primary}"));
+        let (listen, upstream) = (format!("127.0.0.1@{knot}"), format!("127.0.0.1@{primary}"));
         let (to_bind, to_nsd) = (format!("127.0.0.1@{bind}"), format!("127.0.0.1@{nsd}"));
         let folder = folder("knot", knot);
         let here = folder.to_str().unwrap();
         let changes = [
-            ("192.0.2.10@5300", served.as_str()),
+            ("192.0.2.10@5300", upstream.as_str()),
             ("192.0.2.1@53", &listen),
             ("192.0.2.2@53", &to_bind),
             ("192.0.2.3@53", &to_nsd),
@@ -90,16 +92,16 @@ impl Daemon {
         let Ports { primary, knot, bind, .. } = ports;
         let folder = folder("bind", bind);
         let here = folder.to_str().unwrap();
-        let (served, members) = (format!("127.0.0.1 port {primary}"), format!("127.0.0.1 port {knot}"));
+        let (upstream, members) = (format!("127.0.0.1 port {primary}"), format!("127.0.0.1 port {knot}"));
         let listen = format!("listen-on port {bind} {{ 127.0.0.1; }}; pid-file none; session-keyfile none");
         let changes = [
-            ("192.0.2.10 port 5300", served.as_str()),
+            ("192.0.2.10 port 5300", upstream.as_str()),
             ("192.0.2.1 port 53", &members),
             ("listen-on port 53 { 192.0.2.2; }", &listen),
             ("/var/cache/bind", here),
         ];
         let file = configure(&folder, "named.conf", &changes);
-        // Nobody sends it commands here: the port for them is everybody's.
+        // Disable the control channel, because its default port is shared by all tests.
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{text}controls {{ }};\n")).unwrap();
         Self::start(packages, folder, bind, "sbin/named", ["-g", "-c", &file].map(str::to_owned).to_vec())
@@ -109,9 +111,9 @@ impl Daemon {
         let Ports { knot, nsd, .. } = ports;
         let folder = folder("nsd", nsd);
         let here = folder.to_str().unwrap();
-        let (listen, served) = (format!("127.0.0.1@{nsd}"), format!("127.0.0.1@{knot}"));
+        let (listen, upstream) = (format!("127.0.0.1@{nsd}"), format!("127.0.0.1@{knot}"));
         let changes = [
-            ("192.0.2.1@53", served.as_str()),
+            ("192.0.2.1@53", upstream.as_str()),
             ("192.0.2.3@53", &listen),
             ("allow-notify: 192.0.2.1", "allow-notify: 127.0.0.1"),
             ("username: nsd", "username: \"\""),
@@ -124,18 +126,18 @@ impl Daemon {
 
     fn start(packages: &Packages, folder: PathBuf, port: u16, program: &'static str, arguments: Vec<String>) -> Self {
         let mut daemon = Self { packages: packages.clone(), folder, port, program, arguments, child: None };
-        daemon.start_again();
+        daemon.restart();
         daemon
     }
 
-    pub fn start_again(&mut self) {
+    pub fn restart(&mut self) {
         let log = File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
         let mut command = self.packages.command(self.program);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.child = Some(command.spawn().unwrap());
     }
 
-    /// kill -9.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -143,19 +145,19 @@ impl Daemon {
         }
     }
 
-    /// What it answers.
-    pub async fn ask(&self, name: &str, kind: &str) -> Answer {
-        ask(self.port, name, kind).await
+    /// Queries the nameserver.
+    pub async fn query(&self, name: &str, kind: &str) -> Answer {
+        query(self.port, name, kind).await
     }
 
-    /// Tells NSD to serve a zone, or no longer.
+    /// Runs an `nsd-control` command, such as `addzone`.
     pub fn control(&self, command: &str, arguments: &[&str]) -> String {
         let file = self.folder.join("nsd.conf");
         let all = [&["-c", file.to_str().unwrap(), command], arguments].concat();
-        self.packages.said("sbin/nsd-control", &all)
+        self.packages.run("sbin/nsd-control", &all)
     }
 
-    /// The end of its log, for who failed.
+    /// The last 60 lines of the log.
     pub fn log(&self) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -180,7 +182,7 @@ fn folder(name: &str, port: u16) -> PathBuf {
     folder
 }
 
-/// Writes an operator's configuration with other addresses and folders, each of which must be in it.
+/// Writes a configuration with replaced addresses and folders. Panics if it does not contain an original value.
 fn configure(folder: &Path, name: &str, changes: &[(&str, &str)]) -> String {
     let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/dns").join(name);
     let mut text = fs::read_to_string(original).unwrap();

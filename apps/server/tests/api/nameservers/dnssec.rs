@@ -1,4 +1,4 @@
-//! Signing on and off, seen from the outside.
+//! Switching DNSSEC on and off, as DNS clients see it.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::ask::ask;
-use super::rig::{Rig, SOON};
+use super::query::query;
+use super::rig::{PROPAGATION_TIMEOUT, Rig};
 
-/// On and off have to arrive within this.
-const SECONDS: Duration = Duration::from_secs(6);
+/// The time within which a switch must reach the nameservers.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Asks for an address all the time; every question must be answered.
+/// Queries an address continuously. Every query must succeed.
 struct Prober {
     stop: Arc<AtomicBool>,
-    asked: Arc<AtomicUsize>,
+    queries: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<Vec<String>>,
 }
 
 impl Prober {
     fn start(port: u16, name: &'static str) -> Self {
-        let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (stopping, count) = (stop.clone(), asked.clone());
+        let (stop, queries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stopping, count) = (stop.clone(), queries.clone());
         let task = tokio::spawn(async move {
             let (begin, mut failed) = (Instant::now(), Vec::new());
             while !stopping.load(Ordering::Relaxed) {
-                let answer = ask(port, name, "A").await;
+                let answer = query(port, name, "A").await;
                 count.fetch_add(1, Ordering::Relaxed);
                 if answer.data.len() != 1 {
                     failed.push(format!("{port} after {:?}: {answer:?}", begin.elapsed()));
@@ -36,19 +36,19 @@ impl Prober {
             }
             failed
         });
-        Self { stop, asked, task }
+        Self { stop, queries, task }
     }
 
     async fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         let failed = self.task.await.unwrap();
-        let asked = self.asked.load(Ordering::Relaxed);
-        assert!(failed.is_empty() && asked > 100, "{} of {asked} answers failed: {failed:#?}", failed.len());
+        let queries = self.queries.load(Ordering::Relaxed);
+        assert!(failed.is_empty() && queries > 100, "{} of {queries} queries failed: {failed:#?}", failed.len());
     }
 }
 
-/// Has BIND's own validator look at an answer, with a DS record as all that it trusts.
-fn validates(rig: &Rig, port: u16, name: &str, zone: &str, ds: &Value) -> String {
+/// Validates an answer with BIND's `delv`, with the DS record as the only trust anchor. Returns the output.
+fn validate(rig: &Rig, port: u16, name: &str, zone: &str, ds: &Value) -> String {
     let number = |field: &str| ds[field].as_u64().unwrap();
     let digest = ds["digest"].as_str().unwrap();
     let anchor = format!(
@@ -61,38 +61,38 @@ fn validates(rig: &Rig, port: u16, name: &str, zone: &str, ds: &Value) -> String
     fs::write(&file, anchor).unwrap();
     let (port, root) = (port.to_string(), format!("+root={zone}"));
     let file = file.to_str().unwrap();
-    rig.packages.said("bin/delv", &["@127.0.0.1", "-p", &port, "-a", file, &root, name, "A", "+multiline"])
+    rig.packages.run("bin/delv", &["@127.0.0.1", "-p", &port, "-a", file, &root, name, "A", "+multiline"])
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signing_comes_and_goes_without_a_failed_answer() {
+async fn dnssec_is_switched_without_failed_queries() {
     let Some(rig) = Rig::start().await else { return };
     rig.zone("example.org").await;
     rig.all_answer(Duration::from_secs(5), "www.example.org", "A", &["192.0.2.1"]).await;
     let probers = rig.steady().map(|daemon| Prober::start(daemon.port, "www.example.org"));
     for round in 0..3 {
         rig.dnssec("example.org", true).await;
-        let on = rig.within(SECONDS, "the answer is signed", async || is_signed(&rig, true).await).await;
+        let on = rig.within(SWITCH_TIMEOUT, "the answer is signed", async || is_signed(&rig, true).await).await;
         let dnssec = async || rig.call("GET", "/example.org/dnssec", None).await;
-        let known = async || dnssec().await["state"] == "ds_pending";
-        let known = rig.within(Duration::from_secs(10), "the DS is known", known).await;
-        let seen = dnssec().await;
-        assert_eq!(seen["signer"]["error"], Value::Null);
-        assert_eq!(seen["ds"][0]["keyTag"], seen["signer"]["keys"][0]["keyTag"]);
+        let is_ds_known = async || dnssec().await["state"] == "ds_pending";
+        let known = rig.within(Duration::from_secs(10), "the DS is known", is_ds_known).await;
+        let state = dnssec().await;
+        assert_eq!(state["signer"]["error"], Value::Null);
+        assert_eq!(state["ds"][0]["keyTag"], state["signer"]["keys"][0]["keyTag"]);
 
-        // Changes of a signed zone arrive as soon as those of another, and are signed too.
+        // Changes of a signed zone propagate as fast as others, and are signed.
         let address = format!("192.0.2.{}", 10 + round);
         rig.put("example.org", "www", "A", &[&address]).await;
-        rig.all_answer(SOON, "www.example.org", "A", &[&address]).await;
+        rig.all_answer(PROPAGATION_TIMEOUT, "www.example.org", "A", &[&address]).await;
         for daemon in rig.daemons() {
-            let said = validates(&rig, daemon.port, "www.example.org", "example.org", &seen["ds"][0]);
-            assert!(said.contains("; fully validated") && said.contains(&address), "{said}");
+            let output = validate(&rig, daemon.port, "www.example.org", "example.org", &state["ds"][0]);
+            assert!(output.contains("; fully validated") && output.contains(&address), "{output}");
         }
         rig.dnssec("example.org", false).await;
-        let off = rig.within(SECONDS, "the answer is not signed", async || is_signed(&rig, false).await).await;
+        let off = rig.within(SWITCH_TIMEOUT, "the answer is not signed", async || is_signed(&rig, false).await).await;
         rig.put("example.org", "www", "A", &["192.0.2.1"]).await;
-        rig.these_answer(&rig.steady(), SOON, "www.example.org", "A", &["192.0.2.1"]).await;
-        println!("signed after {on:?}, the DS known {known:?} later, unsigned after {off:?}");
+        rig.these_answer(&rig.steady(), PROPAGATION_TIMEOUT, "www.example.org", "A", &["192.0.2.1"]).await;
+        println!("signed after {on:?}, DS known {known:?} later, unsigned after {off:?}");
     }
     for prober in probers {
         prober.stop().await;
@@ -100,7 +100,7 @@ async fn signing_comes_and_goes_without_a_failed_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signing_comes_and_goes_while_the_zone_changes() {
+async fn dnssec_is_switched_while_the_zone_changes() {
     let Some(rig) = Rig::start().await else { return };
     rig.zone("example.org").await;
     rig.all_answer(Duration::from_secs(5), "www.example.org", "A", &["192.0.2.1"]).await;
@@ -121,28 +121,28 @@ async fn signing_comes_and_goes_while_the_zone_changes() {
                 rig.dnssec("example.org", enabled).await;
                 let arrived = async || {
                     let (answer, keys) =
-                        (rig.knot.ask("www.example.org", "A").await, rig.knot.ask("example.org", "DNSKEY").await);
+                        (rig.knot.query("www.example.org", "A").await, rig.knot.query("example.org", "DNSKEY").await);
                     answer.is_signed == enabled && keys.data.is_empty() != enabled
                 };
-                rig.within(Duration::from_secs(12), "the switch arrives", arrived).await;
+                rig.within(Duration::from_secs(12), "the switch takes effect", arrived).await;
             }
         }
         changing.store(false, Ordering::Relaxed);
     };
     let (last, ()) = tokio::join!(change, switch);
-    rig.these_answer(&rig.steady(), SOON, "www.example.org", "A", &[&format!("192.0.2.{last}")]).await;
+    rig.these_answer(&rig.steady(), PROPAGATION_TIMEOUT, "www.example.org", "A", &[&format!("192.0.2.{last}")]).await;
     prober.stop().await;
     for kind in ["DNSKEY", "CDS", "NSEC3PARAM"] {
-        rig.these_answer(&rig.steady(), SOON, "example.org", kind, &[]).await;
+        rig.these_answer(&rig.steady(), PROPAGATION_TIMEOUT, "example.org", kind, &[]).await;
     }
 }
 
-async fn is_signed(rig: &Rig, wanted: bool) -> bool {
-    let daemons = if wanted { rig.daemons().to_vec() } else { rig.steady().to_vec() };
+async fn is_signed(rig: &Rig, expected: bool) -> bool {
+    let daemons = if expected { rig.daemons().to_vec() } else { rig.steady().to_vec() };
     for daemon in daemons {
-        let answer = daemon.ask("www.example.org", "A").await;
-        let keys = daemon.ask("example.org", "DNSKEY").await;
-        if answer.is_signed != wanted || keys.data.is_empty() == wanted {
+        let answer = daemon.query("www.example.org", "A").await;
+        let keys = daemon.query("example.org", "DNSKEY").await;
+        if answer.is_signed != expected || keys.data.is_empty() == expected {
             return false;
         }
     }

@@ -1,7 +1,7 @@
-//! Zones of the API as real nameservers serve them: Knot, which signs, and BIND and NSD behind it.
+//! Zones of the API at real nameservers: Knot, which signs, and its secondaries BIND and NSD.
 
-mod ask;
-mod chain;
 mod daemon;
 mod dnssec;
+mod propagation;
+mod query;
 mod rig;

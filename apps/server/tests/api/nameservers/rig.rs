@@ -1,4 +1,4 @@
-//! The whole chain: the API, the hidden primary, Knot that signs, and BIND and NSD behind it.
+//! The test rig: the server with its hidden primary, Knot as the signer, and BIND and NSD as its secondaries.
 
 use std::time::{Duration, Instant};
 
@@ -17,17 +17,16 @@ pub struct Rig {
     token: String,
 }
 
-/// For how long it is waited until everything has arrived everywhere, which takes two seconds at most where nothing else
-/// is at work.
-pub const SOON: Duration = Duration::from_secs(15);
+/// The time within which a change must reach all nameservers. It takes at most two seconds on an idle machine.
+pub const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Rig {
-    /// None where there are no nameservers.
+    /// Returns `None` if the nameservers are not installed.
     pub async fn start() -> Option<Self> {
         let packages = packages()?;
         let ports = Ports::free();
         let Ports { primary, knot, bind, .. } = ports;
-        // Nobody is held back by a rate here: a burst is to be one.
+        // Raise the rate limit for bursts of requests.
         let limits = std::env::temp_dir().join(format!("svc-limits-{primary}.toml"));
         std::fs::write(&limits, "[rates]\ncredential = 1000000\n").unwrap();
         let server = Process::with(&[
@@ -46,22 +45,22 @@ impl Rig {
         let nsd = Daemon::nsd(&packages, ports);
         let rig = Self { server, packages, knot, bind, nsd, token };
         rig.within(Duration::from_secs(20), "BIND has the catalog", async || {
-            rig.bind.ask("version.catalog.invalid", "TXT").await.is(&["2"])
+            rig.bind.query("version.catalog.invalid", "TXT").await.is(&["2"])
         })
         .await;
         rig.within(Duration::from_secs(20), "Knot answers", async || {
-            rig.knot.ask("example.org", "SOA").await.code.is_some()
+            rig.knot.query("example.org", "SOA").await.code.is_some()
         })
         .await;
         rig.within(Duration::from_secs(20), "NSD answers", async || {
-            rig.nsd.ask("example.org", "SOA").await.code.is_some()
+            rig.nsd.query("example.org", "SOA").await.code.is_some()
         })
         .await;
         Some(rig)
     }
 
-    /// Those of which it is asked when signing ends: NSD 4.6.1 was seen to answer without data then, for a reason that is
-    /// not known.
+    /// The nameservers to query when signing ends. NSD 4.6.1 sometimes answers without data then, for an unknown
+    /// reason.
     pub fn steady(&self) -> [&Daemon; 2] {
         [&self.knot, &self.bind]
     }
@@ -74,16 +73,16 @@ impl Rig {
         self.server.json(&self.token, method, &format!("/v1/orgs/ada/dns/zones{path}"), body).await
     }
 
-    /// Sends what is no JSON, or is answered with none.
+    /// Sends a request whose body or response is not JSON.
     pub async fn send(&self, method: &str, path: &str, kind: &str, body: String) {
         let address = format!("{}/v1/orgs/ada/dns/zones{path}", self.server.base);
-        let request = crate::kit::client().request(method.parse().unwrap(), address).bearer_auth(&self.token);
+        let request = crate::support::client().request(method.parse().unwrap(), address).bearer_auth(&self.token);
         let request = if body.is_empty() { request } else { request.header("content-type", kind).body(body) };
         let answer = request.send().await.unwrap();
         assert!(answer.status().is_success(), "{method} {path}: {}", answer.text().await.unwrap());
     }
 
-    /// Creates a zone with an address, and has NSD, which follows no catalog, serve it.
+    /// Creates a zone with an address, and adds it to NSD, which does not support catalog zones.
     pub async fn zone(&self, name: &str) {
         self.call("POST", "", Some(json!({ "name": name }))).await;
         self.put(name, "www", "A", &["192.0.2.1"]).await;
@@ -99,29 +98,29 @@ impl Rig {
         self.call("POST", &format!("/{zone}/dnssec"), Some(json!({ "enabled": enabled }))).await;
     }
 
-    /// Waits until every nameserver answers this.
-    pub async fn all_answer(&self, patience: Duration, name: &str, kind: &str, data: &[&str]) {
-        self.these_answer(&self.daemons(), patience, name, kind, data).await;
+    /// Waits until all nameservers return this data.
+    pub async fn all_answer(&self, timeout: Duration, name: &str, kind: &str, data: &[&str]) {
+        self.these_answer(&self.daemons(), timeout, name, kind, data).await;
     }
 
-    /// Waits until these nameservers answer this.
-    pub async fn these_answer(&self, daemons: &[&Daemon], patience: Duration, name: &str, kind: &str, data: &[&str]) {
+    /// Waits until these nameservers return this data.
+    pub async fn these_answer(&self, daemons: &[&Daemon], timeout: Duration, name: &str, kind: &str, data: &[&str]) {
         let start = Instant::now();
         for daemon in daemons {
-            let mut answer = daemon.ask(name, kind).await;
+            let mut answer = daemon.query(name, kind).await;
             while !answer.is(data) {
-                assert!(start.elapsed() < patience, "{}: {name} {kind} is {answer:?}, not {data:?}", daemon.program);
+                assert!(start.elapsed() < timeout, "{}: {name} {kind} is {answer:?}, not {data:?}", daemon.program);
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                answer = daemon.ask(name, kind).await;
+                answer = daemon.query(name, kind).await;
             }
         }
     }
 
-    /// Waits until something is so; how long it took.
-    pub async fn within(&self, patience: Duration, what: &str, mut is_so: impl AsyncFnMut() -> bool) -> Duration {
+    /// Waits until a condition holds. Returns the elapsed time.
+    pub async fn within(&self, timeout: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration {
         let start = Instant::now();
-        while !is_so().await {
-            assert!(start.elapsed() < patience, "in {patience:?} it did not come to this: {what}");
+        while !condition().await {
+            assert!(start.elapsed() < timeout, "timed out after {timeout:?}: {what}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         start.elapsed()

@@ -1,9 +1,9 @@
-//! Organizations and members.
+//! Organizations, members and the audit log.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::kit::{App, Caller};
+use crate::support::{App, Caller};
 
 async fn acme(app: &App) -> Caller {
     let ada = app.sign_in("ada").await;
@@ -12,14 +12,14 @@ async fn acme(app: &App) -> Caller {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn create_and_list() {
+async fn organizations_are_created_and_listed() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let org = ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201).clone();
     assert_eq!((&org["name"], &org["role"], &org["personal"]), (&json!("acme"), &json!("admin"), &json!(false)));
     assert!(org["id"].as_str().unwrap().starts_with("org_"));
-    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.refused(409, "slug_taken");
-    app.sign_in("bob").await.post("/v1/orgs", json!({ "slug": "acme" })).await.refused(409, "slug_taken");
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect_error(409, "slug_taken");
+    app.sign_in("bob").await.post("/v1/orgs", json!({ "slug": "acme" })).await.expect_error(409, "slug_taken");
     let list = ada.get("/v1/orgs").await.expect(200).clone();
     let slugs: Vec<&Value> = list["items"].as_array().unwrap().iter().map(|org| &org["slug"]).collect();
     assert_eq!(slugs, ["ada", "acme"]);
@@ -28,7 +28,7 @@ async fn create_and_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_page_by_their_cursor() {
+async fn lists_are_paginated_by_cursor() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     for n in 0..6 {
@@ -53,9 +53,9 @@ async fn lists_page_by_their_cursor() {
     for query in
         ["limit=0", "limit=-1", "limit=%2B5", "limit=", "limit=x", "cursor=x", "cursor=bm9wZQ", "limit=1&limit=2"]
     {
-        let answer = ada.get(&format!("/v1/orgs?{query}")).await;
+        let response = ada.get(&format!("/v1/orgs?{query}")).await;
         let name = query.split('=').next().unwrap();
-        assert_eq!(answer.refused(400, "bad_request")["details"]["fields"][0]["path"], json!(name), "{query}");
+        assert_eq!(response.expect_error(400, "bad_request")["details"]["fields"][0]["path"], json!(name), "{query}");
     }
 }
 
@@ -65,47 +65,47 @@ async fn members_are_added_changed_and_removed() {
     let ada = acme(&app).await;
     let members = "/v1/orgs/acme/members";
     let add = |subject: &str| json!({ "provider": "dev", "subject": subject, "role": "viewer" });
-    ada.post(members, add("bob")).await.refused(404, "user_not_found");
+    ada.post(members, add("bob")).await.expect_error(404, "user_not_found");
     let bob = app.sign_in("bob").await;
     let member = ada.post(members, add("bob")).await.expect(201).clone();
     assert_eq!((&member["userId"], &member["role"]), (&json!(bob.user_id), &json!("viewer")));
-    ada.post(members, add("bob")).await.refused(409, "already_member");
+    ada.post(members, add("bob")).await.expect_error(409, "already_member");
     let at = format!("{members}/{}", bob.user_id);
     let changed = ada.put(&at, json!({ "role": "member" })).await.expect(200).clone();
     assert_eq!(changed["role"], "member");
     ada.put(&at, json!({ "role": "member" })).await.expect(200);
     let list = bob.get(members).await.expect(200).clone();
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
-    bob.delete(&format!("{members}/{}", ada.user_id)).await.refused(403, "forbidden");
+    bob.delete(&format!("{members}/{}", ada.user_id)).await.expect_error(403, "forbidden");
     ada.delete(&at).await.expect(204);
-    ada.delete(&at).await.refused(404, "not_found");
-    ada.put(&at, json!({ "role": "admin" })).await.refused(404, "not_found");
-    // Gone from the next request on.
-    bob.get(members).await.refused(403, "forbidden");
-    // The repeated role changed nothing and left no trace.
+    ada.delete(&at).await.expect_error(404, "not_found");
+    ada.put(&at, json!({ "role": "admin" })).await.expect_error(404, "not_found");
+    // The removal takes effect with the next request.
+    bob.get(members).await.expect_error(403, "forbidden");
+    // Setting the same role again writes no audit event.
     assert_eq!(app.db_audit("acme").await, ["org.create", "member.add", "member.role", "member.remove"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_admin_stays() {
+async fn last_admin_cannot_leave_or_be_demoted() {
     let app = App::start().await;
     let ada = acme(&app).await;
     let me = format!("/v1/orgs/acme/members/{}", ada.user_id);
-    ada.put(&me, json!({ "role": "viewer" })).await.refused(409, "last_admin");
-    ada.delete(&me).await.refused(409, "last_admin");
-    app.joined(&ada, "acme", "bob", "admin").await;
+    ada.put(&me, json!({ "role": "viewer" })).await.expect_error(409, "last_admin");
+    ada.delete(&me).await.expect_error(409, "last_admin");
+    app.add_member(&ada, "acme", "bob", "admin").await;
     ada.delete(&me).await.expect(204);
     assert_eq!(app.db_audit("acme").await, ["org.create", "member.add", "member.leave"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_admins_who_demote_each_other_leave_one() {
+async fn two_admins_who_demote_each_other_leave_one_admin() {
     let app = App::start().await;
     for round in 0..20 {
         let (left, right, org) = (format!("left-{round}"), format!("right-{round}"), format!("duel-{round}"));
         let ada = app.sign_in(&left).await;
         ada.post("/v1/orgs", json!({ "slug": org })).await.expect(201);
-        let bob = app.joined(&ada, &org, &right, "admin").await;
+        let bob = app.add_member(&ada, &org, &right, "admin").await;
         let member = |of: &Caller| format!("/v1/orgs/{org}/members/{}", of.user_id);
         let (a, b) = (member(&ada), member(&bob));
         let (first, second) =
@@ -116,22 +116,22 @@ async fn two_admins_who_demote_each_other_leave_one() {
         assert_eq!(app.db_rows(&admins).await, [json!({ "count": 1 })], "{first:?} {second:?}");
         let mut codes = [first.status, second.status];
         codes.sort_unstable();
-        // The loser is told so, or was demoted before it was let in.
+        // The second request fails with a conflict, or its caller was already demoted.
         assert!(codes == [200, 409] || codes == [200, 403], "{codes:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_slug_twenty_times_at_once_makes_one_organization() {
+async fn concurrent_creates_of_a_slug_create_one_organization() {
     let app = App::with(|config| config.database.connections = 48).await;
     let ada = app.sign_in("ada").await;
-    let answers = join_all((0..20).map(|_| ada.post("/v1/orgs", json!({ "slug": "acme" })))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
-    assert_eq!(answers.iter().filter(|answer| answer.status == 409).count(), 19);
+    let responses = join_all((0..20).map(|_| ada.post("/v1/orgs", json!({ "slug": "acme" })))).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 201).count(), 1);
+    assert_eq!(responses.iter().filter(|response| response.status == 409).count(), 19);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_log_cannot_be_rewritten() {
+async fn audit_log_is_append_only() {
     let app = App::start().await;
     acme(&app).await;
     for statement in ["UPDATE store.audit SET event = 'x'", "DELETE FROM store.audit", "TRUNCATE store.audit"] {
@@ -141,21 +141,21 @@ async fn the_audit_log_cannot_be_rewritten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_organization_is_renamed_by_its_admins() {
+async fn admins_rename_an_organization() {
     let app = App::start().await;
     let ada = acme(&app).await;
     let rename = async |name: &str| ada.patch("/v1/orgs/acme", json!({ "name": name })).await;
     assert_eq!(rename("Acme & Sons").await.expect(200)["name"], "Acme & Sons");
     assert_eq!(rename("Acme & Sons").await.expect(200)["slug"], "acme");
-    rename("").await.refused(400, "bad_request");
+    rename("").await.expect_error(400, "bad_request");
     assert_eq!(app.db_audit("acme").await, ["org.create", "org.rename"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_log_is_read_in_pages_and_by_filters() {
+async fn audit_log_is_paginated_and_filtered() {
     let app = App::start().await;
     let ada = acme(&app).await;
-    let bob = app.joined(&ada, "acme", "bob", "admin").await;
+    let bob = app.add_member(&ada, "acme", "bob", "admin").await;
     for name in ["one", "two", "three"] {
         app.clock.advance_days(1);
         bob.patch("/v1/orgs/acme", json!({ "name": name })).await.expect(200);
@@ -189,8 +189,8 @@ async fn the_audit_log_is_read_in_pages_and_by_filters() {
     assert_eq!(read(&format!("?since={newest_at}")).await.0, all[..1]);
     assert_eq!(read(&format!("?until={newest_at}")).await.0, all[1..]);
     for wrong in ["actor=ada", "since=yesterday", "until=1", "cursor=x", "event=a&event=b"] {
-        ada.get(&format!("/v1/orgs/acme/audit?{wrong}")).await.refused(400, "bad_request");
+        ada.get(&format!("/v1/orgs/acme/audit?{wrong}")).await.expect_error(400, "bad_request");
     }
-    // The log of one organization shows nothing of another one, nor of sign-ins.
+    // The audit log contains no events of other organizations and no sign-ins.
     assert!(all.iter().all(|event| event["event"] != "session.start"));
 }

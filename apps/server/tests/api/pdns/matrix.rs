@@ -1,5 +1,5 @@
-//! Who may call what: every route of the face, called with every kind of key, held against the policy that its types
-//! state and against a snapshot.
+//! The authorization matrix of the PowerDNS-compatible API: every route with every kind of key. The statuses are
+//! compared with the declared policy and with a snapshot.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use gateway::{document, pdns_routes};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Keyed, key};
-use crate::kit::{App, Caller};
+use super::{PdnsClient, key};
+use crate::support::{App, Caller};
 
 const KINDS: &[&str] = &[
     "none",
@@ -27,19 +27,19 @@ const KINDS: &[&str] = &[
     "admin",
 ];
 
-/// The organization `acme` with the zone `acme.example`, and a key of each kind. Those of its members are restricted to
-/// it; what is not named after a role is an admin's.
-async fn world() -> (App, Caller, Vec<Keyed>) {
+/// The organization `acme` with the zone `acme.example`, and a key of each kind. The keys of members are restricted to
+/// `acme`. A key that is not named after a role belongs to an admin.
+async fn setup() -> (App, Caller, Vec<PdnsClient>) {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     for org in ["acme", "secretive"] {
         ada.post("/v1/orgs", json!({ "slug": org })).await.expect(201);
     }
     ada.post("/v1/orgs/acme/projects", json!({ "name": "site" })).await.expect(201);
-    let admin = app.joined(&ada, "acme", "admin", "admin").await;
-    let _ = app.joined(&ada, "secretive", "admin", "admin").await;
-    let former = app.joined(&ada, "acme", "former", "admin").await;
-    let of_former = key(&former, &["dns:write"], Value::Null).await;
+    let admin = app.add_member(&ada, "acme", "admin", "admin").await;
+    let _ = app.add_member(&ada, "secretive", "admin", "admin").await;
+    let former = app.add_member(&ada, "acme", "former", "admin").await;
+    let former_key = key(&former, &["dns:write"], Value::Null).await;
     ada.delete(&format!("/v1/orgs/acme/members/{}", former.user_id)).await.expect(204);
     let (write, acme) = (&["dns:write"][..], json!({ "org": "acme" }));
     let mut keys = Vec::new();
@@ -49,29 +49,29 @@ async fn world() -> (App, Caller, Vec<Keyed>) {
             "garbage" => Some("svc_pat_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned()),
             "session" => admin.token.clone(),
             "revoked" => {
-                let made = admin.post("/v1/me/tokens", json!({ "name": "old", "scopes": write })).await;
-                let made = made.expect(201).clone();
-                admin.delete(&format!("/v1/me/tokens/{}", made["id"].as_str().unwrap())).await.expect(204);
-                made["token"].as_str().map(str::to_owned)
+                let created = admin.post("/v1/me/tokens", json!({ "name": "old", "scopes": write })).await;
+                let created = created.expect(201).clone();
+                admin.delete(&format!("/v1/me/tokens/{}", created["id"].as_str().unwrap())).await.expect(204);
+                created["token"].as_str().map(str::to_owned)
             }
             "scopeless" => Some(key(&admin, &["project:write", "org:write"], acme.clone()).await),
             "reader" => Some(key(&admin, &["dns:read"], acme.clone()).await),
             "elsewhere" => Some(key(&admin, write, json!({ "org": "secretive" })).await),
             "limited" => Some(key(&admin, write, json!({ "org": "acme", "projects": ["site"] })).await),
-            // Made for each call, since the zone is deleted by some.
+            // Created for each call, because some routes delete the zone.
             "zoned" => None,
             "outsider" => Some(key(&app.sign_in("outsider").await, write, Value::Null).await),
-            "former" => Some(of_former.clone()),
+            "former" => Some(former_key.clone()),
             "admin" => Some(key(&admin, write, acme.clone()).await),
-            role => Some(key(&app.joined(&ada, "acme", role, role).await, write, acme.clone()).await),
+            role => Some(key(&app.add_member(&ada, "acme", role, role).await, write, acme.clone()).await),
         });
     }
-    let keyed = keys.iter().map(|key| Keyed::new(&app, key.as_deref())).collect();
+    let keyed = keys.iter().map(|key| PdnsClient::new(&app, key.as_deref())).collect();
     (app, ada, keyed)
 }
 
-/// What the stated policy refuses this kind of key with.
-fn refusal(kind: &str, path: &str, operation: &Value) -> Option<u16> {
+/// The status of the error that the declared policy gives for this kind of key.
+fn expected_error(kind: &str, path: &str, operation: &Value) -> Option<u16> {
     let roles = ["viewer", "member", "admin"];
     let rank = |role: &str| roles.iter().position(|known| *known == role);
     let below = |role: &str| rank(role) < rank(operation["x-role"].as_str().unwrap());
@@ -87,46 +87,46 @@ fn refusal(kind: &str, path: &str, operation: &Value) -> Option<u16> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_lets_in_whom_it_says_and_nobody_else() {
-    let (app, ada, keys) = world().await;
+async fn routes_admit_exactly_the_documented_callers() {
+    let (app, ada, keys) = setup().await;
     let document = document(&pdns_routes());
     let mut table = String::new();
     for (template, methods) in document["paths"].as_object().unwrap() {
-        assert!(template == "/api" || template.starts_with("/api/"), "{template} is not under the face");
+        assert!(template == "/api" || template.starts_with("/api/"), "{template} is not below /api");
         for (method, operation) in methods.as_object().unwrap() {
             let path = template.replace("{zone}", "acme.example.").replace("{kind}", "SOA-EDIT");
-            let mut answers = Vec::new();
+            let mut responses = Vec::new();
             for (kind, key) in KINDS.iter().zip(&keys) {
-                // One of the routes deletes it.
+                // One of the routes deletes the zone.
                 ada.post("/v1/orgs/acme/dns/zones", json!({ "name": "acme.example" })).await.expect(200);
                 let verb: Method = method.to_ascii_uppercase().parse().unwrap();
-                // An empty body: whoever is let in is told what is missing.
+                // An authorized caller gets a validation error for the empty body.
                 let body = if [Method::GET, Method::DELETE].contains(&verb) { Value::Null } else { json!({}) };
-                let answer = if *kind == "zoned" {
+                let response = if *kind == "zoned" {
                     let restrict = json!({ "org": "acme", "zones": ["acme.example"] });
                     let zoned = super::key(&ada, &["dns:write"], restrict).await;
-                    Keyed::new(&app, Some(&zoned)).send(verb, &path, body).await
+                    PdnsClient::new(&app, Some(&zoned)).send(verb, &path, body).await
                 } else {
                     key.send(verb, &path, body).await
                 };
-                let refused = [401, 403, 404].contains(&answer.status).then_some(answer.status);
-                assert_eq!(refused, refusal(kind, template, operation), "{method} {template} as {kind}");
-                let told = String::from_utf8_lossy(&answer.bytes).contains("acme");
-                let may_know = ["reader", "zoned", "viewer", "member", "admin"].contains(kind);
-                assert!(!told || may_know, "{method} {template} tells {kind}: {}", answer.body);
-                answers.push(format!("{kind} {}", answer.status));
+                let refused = [401, 403, 404].contains(&response.status).then_some(response.status);
+                assert_eq!(refused, expected_error(kind, template, operation), "{method} {template} as {kind}");
+                let reveals = String::from_utf8_lossy(&response.bytes).contains("acme");
+                let has_access = ["reader", "zoned", "viewer", "member", "admin"].contains(kind);
+                assert!(!reveals || has_access, "{method} {template} reveals acme to {kind}: {}", response.body);
+                responses.push(format!("{kind} {}", response.status));
             }
             let policy = ["x-place", "x-role", "x-scope"].map(|name| operation[name].as_str().unwrap_or("-"));
-            writeln!(table, "{method} {template} [{}]: {}", policy.join(" "), answers.join(", ")).unwrap();
+            writeln!(table, "{method} {template} [{}]: {}", policy.join(" "), responses.join(", ")).unwrap();
         }
     }
     insta::assert_snapshot!("matrix", table);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_face_is_no_part_of_the_served_document() {
+async fn powerdns_api_is_not_in_the_openapi_document() {
     let app = App::start().await;
     assert!(app.document.operations().all(|(_, path, _)| !path.starts_with("/api")));
-    let answer = app.anyone().get("/v1/config").await;
-    answer.expect(200);
+    let response = app.anonymous().get("/v1/config").await;
+    response.expect(200);
 }

@@ -1,93 +1,94 @@
-//! The PowerDNS-compatible face, as tools that speak PowerDNS meet it.
+//! The PowerDNS-compatible API.
 
+mod errors;
 mod matrix;
-mod refusals;
 mod tools;
 mod zones;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, App, Caller, client};
+use crate::support::{ApiResponse, App, Caller, client};
 
 const ZONES: &str = "/api/v1/servers/localhost/zones";
 
-/// Whoever calls the face with this key.
+/// A client of the PowerDNS-compatible API with an optional key.
 #[derive(Clone)]
-struct Keyed {
+struct PdnsClient {
     base: String,
     key: Option<String>,
     client: reqwest::Client,
 }
 
-impl Keyed {
+impl PdnsClient {
     fn new(app: &App, key: Option<&str>) -> Self {
         Self { base: app.base.clone(), key: key.map(str::to_owned), client: client() }
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> ApiResponse {
         self.send(Method::GET, path, Value::Null).await
     }
 
-    async fn post(&self, path: &str, body: Value) -> Answer {
+    async fn post(&self, path: &str, body: Value) -> ApiResponse {
         self.send(Method::POST, path, body).await
     }
 
-    async fn put(&self, path: &str, body: Value) -> Answer {
+    async fn put(&self, path: &str, body: Value) -> ApiResponse {
         self.send(Method::PUT, path, body).await
     }
 
-    async fn patch(&self, path: &str, body: Value) -> Answer {
+    async fn patch(&self, path: &str, body: Value) -> ApiResponse {
         self.send(Method::PATCH, path, body).await
     }
 
-    async fn delete(&self, path: &str) -> Answer {
+    async fn delete(&self, path: &str) -> ApiResponse {
         self.send(Method::DELETE, path, Value::Null).await
     }
 
-    /// Sends a request; whatever comes back is as the face has it.
-    async fn send(&self, method: Method, path: &str, body: Value) -> Answer {
+    /// Sends a request and checks the format of an error.
+    async fn send(&self, method: Method, path: &str, body: Value) -> ApiResponse {
         let mut request = self.client.request(method.clone(), format!("{}{path}", self.base));
         if let Some(key) = &self.key {
             request = request.header("X-API-Key", key);
         }
-        // Without a content type, as some tools send it.
+        // Some tools send no content type.
         if !body.is_null() {
             request = request.body(body.to_string());
         }
-        let answer = Answer::read(&method, path, request.send().await.unwrap()).await;
-        if answer.status >= 400 {
-            let fields: Vec<&str> = answer.body.as_object().expect("an object").keys().map(String::as_str).collect();
-            assert_eq!((fields, answer.body["error"].is_string()), (vec!["error"], true), "{}", answer.request);
+        let response = ApiResponse::read(&method, path, request.send().await.unwrap()).await;
+        if response.status >= 400 {
+            let fields: Vec<&str> =
+                response.body.as_object().expect("the error is not an object").keys().map(String::as_str).collect();
+            assert_eq!((fields, response.body["error"].is_string()), (vec!["error"], true), "{}", response.request);
         }
-        let challenge = if answer.status == 401 { "X-API-Key realm=\"PowerDNS\"" } else { "" };
-        assert_eq!(answer.header("www-authenticate"), challenge, "{}", answer.request);
-        answer
+        let challenge = if response.status == 401 { "X-API-Key realm=\"PowerDNS\"" } else { "" };
+        assert_eq!(response.header("www-authenticate"), challenge, "{}", response.request);
+        response
     }
 }
 
-/// A refusal with this status, whose message says this.
+/// Asserts the status, and that the error message contains this text.
 #[track_caller]
-fn refused(answer: &Answer, status: u16, says: &str) {
-    let message = answer.body["error"].as_str().unwrap_or_default();
-    assert_eq!(answer.status, status, "{}: {}", answer.request, answer.body);
-    assert!(message.contains(says), "{}: {message}", answer.request);
+fn assert_error(response: &ApiResponse, status: u16, text: &str) {
+    let message = response.body["error"].as_str().unwrap_or_default();
+    assert_eq!(response.status, status, "{}: {}", response.request, response.body);
+    assert!(message.contains(text), "{}: {message}", response.request);
 }
 
-/// A token of somebody, with these scopes and limits.
-async fn key(of: &Caller, scopes: &[&str], restrict: Value) -> String {
+/// Creates a token with these scopes and restrictions.
+async fn key(owner: &Caller, scopes: &[&str], restrict: Value) -> String {
     let mut body = json!({ "name": "pdns", "scopes": scopes });
     if !restrict.is_null() {
         body["restrict"] = restrict;
     }
-    of.post("/v1/me/tokens", body).await.expect(201)["token"].as_str().unwrap().to_owned()
+    owner.post("/v1/me/tokens", body).await.expect(201)["token"].as_str().unwrap().to_owned()
 }
 
-/// Ada with her organization `ada`, and a tool of hers.
-async fn world() -> (App, Caller, Keyed) {
+/// A deployment, Ada with her organization `ada`, and a client with her key.
+async fn setup() -> (App, Caller, PdnsClient) {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    let tool = Keyed::new(&app, Some(&key(&ada, &["dns:write"], Value::Null).await));
+    let tool = PdnsClient::new(&app, Some(&key(&ada, &["dns:write"], Value::Null).await));
     (app, ada, tool)
 }
 
@@ -100,8 +101,8 @@ fn rrsets(all: &[Value]) -> Value {
     json!({ "rrsets": all })
 }
 
-/// What a zone holds besides its SOA: name, type, TTL and contents.
-async fn held(tool: &Keyed, zone: &str) -> Vec<(String, String, u64, Vec<String>)> {
+/// The rrsets of a zone except the SOA: name, type, TTL and contents.
+async fn zone_rrsets(tool: &PdnsClient, zone: &str) -> Vec<(String, String, u64, Vec<String>)> {
     let zone = tool.get(&format!("{ZONES}/{zone}")).await.expect(200).clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let all = zone["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["type"] != "SOA");

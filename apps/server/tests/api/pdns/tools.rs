@@ -1,5 +1,5 @@
-//! Tools that speak PowerDNS, unmodified. `cargo xtask test` obtains them, and names them in `SVC_TEST_OCTODNS`,
-//! `SVC_TEST_LEGO` and `SVC_TEST_PEBBLE`.
+//! Unmodified PowerDNS clients. `cargo xtask test` installs them and sets `SVC_TEST_OCTODNS`, `SVC_TEST_LEGO` and
+//! `SVC_TEST_PEBBLE`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use sandbox::{DnsServer, RecordType};
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use super::{Keyed, ZONES, held, world};
-use crate::kit::{Folder, eventually, outside};
+use super::{PdnsClient, ZONES, setup, zone_rrsets};
 use crate::process::port;
+use crate::support::{Folder, eventually, external_program};
 
-/// Every kind of record that both sides know.
+/// All record types that both octodns and the platform support.
 const RECORDS: &str = r"
 '':
   - {type: A, values: [192.0.2.1, 192.0.2.2]}
@@ -43,51 +43,51 @@ zones:
   octo.example.: {sources: [config], targets: [powerdns]}
 ";
 
-/// What a run of octodns says, once it went well.
-async fn octodns(sync: &Path, config: &Path, tool: &Keyed, how: &[&str]) -> String {
+/// Runs octodns, which must succeed, and returns its output.
+async fn octodns(sync: &Path, config: &Path, tool: &PdnsClient, arguments: &[&str]) -> String {
     let mut run = Command::new(sync);
-    run.arg("--config-file").arg(config).args(how).env("POWERDNS_API_KEY", tool.key.as_deref().unwrap());
+    run.arg("--config-file").arg(config).args(arguments).env("POWERDNS_API_KEY", tool.key.as_deref().unwrap());
     let output = run.kill_on_drop(true).output().await.unwrap();
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{said}");
-    said
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{text}");
+    text
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn octodns_plans_applies_and_then_has_nothing_to_do() {
-    let Some(sync) = outside("SVC_TEST_OCTODNS") else { return };
-    let (app, _ada, tool) = world().await;
+async fn octodns_applies_its_plan_and_is_then_in_sync() {
+    let Some(sync) = external_program("SVC_TEST_OCTODNS") else { return };
+    let (app, _ada, tool) = setup().await;
     let folder = Folder::new("octodns");
     let records = RECORDS.replace("LONG", &"x".repeat(400)).replace("DIGEST", &"ab".repeat(32));
     folder.write("octo.example.yaml", &records);
     let port = app.base.rsplit(':').next().unwrap();
     let config = OCTODNS.replace("FOLDER", &folder.path.display().to_string()).replace("PORT", port);
     let config = folder.write("octodns.yaml", config);
-    let changes = async |how: &[&str]| octodns(&sync, &config, &tool, how).await;
+    let run = async |arguments: &[&str]| octodns(&sync, &config, &tool, arguments).await;
 
-    let planned = changes(&[]).await;
+    let planned = run(&[]).await;
     assert!(planned.contains("Creates=16, Updates=0, Deletes=0"), "{planned}");
     tool.get(&format!("{ZONES}/octo.example.")).await.expect(404);
-    let applied = changes(&["--doit"]).await;
+    let applied = run(&["--doit"]).await;
     assert!(applied.contains("16 total changes"), "{applied}");
-    assert_eq!(held(&tool, "octo.example.").await.len(), 16);
-    let again = changes(&["--doit"]).await;
+    assert_eq!(zone_rrsets(&tool, "octo.example.").await.len(), 16);
+    let again = run(&["--doit"]).await;
     assert!(again.contains("No changes were planned"), "{again}");
 
-    // An update and a delete in one step; a name that changes its type.
+    // An update and a delete in one run, and a name that changes its type.
     let records = records.replace("192.0.2.2]", "192.0.2.3]").replace("ptr: {type: PTR", "ptr: {type: CNAME");
     let records: Vec<&str> = records.lines().filter(|line| !line.starts_with("svc:")).collect();
     folder.write("octo.example.yaml", records.join("\n"));
-    let planned = changes(&["--doit"]).await;
+    let planned = run(&["--doit"]).await;
     assert!(planned.contains("Creates=1, Updates=1, Deletes=2"), "{planned}");
-    let held = held(&tool, "octo.example.").await;
-    let apex = held.iter().find(|(name, kind, ..)| name == "octo.example." && kind == "A").unwrap();
-    assert_eq!((held.len(), &apex.3), (15, &vec!["192.0.2.1".to_owned(), "192.0.2.3".to_owned()]));
-    let again = changes(&["--doit"]).await;
+    let rrsets = zone_rrsets(&tool, "octo.example.").await;
+    let apex = rrsets.iter().find(|(name, kind, ..)| name == "octo.example." && kind == "A").unwrap();
+    assert_eq!((rrsets.len(), &apex.3), (15, &vec!["192.0.2.1".to_owned(), "192.0.2.3".to_owned()]));
+    let again = run(&["--doit"]).await;
     assert!(again.contains("No changes were planned"), "{again}");
 }
 
-/// An authority of certificates that asks this name server for its proofs.
+/// The ACME test server Pebble, which validates challenges at the given DNS server.
 struct Pebble {
     child: Child,
     directory: String,
@@ -96,9 +96,9 @@ struct Pebble {
 
 impl Pebble {
     async fn start(program: &Path, folder: &Folder, dns: &DnsServer) -> Self {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let certificate = folder.write("pebble.pem", made.cert.pem());
-        let key = folder.write("pebble.key", made.signing_key.serialize_pem());
+        let self_signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = folder.write("pebble.pem", self_signed.cert.pem());
+        let key = folder.write("pebble.key", self_signed.signing_key.serialize_pem());
         let (listen, management) = (port(), port());
         let config = json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{listen}"), "managementListenAddress": format!("127.0.0.1:{management}"),
@@ -116,30 +116,32 @@ impl Pebble {
     }
 }
 
-/// Serves the zone's TXT records at a name server, as the hidden primary's secondaries would, and notes them all.
-async fn serve_txt(tool: Keyed, dns: &DnsServer, seen: &mut BTreeMap<String, (u64, Vec<String>)>) {
+/// Copies the zone's TXT records to a DNS server, as the secondaries would serve them, and collects them in `seen`.
+async fn serve_txt(tool: PdnsClient, dns: &DnsServer, seen: &mut BTreeMap<String, (u64, Vec<String>)>) {
     dns.set("octo.example", RecordType::SOA, &["ns1.svc.example. hostmaster.octo.example. 1"]);
-    let mut before: Vec<String> = Vec::new();
+    let mut served: Vec<String> = Vec::new();
     loop {
         let now: Vec<_> =
-            held(&tool, "octo.example.").await.into_iter().filter(|(_, kind, ..)| kind == "TXT").collect();
-        for gone in before.drain(..).filter(|name| now.iter().all(|(there, ..)| there != name)) {
-            dns.set(&gone, RecordType::TXT, &[]);
+            zone_rrsets(&tool, "octo.example.").await.into_iter().filter(|(_, kind, ..)| kind == "TXT").collect();
+        for deleted in served.drain(..).filter(|name| now.iter().all(|(existing, ..)| existing != name)) {
+            dns.set(&deleted, RecordType::TXT, &[]);
         }
         for (name, _, ttl, contents) in now {
             let texts: Vec<&str> = contents.iter().map(|content| content.trim_matches('"')).collect();
             dns.set(&name, RecordType::TXT, &texts);
             seen.insert(name.clone(), (ttl, contents));
-            before.push(name);
+            served.push(name);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lego_proves_names_and_cleans_up() {
-    let (Some(lego), Some(pebble)) = (outside("SVC_TEST_LEGO"), outside("SVC_TEST_PEBBLE")) else { return };
-    let (app, _ada, tool) = world().await;
+async fn lego_obtains_a_certificate_and_cleans_up() {
+    let (Some(lego), Some(pebble)) = (external_program("SVC_TEST_LEGO"), external_program("SVC_TEST_PEBBLE")) else {
+        return;
+    };
+    let (app, _ada, tool) = setup().await;
     tool.post(ZONES, json!({ "name": "octo.example." })).await.expect(201);
     let (dns, folder) = (DnsServer::start().await, Folder::new("lego"));
     let mut pebble = Pebble::start(&pebble, &folder, &dns).await;
@@ -152,17 +154,17 @@ async fn lego_proves_names_and_cleans_up() {
     let mut seen = BTreeMap::new();
     let output = tokio::select! {
         output = run.kill_on_drop(true).output() => output.unwrap(),
-        () = serve_txt(tool.clone(), &dns, &mut seen) => unreachable!("it serves for ever"),
+        () = serve_txt(tool.clone(), &dns, &mut seen) => unreachable!("serve_txt does not return"),
     };
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert!(folder.path.join("certificates/host.octo.example.crt").is_file(), "{said}");
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{text}");
+    assert!(folder.path.join("certificates/host.octo.example.crt").is_file(), "{text}");
     pebble.child.kill().await.unwrap();
 
     let names: Vec<&str> = seen.keys().map(String::as_str).collect();
     assert_eq!(names, ["_acme-challenge.host.octo.example.", "_acme-challenge.octo.example."]);
     assert!(seen.values().all(|(ttl, contents)| *ttl == 120 && contents.len() == 1), "{seen:?}");
-    assert_eq!(held(&tool, "octo.example.").await.len(), 1, "{said}");
+    assert_eq!(zone_rrsets(&tool, "octo.example.").await.len(), 1, "{text}");
     let events = app.db_rows("SELECT data FROM store.audit WHERE event = 'dns.rrset.patch' ORDER BY id").await;
     let mut changes: Vec<&str> = events.iter().map(|event| event["data"]["rrsets"][0].as_str().unwrap()).collect();
     changes.sort_unstable();

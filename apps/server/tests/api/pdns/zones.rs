@@ -1,8 +1,8 @@
-//! Zones through the face, from the first call to the last.
+//! Zones in the PowerDNS-compatible API.
 
 use serde_json::{Value, json};
 
-use super::{Keyed, ZONES, held, key, rrset, rrsets, world};
+use super::{PdnsClient, ZONES, key, rrset, rrsets, setup, zone_rrsets};
 
 const ZONE: &str = "/api/v1/servers/localhost/zones/example.org.";
 
@@ -16,8 +16,8 @@ fn a(name: &str, ttl: u64, addresses: &[&str]) -> (String, String, u64, Vec<Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_find_a_server_of_a_version_that_they_can_read() {
-    let (_app, _, tool) = world().await;
+async fn server_information_has_a_supported_version() {
+    let (_app, _, tool) = setup().await;
     assert_eq!(tool.get("/api").await.expect(200), &json!([{ "url": "/api/v1", "version": 1 }]));
     assert_eq!(tool.get("/api/v1").await.expect(200)[0]["server_url"], "/api/v1/servers{/server}");
     let server = tool.get("/api/v1/servers/localhost").await.expect(200).clone();
@@ -30,21 +30,27 @@ async fn tools_find_a_server_of_a_version_that_they_can_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zone_is_made_changed_and_deleted_as_in_v1() {
-    let (app, ada, tool) = world().await;
+async fn zone_is_created_changed_and_deleted() {
+    let (app, ada, tool) = setup().await;
     let new = json!({
         "name": "Example.org.", "kind": "Native", "nameservers": [], "masters": [], "soa_edit_api": "DEFAULT", "serial": 0,
         "rrsets": [rrset("www.example.org.", "A", 60, &["192.0.2.2", "192.0.2.1"])],
     });
-    let made = tool.post(ZONES, new).await.expect(201).clone();
-    assert_eq!((&made["id"], &made["name"], &made["kind"]), (&json!("example.org."), &made["id"], &json!("Master")));
-    assert_eq!((&made["account"], &made["dnssec"]), (&json!("ada"), &json!(false)));
+    let created = tool.post(ZONES, new).await.expect(201).clone();
+    assert_eq!(
+        (&created["id"], &created["name"], &created["kind"]),
+        (&json!("example.org."), &created["id"], &json!("Master"))
+    );
+    assert_eq!((&created["account"], &created["dnssec"]), (&json!("ada"), &json!(false)));
     let listed = tool.get(ZONES).await.expect(200).clone();
-    assert_eq!(listed[0]["serial"], made["serial"]);
+    assert_eq!(listed[0]["serial"], created["serial"]);
     assert_eq!((listed[0]["url"].as_str(), listed.as_array().unwrap().len()), (Some(ZONE), 1));
-    assert_eq!(held(&tool, "example.org.").await, [ns(), a("www.example.org.", 60, &["192.0.2.1", "192.0.2.2"])]);
+    assert_eq!(
+        zone_rrsets(&tool, "example.org.").await,
+        [ns(), a("www.example.org.", 60, &["192.0.2.1", "192.0.2.2"])]
+    );
 
-    // The name is gone and another is there, in one step.
+    // A CNAME replaces an A rrset in one request.
     let change = rrsets(&[
         json!({ "name": "www.example.org.", "type": "A", "changetype": "DELETE" }),
         rrset("www.example.org.", "CNAME", 300, &["Web.example.org."]),
@@ -54,20 +60,23 @@ async fn a_zone_is_made_changed_and_deleted_as_in_v1() {
     assert_eq!(tool.patch(ZONE, change.clone()).await.expect(204), &Value::Null);
     let seen = ada.get("/v1/orgs/ada/dns/zones/example.org").await.expect(200).clone();
     let serial = seen["serial"].as_u64().unwrap();
-    assert!(serial > made["serial"].as_u64().unwrap());
+    assert!(serial > created["serial"].as_u64().unwrap());
     let of_type = |kind: &str| seen["rrsets"].as_array().unwrap().iter().find(|rrset| rrset["type"] == kind).cloned();
     assert_eq!(of_type("CNAME").unwrap()["records"], json!(["web.example.org."]));
     assert_eq!((of_type("A"), &of_type("TXT").unwrap()["ttl"]), (None, &json!(120)));
-    // The same again changes nothing.
+    // A repeated request is a no-op.
     tool.patch(ZONE, change).await.expect(204);
     assert_eq!(tool.get(&format!("{ZONE}?rrsets=false")).await.expect(200)["serial"], serial);
-    // An rrset of no records is none, and one of comments alone is as it was.
+    // An rrset without records is deleted. An rrset with only comments is unchanged.
     let change = json!([
         rrset("www.example.org.", "CNAME", 300, &[]),
         { "name": "t.example.org.", "type": "TXT", "changetype": "REPLACE", "comments": [{ "content": "why" }] },
     ]);
     tool.patch(ZONE, json!({ "rrsets": change })).await.expect(204);
-    assert_eq!(held(&tool, "example.org").await.iter().map(|it| it.1.as_str()).collect::<Vec<_>>(), ["NS", "TXT"]);
+    assert_eq!(
+        zone_rrsets(&tool, "example.org").await.iter().map(|it| it.1.as_str()).collect::<Vec<_>>(),
+        ["NS", "TXT"]
+    );
 
     tool.delete(ZONE).await.expect(204);
     tool.get(ZONE).await.expect(404);
@@ -78,8 +87,8 @@ async fn a_zone_is_made_changed_and_deleted_as_in_v1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zone_is_shown_in_part_and_as_a_file() {
-    let (_app, _, tool) = world().await;
+async fn zone_is_returned_partially_and_as_a_file() {
+    let (_app, _, tool) = setup().await;
     let www = rrset("www.example.org.", "A", 60, &["192.0.2.1"]);
     let mail = rrset("example.org.", "MX", 60, &["10 mail.example.org."]);
     let new = json!({ "name": "example.org.", "rrsets": [www, mail] });
@@ -109,37 +118,37 @@ async fn a_zone_is_shown_in_part_and_as_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_every_zone_has_may_be_sent_back_as_it_is() {
-    let (_app, _, tool) = world().await;
+async fn unchanged_soa_and_ns_records_are_accepted() {
+    let (_app, _, tool) = setup().await;
     let nameservers = ["ns2.svc.example.", "ns1.svc.example."];
-    let made = tool.post(ZONES, json!({ "name": "example.org.", "nameservers": nameservers })).await;
-    let made = made.expect(201).clone();
-    let soa = made["rrsets"].as_array().unwrap().iter().find(|rrset| rrset["type"] == "SOA").unwrap();
+    let created = tool.post(ZONES, json!({ "name": "example.org.", "nameservers": nameservers })).await;
+    let created = created.expect(201).clone();
+    let soa = created["rrsets"].as_array().unwrap().iter().find(|rrset| rrset["type"] == "SOA").unwrap();
     let soa = soa["records"][0]["content"].as_str().unwrap();
-    // A serial of another time is nobody's concern.
+    // The serial in a submitted SOA is ignored.
     let older: Vec<&str> = soa.split(' ').enumerate().map(|(at, it)| if at == 2 { "1" } else { it }).collect();
     let same =
         [rrset("example.org.", "NS", 3600, &nameservers), rrset("example.org.", "SOA", 3600, &[&older.join(" ")])];
     tool.patch(ZONE, rrsets(&same)).await.expect(204);
     let after = tool.get(ZONE).await.expect(200).clone();
-    assert_eq!(after["serial"], made["serial"]);
-    // A delegation is the user's own.
+    assert_eq!(after["serial"], created["serial"]);
+    // A delegation below the apex is not managed.
     tool.patch(ZONE, rrsets(&[rrset("sub.example.org.", "NS", 600, &["ns.example.net."])])).await.expect(204);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_platform_manages_is_neither_shown_nor_changed() {
-    let (_app, ada, tool) = world().await;
+async fn managed_rrsets_are_hidden_and_read_only() {
+    let (_app, ada, tool) = setup().await;
     tool.post(ZONES, json!({ "name": "example.org." })).await.expect(201);
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     let hostname = json!({ "name": "www.example.org" });
     ada.post("/v1/orgs/ada/projects/site/hostnames", hostname).await.expect(200);
-    assert_eq!(held(&tool, "example.org.").await, [ns()]);
+    assert_eq!(zone_rrsets(&tool, "example.org.").await, [ns()]);
     for change in [
         rrset("www.example.org.", "CNAME", 300, &["elsewhere.example."]),
         json!({ "name": "www.example.org.", "type": "CNAME", "changetype": "DELETE" }),
     ] {
-        super::refused(&tool.patch(ZONE, rrsets(&[change])).await, 422, "RRset www.example.org. IN CNAME: ");
+        super::assert_error(&tool.patch(ZONE, rrsets(&[change])).await, 422, "RRset www.example.org. IN CNAME: ");
     }
     let seen = ada.get("/v1/orgs/ada/dns/zones/example.org").await.expect(200).clone();
     let managed = seen["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["managed_by"] == "project").count();
@@ -147,18 +156,18 @@ async fn what_the_platform_manages_is_neither_shown_nor_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dnssec_goes_on_and_off_and_keys_are_those_that_were_seen() {
-    let (app, ada, tool) = world().await;
+async fn dnssec_is_switched_and_observed_keys_are_listed() {
+    let (app, ada, tool) = setup().await;
     tool.post(ZONES, json!({ "name": "example.org.", "dnssec": true })).await.expect(201);
     let keys = format!("{ZONE}/cryptokeys");
     assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], true);
     assert_eq!(tool.get(&keys).await.expect(200), &json!([]));
-    // Without a signer to look at, as if one had been.
-    let seen = json!({
+    // Store observed keys, because the test has no signer.
+    let observed = json!({
         "serial": 1, "cds": [], "error": null, "observedAt": "2026-01-01T00:00:00.000Z",
         "keys": [{ "keyTag": 4711, "flags": 257, "algorithm": 13, "publicKey": "AAAA" }],
     });
-    app.db_execute(&format!("UPDATE dns.zones SET signer = '{seen}' WHERE name = 'example.org'")).await.unwrap();
+    app.db_execute(&format!("UPDATE dns.zones SET signer = '{observed}' WHERE name = 'example.org'")).await.unwrap();
     let digest = "AB".repeat(32);
     let ds = json!({ "ds": [{ "keyTag": 4711, "algorithm": 13, "digestType": 2, "digest": digest }] });
     ada.put("/v1/orgs/ada/dns/zones/example.org/dnssec/ds", ds).await.expect(200);
@@ -169,7 +178,7 @@ async fn dnssec_goes_on_and_off_and_keys_are_those_that_were_seen() {
             "algorithm": "ECDSAP256SHA256", "dnskey": "257 3 13 AAAA", "ds": [format!("4711 13 2 {}", "ab".repeat(32))],
         }])
     );
-    // Fields of other meanings are taken where they say nothing.
+    // Fields with default values are accepted.
     tool.put(ZONE, json!({ "kind": "Primary", "account": "", "soa_edit_api": "EPOCH", "api_rectify": true }))
         .await
         .expect(204);
@@ -179,17 +188,17 @@ async fn dnssec_goes_on_and_off_and_keys_are_those_that_were_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_zone_is_of_the_organization_that_the_token_means() {
-    let (app, ada, tool) = world().await;
+async fn new_zone_belongs_to_the_organization_of_the_token() {
+    let (app, ada, tool) = setup().await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
     let new = |name: &str| json!({ "name": name, "kind": "Native" });
-    super::refused(&tool.post(ZONES, new("example.org.")).await, 422, "restrict");
-    let with = async |restrict: Value| Keyed::new(&app, Some(&key(&ada, &["dns:write"], restrict).await));
+    super::assert_error(&tool.post(ZONES, new("example.org.")).await, 422, "restrict");
+    let with = async |restrict: Value| PdnsClient::new(&app, Some(&key(&ada, &["dns:write"], restrict).await));
     let of_acme = with(json!({ "org": "acme" })).await;
     of_acme.post(ZONES, new("example.org.")).await.expect(201);
     with(json!({ "org": "ada" })).await.post(ZONES, new("example.net.")).await.expect(201);
 
-    let names = async |tool: &Keyed| -> Vec<(String, String)> {
+    let names = async |tool: &PdnsClient| -> Vec<(String, String)> {
         let listed = tool.get(ZONES).await.expect(200).clone();
         let text = |zone: &Value, name: &str| zone[name].as_str().unwrap().to_owned();
         listed.as_array().unwrap().iter().map(|zone| (text(zone, "account"), text(zone, "name"))).collect()
@@ -197,15 +206,15 @@ async fn a_new_zone_is_of_the_organization_that_the_token_means() {
     let (acme, own) = (("acme".into(), "example.org.".into()), ("ada".into(), "example.net.".into()));
     assert_eq!(names(&tool).await, [acme.clone(), own]);
     assert_eq!(names(&of_acme).await, [acme]);
-    // Out of its reach is nowhere, and taken all the same.
+    // A zone outside of the restriction is not found, but its name is taken.
     of_acme.get(&format!("{ZONES}/example.net.")).await.expect(404);
     assert_eq!(of_acme.get(&format!("{ZONES}?zone=example.net.")).await.expect(200), &json!([]));
-    super::refused(&of_acme.post(ZONES, new("www.example.net.")).await, 409, "another organization");
+    super::assert_error(&of_acme.post(ZONES, new("www.example.net.")).await, 409, "another organization");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_zones_are_listed_however_many() {
-    let (app, ada, tool) = world().await;
+async fn list_returns_all_zones() {
+    let (app, ada, tool) = setup().await;
     for number in 0..201 {
         ada.post("/v1/orgs/ada/dns/zones", json!({ "name": format!("z{number}.example") })).await.expect(200);
     }

@@ -1,25 +1,25 @@
-//! Who may see a project, over HTTP.
+//! Access policies of projects.
 
 use serde_json::{Value, json};
 
-use crate::kit::{App, site};
+use crate::support::{App, site};
 
 const ACCESS: &str = "/v1/orgs/ada/projects/site/access";
 const BYPASS: &str = "/v1/orgs/ada/projects/site/access/bypass";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_is_set_and_its_secrets_never_come_back() {
+async fn access_policy_is_set_and_its_secrets_are_not_returned() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     ada.upload("/v1/orgs/ada/projects/site/deployments", site("page")).await.expect(201);
     let policy = |mode: &str, password: bool, bypass: bool, at: &Value| json!({ "mode": mode, "hasPassword": password, "hasBypass": bypass, "updatedAt": at });
-    let answer = ada.get(ACCESS).await.expect(200).clone();
-    assert_eq!(answer, policy("public", false, false, &answer["updatedAt"]));
+    let response = ada.get(ACCESS).await.expect(200).clone();
+    assert_eq!(response, policy("public", false, false, &response["updatedAt"]));
     let refused = ada.put(ACCESS, json!({ "mode": "password" })).await;
-    assert_eq!(refused.refused(400, "bad_request")["details"]["fields"][0]["path"], "password");
+    assert_eq!(refused.expect_error(400, "bad_request")["details"]["fields"][0]["path"], "password");
     for password in ["short", &"x".repeat(129)] {
-        ada.put(ACCESS, json!({ "mode": "password", "password": password })).await.refused(400, "bad_request");
+        ada.put(ACCESS, json!({ "mode": "password", "password": password })).await.expect_error(400, "bad_request");
     }
     let secret = "correct horse battery";
     let set = ada.put(ACCESS, json!({ "mode": "password", "password": secret })).await.expect(200).clone();
@@ -51,25 +51,25 @@ async fn a_policy_is_set_and_its_secrets_never_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_is_let_in_at_a_known_hostname_and_nowhere_else() {
+async fn members_are_authorized_only_at_known_hostnames() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    let viewer = app.joined(&ada, "ada", "vera", "viewer").await;
-    let authorize = async |who: &crate::kit::Caller, to: &str, next: &str| {
-        who.post("/v1/access/authorize", json!({ "to": to, "next": next })).await
+    let viewer = app.add_member(&ada, "ada", "vera", "viewer").await;
+    let authorize = async |caller: &crate::support::Caller, to: &str, next: &str| {
+        caller.post("/v1/access/authorize", json!({ "to": to, "next": next })).await
     };
     let host = "site-ada.localhost";
     authorize(&viewer, host, "/").await.expect(200);
     ada.put(ACCESS, json!({ "mode": "org" })).await.expect(200);
-    authorize(&viewer, host, "/").await.refused(403, "forbidden");
-    authorize(&app.sign_in("eve").await, host, "/").await.refused(403, "forbidden");
+    authorize(&viewer, host, "/").await.expect_error(403, "forbidden");
+    authorize(&app.sign_in("eve").await, host, "/").await.expect_error(403, "forbidden");
     for unknown in ["other.example.org", "evil.org/site-ada.localhost", "site-ada.localhost:80", ""] {
         let status = authorize(&ada, unknown, "/").await.status;
         assert!([400, 404].contains(&status), "{unknown}: {status}");
     }
     for next in ["", "x", "//evil.org", "/\\evil.org", "/a\\b", "https://evil.org", "/a\nb", "/a\tb"] {
-        authorize(&ada, host, next).await.refused(400, "bad_request");
+        authorize(&ada, host, next).await.expect_error(400, "bad_request");
     }
     let redirect = authorize(&ada, "Site-Ada.Localhost.", "/a?b=c&d=e#f").await.expect(200)["redirect"].clone();
     let url: url::Url = redirect.as_str().unwrap().parse().unwrap();

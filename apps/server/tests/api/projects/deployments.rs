@@ -1,4 +1,4 @@
-//! Uploads, their list, and going back.
+//! Uploads, deployments and rollbacks.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{App, Caller, bundle, site};
+use crate::support::{App, Caller, bundle, site};
 
 const PROJECT: &str = "/v1/orgs/ada/projects/site";
 const DEPLOYMENTS: &str = "/v1/orgs/ada/projects/site/deployments";
@@ -18,7 +18,7 @@ async fn project(app: &App) -> Caller {
     ada
 }
 
-/// Files below a folder.
+/// All files below a folder.
 fn files(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -31,7 +31,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_is_live_at_once_and_rollback_goes_back() {
+async fn upload_is_live_immediately_and_can_be_rolled_back() {
     let app = App::start().await;
     let ada = project(&app).await;
     let upload = |page: &str| {
@@ -50,9 +50,9 @@ async fn an_upload_is_live_at_once_and_rollback_goes_back() {
 
     let back = ada.post(ROLLBACK, json!({ "version": 2 })).await.expect(200).clone();
     assert_eq!((&back["id"], &back["live"]), (&two["id"], &json!(true)));
-    // 2.0 is 2 as well: JSON has one kind of numbers.
+    // JSON does not distinguish 2.0 from 2.
     ada.post(ROLLBACK, json!({ "version": 2.0 })).await.expect(200);
-    ada.post(ROLLBACK, json!({ "version": 9 })).await.refused(404, "not_found");
+    ada.post(ROLLBACK, json!({ "version": 9 })).await.expect_error(404, "not_found");
     let list = ada.get(DEPLOYMENTS).await.expect(200).clone();
     let shown: Vec<(i64, bool)> = list["items"].as_array().unwrap().iter().map(version_and_live).collect();
     assert_eq!(shown, [(3, false), (2, true), (1, false)]);
@@ -60,7 +60,7 @@ async fn an_upload_is_live_at_once_and_rollback_goes_back() {
     assert_eq!((&detail["live"]["version"], &detail["placement"]["state"]), (&json!(2), &json!("pending")));
     let events = app.db_audit("ada").await;
     assert_eq!(events[1..], ["deployment.create", "deployment.create", "deployment.create", "deployment.rollback"]);
-    // Two bundles, and nothing on its way.
+    // Two distinct bundles and no temporary files.
     assert_eq!(files(&app.bundles).len(), 2);
 }
 
@@ -69,14 +69,14 @@ fn version_and_live(deployment: &Value) -> (i64, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_manifest_and_the_provenance_are_shown() {
+async fn deployment_shows_its_manifest_and_provenance() {
     let app = App::start().await;
     let ada = project(&app).await;
     let body = bundle(&[
         ("svc.json", br#"{"auth":true,"database":true,"custom":1}"#),
         ("worker/index.js", b"export default {}"),
     ]);
-    let answer = ada
+    let response = ada
         .send(Method::POST, DEPLOYMENTS, |request| {
             request
                 .header("content-type", "application/gzip")
@@ -87,14 +87,14 @@ async fn the_manifest_and_the_provenance_are_shown() {
                 .body(body)
         })
         .await;
-    let shown = answer.expect(201);
+    let shown = response.expect(201);
     assert_eq!(shown["git"], json!({ "commit": "0123abc", "message": "Grüße", "branch": null, "dirty": true }));
     assert_eq!((&shown["declares"]["auth"], &shown["declares"]["email"]), (&json!(true), &json!(false)));
     assert_eq!((&shown["hasWorker"], &shown["assetCount"]), (&json!(true), &json!(0)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_bundle_leaves_nothing_behind() {
+async fn invalid_bundle_leaves_no_files() {
     let app = App::start().await;
     let ada = project(&app).await;
     let truncated = {
@@ -109,37 +109,37 @@ async fn what_is_no_bundle_leaves_nothing_behind() {
         (bundle(&[("svc.json", b"{}"), ("etc/passwd", b"x")]), None),
         (bundle(&[("svc.json", b"{}")]), None),
     ] {
-        let answer = ada.upload(DEPLOYMENTS, body).await;
-        let details = &answer.refused(400, "invalid_bundle")["details"];
+        let response = ada.upload(DEPLOYMENTS, body).await;
+        let details = &response.expect_error(400, "invalid_bundle")["details"];
         assert!(details["reason"].is_string(), "{details}");
         assert!(reason.is_none_or(|reason| details["reason"] == reason), "{details}");
     }
     let wrong_type = ada.send(Method::POST, DEPLOYMENTS, |request| request.body("x")).await;
-    wrong_type.refused(415, "unsupported_media_type");
+    wrong_type.expect_error(415, "unsupported_media_type");
     assert_eq!(files(&app.bundles), Vec::<String>::new());
     assert_eq!(ada.get(DEPLOYMENTS).await.expect(200)["items"], json!([]));
     assert_eq!(app.db_audit("ada").await, ["project.create"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_over_the_plan_is_too_large() {
+async fn bundle_above_the_plan_limit_is_rejected() {
     let app = App::with(|config| config.limits.free.bundle.compressed = 1000).await;
     let ada = project(&app).await;
     let noise: String =
         (0..4000u32).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 24) as u8 % 26)).collect();
-    let answer = ada.upload(DEPLOYMENTS, site(&noise)).await;
-    assert_eq!(answer.refused(413, "payload_too_large")["details"]["limit"], 1000);
+    let response = ada.upload(DEPLOYMENTS, site(&noise)).await;
+    assert_eq!(response.expect_error(413, "payload_too_large")["details"]["limit"], 1000);
     assert_eq!(files(&app.bundles), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_breaks_off_leaves_nothing_behind() {
+async fn interrupted_upload_leaves_no_files() {
     let app = App::start().await;
     let ada = project(&app).await;
     let whole = site(&"page ".repeat(1000));
     let half = whole[..whole.len() / 2].to_vec();
-    let body = futures_util::stream::iter([Ok(half), Err(std::io::Error::other("the line went dead"))]);
-    let sent = crate::kit::client()
+    let body = futures_util::stream::iter([Ok(half), Err(std::io::Error::other("connection lost"))]);
+    let sent = crate::support::client()
         .post(format!("{}{DEPLOYMENTS}", app.base))
         .bearer_auth(ada.token.clone().unwrap())
         .header("content-type", "application/gzip")
@@ -159,15 +159,15 @@ async fn an_upload_that_breaks_off_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_uploads_at_once_are_numbered_without_gaps() {
+async fn concurrent_uploads_are_numbered_without_gaps() {
     let app = App::with(|config| config.database.connections = 48).await;
     let ada = project(&app).await;
-    let answers = join_all((0..20).map(|n| {
+    let responses = join_all((0..20).map(|n| {
         let (ada, body) = (ada.clone(), site(&format!("page {n}")));
         async move { ada.upload(DEPLOYMENTS, body).await.expect(201)["version"].as_i64().unwrap() }
     }))
     .await;
-    let mut versions = answers;
+    let mut versions = responses;
     versions.sort_unstable();
     assert_eq!(versions, (1..=20).collect::<Vec<_>>());
     let list = ada.get(DEPLOYMENTS).await.expect(200).clone();
@@ -177,7 +177,7 @@ async fn twenty_uploads_at_once_are_numbered_without_gaps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_against_an_upload_leaves_one_of_the_two_live() {
+async fn concurrent_rollback_and_upload_leave_one_of_them_live() {
     let app = App::start().await;
     let ada = project(&app).await;
     ada.upload(DEPLOYMENTS, site("first")).await.expect(201);

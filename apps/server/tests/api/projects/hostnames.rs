@@ -1,15 +1,15 @@
-//! Hostnames over HTTP, proved against a real name server.
+//! Hostnames, verified against a DNS server.
 
 use futures_util::future::join_all;
 use sandbox::{DnsFault, DnsServer, RecordType};
 use serde_json::{Value, json};
 
-use crate::kit::{App, Caller, site};
+use crate::support::{App, Caller, site};
 
 const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 
-/// Ada with her deployed project `site`, and the name server that the platform asks.
-async fn world() -> (App, Caller, DnsServer) {
+/// A deployment, Ada with a deployed project `site`, and the DNS server that the platform queries.
+async fn setup() -> (App, Caller, DnsServer) {
     let dns = DnsServer::start().await;
     let address = dns.address();
     let app = App::with(|config| config.dns_resolver = Some(address)).await;
@@ -28,8 +28,8 @@ async fn verify(ada: &Caller, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_says_what_proves_it_and_a_txt_record_does() {
-    let (app, ada, dns) = world().await;
+async fn claim_lists_its_verification_records_and_is_verified_by_txt() {
+    let (app, ada, dns) = setup().await;
     let claimed = claim(&ada, "WWW.Müller.example.").await;
     assert_eq!(claimed["name"], "www.xn--mller-kva.example");
     assert_eq!((&claimed["kind"], &claimed["state"]), (&json!("custom"), &json!("pending_dns")));
@@ -46,19 +46,19 @@ async fn a_claim_says_what_proves_it_and_a_txt_record_does() {
     let name = "www.xn--mller-kva.example";
     let nothing = verify(&ada, name).await;
     assert_eq!(nothing["state"], "pending_dns");
-    let told = nothing["lastError"].as_str().unwrap();
-    assert!(told.contains("_svc-verify.www.xn--mller-kva.example") && told.contains("does not exist"), "{told}");
-    dns.set(&format!("_svc-verify.{name}"), RecordType::TXT, &["svc-verify=somebody-else's"]);
+    let error = nothing["lastError"].as_str().unwrap();
+    assert!(error.contains("_svc-verify.www.xn--mller-kva.example") && error.contains("does not exist"), "{error}");
+    dns.set(&format!("_svc-verify.{name}"), RecordType::TXT, &["svc-verify=another-token"]);
     let wrong = verify(&ada, name).await;
-    let told = wrong["lastError"].as_str().unwrap();
-    assert!(told.contains("found svc-verify=somebody-else's"), "{told}");
-    assert_eq!(wrong["checks"][0]["observed"], json!(["svc-verify=somebody-else's"]));
+    let error = wrong["lastError"].as_str().unwrap();
+    assert!(error.contains("found svc-verify=another-token"), "{error}");
+    assert_eq!(wrong["checks"][0]["observed"], json!(["svc-verify=another-token"]));
     assert_eq!(wrong["checks"][0]["expected"], json!(value));
 
     dns.set(&format!("_svc-verify.{name}"), RecordType::TXT, &["other", &value]);
-    let proved = verify(&ada, name).await;
-    assert_eq!((&proved["state"], &proved["lastError"]), (&json!("active"), &Value::Null));
-    assert_eq!((&proved["verify"], &proved["checks"]), (&json!([]), &json!([])));
+    let verified = verify(&ada, name).await;
+    assert_eq!((&verified["state"], &verified["lastError"]), (&json!("active"), &Value::Null));
+    assert_eq!((&verified["verify"], &verified["checks"]), (&json!([]), &json!([])));
     let listed = ada.get(HOSTNAMES).await.expect(200).clone();
     let names: Vec<&str> = listed["items"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!((names, &listed["nextCursor"]), (vec!["site-ada.localhost", name], &Value::Null));
@@ -66,37 +66,37 @@ async fn a_claim_says_what_proves_it_and_a_txt_record_does() {
     assert_eq!(served, [json!({ "names": ["site-ada.localhost", name] })]);
 
     ada.delete(&format!("{HOSTNAMES}/{name}")).await.expect(204);
-    ada.delete(&format!("{HOSTNAMES}/{name}")).await.refused(404, "not_found");
-    ada.delete(&format!("{HOSTNAMES}/site-ada.localhost")).await.refused(400, "bad_request");
+    ada.delete(&format!("{HOSTNAMES}/{name}")).await.expect_error(404, "not_found");
+    ada.delete(&format!("{HOSTNAMES}/site-ada.localhost")).await.expect_error(400, "bad_request");
     let events = app.db_audit("ada").await;
     assert_eq!(events[events.len() - 3..], ["hostname.add", "hostname.verify", "hostname.delete"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cname_to_the_fallback_origin_proves_a_name_and_trouble_is_told_in_words() {
-    let (_app, ada, dns) = world().await;
+async fn cname_verifies_a_hostname_and_dns_errors_are_reported() {
+    let (_app, ada, dns) = setup().await;
     claim(&ada, "shop.example.org").await;
-    for (trouble, words) in [
+    for (fault, text) in [
         (DnsFault::ServerFailure, "failed"),
         (DnsFault::Refused, "refused"),
         (DnsFault::Silent, "did not answer in time"),
         (DnsFault::Garbage, "answer"),
     ] {
-        dns.inject(Some(trouble));
-        let told = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
-        assert!(told.contains(words), "{words}: {told}");
+        dns.inject(Some(fault));
+        let error = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
+        assert!(error.contains(text), "{text}: {error}");
     }
     dns.inject(None);
     dns.set("shop.example.org", RecordType::CNAME, &["elsewhere.example.net."]);
-    let told = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
-    assert!(told.contains("found elsewhere.example.net"), "{told}");
+    let error = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
+    assert!(error.contains("found elsewhere.example.net"), "{error}");
     dns.set("shop.example.org", RecordType::CNAME, &["Fallback.Localhost."]);
     assert_eq!(verify(&ada, "shop.example.org").await["state"], "active");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_no_project_may_have_are_refused() {
-    let (_app, ada, _dns) = world().await;
+async fn invalid_hostnames_are_rejected() {
+    let (_app, ada, _dns) = setup().await;
     for name in [
         "",
         "*.example.org",
@@ -109,44 +109,44 @@ async fn names_that_no_project_may_have_are_refused() {
         "x.org:443",
         "http://x.org",
     ] {
-        let answer = ada.post(HOSTNAMES, json!({ "name": name })).await;
-        assert_eq!(answer.refused(400, "bad_request")["details"]["fields"][0]["path"], "name", "{name}");
+        let response = ada.post(HOSTNAMES, json!({ "name": name })).await;
+        assert_eq!(response.expect_error(400, "bad_request")["details"]["fields"][0]["path"], "name", "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_projects_that_race_for_a_name_one_has_it() {
-    let (_app, ada, _dns) = world().await;
+async fn concurrent_claims_of_a_hostname_succeed_for_one_project() {
+    let (_app, ada, _dns) = setup().await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "other" })).await.expect(201);
     for round in 0..3 {
         let name = format!("www{round}.example.org");
-        let answers = join_all((0..20).map(|n| {
+        let responses = join_all((0..20).map(|n| {
             let path = format!("/v1/orgs/ada/projects/{}/hostnames", if n % 2 == 0 { "site" } else { "other" });
             let (ada, name) = (ada.clone(), name.clone());
             async move { ada.post(&path, json!({ "name": name })).await }
         }))
         .await;
-        let taken = answers.iter().filter(|answer| answer.status == 409).count();
-        answers
+        let taken = responses.iter().filter(|response| response.status == 409).count();
+        responses
             .iter()
-            .filter(|answer| answer.status != 200)
-            .for_each(|it| drop(it.refused(409, "hostname_taken").clone()));
+            .filter(|response| response.status != 200)
+            .for_each(|it| drop(it.expect_error(409, "hostname_taken").clone()));
         assert_eq!(taken, 10, "round {round}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_pass_gets_through_many_names_while_the_name_server_is_silent() {
+async fn hostname_check_finishes_while_the_resolver_times_out() {
     let names = 800;
-    let (app, ada, dns) = world().await;
+    let (app, ada, dns) = setup().await;
     dns.inject(Some(DnsFault::Silent));
     let claims = format!(
-        "INSERT INTO projects.hostnames (name, project_id, kind, state, verification_token, created_at, check_at, lapses_at) \
+        "INSERT INTO projects.hostnames (name, project_id, kind, state, verification_token, created_at, next_check_at, claim_expires_at) \
          SELECT 'www' || n || '.example.org', p.id, 'custom', 'pending_dns', 'token' || n, now(), now() - interval '1 day', \
          now() + interval '7 days' FROM projects.projects p, generate_series(1, {names}) n"
     );
     app.db_execute(&claims).await.unwrap();
-    // Whatever server comes up looks at once; from then on every minute.
+    // A server checks hostnames at startup and then every minute.
     let other = app.another().await;
     let explained = "SELECT count(*) AS n FROM projects.hostnames WHERE last_error LIKE '%did not answer in time%'";
     let done = async || app.db_rows(explained).await[0]["n"] == names;
@@ -157,18 +157,18 @@ async fn the_pass_gets_through_many_names_while_the_name_server_is_silent() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     assert!(done().await);
-    // Nobody else waited for it.
+    // The checks do not block other requests.
     ada.get("/v1/me").await.expect(200);
     drop(other);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_loses_its_proof_is_told_of_first_and_served_no_longer_a_week_later() {
-    let (app, ada, dns) = world().await;
+async fn hostname_that_fails_verification_is_notified_and_deactivated_after_a_week() {
+    let (app, ada, dns) = setup().await;
     claim(&ada, "www.example.org").await;
     dns.set("www.example.org", RecordType::CNAME, &["fallback.localhost."]);
     assert_eq!(verify(&ada, "www.example.org").await["state"], "active");
-    // The name is gone from the DNS: that is an answer, unlike silence.
+    // A timeout does not count as a failed verification; a response without the record does.
     dns.set("www.example.org", RecordType::CNAME, &[]);
     dns.inject(Some(DnsFault::Silent));
     assert_eq!(verify(&ada, "www.example.org").await["lastError"], Value::Null);
@@ -176,8 +176,11 @@ async fn a_name_that_loses_its_proof_is_told_of_first_and_served_no_longer_a_wee
     let lost = verify(&ada, "www.example.org").await;
     assert_eq!(lost["state"], "active");
     assert!(lost["lastError"].as_str().unwrap().contains("does not exist"), "{lost}");
-    let told = ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
-    assert_eq!((&told[0]["kind"], &told[0]["project"]), (&json!("hostname.unproved"), &json!("site")));
+    let notifications = ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
+    assert_eq!(
+        (&notifications[0]["kind"], &notifications[0]["project"]),
+        (&json!("hostname.unproved"), &json!("site"))
+    );
     app.clock.advance(8 * 24 * 3600);
     assert_eq!(verify(&ada, "www.example.org").await["state"], "pending_dns");
     let served = app.db_rows("SELECT desired -> 'hostnames' AS names FROM convergence.parts WHERE part = 'site'").await;

@@ -4,10 +4,10 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{App, bundle, site};
+use crate::support::{App, bundle, site};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn create_list_and_get() {
+async fn projects_are_created_listed_and_read() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let project = ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201).clone();
@@ -23,37 +23,37 @@ async fn create_list_and_get() {
     assert_eq!(detail["hostnames"][0]["kind"], "default");
     let none = json!({ "auth": false, "database": false, "email": false, "ai": false, "storage": false });
     assert_eq!(detail["resources"], none);
-    ada.get("/v1/orgs/ada/projects/other").await.refused(404, "not_found");
+    ada.get("/v1/orgs/ada/projects/other").await.expect_error(404, "not_found");
     assert_eq!(app.db_audit("ada").await, ["project.create"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_and_hostnames_are_taken_once() {
+async fn project_names_and_hostnames_are_unique() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "b-c" })).await.expect(201);
     ada.post("/v1/orgs", json!({ "slug": "cc" })).await.expect(201);
     ada.post("/v1/orgs/b-c/projects", json!({ "name": "a" })).await.expect(201);
-    ada.post("/v1/orgs/b-c/projects", json!({ "name": "a" })).await.refused(409, "project_name_taken");
-    // a-b-c is the default hostname of `a` in `b-c` as of `a-b` in `c`.
+    ada.post("/v1/orgs/b-c/projects", json!({ "name": "a" })).await.expect_error(409, "project_name_taken");
+    // `a` in `b-c` and `a-b` in `c` have the same default hostname, a-b-c.
     app.db_execute("UPDATE orgs.orgs SET slug = 'c' WHERE slug = 'cc'").await.unwrap();
-    ada.post("/v1/orgs/c/projects", json!({ "name": "a-b" })).await.refused(409, "hostname_taken");
+    ada.post("/v1/orgs/c/projects", json!({ "name": "a-b" })).await.expect_error(409, "hostname_taken");
     assert_eq!(ada.get("/v1/orgs/c/projects").await.expect(200)["items"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forty_creates_at_a_limit_of_three_make_three() {
+async fn concurrent_creates_respect_the_project_limit() {
     for _ in 0..3 {
         let app = App::with(|config| config.database.connections = 48).await;
         let ada = app.sign_in("ada").await;
-        let answers = join_all((0..40).map(|n| {
+        let responses = join_all((0..40).map(|n| {
             let ada = ada.clone();
             async move { ada.post("/v1/orgs/ada/projects", json!({ "name": format!("p{n}") })).await }
         }))
         .await;
-        assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 3);
-        for refused in answers.iter().filter(|answer| answer.status != 201) {
-            let details = refused.refused(409, "project_limit")["details"].clone();
+        assert_eq!(responses.iter().filter(|response| response.status == 201).count(), 3);
+        for refused in responses.iter().filter(|response| response.status != 201) {
+            let details = refused.expect_error(409, "project_limit")["details"].clone();
             assert_eq!(details, json!({ "limit": 3, "count": 3, "plan": "free" }));
         }
         let mut events = app.db_audit("ada").await;
@@ -63,7 +63,7 @@ async fn forty_creates_at_a_limit_of_three_make_three() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_shows_the_resources_that_it_declares_and_those_that_it_is_granted() {
+async fn project_shows_declared_and_granted_resources() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let path = "/v1/orgs/ada/projects/site";
@@ -76,7 +76,7 @@ async fn a_project_shows_the_resources_that_it_declares_and_those_that_it_is_gra
     let overview = ada.get(&format!("{path}/overview")).await.expect(200)["resources"].clone();
     assert!(overview.as_object().unwrap().values().all(|it| *it == state(false, false)), "{overview}");
 
-    // Granted before anything declares it. No route grants a resource yet.
+    // Grant resources before a deployment declares them. No route grants a resource yet.
     let grant = "INSERT INTO resources.grants SELECT id, unnest(ARRAY['database', 'ai']), now() FROM projects.projects \
                  WHERE name = 'site'";
     app.db_execute(grant).await.unwrap();
@@ -96,16 +96,16 @@ async fn a_project_shows_the_resources_that_it_declares_and_those_that_it_is_gra
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_is_renamed_and_deleted_and_its_names_are_free_at_once() {
+async fn renamed_or_deleted_project_frees_its_names_immediately() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     ada.post("/v1/orgs/ada/projects", json!({ "name": "other" })).await.expect(201);
     ada.upload("/v1/orgs/ada/projects/site/deployments", site("page")).await.expect(201);
-    ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "other" })).await.refused(409, "project_name_taken");
+    ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "other" })).await.expect_error(409, "project_name_taken");
     let renamed = ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "shop" })).await.expect(200).clone();
     assert_eq!((&renamed["name"], &renamed["hostname"]), (&json!("shop"), &json!("shop-ada.localhost")));
-    ada.get("/v1/orgs/ada/projects/site").await.refused(404, "not_found");
+    ada.get("/v1/orgs/ada/projects/site").await.expect_error(404, "not_found");
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
 
     let overview = ada.get("/v1/orgs/ada/projects/shop/overview").await.expect(200).clone();
@@ -115,14 +115,14 @@ async fn a_project_is_renamed_and_deleted_and_its_names_are_free_at_once() {
         let body = json!({ "confirm": confirm });
         ada.send(Method::DELETE, "/v1/orgs/ada/projects/shop", |request| request.json(&body)).await
     };
-    delete("site").await.refused(400, "confirm_mismatch");
+    delete("site").await.expect_error(400, "confirm_mismatch");
     ada.get("/v1/orgs/ada/projects/shop").await.expect(200);
     delete("shop").await.expect(204);
     for path in ["", "/overview", "/deployments", "/hostnames", "/access"] {
-        ada.get(&format!("/v1/orgs/ada/projects/shop{path}")).await.refused(404, "not_found");
+        ada.get(&format!("/v1/orgs/ada/projects/shop{path}")).await.expect_error(404, "not_found");
     }
     assert_eq!(ada.get("/v1/orgs/ada/projects").await.expect(200)["items"].as_array().unwrap().len(), 2);
-    // The limit of three counts it no longer.
+    // A deleted project does not count towards the limit of three.
     ada.post("/v1/orgs/ada/projects", json!({ "name": "shop" })).await.expect(201);
     let events = app.db_audit("ada").await;
     assert_eq!(events[3..], ["project.rename", "project.create", "project.delete", "project.create"]);

@@ -1,10 +1,12 @@
-//! A database of its own for each test, a clock that stands, and looks behind the service.
+//! The test fixture: the service on a separate database per test.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use convergence::{Builder, Convergence, ConvergenceError, Core, Embedded, NewNode, Nodes, Part, ReportReceiver};
+use convergence::{
+    Builder, Convergence, ConvergenceError, Core, EmbeddedCore, NewNode, Nodes, PartWriter, ReportReceiver,
+};
 use kernel::audit::{Actor, Event};
 use kernel::{NodeId, ProjectId};
 use protocol::{
@@ -16,30 +18,30 @@ use testkit::TestStore;
 
 pub struct Kit {
     pub convergence: Convergence,
-    /// The part of the context that deploys.
-    pub site: Part<Site>,
+    /// The writer of the context that owns [`Site`].
+    pub site_writer: PartWriter<Site>,
     pub nodes: Nodes,
-    pub deployments: Arc<Seen>,
-    base: TestStore,
+    pub deployment_reports: Arc<RecordedReports>,
+    test_store: TestStore,
 }
 
 impl Deref for Kit {
     type Target = TestStore;
 
     fn deref(&self) -> &TestStore {
-        &self.base
+        &self.test_store
     }
 }
 
-/// What was noted of deployments, in order.
+/// A receiver that records deployment reports in order.
 #[derive(Default)]
-pub struct Seen(pub Mutex<Vec<Observed>>);
+pub struct RecordedReports(pub Mutex<Vec<RecordedReport>>);
 
 /// Project, version, state and message.
-pub type Observed = (ProjectId, i32, DeploymentState, Option<String>);
+pub type RecordedReport = (ProjectId, i32, DeploymentState, Option<String>);
 
 #[async_trait::async_trait]
-impl ReportReceiver<DeploymentReport> for Seen {
+impl ReportReceiver<DeploymentReport> for RecordedReports {
     async fn receive(&self, _: &mut Connection, project: ProjectId, report: DeploymentReport) -> store::Result<()> {
         let DeploymentReport { version, state, message } = report;
         self.0.lock().unwrap().push((project, version, state, message));
@@ -47,30 +49,30 @@ impl ReportReceiver<DeploymentReport> for Seen {
     }
 }
 
-/// A part of a project's desired state, read.
+/// A parsed part of a project's desired state.
 #[derive(Debug, PartialEq)]
-pub struct Placed<P = Site> {
+pub struct ProjectPart<P = Site> {
     pub project: ProjectId,
     pub revision: i64,
     pub part: Option<P>,
 }
 
-/// Every part `P` of a node's desired state.
-pub fn parts<P: DesiredPart>(desired: &Desired) -> Vec<Placed<P>> {
+/// Returns all parts `P` in a node's desired state.
+pub fn parts<P: DesiredPart>(desired: &Desired) -> Vec<ProjectPart<P>> {
     let read = |change: &Change| {
         let (project, revision) = (change.project.parse().unwrap(), change.revision);
-        change.read::<P>().unwrap().map(|part| Placed { project, revision, part })
+        change.read::<P>().unwrap().map(|part| ProjectPart { project, revision, part })
     };
     desired.parts.iter().filter_map(read).collect()
 }
 
-pub fn sites(desired: &Desired) -> Vec<Placed> {
+pub fn sites(desired: &Desired) -> Vec<ProjectPart> {
     parts(desired)
 }
 
-/// A service of its own, with an embedded link that wakes nothing.
-pub fn embedded(store: store::Store) -> Builder {
-    let core: Arc<dyn Core> = Arc::new(Embedded::default());
+/// Returns a builder with an embedded link that receives no wake-ups.
+pub fn embedded_builder(store: store::Store) -> Builder {
+    let core: Arc<dyn Core> = Arc::new(EmbeddedCore::default());
     Convergence::builder(store, Some(core), platform())
 }
 
@@ -79,65 +81,65 @@ pub fn platform() -> Platform {
 }
 
 impl Kit {
-    /// The same service, woken by Postgres.
-    pub fn listening(&self) -> Convergence {
-        let core: Arc<dyn Core> = Arc::new(Embedded::listening(&self.store));
+    /// Returns the same service with a listener, which wakes its polls.
+    pub fn with_listener(&self) -> Convergence {
+        let core: Arc<dyn Core> = Arc::new(EmbeddedCore::with_listener(&self.store));
         Convergence::builder(self.store.clone(), Some(core), platform()).build()
     }
 
     pub async fn start() -> Self {
-        Self::of(TestStore::start().await)
+        Self::from_test_store(TestStore::start().await)
     }
 
-    /// With so many connections at the most.
-    pub async fn with(connections: usize) -> Self {
-        Self::of(TestStore::with(connections).await)
+    /// Starts with at most this many connections.
+    pub async fn start_with_connections(connections: usize) -> Self {
+        Self::from_test_store(TestStore::with(connections).await)
     }
 
-    fn of(base: TestStore) -> Self {
-        let store = base.store.clone();
-        let (nodes, deployments) = (Nodes::new(store.clone()), Arc::<Seen>::default());
-        let mut builder = embedded(store);
-        let site = builder.own().unwrap();
-        builder.receive(deployments.clone()).unwrap();
-        Self { convergence: builder.build(), site, nodes, deployments, base }
+    fn from_test_store(test_store: TestStore) -> Self {
+        let store = test_store.store.clone();
+        let (nodes, deployment_reports) = (Nodes::new(store.clone()), Arc::<RecordedReports>::default());
+        let mut builder = embedded_builder(store);
+        let site_writer = builder.register_part().unwrap();
+        builder.register_receiver(deployment_reports.clone()).unwrap();
+        Self { convergence: builder.build(), site_writer, nodes, deployment_reports, test_store }
     }
 
-    pub fn project(&self) -> ProjectId {
-        self.store.world().id()
+    pub fn new_project(&self) -> ProjectId {
+        self.store.clock_rng().id()
     }
 
-    pub async fn node(&self, name: &str) -> NewNode {
+    pub async fn add_node(&self, name: &str) -> NewNode {
         self.nodes.add(&operator(), name.parse().unwrap()).await.unwrap()
     }
 
-    /// Decides in a transaction of its own what is desired of a project.
-    pub async fn converge(&self, project: ProjectId, site: Option<Site>) {
-        self.try_converge(project, site).await.unwrap();
+    /// Writes or removes the site of a project in a separate transaction.
+    pub async fn set_site(&self, project: ProjectId, site: Option<Site>) {
+        self.try_set_site(project, site).await.unwrap();
     }
 
-    pub async fn try_converge(&self, project: ProjectId, site: Option<Site>) -> Result<(), ConvergenceError> {
+    pub async fn try_set_site(&self, project: ProjectId, site: Option<Site>) -> Result<(), ConvergenceError> {
         let work = async |tx: &mut Connection| {
-            self.decide(tx, project, site).await?;
-            Ok(Outcome::Changed((), deployed(project)))
+            self.write_site(tx, project, site).await?;
+            Ok(Outcome::Changed((), deploy_event(project)))
         };
         self.store.transaction(&operator(), work).await
     }
 
-    /// The same inside a transaction.
-    pub async fn decide(
+    /// Writes or removes the site of a project inside a transaction.
+    pub async fn write_site(
         &self,
         tx: &mut Connection,
         project: ProjectId,
         site: Option<Site>,
     ) -> Result<(), ConvergenceError> {
         match site {
-            Some(site) => self.site.write(tx, project, &site).await,
-            None => self.site.remove(tx, project).await,
+            Some(site) => self.site_writer.write(tx, project, &site).await,
+            None => self.site_writer.remove(tx, project).await,
         }
     }
 
-    /// What the node is to serve since a revision, without waiting.
+    /// Returns the node's desired state since a revision, without waiting.
     pub async fn desired(&self, node: NodeId, since: i64) -> Desired {
         self.convergence.desired(node, since, Duration::ZERO).await.unwrap()
     }
@@ -147,12 +149,12 @@ pub fn operator() -> Actor {
     Actor::operator("test")
 }
 
-/// What somebody else's transaction tells the audit log.
-pub fn deployed(project: ProjectId) -> Event {
+/// The audit event of a transaction that writes a site.
+pub fn deploy_event(project: ProjectId) -> Event {
     Event { name: "deployment.create", org: None, target: project.to_string(), data: json!({}) }
 }
 
-/// A site of this version; its bundle is told apart by the version.
+/// A site of this version. Each version has a different bundle.
 pub fn site(version: i32) -> Site {
     Site {
         hostnames: vec!["shop.example".to_owned(), "www.example.org".to_owned()],

@@ -1,4 +1,4 @@
-//! What is asked by others, or wrongly, or to do harm.
+//! Unauthorized, invalid and malicious requests.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::kit::{NOW, Rig, key, question, receive, send, signed, signer, transfer};
 
-/// The code of the answer to a message over TCP.
+/// The response code of the answer to a message over TCP.
 async fn code(rig: &Rig, message: &[u8]) -> ResponseCode {
     let mut stream = rig.connect().await;
     send(&mut stream, message).await;
@@ -16,7 +16,7 @@ async fn code(rig: &Rig, message: &[u8]) -> ResponseCode {
 }
 
 #[tokio::test]
-async fn whoever_is_no_secondary_is_refused_whatever_it_knows() {
+async fn other_address_is_refused_despite_a_valid_signature() {
     let rig = Rig::start("192.0.2.1:53").await;
     rig.zone("example.org", 7, 1).await;
     for kind in [Kind::SOA, Kind::AXFR, Kind::A] {
@@ -28,7 +28,7 @@ async fn whoever_is_no_secondary_is_refused_whatever_it_knows() {
 }
 
 #[tokio::test]
-async fn a_secondary_without_a_good_signature_gets_no_zone() {
+async fn transfer_requires_a_valid_signature() {
     let rig = Rig::start("127.0.0.1:53").await;
     rig.zone("example.org", 7, 1).await;
     let axfr = || question("example.org.", Kind::AXFR, None);
@@ -43,17 +43,17 @@ async fn a_secondary_without_a_good_signature_gets_no_zone() {
         let answer = receive(&mut stream).await.unwrap();
         let answer = dns::wire::Message::read(&answer).unwrap();
         let signature = answer.records.last().unwrap().data;
-        // Error and length of what follows it are near the end: six bytes of time follow for the clock's.
+        // The error code and the length of the other data are at the end. BADTIME has six bytes of other data.
         let end = signature.len() - if error == 18 { 10 } else { 4 };
         assert_eq!(signature[end..end + 2], u16::to_be_bytes(error));
     }
-    // The serial is no secret to a secondary.
+    // A secondary may query the serial without a signature.
     let answer = rig.datagram(&question("example.org.", Kind::SOA, None).to_vec().unwrap()).await.unwrap();
     assert_eq!((answer.response_code, answer.answers.len()), (ResponseCode::NoError, 1));
 }
 
 #[tokio::test]
-async fn each_request_that_is_not_served_has_its_code() {
+async fn unsupported_requests_receive_their_response_code() {
     let rig = Rig::start("127.0.0.1:53").await;
     rig.zone("example.org", 7, 1).await;
     let sign = |message| signed(message, &key(), NOW).0;
@@ -62,12 +62,12 @@ async fn each_request_that_is_not_served_has_its_code() {
     let mut twice = question("example.org.", Kind::SOA, None);
     twice.add_query(twice.queries[0].clone());
     for (what, message, expected) in [
-        ("a zone that is not here", question("example.com.", Kind::AXFR, None), ResponseCode::NotAuth),
+        ("an unknown zone", question("example.com.", Kind::AXFR, None), ResponseCode::NotAuth),
         ("a name in a zone", question("www.example.org.", Kind::SOA, None), ResponseCode::NotAuth),
         ("another type", question("example.org.", Kind::A, None), ResponseCode::Refused),
-        ("changes since nothing", question("example.org.", Kind::IXFR, None), ResponseCode::FormErr),
+        ("an IXFR without a serial", question("example.org.", Kind::IXFR, None), ResponseCode::FormErr),
         ("two questions", twice, ResponseCode::FormErr),
-        ("another kind of request", notify, ResponseCode::NotImp),
+        ("another opcode", notify, ResponseCode::NotImp),
     ] {
         assert_eq!(code(&rig, &sign(message)).await, expected, "{what}");
     }
@@ -76,7 +76,7 @@ async fn each_request_that_is_not_served_has_its_code() {
 }
 
 #[tokio::test]
-async fn broken_messages_cost_a_connection_at_most() {
+async fn malformed_messages_end_at_most_their_connection() {
     let rig = Rig::start("127.0.0.1:53").await;
     rig.zone("example.org", 7, 1).await;
     let (good, _) = signed(question("example.org.", Kind::AXFR, None), &key(), NOW);
@@ -86,7 +86,7 @@ async fn broken_messages_cost_a_connection_at_most() {
         assert_eq!(code(&rig, broken).await, ResponseCode::FormErr);
         assert_eq!(rig.datagram(broken).await.unwrap().response_code, ResponseCode::FormErr);
     }
-    // An answer is not answered, and neither is what has no id to answer to: the connection ends.
+    // Responses and messages without an id are not answered: the connection ends.
     let answer = [&good[..2], &[good[2] | 0x80], &good[3..]].concat();
     for silent in [&answer[..], &good[..11], b""] {
         let mut stream = rig.connect().await;
@@ -101,14 +101,14 @@ async fn broken_messages_cost_a_connection_at_most() {
 }
 
 #[tokio::test]
-async fn idle_connections_end_and_many_of_them_keep_nobody_out() {
+async fn idle_connections_time_out_and_do_not_block_others() {
     let rig = Rig::start("127.0.0.1:53").await;
     rig.zone("example.org", 7, 1).await;
     let start = Instant::now();
     let mut idle = Vec::new();
     for number in 0..200 {
         let mut stream = rig.connect().await;
-        // Some say half of something.
+        // Some send an incomplete request.
         stream.write_all(&[0, 100, 1][..number % 4]).await.unwrap();
         idle.push(stream);
     }

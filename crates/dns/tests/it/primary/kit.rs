@@ -1,4 +1,4 @@
-//! A primary with zones, and a secondary's side of the conversation, as another implementation speaks it.
+//! The test fixture: a primary with zones, and a secondary that uses hickory.
 
 use std::net::SocketAddr;
 use std::str::FromStr as _;
@@ -10,7 +10,7 @@ use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::rdata::tsig::TsigAlgorithm;
 use hickory_proto::rr::{Name, RData, Record, RecordType as Kind, TSigner};
-use kernel::World;
+use kernel::ClockRng;
 use testkit::TestStore;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
@@ -25,14 +25,14 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A primary whose only secondary is this address.
+    /// Starts a primary with this address as its only secondary.
     pub async fn start(secondary: &str) -> Self {
         let base = TestStore::start().await;
         let config = PrimaryConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             key: "xfr:hmac-sha256:MDEyMzQ1Njc4OWFiY2RlZg==".parse().unwrap(),
             secondaries: vec![secondary.parse().unwrap()],
-            catalog: ZoneName::stored("catalog.invalid".to_owned()),
+            catalog: ZoneName::new_unchecked("catalog.invalid".to_owned()),
         };
         let hosting = Hosting::new(&["ns1.svc.example".to_owned()], "fallback.localhost").unwrap();
         let primary = Primary::bind(config, base.store.clone(), hosting).unwrap();
@@ -40,13 +40,13 @@ impl Rig {
         Self { base, at, _primary: tokio::spawn(primary.run()) }
     }
 
-    /// Writes a zone with this many addresses behind the service.
+    /// Inserts a zone with this many addresses directly into Postgres.
     pub async fn zone(&self, name: &str, serial: u32, addresses: u32) {
-        let id: uuid::Uuid = World::system().id();
+        let id: uuid::Uuid = ClockRng::system().id();
         let path: String = name.rsplit('.').flat_map(|label| [label, "."]).collect();
         let statement = format!(
             "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) VALUES ('{id}', 'o{}', 'o', 'free', false, now()); \
-             INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, last_change, dnssec_state, ds, created_at) \
+             INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, last_change_number, dnssec_state, ds, created_at) \
                  VALUES ('{id}', '{id}', '{name}', '{path}', {serial}, {addresses} + 1, 0, 'off', '[]', now()); \
              INSERT INTO dns.rrsets (zone_id, name, kind, ttl, rdata) VALUES ('{id}', '@', 'NS', 3600, '\\x000100'); \
              INSERT INTO dns.rrsets (zone_id, name, kind, ttl, rdata) SELECT '{id}', 'host-' || n, 'A', 300, \
@@ -61,7 +61,7 @@ impl Rig {
         TcpStream::connect(self.at).await.unwrap()
     }
 
-    /// One answer over UDP.
+    /// Sends a message over UDP and returns the answer.
     pub async fn datagram(&self, message: &[u8]) -> Option<Message> {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         socket.send_to(message, self.at).await.unwrap();
@@ -79,7 +79,7 @@ pub fn key() -> TSigner {
     signer(b"0123456789abcdef")
 }
 
-/// A question; for IXFR with the serial that the asker has.
+/// A query; for IXFR with the serial of the client.
 pub fn question(zone: &str, kind: Kind, since: Option<u32>) -> Message {
     let name = Name::from_str(zone).unwrap();
     let mut message = Message::query();
@@ -91,7 +91,7 @@ pub fn question(zone: &str, kind: Kind, since: Option<u32>) -> Message {
     message
 }
 
-/// The question with a signature of this time, and the signature.
+/// The message, signed at this time, and its MAC.
 pub fn signed(mut message: Message, key: &TSigner, at: u64) -> (Vec<u8>, Vec<u8>) {
     let (signature, _) = key.sign_message(&message, at).unwrap();
     let mac = signature.data.mac.clone();
@@ -104,17 +104,17 @@ pub async fn send(stream: &mut TcpStream, message: &[u8]) {
     stream.write_all(&[&length[..], message].concat()).await.unwrap();
 }
 
-/// The next message; none when the connection ends.
+/// Receives the next message. Returns `None` at the end of the connection.
 pub async fn receive(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let receive = async {
         let mut bytes = vec![0; stream.read_u16().await.ok()?.into()];
         stream.read_exact(&mut bytes).await.ok()?;
         Some(bytes)
     };
-    timeout(Duration::from_secs(15), receive).await.expect("an answer or the end")
+    timeout(Duration::from_secs(15), receive).await.expect("an answer or the end of the connection")
 }
 
-/// A whole transfer with every signature checked: how many messages, and the records without the signatures.
+/// Runs a transfer and verifies every signature. Returns the number of messages, and the records.
 pub async fn transfer(stream: &mut TcpStream, question: Message) -> (usize, Vec<Record>) {
     let (bytes, mut mac) = signed(question, &key(), NOW);
     send(stream, &bytes).await;
@@ -133,9 +133,9 @@ pub async fn transfer(stream: &mut TcpStream, question: Message) -> (usize, Vec<
     }
 }
 
-/// A record's data as it is on the wire, packed as rows have it.
+/// Record data in the column format, as hex.
 pub fn packed(kind: RecordType, text: &str) -> String {
-    let data = Rdata::parse(kind, text, &ZoneName::stored("example.org".to_owned())).unwrap();
+    let data = Rdata::parse(kind, text, &ZoneName::new_unchecked("example.org".to_owned())).unwrap();
     let length = u16::try_from(data.wire().len()).unwrap().to_be_bytes();
     kernel::hex(&[&length[..], data.wire()].concat())
 }

@@ -1,6 +1,6 @@
-//! The hidden primary over real sockets, on a real Postgres: what secondaries are told, and what strangers are not.
+//! The hidden primary over real sockets and a real Postgres.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests panic on failure")]
 
 mod hostile;
 mod kit;

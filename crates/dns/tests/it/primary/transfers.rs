@@ -13,11 +13,11 @@ fn serials(records: &[Record]) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn a_large_zone_is_transferred_in_many_messages_each_of_them_signed() {
+async fn large_zone_is_transferred_in_many_signed_messages() {
     let rig = Rig::start("127.0.0.1:53").await;
     rig.zone("example.org", 7, 5000).await;
     let mut stream = rig.connect().await;
-    // More than once on one connection, and something else in between.
+    // Repeat on one connection, with another query in between.
     for _ in 0..2 {
         let (messages, records) = transfer(&mut stream, question("example.org.", Kind::AXFR, None)).await;
         assert_eq!(records.len(), 5000 + 1 + 2);
@@ -33,7 +33,7 @@ async fn a_large_zone_is_transferred_in_many_messages_each_of_them_signed() {
 }
 
 #[tokio::test]
-async fn changes_are_transferred_from_the_journal_and_the_whole_zone_where_it_does_not_reach_back() {
+async fn ixfr_uses_the_journal_and_falls_back_to_the_whole_zone() {
     let rig = Rig::start("127.0.0.1:53").await;
     rig.zone("example.org", 9, 2).await;
     let (one, two) = (packed(RecordType::A, "192.0.2.1"), packed(RecordType::A, "192.0.2.2"));
@@ -47,7 +47,7 @@ async fn changes_are_transferred_from_the_journal_and_the_whole_zone_where_it_do
         ))
         .await;
     let mut stream = rig.connect().await;
-    let told = |records: &[Record]| -> Vec<String> {
+    let summary = |records: &[Record]| -> Vec<String> {
         let short = |it: &Record| match &it.data {
             RData::SOA(soa) => soa.serial.to_string(),
             data => format!("{} {data}", it.name),
@@ -57,30 +57,31 @@ async fn changes_are_transferred_from_the_journal_and_the_whole_zone_where_it_do
     let (_, records) = transfer(&mut stream, question("example.org.", Kind::IXFR, Some(5))).await;
     let all = ["9", "5", "old.example.org. 192.0.2.1", "7", "www.example.org. 192.0.2.1", "7", "9"];
     let all = [&all[..], &["www.example.org. 192.0.2.2", "9"]].concat();
-    assert_eq!(told(&records), all);
+    assert_eq!(summary(&records), all);
     let (_, records) = transfer(&mut stream, question("example.org.", Kind::IXFR, Some(7))).await;
-    assert_eq!(told(&records), ["9", "7", "9", "www.example.org. 192.0.2.2", "9"]);
+    assert_eq!(summary(&records), ["9", "7", "9", "www.example.org. 192.0.2.2", "9"]);
     for current in [9, 10] {
         let (_, records) = transfer(&mut stream, question("example.org.", Kind::IXFR, Some(current))).await;
-        assert_eq!(told(&records), ["9"]);
+        assert_eq!(summary(&records), ["9"]);
     }
     for unknown in [4, 6, u32::MAX] {
         let (_, records) = transfer(&mut stream, question("example.org.", Kind::IXFR, Some(unknown))).await;
         assert_eq!((serials(&records), records.len()), (vec![9, 9], 2 + 1 + 2));
     }
-    // Over UDP there is the serial alone.
+    // An answer over UDP has only the SOA.
     let (bytes, _) = signed(question("example.org.", Kind::IXFR, Some(5)), &key(), NOW);
     assert_eq!(serials(&rig.datagram(&bytes).await.unwrap().answers), [9]);
 }
 
 #[tokio::test]
-async fn the_catalog_is_a_zone_of_the_settings_name() {
+async fn catalog_is_served_under_its_configured_name() {
     let rig = Rig::start("127.0.0.1:53").await;
     let mut stream = rig.connect().await;
     let (_, records) = transfer(&mut stream, question("catalog.invalid.", Kind::AXFR, None)).await;
-    let told: Vec<String> = records[1..records.len() - 1].iter().map(|it| format!("{} {}", it.name, it.data)).collect();
-    assert_eq!(told, ["catalog.invalid. invalid.", "version.catalog.invalid. 2"]);
-    // The row's own name is nobody's.
+    let listed: Vec<String> =
+        records[1..records.len() - 1].iter().map(|it| format!("{} {}", it.name, it.data)).collect();
+    assert_eq!(listed, ["catalog.invalid. invalid.", "version.catalog.invalid. 2"]);
+    // The empty name of the stored row is not served.
     let (bytes, _) = signed(question(".", Kind::AXFR, None), &key(), NOW);
     send(&mut stream, &bytes).await;
     let answer = hickory_proto::op::Message::from_vec(&receive(&mut stream).await.unwrap()).unwrap();

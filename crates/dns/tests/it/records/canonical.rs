@@ -1,10 +1,10 @@
-//! What records read back as.
+//! Canonical text of records.
 
 use dns::Rdata;
 
 use crate::records::{kind, parse};
 
-/// Type, what is given, what it reads back as.
+/// Type, input, and canonical text.
 pub(crate) const PAIRS: &[(&str, &str, &str)] = &[
     ("A", "192.0.2.1", "192.0.2.1"),
     ("A", "  192.0.2.1\t", "192.0.2.1"),
@@ -123,7 +123,7 @@ pub(crate) const PAIRS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn records_read_back_in_one_spelling() {
+fn records_have_one_canonical_text() {
     for &(mnemonic, text, canonical) in PAIRS {
         let kind = kind(mnemonic);
         let record = parse(mnemonic, text).unwrap_or_else(|why| panic!("{mnemonic} {text}: the record {why}"));
@@ -134,7 +134,7 @@ fn records_read_back_in_one_spelling() {
 }
 
 #[test]
-fn a_long_string_becomes_one_string_per_255_bytes() {
+fn long_strings_are_split_after_255_bytes() {
     for (length, lengths) in [(255, vec![255]), (256, vec![255, 1]), (600, vec![255, 255, 90])] {
         let text = parse("TXT", &format!("\"{}\"", "é".repeat(length / 2) + &"x".repeat(length % 2))).unwrap();
         let strings: Vec<_> = text.wire().iter().copied().enumerate().filter(|(at, _)| at % 256 == 0).collect();
@@ -144,9 +144,9 @@ fn a_long_string_becomes_one_string_per_255_bytes() {
 }
 
 #[test]
-fn data_that_is_not_of_its_type_still_has_a_text() {
+fn invalid_data_is_formatted_in_generic_format() {
     for (mnemonic, wire) in [("A", &[192, 0, 2][..]), ("MX", &[0, 10, 1]), ("CAA", &[]), ("TXT", &[3, b'a'])] {
-        let text = Rdata::stored(wire.to_vec()).text(kind(mnemonic));
+        let text = Rdata::new_unchecked(wire.to_vec()).text(kind(mnemonic));
         assert!(text.starts_with(&format!(r"\# {}", wire.len())), "{text}");
         assert!(Rdata::from_wire(kind(mnemonic), wire.to_vec()).is_err());
     }

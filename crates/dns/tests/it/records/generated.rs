@@ -1,4 +1,4 @@
-//! Records and zones of every kind, made up: they survive text, wire, zone files and other programs unchanged.
+//! Property tests: generated records and zones round-trip through text, wire format and other libraries.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,30 +12,30 @@ use proptest::sample::{select, subsequence};
 
 use crate::records::zone;
 
-/// A name as people write it, and as only machines do.
+/// A common name, or one of random octets.
 pub(crate) fn name() -> impl Strategy<Value = String> {
     let label = prop_oneof![
         "[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,20}[a-zA-Z0-9_])?",
         "[a-z]{0,3}[äßéσς例え]{1,3}[a-z]{0,3}",
         "[a-z0-9]{63}",
     ];
-    let strange = vec(any::<u8>(), 1..12).prop_map(|octets| escaped(&octets));
+    let random = vec(any::<u8>(), 1..12).prop_map(|octets| escaped(&octets));
     let dots = select(vec!["", "."]);
     let written = (vec(label, 1..4), dots).prop_map(|(labels, dot)| labels.join(".") + dot);
-    prop_oneof![4 => written, 1 => strange, 1 => Just("@".to_owned())]
+    prop_oneof![4 => written, 1 => random, 1 => Just("@".to_owned())]
 }
 
-/// A name that mail servers and the like may have.
+/// A host name, such as that of a mail server.
 fn host() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,20}[a-zA-Z0-9_])?(\\.[a-z]{2,4}){0,2}\\.?"
-        .prop_filter("no address", |text| text.parse::<Ipv4Addr>().is_err())
+        .prop_filter("not an address", |text| text.parse::<Ipv4Addr>().is_err())
 }
 
 fn escaped(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("\\{octet:03}")).collect()
 }
 
-/// Any octets, quoted in one of the ways that they may be.
+/// Any octets, quoted or escaped in different ways.
 fn string(most: usize) -> impl Strategy<Value = String> {
     prop_oneof![
         vec(any::<u8>(), 0..most).prop_map(|octets| format!("\"{}\"", escaped(&octets))),
@@ -85,7 +85,7 @@ fn location() -> impl Strategy<Value = String> {
     )
 }
 
-/// The text of a good record of a type.
+/// The text of a valid record.
 fn data(kind: RecordType) -> BoxedStrategy<String> {
     let (short, octet) = (any::<u16>(), any::<u8>());
     let digest = |length: usize| vec(any::<u8>(), length).prop_map(|octets| hex(&octets));
@@ -151,7 +151,7 @@ fn record() -> impl Strategy<Value = (RecordType, String)> {
     select(RecordType::ALL).prop_flat_map(|kind| (Just(kind), data(kind)))
 }
 
-/// Sets that a zone may have together.
+/// Sets that are valid in one zone.
 pub(crate) fn sets() -> impl Strategy<Value = Vec<RecordSet>> {
     let kinds: Vec<_> =
         RecordType::ALL.iter().copied().filter(|kind| !matches!(kind, RecordType::Soa | RecordType::Cname)).collect();
@@ -175,7 +175,7 @@ fn parsed(kind: RecordType, text: &str) -> Rdata {
     Rdata::parse(kind, text, &zone()).unwrap_or_else(|why| panic!("{kind} {text}: the record {why}"))
 }
 
-/// What hickory makes of the octets, on the wire again; it has its own reader for most types.
+/// Decodes and encodes the octets with hickory, which has its own decoder for most types.
 fn through_hickory(kind: RecordType, wire: &[u8]) -> Vec<u8> {
     let mut decoder = BinDecoder::new(wire);
     let length = Restrict::new(u16::try_from(wire.len()).unwrap());
@@ -189,7 +189,7 @@ fn through_hickory(kind: RecordType, wire: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn good_records_are_stable((kind, text) in record()) {
+    fn valid_records_round_trip((kind, text) in record()) {
         let record = parsed(kind, &text);
         let canonical = record.text(kind);
         prop_assert!(canonical.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{}", canonical);
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_does_no_harm(text in prop_oneof!["\\PC{0,60}", any::<String>(), "[ -~\t\n]{0,60}"], at in any::<usize>()) {
+    fn parsing_any_text_never_panics(text in prop_oneof!["\\PC{0,60}", any::<String>(), "[ -~\t\n]{0,60}"], at in any::<usize>()) {
         let kind = RecordType::ALL[at % RecordType::ALL.len()];
         if let Ok(record) = Rdata::parse(kind, &text, &zone()) {
             prop_assert_eq!(parsed(kind, &record.text(kind)), record);
@@ -209,24 +209,24 @@ proptest! {
     }
 
     #[test]
-    fn a_good_record_with_a_slip_does_no_harm((kind, text) in record(), at in any::<usize>(), with in "[ -~\t\n;\"\\\\()é]{0,2}") {
+    fn parsing_edited_records_never_panics((kind, text) in record(), at in any::<usize>(), with in "[ -~\t\n;\"\\\\()é]{0,2}") {
         let at = text.floor_char_boundary(at % (text.len() + 1));
-        let slipped = format!("{}{with}{}", &text[..at], &text[text.ceil_char_boundary(at + 1)..]);
-        if let Ok(record) = Rdata::parse(kind, &slipped, &zone()) {
+        let changed = format!("{}{with}{}", &text[..at], &text[text.ceil_char_boundary(at + 1)..]);
+        if let Ok(record) = Rdata::parse(kind, &changed, &zone()) {
             prop_assert_eq!(parsed(kind, &record.text(kind)), record);
         }
     }
 
     #[test]
-    fn any_octets_do_no_harm(wire in vec(any::<u8>(), 0..80), kind in select(RecordType::ALL)) {
-        let _ = Rdata::stored(wire.clone()).text(kind);
+    fn decoding_any_octets_never_panics(wire in vec(any::<u8>(), 0..80), kind in select(RecordType::ALL)) {
+        let _ = Rdata::new_unchecked(wire.clone()).text(kind);
         if let Ok(record) = Rdata::from_wire(kind, wire) {
             prop_assert_eq!(parsed(kind, &record.text(kind)), record);
         }
     }
 
     #[test]
-    fn any_octets_survive_as_txt(octets in vec(any::<u8>(), 0..2000)) {
+    fn any_octets_round_trip_as_txt(octets in vec(any::<u8>(), 0..2000)) {
         let record = parsed(RecordType::Txt, &format!("\"{}\"", escaped(&octets)));
         let again = parsed(RecordType::Txt, &record.text(RecordType::Txt));
         let mut joined = Vec::new();
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_names_something_or_nothing(text in prop_oneof![any::<String>(), "\\PC{0,40}", name()]) {
+    fn parsing_any_name_never_panics(text in prop_oneof![any::<String>(), "\\PC{0,40}", name()]) {
         let zone = zone();
         if let Ok(owner) = OwnerName::parse(&text, &zone) {
             prop_assert_eq!(&OwnerName::parse(&owner.absolute(&zone), &zone), &Ok(owner.clone()));

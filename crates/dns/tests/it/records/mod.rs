@@ -1,17 +1,12 @@
-//! Names, records and zone files, against tables, properties and other readers of the same formats.
+//! Names, records and zone files: tables, properties, and comparison with other parsers.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "in a test that is how a failure is reported"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic on failure")]
 
 mod canonical;
 mod example;
 mod generated;
-mod judge;
 mod names;
+mod parsers;
 mod values;
 mod written;
 mod zonefiles;

@@ -1,10 +1,10 @@
-//! Names in a zone.
+//! Owner names.
 
-use dns::{InvalidName, NameFault, OwnerName};
+use dns::{InvalidName, NameError, OwnerName};
 
 use crate::records::{ZONE, zone};
 
-/// What is given, and what it is relative to the zone.
+/// Input, and the name relative to the zone.
 const OWNERS: &[(&str, &str)] = &[
     ("@", "@"),
     ("example.org", "@"),
@@ -41,7 +41,7 @@ const OWNERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_spelling_of_an_owner_is_one_name() {
+fn owner_names_are_normalised() {
     let zone = zone();
     for &(text, relative) in OWNERS {
         let owner = OwnerName::parse(text, &zone).unwrap_or_else(|why| panic!("{text}: the name {why}"));
@@ -54,7 +54,7 @@ fn every_spelling_of_an_owner_is_one_name() {
 }
 
 #[test]
-fn a_name_that_ends_in_the_zones_is_absolute() {
+fn name_that_ends_in_the_zone_name_is_absolute() {
     let zone = zone();
     let owner = OwnerName::parse("example.org.example.org", &zone).unwrap();
     assert_eq!((owner.as_str(), owner.absolute(&zone).as_str()), ("example.org", "example.org.example.org"));
@@ -62,32 +62,32 @@ fn a_name_that_ends_in_the_zones_is_absolute() {
 }
 
 #[test]
-fn what_names_nothing_in_the_zone_is_refused() {
-    let shape = |fault: NameFault| InvalidName::Shape(fault);
+fn invalid_owner_names_are_rejected() {
+    let syntax = |error: NameError| InvalidName::Syntax(error);
     let outside = || InvalidName::OutOfZone(ZONE.to_owned());
     for (text, why) in [
-        ("", shape(NameFault::EmptyLabel)),
-        ("..", shape(NameFault::EmptyLabel)),
-        (".a", shape(NameFault::EmptyLabel)),
-        ("a..b", shape(NameFault::EmptyLabel)),
-        ("a b", shape(NameFault::Character)),
-        ("a\tb", shape(NameFault::Character)),
-        ("a\nb", shape(NameFault::Character)),
-        ("a\0", shape(NameFault::Character)),
-        ("a;b", shape(NameFault::Character)),
-        ("\"a\"", shape(NameFault::Character)),
-        ("a(b", shape(NameFault::Character)),
-        (r"a\", shape(NameFault::Escape)),
-        (r"a\25", shape(NameFault::Escape)),
-        (r"a\256", shape(NameFault::Escape)),
-        (r"a\2x5", shape(NameFault::Escape)),
-        ("a\\\nb", shape(NameFault::Escape)),
-        (r"ü\.a", shape(NameFault::Mixed)),
-        ("a\u{fffd}b", shape(NameFault::Idna)),
-        ("a\u{ff0f}b", shape(NameFault::Idna)),
-        ("ü b", shape(NameFault::Idna)),
-        ("ü\u{200b}\u{a0}", shape(NameFault::Idna)),
-        ("xn--a.ü", shape(NameFault::Idna)),
+        ("", syntax(NameError::EmptyLabel)),
+        ("..", syntax(NameError::EmptyLabel)),
+        (".a", syntax(NameError::EmptyLabel)),
+        ("a..b", syntax(NameError::EmptyLabel)),
+        ("a b", syntax(NameError::Character)),
+        ("a\tb", syntax(NameError::Character)),
+        ("a\nb", syntax(NameError::Character)),
+        ("a\0", syntax(NameError::Character)),
+        ("a;b", syntax(NameError::Character)),
+        ("\"a\"", syntax(NameError::Character)),
+        ("a(b", syntax(NameError::Character)),
+        (r"a\", syntax(NameError::Escape)),
+        (r"a\25", syntax(NameError::Escape)),
+        (r"a\256", syntax(NameError::Escape)),
+        (r"a\2x5", syntax(NameError::Escape)),
+        ("a\\\nb", syntax(NameError::Escape)),
+        (r"ü\.a", syntax(NameError::Mixed)),
+        ("a\u{fffd}b", syntax(NameError::Idna)),
+        ("a\u{ff0f}b", syntax(NameError::Idna)),
+        ("ü b", syntax(NameError::Idna)),
+        ("ü\u{200b}\u{a0}", syntax(NameError::Idna)),
+        ("xn--a.ü", syntax(NameError::Idna)),
         ("a.*", InvalidName::Wildcard),
         ("a*", InvalidName::Wildcard),
         ("**", InvalidName::Wildcard),
@@ -103,20 +103,20 @@ fn what_names_nothing_in_the_zone_is_refused() {
 }
 
 #[test]
-fn lengths_are_those_of_the_wire() {
+fn length_limits_apply_to_wire_format() {
     let zone = zone();
     let fill =
         |length: usize| format!("{}.{}.{}.{}", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(length));
     assert!(OwnerName::parse(&"a".repeat(63), &zone).is_ok());
-    assert_eq!(OwnerName::parse(&"a".repeat(64), &zone), Err(NameFault::LongLabel.into()));
+    assert_eq!(OwnerName::parse(&"a".repeat(64), &zone), Err(NameError::LongLabel.into()));
     assert!(OwnerName::parse(&r"\001".repeat(63), &zone).is_ok());
     assert_eq!(OwnerName::parse(&fill(49), &zone).unwrap().wire(&zone).as_bytes().len(), 255);
-    assert_eq!(OwnerName::parse(&fill(50), &zone), Err(NameFault::Long.into()));
-    assert_eq!(OwnerName::parse(&"a.".repeat(100_000), &zone), Err(NameFault::Long.into()));
+    assert_eq!(OwnerName::parse(&fill(50), &zone), Err(NameError::Long.into()));
+    assert_eq!(OwnerName::parse(&"a.".repeat(100_000), &zone), Err(NameError::Long.into()));
 }
 
 #[test]
-fn names_have_the_order_of_dns() {
+fn names_sort_in_canonical_order() {
     let zone = zone();
     // RFC 4034 section 6.1.
     let ordered = ["@", "a", "yljkjljk.a", "z.a", "zabc.a", "z", r"\001.z", "*.z", r"\200.z"];

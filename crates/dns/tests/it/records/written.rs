@@ -1,4 +1,4 @@
-//! Zone files as they are written, read by us and by others.
+//! Written zone files, parsed by this crate and by other parsers.
 
 use dns::{Rdata, RecordSet, RecordType, Soa, zonefile};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use crate::records::generated::{self, name};
-use crate::records::judge::{self, Judge};
+use crate::records::parsers::{self, Parser};
 use crate::records::zone;
 use crate::records::zonefiles::STYLES;
 
@@ -22,7 +22,7 @@ fn soa() -> Soa {
     }
 }
 
-/// Every record: owner, TTL, type and data.
+/// All records: owner, TTL, type and data.
 fn records(sets: &[RecordSet]) -> Vec<(Vec<u8>, u32, String, Vec<u8>)> {
     let zone = zone();
     let each = sets.iter().flat_map(|set| set.records.iter().map(move |record| (set, record)));
@@ -36,57 +36,57 @@ fn records(sets: &[RecordSet]) -> Vec<(Vec<u8>, u32, String, Vec<u8>)> {
     records
 }
 
-/// dnspython counts altitudes in floating point and loses a centimetre here and there.
+/// The data without the altitude of a LOC: dnspython uses floating point and sometimes loses a centimetre.
 fn comparable(kind: RecordType, record: &Rdata) -> Vec<u8> {
     let length = if kind == RecordType::Loc { 12 } else { record.wire().len() };
     record.wire()[..length].to_vec()
 }
 
 fn read(text: &str) -> Vec<RecordSet> {
-    let file = zonefile::read(&zone(), text).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
+    let file = zonefile::read(&zone(), text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     file.sets.into_iter().map(|(_, set)| set).collect()
 }
 
 #[test]
-fn others_read_every_style_alike() {
+fn other_parsers_agree_on_common_styles() {
     let without_soa = |mut records: Vec<(Vec<u8>, u32, String, Vec<u8>)>| {
         records.retain(|(_, _, kind, _)| kind != "SOA");
         records
     };
-    let ours = without_soa(records(&read(STYLES)));
-    for judge in judge::present() {
-        let theirs = match judge {
-            Judge::Dnspython => judge::records(STYLES),
-            Judge::Bind => records(&read(&judge::dumped(STYLES))),
-            // It wants every $ORIGIN to be absolute.
-            Judge::Knot => continue,
+    let own = without_soa(records(&read(STYLES)));
+    for parser in parsers::installed() {
+        let parsed = match parser {
+            Parser::Dnspython => parsers::records(STYLES),
+            Parser::Bind => records(&read(&parsers::dump_zone(STYLES))),
+            // Knot requires an absolute $ORIGIN.
+            Parser::Knot => continue,
         };
-        assert_eq!(without_soa(theirs), ours, "{judge:?}");
+        assert_eq!(without_soa(parsed), own, "{parser:?}");
     }
 }
 
 #[test]
-fn others_read_what_is_written() {
+fn other_parsers_agree_on_written_zones() {
     let mut runner = TestRunner::deterministic();
     let nameserver = zonefile::read(&zone(), "@ 86400 NS ns1.example.net.").unwrap().sets.remove(0).1;
-    let judges = judge::present();
+    let installed = parsers::installed();
     for _ in 0..6 {
         let mut sets = generated::sets().new_tree(&mut runner).unwrap().current();
         sets.retain(|set| set.kind != RecordType::Ns || !set.owner.is_apex());
         sets.push(nameserver.clone());
         let text = zonefile::write(&zone(), &soa(), &sets);
-        for judge in &judges {
-            let loaded = judge::checks(*judge, &text);
-            loaded.unwrap_or_else(|why| panic!("{judge:?}: {why}\n{text}"));
+        for parser in &installed {
+            let result = parsers::check_zone(*parser, &text);
+            result.unwrap_or_else(|why| panic!("{parser:?}: {why}\n{text}"));
         }
-        if judges.contains(&Judge::Dnspython) {
-            let read = judge::records(&text);
+        if installed.contains(&Parser::Dnspython) {
+            let read = parsers::records(&text);
             let written = records(&sets);
             assert_eq!(read.len(), written.len(), "{text}");
             read.iter().zip(&written).for_each(|(read, written)| assert_eq!(read, written, "{text}"));
         }
-        if judges.contains(&Judge::Bind) {
-            let dumped = judge::dumped(&text);
+        if installed.contains(&Parser::Bind) {
+            let dumped = parsers::dump_zone(&text);
             assert_eq!(records(&read(&dumped)), records(&sets), "{dumped}");
         }
     }
@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_written_zone_reads_back_equal(sets in generated::sets()) {
+    fn written_zones_parse_back_equal(sets in generated::sets()) {
         let text = zonefile::write(&zone(), &soa(), &sets);
         let file = zonefile::read(&zone(), &text).unwrap();
         let mut read: Vec<_> = file.sets.into_iter().map(|(_, set)| set).collect();
@@ -109,7 +109,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn any_file_does_no_harm(text in prop_oneof![
+    fn parsing_any_file_never_panics(text in prop_oneof![
         any::<String>(),
         "([a-z@$ \t\n;\"\\\\()0-9.]{0,9}|\n| A | 192.0.2.1|TXT | IN |[$]ORIGIN |[$]TTL |CNAME | SOA ){0,40}",
         vec_of_lines(),
@@ -122,11 +122,11 @@ proptest! {
                 let read = zonefile::read(&zone, &again).map(|file| file.sets.len());
                 prop_assert_eq!(read, Ok(sets.len()));
             }
-            Err(faults) => {
-                prop_assert!(!faults.is_empty() && faults.len() <= zonefile::MOST_FAULTS);
-                prop_assert!(faults.is_sorted_by_key(|fault| fault.line));
+            Err(errors) => {
+                prop_assert!(!errors.is_empty() && errors.len() <= zonefile::MAX_ERRORS);
+                prop_assert!(errors.is_sorted_by_key(|error| error.line));
                 let lines = u32::try_from(text.split('\n').count()).unwrap();
-                prop_assert!(faults.iter().all(|fault| (1..=lines).contains(&fault.line)));
+                prop_assert!(errors.iter().all(|error| (1..=lines).contains(&error.line)));
             }
         }
     }

@@ -1,32 +1,32 @@
-//! Zone files: what they say, and what is wrong with them.
+//! Parsing and writing of zone files.
 
 use dns::{OwnerName, RecordSet, Soa, zonefile};
 
 use crate::records::{kind, parse, zone};
 
-/// Each set as `line owner ttl type data…`, or each fault as `line message`.
+/// Each set as `line owner ttl type data…`, or each error as `line message`.
 fn read(text: &str) -> Result<Vec<String>, Vec<String>> {
-    let told = |set: &RecordSet| {
+    let summary = |set: &RecordSet| {
         let records: Vec<_> = set.records.iter().map(|record| record.text(set.kind)).collect();
         format!("{} {} {} {}", set.owner.as_str(), set.ttl, set.kind, records.join(" | "))
     };
     match zonefile::read(&zone(), text) {
-        Ok(file) => Ok(file.sets.iter().map(|(line, set)| format!("{line} {}", told(set))).collect()),
-        Err(faults) => Err(faults.iter().map(|fault| format!("{} {}", fault.line, fault.message)).collect()),
+        Ok(file) => Ok(file.sets.iter().map(|(line, set)| format!("{line} {}", summary(set))).collect()),
+        Err(errors) => Err(errors.iter().map(|error| format!("{} {}", error.line, error.message)).collect()),
     }
 }
 
 #[track_caller]
-fn says(text: &str, sets: &[&str]) {
+fn assert_sets(text: &str, sets: &[&str]) {
     assert_eq!(read(text), Ok(sets.iter().map(ToString::to_string).collect()), "{text}");
 }
 
 #[track_caller]
-fn faults(text: &str, faults: &[&str]) {
-    assert_eq!(read(text), Err(faults.iter().map(ToString::to_string).collect()), "{text}");
+fn assert_errors(text: &str, errors: &[&str]) {
+    assert_eq!(read(text), Err(errors.iter().map(ToString::to_string).collect()), "{text}");
 }
 
-/// As people write them.
+/// Common styles of zone files.
 pub(crate) const STYLES: &str = r#"; a zone
 $ORIGIN example.org.
 $TTL 1h
@@ -56,7 +56,7 @@ y.example.org 90M TXT last
 _x.example.org TXT q"#;
 
 #[test]
-fn a_file_in_every_style_is_read() {
+fn common_styles_are_parsed() {
     let file = STYLES;
     let sets = [
         "8 @ 3600 NS ns1.example.org. | ns2.example.net.",
@@ -70,140 +70,146 @@ fn a_file_in_every_style_is_read() {
         r#"24 y 5400 TXT "\"(" ";" | "last""#,
         r#"27 _x 60 TXT "q""#,
     ];
-    says(file, &sets);
-    says(&file.replace('\n', "\r\n"), &sets);
-    says(&format!("\u{feff}{file}\n"), &sets);
+    assert_sets(file, &sets);
+    assert_sets(&file.replace('\n', "\r\n"), &sets);
+    assert_sets(&format!("\u{feff}{file}\n"), &sets);
 }
 
 #[test]
-fn a_record_without_a_ttl_has_the_nearest() {
+fn missing_ttl_uses_the_defaults_in_order() {
     let soa = "@ SOA a b 1 2 3 4 900\n";
-    says("a A 192.0.2.1", &["1 a 300 A 192.0.2.1"]);
-    says(&format!("{soa}a A 192.0.2.1"), &["2 a 900 A 192.0.2.1"]);
-    says(&format!("{soa}b 60 A 192.0.2.1\na A 192.0.2.1"), &["2 b 60 A 192.0.2.1", "3 a 60 A 192.0.2.1"]);
-    says(&format!("$TTL 1m\n@ 30 {}a A 192.0.2.1", &soa[2..]), &["3 a 60 A 192.0.2.1"]);
-    faults(
+    assert_sets("a A 192.0.2.1", &["1 a 300 A 192.0.2.1"]);
+    assert_sets(&format!("{soa}a A 192.0.2.1"), &["2 a 900 A 192.0.2.1"]);
+    assert_sets(&format!("{soa}b 60 A 192.0.2.1\na A 192.0.2.1"), &["2 b 60 A 192.0.2.1", "3 a 60 A 192.0.2.1"]);
+    assert_sets(&format!("$TTL 1m\n@ 30 {}a A 192.0.2.1", &soa[2..]), &["3 a 60 A 192.0.2.1"]);
+    assert_errors(
         "@ SOA a b 1 2 3 4 0\na A 192.0.2.1",
-        &["2 the record has a TTL of 0 seconds, where 30 to 86400 are possible"],
+        &["2 the record has a TTL of 0 seconds; it must be from 30 to 86400"],
     );
 }
 
 #[test]
-fn names_are_those_of_the_zone() {
-    says("example.org. A 192.0.2.1", &["1 @ 300 A 192.0.2.1"]);
-    // A name without the final dot is relative in a file, whatever it ends in.
-    says("www.example.org A 192.0.2.1", &["1 www.example.org 300 A 192.0.2.1"]);
-    says("münchen.EXAMPLE.org. A 192.0.2.1", &["1 xn--mnchen-3ya 300 A 192.0.2.1"]);
-    says(r"\087\.w A 192.0.2.1", &[r"1 w\.w 300 A 192.0.2.1"]);
-    says("$ORIGIN org.\nexample A 192.0.2.1\n", &["2 @ 300 A 192.0.2.1"]);
-    says("IN IN A 192.0.2.1\n30 30 A 192.0.2.1\n", &["1 in 300 A 192.0.2.1", "2 30 30 A 192.0.2.1"]);
-    says("(a A\n192.0.2.1)", &["1 a 300 A 192.0.2.1"]);
-    says("", &[]);
-    says(" \n;\n()\n\t\n", &[]);
+fn owner_names_are_relative_to_the_origin() {
+    assert_sets("example.org. A 192.0.2.1", &["1 @ 300 A 192.0.2.1"]);
+    // In a file, a name without the final dot is always relative.
+    assert_sets("www.example.org A 192.0.2.1", &["1 www.example.org 300 A 192.0.2.1"]);
+    assert_sets("münchen.EXAMPLE.org. A 192.0.2.1", &["1 xn--mnchen-3ya 300 A 192.0.2.1"]);
+    assert_sets(r"\087\.w A 192.0.2.1", &[r"1 w\.w 300 A 192.0.2.1"]);
+    assert_sets("$ORIGIN org.\nexample A 192.0.2.1\n", &["2 @ 300 A 192.0.2.1"]);
+    assert_sets("IN IN A 192.0.2.1\n30 30 A 192.0.2.1\n", &["1 in 300 A 192.0.2.1", "2 30 30 A 192.0.2.1"]);
+    assert_sets("(a A\n192.0.2.1)", &["1 a 300 A 192.0.2.1"]);
+    assert_sets("", &[]);
+    assert_sets(" \n;\n()\n\t\n", &[]);
 }
 
 #[test]
-fn what_is_said_twice_counts_once() {
-    says(
+fn duplicate_records_count_once() {
+    assert_sets(
         "a A 192.0.2.1\nb A 192.0.2.1\nA.example.org. A 192.0.2.1\na A 192.0.2.0",
         &["1 a 300 A 192.0.2.0 | 192.0.2.1", "2 b 300 A 192.0.2.1"],
     );
-    says("www CNAME a\nwww CNAME A.example.org.", &["1 www 300 CNAME a.example.org."]);
-    says("@ SOA a b 1 2 3 4 900\na 60 A 192.0.2.1\n@ SOA a b 1 2 3 4 900", &["2 a 60 A 192.0.2.1"]);
+    assert_sets("www CNAME a\nwww CNAME A.example.org.", &["1 www 300 CNAME a.example.org."]);
+    assert_sets("@ SOA a b 1 2 3 4 900\na 60 A 192.0.2.1\n@ SOA a b 1 2 3 4 900", &["2 a 60 A 192.0.2.1"]);
 }
 
-/// A line, and the fault there.
-const FAULTS: &[(&str, &str)] = &[
-    ("a A 192.0.2", "the A record is no IPv4 address: 192.0.2"),
+/// A line, and its error.
+const ERRORS: &[(&str, &str)] = &[
+    ("a A 192.0.2", "the A record is not a valid IPv4 address: 192.0.2"),
     ("a A", "the A record has no IPv4 address"),
-    ("a A 192.0.2.1 x", "the A record has more than belongs to the type A: x"),
-    ("a", "the line ends before a type"),
-    ("a 300 IN", "the line ends before a type"),
+    ("a A 192.0.2.1 x", "the A record has more fields than the type A: x"),
+    ("a", "the line has no record type"),
+    ("a 300 IN", "the line has no record type"),
     ("a 300 400 A 192.0.2.1", "the type is not supported: 400"),
-    ("a 3x A 192.0.2.1", "the TTL is no time: 3x"),
-    ("a 4294967296 A 192.0.2.1", "the TTL is no time: 4294967296"),
-    ("a 7102w A 192.0.2.1", "the TTL is no time: 7102w"),
-    ("a 29 A 192.0.2.1", "the record has a TTL of 29 seconds, where 30 to 86400 are possible"),
-    ("a 86401 A 192.0.2.1", "the record has a TTL of 86401 seconds, where 30 to 86400 are possible"),
-    ("a CH A 192.0.2.1", "the class is CH, where only IN is possible"),
-    ("a CLASS3 A 192.0.2.1", "the class is CLASS3, where only IN is possible"),
+    ("a 3x A 192.0.2.1", "the TTL is not a valid time: 3x"),
+    ("a 4294967296 A 192.0.2.1", "the TTL is not a valid time: 4294967296"),
+    ("a 7102w A 192.0.2.1", "the TTL is not a valid time: 7102w"),
+    ("a 29 A 192.0.2.1", "the record has a TTL of 29 seconds; it must be from 30 to 86400"),
+    ("a 86401 A 192.0.2.1", "the record has a TTL of 86401 seconds; it must be from 30 to 86400"),
+    ("a CH A 192.0.2.1", "the class is CH; only IN is supported"),
+    ("a CLASS3 A 192.0.2.1", "the class is CLASS3; only IN is supported"),
     ("a HINFO x y", "the type is not supported: HINFO"),
     ("a TYPE65280 \\# 0", "the type is not supported: TYPE65280"),
     ("a TYPE+1 192.0.2.1", "the type is not supported: TYPE+1"),
     ("a DNAME b", "the type is not supported: DNAME"),
-    ("a NSEC b A", "the type NSEC is of DNSSEC, whose records the nameservers make; leave it out"),
-    ("a dnskey 257 3 13 AA==", "the type DNSKEY is of DNSSEC, whose records the nameservers make; leave it out"),
-    ("$INCLUDE /etc/passwd", "$INCLUDE is not followed; put the other file's lines here"),
-    ("$generate 1-9 a$ A 192.0.2.$", "$GENERATE is not supported; write the records out"),
-    ("$ORIGIN", "$ORIGIN takes one word"),
-    ("$ORIGIN a..b", "the name behind $ORIGIN has an empty label: two dots in a row, or nothing at all: a..b"),
-    ("$TTL x", "$TTL is no time: x"),
-    ("$TTL 1 2", "$TTL takes one word"),
-    ("$DATE", "the line begins with a $ but is neither $ORIGIN nor $TTL"),
+    ("a NSEC b A", "nameservers create records of the DNSSEC type NSEC; remove the record"),
+    ("a dnskey 257 3 13 AA==", "nameservers create records of the DNSSEC type DNSKEY; remove the record"),
+    ("$INCLUDE /etc/passwd", "$INCLUDE is not supported; insert the lines of the other file"),
+    ("$generate 1-9 a$ A 192.0.2.$", "$GENERATE is not supported; list the records"),
+    ("$ORIGIN", "$ORIGIN takes one value"),
+    ("$ORIGIN a..b", "the name after $ORIGIN is empty or has an empty label: a..b"),
+    ("$TTL x", "$TTL is not a valid time: x"),
+    ("$TTL 1 2", "$TTL takes one value"),
+    ("$DATE", "the line begins with an unknown directive; only $ORIGIN and $TTL are supported"),
     ("a.example.net. A 192.0.2.1", "the name is not in the zone example.org: a.example.net."),
     ("a.* A 192.0.2.1", "the name has a * that is not its whole first label: a.*"),
     ("\"a\" A 192.0.2.1", "the name is in quotation marks"),
     ("a TXT \"x", "the line has a quotation mark that is not closed on its line"),
     ("a TXT x)", "the line closes a parenthesis that is not open"),
-    ("a TXT \\25", "the line has a \\ without a character, or three digits up to 255, behind it"),
+    ("a TXT \\25", "the line has a \\ that is not followed by a character or by three digits up to 255"),
     ("a TXT \u{0}", "the line has a control character, which must be written as \\DDD"),
     ("a TXT x\ry", "the line has a control character, which must be written as \\DDD"),
-    ("@ CNAME b", "the set @ CNAME is a CNAME at the zone's own name, which has other records"),
-    ("*.b NS c", "the set *.b NS is an NS at a wildcard"),
-    ("b SOA a b 1 2 3 4 5", "the SOA record is not at the zone's own name but at b"),
+    ("@ CNAME b", "the set @ CNAME is a CNAME at the zone apex, which has other records"),
+    ("*.b NS c", "the set *.b NS is an NS set at a wildcard name"),
+    ("b SOA a b 1 2 3 4 5", "the SOA record is not at the zone apex but at b"),
     ("@ SOA a b 1 2 3 4", "the SOA record has no minimum"),
 ];
 
 #[test]
-fn faults_are_told_by_line() {
-    for &(line, fault) in FAULTS {
-        faults(line, &[&format!("1 {fault}")]);
+fn errors_are_reported_by_line() {
+    for &(line, error) in ERRORS {
+        assert_errors(line, &[&format!("1 {error}")]);
         let file = format!("before A 192.0.2.1\n; comment (\n(\n\n)\n{line}\nafter 60 A 192.0.2.1\n");
-        faults(&file, &[&format!("6 {fault}")]);
-        faults(&file.replace('\n', "\r\n"), &[&format!("6 {fault}")]);
+        assert_errors(&file, &[&format!("6 {error}")]);
+        assert_errors(&file.replace('\n', "\r\n"), &[&format!("6 {error}")]);
     }
-    faults(" A 192.0.2.1", &["1 the line begins with white space, but there is no name before it"]);
-    faults("a A (\n192.0.2.1\n", &["1 the line opens a parenthesis that is never closed"]);
-    faults(
+    assert_errors(" A 192.0.2.1", &["1 the line begins with white space, but no line before it has a name"]);
+    assert_errors("a A (\n192.0.2.1\n", &["1 the line opens a parenthesis that is never closed"]);
+    assert_errors(
         "a A (\n192.0.2.x\n)\nb A (x\n)",
-        &["1 the A record is no IPv4 address: 192.0.2.x", "4 the A record is no IPv4 address: x"],
+        &["1 the A record is not a valid IPv4 address: 192.0.2.x", "4 the A record is not a valid IPv4 address: x"],
     );
-    // The lines that go on with a faulty name are not blamed for it.
-    faults(
+    // Indented lines do not repeat the error of their owner name.
+    assert_errors(
         "a..b A 192.0.2.1\n A 192.0.2.2\n A x\n",
-        &[
-            "1 the name has an empty label: two dots in a row, or nothing at all: a..b",
-            "3 the A record is no IPv4 address: x",
-        ],
+        &["1 the name is empty or has an empty label: a..b", "3 the A record is not a valid IPv4 address: x"],
     );
 }
 
 #[test]
-fn sets_must_be_such_as_nameservers_serve() {
-    faults("a 60 A 192.0.2.1\na 90 A 192.0.2.2", &["2 the record has a TTL of 90, and line 1 has 60 for the same set"]);
-    faults("a CNAME b\nc CNAME d\na A 192.0.2.1", &["3 there is a CNAME beside the type A at a: see lines 1 and 3"]);
-    faults("a TXT x\nb TXT x\na CNAME b", &["3 there is a CNAME beside the type TXT at a: see lines 1 and 3"]);
-    faults("a CNAME b\na CNAME c", &["1 the set a CNAME has more than one CNAME"]);
+fn invalid_sets_are_rejected() {
+    assert_errors(
+        "a 60 A 192.0.2.1\na 90 A 192.0.2.2",
+        &["2 the record has a TTL of 90, but line 1 has 60 for the same set"],
+    );
+    assert_errors(
+        "a CNAME b\nc CNAME d\na A 192.0.2.1",
+        &["3 a CNAME and the type A are both at a: see lines 1 and 3"],
+    );
+    assert_errors("a TXT x\nb TXT x\na CNAME b", &["3 a CNAME and the type TXT are both at a: see lines 1 and 3"]);
+    assert_errors("a CNAME b\na CNAME c", &["1 the set a CNAME has more than one CNAME"]);
     let many = |count: u32| (0..count).map(|n| format!("a A 192.0.2.{n}\n")).collect::<String>();
     assert!(read(&many(100)).is_ok());
-    faults(&many(101), &["1 the set a A has 101 records, where 100 are possible"]);
+    assert_errors(&many(101), &["1 the set a A has 101 records; the limit is 100"]);
     let text = format!("a TXT {}\n", format!("\"{}\" ", "x".repeat(255)).repeat(192));
     assert!(read(&text).is_ok());
-    faults(&format!("{text}a TXT x\n"), &["1 the set a TXT has 49154 bytes of data, where 49152 are possible"]);
-    faults("@ SOA a b 1 2 3 4 5\n@ SOA a b 2 2 3 4 5", &["2 there is another SOA record before"]);
+    assert_errors(&format!("{text}a TXT x\n"), &["1 the set a TXT has 49154 bytes of data; the limit is 49152"]);
+    assert_errors(
+        "@ SOA a b 1 2 3 4 5\n@ SOA a b 2 2 3 4 5",
+        &["2 the file has a different SOA record before this line"],
+    );
 }
 
 #[test]
-fn no_more_than_100_faults_are_told() {
-    let told = read(&"a A x\n".repeat(1000)).unwrap_err();
-    assert_eq!((told.len(), told[99].as_str()), (100, "100 the A record is no IPv4 address: x"));
+fn at_most_100_errors_are_reported() {
+    let errors = read(&"a A x\n".repeat(1000)).unwrap_err();
+    assert_eq!((errors.len(), errors[99].as_str()), (100, "100 the A record is not a valid IPv4 address: x"));
     let mixed = format!("a CNAME b\na A 192.0.2.1\n{}", "a A x\n".repeat(200));
-    let told = read(&mixed).unwrap_err();
-    assert_eq!((told.len(), &told[0][..10], &told[99][..3]), (100, "2 there is", "101"));
+    let errors = read(&mixed).unwrap_err();
+    assert_eq!((errors.len(), &errors[0][..9], &errors[99][..3]), (100, "2 a CNAME", "101"));
 }
 
 #[test]
-fn a_zone_is_written_in_its_order() {
+fn zone_is_written_in_canonical_order() {
     let zone = zone();
     let soa = Soa {
         primary: "ns1.example.net".to_owned(),

@@ -1,8 +1,8 @@
-//! A database of its own for each test, with one organization, and a clock that stands.
+//! The test fixture: a separate database with one organization, and a manual clock.
 
 use std::ops::Deref;
 
-use dns::{Dns, Expected, Hosting, NewZone, RrsetContent, ServedRepository as _, ServedZone};
+use dns::{Dns, Hosting, NewZone, Precondition, RrsetContent, ServedRepository as _, ServedZone};
 use kernel::OrgId;
 use kernel::audit::Actor;
 use testkit::TestStore;
@@ -24,13 +24,13 @@ impl Deref for Kit {
 pub const ZONE: &str = "example.org";
 
 impl Kit {
-    /// With the zone `example.org`.
+    /// Creates the fixture with the zone `example.org`.
     pub async fn start() -> Self {
         let base = TestStore::start().await;
         let mut hosting = Hosting::new(&["ns.svc.example".to_owned()], "fallback.svc.example").unwrap();
-        (hosting.notifies, hosting.observes) = (true, true);
+        (hosting.has_primary, hosting.has_signer) = (true, true);
         let dns = Dns::new(base.store.clone(), Some(hosting));
-        let org: OrgId = base.store.world().id();
+        let org: OrgId = base.store.clock_rng().id();
         let insert =
             format!("INSERT INTO orgs.orgs VALUES ('{}', 'acme', 'Acme', 'free', false, now())", org.as_uuid());
         base.db_execute(&insert).await;
@@ -41,10 +41,10 @@ impl Kit {
 
     pub async fn put(&self, rrset: (&str, &str), records: &[&str]) -> u32 {
         let content = RrsetContent { ttl: None, records: records.iter().map(|it| (*it).to_owned()).collect() };
-        self.dns.rrset_put(&actor(), (self.org, ZONE), rrset, content, &Expected::Any).await.unwrap().serial
+        self.dns.rrset_put(&actor(), (self.org, ZONE), rrset, content, &Precondition::Any).await.unwrap().serial
     }
 
-    /// As a nameserver sees it.
+    /// The zone as nameservers transfer it.
     pub async fn served(&self) -> ServedZone {
         self.connection().await.served_find(ZONE).await.unwrap().unwrap()
     }

@@ -1,6 +1,6 @@
-//! Zones as a user of this crate alone meets them, on a real Postgres.
+//! Zones in a real Postgres.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "tests panic on failure")]
 
 mod example;
 mod journal;

@@ -1,4 +1,4 @@
-//! A form (`application/x-www-form-urlencoded`), as OAuth 2.0 uses it (RFC 6749, appendix B).
+//! A form body (`application/x-www-form-urlencoded`), as OAuth 2.0 uses it (RFC 6749, appendix B).
 
 use std::collections::HashSet;
 
@@ -11,15 +11,15 @@ use utoipa::ToSchema;
 use validator::Validate;
 
 use super::read::{DEFAULT_LIMIT, expect_content_type, read_in_time};
-use crate::http::check::{checked, fault};
+use crate::http::validation::{field_error, validate};
 use crate::http::{Describe, Extract, Operation, Schemas, percent_decoded};
 use crate::problem::Problem;
 use crate::protocol;
 
 const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form of at most `LIMIT` bytes, as a struct whose fields are texts. RFC 6749 section 3.2: a parameter without a
-/// value counts as absent, an unknown one is ignored, and a repeated one is an error.
+/// A form of at most `LIMIT` bytes, as a struct of strings. RFC 6749 section 3.2: a parameter without a value counts as
+/// absent, an unknown one is ignored, and a repeated one is an error.
 #[derive(Debug)]
 pub struct Form<T, const LIMIT: usize = DEFAULT_LIMIT>(pub T);
 
@@ -38,11 +38,11 @@ impl<T: DeserializeOwned + Validate + ToSchema, const LIMIT: usize> Extract for 
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
         let known = schemas.get(&T::name()).get("properties").and_then(Value::as_object);
         let parameters = parse(&bytes, |name| known.is_some_and(|known| known.contains_key(name)))?;
-        checked(&schemas, Value::Object(parameters)).map(Self)
+        validate(&schemas, Value::Object(parameters)).map(Self)
     }
 }
 
-/// The parameters that are known and have a value.
+/// Returns the known parameters that have a value.
 fn parse(bytes: &[u8], is_known: impl Fn(&str) -> bool) -> Result<Map<String, Value>, Problem> {
     let malformed = || Problem::bad_request("the form is not UTF-8 text in valid percent encoding");
     let text = std::str::from_utf8(bytes).map_err(|_| malformed())?;
@@ -52,10 +52,10 @@ fn parse(bytes: &[u8], is_known: impl Fn(&str) -> bool) -> Result<Map<String, Va
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name).ok_or_else(malformed)?, decoded(value).ok_or_else(malformed)?);
         if !seen.insert(name.clone()) {
-            return Err(Problem::faults(&[fault(name, "is there more than once".to_owned())]));
+            return Err(Problem::validation_errors(&[field_error(name, "must not be repeated".to_owned())]));
         }
         if value.contains('\0') {
-            return Err(Problem::faults(&[fault(name, "contains U+0000".to_owned())]));
+            return Err(Problem::validation_errors(&[field_error(name, "must not contain U+0000".to_owned())]));
         }
         if !value.is_empty() && is_known(&name) {
             parameters.insert(name, Value::String(value));
@@ -64,7 +64,7 @@ fn parse(bytes: &[u8], is_known: impl Fn(&str) -> bool) -> Result<Map<String, Va
     Ok(parameters)
 }
 
-/// A `+` is a space; everything else is percent-encoded.
+/// Decodes `+` to a space, and percent encoding.
 fn decoded(text: &str) -> Option<String> {
     percent_decoded(&text.replace('+', " "))
 }

@@ -10,13 +10,13 @@ use validator::Validate;
 
 use super::read::{DEFAULT_LIMIT, expect_content_type, read_in_time};
 use super::strict_json;
-use crate::http::check::{checked, fault};
+use crate::http::validation::{field_error, validate};
 use crate::http::{Describe, Extract, Operation, Schemas};
 use crate::problem::Problem;
 use crate::protocol;
 
-/// A JSON body of at most `LIMIT` bytes. Every fault is named: the shape against the published schema, the values by
-/// their own rules.
+/// A JSON body of at most `LIMIT` bytes. It is validated against the published schema and the rules of its type; the
+/// response lists all errors.
 #[derive(Debug)]
 pub struct Body<T, const LIMIT: usize = DEFAULT_LIMIT>(pub T);
 
@@ -32,9 +32,10 @@ impl<T: DeserializeOwned + Validate + ToSchema, const LIMIT: usize> Extract for 
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/json")?;
         let bytes = read_in_time(request, payload, LIMIT).await?;
-        let value = strict_json::parse(&bytes)
-            .map_err(|error| Problem::faults(&[fault(String::new(), format!("is not valid JSON: {error}"))]))?;
+        let value = strict_json::parse(&bytes).map_err(|error| {
+            Problem::validation_errors(&[field_error(String::new(), format!("is not valid JSON: {error}"))])
+        })?;
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
-        checked(&schemas, value).map(Self)
+        validate(&schemas, value).map(Self)
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests, one file per kind.
+//! Request bodies.
 
 mod form;
 mod json;
@@ -15,4 +15,4 @@ pub(crate) use read::{DEFAULT_LIMIT, read_in_time};
 pub(crate) use strict_json::parse as parse_json;
 pub use text::ZonefileText;
 pub use upload::Upload;
-pub(crate) use upload::UploadPlaces;
+pub(crate) use upload::UploadPermits;

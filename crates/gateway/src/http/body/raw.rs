@@ -1,4 +1,4 @@
-//! A body as it came, for signatures over its bytes.
+//! A raw body, for signatures over its bytes.
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
@@ -7,15 +7,15 @@ use kernel::Code;
 use serde_json::json;
 
 use super::read::{DEFAULT_LIMIT, read_in_time};
-use crate::http::{Describe, Extract, Header, Operation};
+use crate::http::{Describe, Extract, Operation, RequestHeaders};
 use crate::problem::Problem;
 
-/// The bytes of a body of at most `LIMIT` bytes, whatever its content type, and the headers that came with it. A
-/// webhook's signature is checked over these bytes before they are parsed.
+/// The bytes of a body of at most `LIMIT` bytes and of any content type, with the request's headers. A webhook's
+/// signature is checked over these bytes before they are parsed.
 #[derive(Debug)]
 pub struct Raw<const LIMIT: usize = DEFAULT_LIMIT> {
     pub bytes: Bytes,
-    pub headers: Header,
+    pub headers: RequestHeaders,
 }
 
 impl<const LIMIT: usize> Describe for Raw<LIMIT> {
@@ -29,6 +29,6 @@ impl<const LIMIT: usize> Describe for Raw<LIMIT> {
 impl<const LIMIT: usize> Extract for Raw<LIMIT> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let bytes = read_in_time(request, payload, LIMIT).await?.into();
-        Ok(Self { bytes, headers: Header::extract(request, payload).await? })
+        Ok(Self { bytes, headers: RequestHeaders::extract(request, payload).await? })
     }
 }

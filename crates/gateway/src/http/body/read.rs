@@ -1,4 +1,4 @@
-//! Reading a whole body within its limits of time and size.
+//! Reading of a whole body within its time and size limits.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::http::guard;
 use crate::problem::Problem;
 use crate::protocol;
 
-/// The limit of a body where a route states no other, in bytes.
+/// The default limit of a body, in bytes.
 pub(crate) const DEFAULT_LIMIT: usize = 64 * 1024;
 
 /// A body that arrives within this time is read without releasing the request's permit.
-const PROMPT: Duration = Duration::from_millis(50);
+const PROMPT_BODY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The timeout of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,20 +39,20 @@ pub(crate) async fn read_in_time(
     limit: usize,
 ) -> Result<Vec<u8>, Problem> {
     let mut reading = std::pin::pin!(read(payload, limit));
-    if let Ok(read) = tokio::time::timeout(PROMPT, &mut reading).await {
+    if let Ok(read) = tokio::time::timeout(PROMPT_BODY_TIMEOUT, &mut reading).await {
         return read;
     }
-    guard::step_out(request);
-    let late = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()));
-    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(late)??;
-    guard::step_in(request)?;
+    guard::release_permit(request);
+    let timed_out = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()));
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(timed_out)??;
+    guard::reacquire_permit(request)?;
     Ok(read)
 }
 
 async fn read(payload: &mut Payload, limit: usize) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body broke off: {error}")))?;
+        let chunk = chunk.map_err(|error| Problem::bad_request(format!("failed to read the body: {error}")))?;
         if bytes.len() + chunk.len() > limit {
             return Err(Problem::too_large(limit as u64));
         }

@@ -1,16 +1,17 @@
-//! JSON as strictly as it is meant: no duplicate keys, no more than 64 levels (security rules, "HTTP").
+//! A strict JSON parser: no duplicate keys, and at most 64 levels (security rules, "HTTP").
 
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-const DEPTH: u8 = 64;
+/// The largest nesting depth.
+const MAX_DEPTH: u8 = 64;
 
-/// Reads one JSON value and nothing after it.
+/// Parses one JSON value without trailing text.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = reader.deserialize_any(Strict { depth: DEPTH })?;
+    let value = reader.deserialize_any(Strict { depth: MAX_DEPTH })?;
     reader.end()?;
     Ok(value)
 }
@@ -22,7 +23,7 @@ struct Strict {
 
 impl Strict {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
-        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom(format!("more than {DEPTH} levels")))?;
+        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom(format!("more than {MAX_DEPTH} levels")))?;
         Ok(Self { depth })
     }
 }
@@ -59,10 +60,10 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        if let Some(whole) = whole(value) {
-            return Ok(Value::Number(whole.into()));
+        if let Some(integer) = as_integer(value) {
+            return Ok(Value::Number(integer.into()));
         }
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number out of range"))
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -84,18 +85,18 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(inner)?;
             if object.insert(key.clone(), value).is_some() {
-                return Err(de::Error::custom(format!("the key {key:?} is there twice")));
+                return Err(de::Error::custom(format!("duplicate key {key:?}")));
             }
         }
         Ok(Value::Object(object))
     }
 }
 
-/// A whole number is one however it is written: `1.0` and `1e0` are 1 (JSON Schema 2020-12, section 6.1.1). Beyond 2^53
-/// digits were lost before anybody could look.
-fn whole(value: f64) -> Option<i64> {
-    let is_whole = value.trunc() == value && value.abs() < 9_007_199_254_740_992.0;
-    is_whole.then(|| value.to_string().parse().ok()).flatten()
+/// Returns an integer that was written with a fraction or an exponent: `1.0` and `1e0` are 1 (JSON Schema 2020-12,
+/// section 6.1.1). Numbers from 2^53 on may have lost digits and are not converted.
+fn as_integer(value: f64) -> Option<i64> {
+    let is_integer = value.trunc() == value && value.abs() < 9_007_199_254_740_992.0;
+    is_integer.then(|| value.to_string().parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -103,7 +104,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn a_whole_number_is_one_however_it_is_written() {
+    fn integers_with_fraction_or_exponent_are_accepted() {
         for text in ["106.0", "1.06e2", "1060E-1"] {
             assert_eq!(parse(text.as_bytes()).expect("a number"), 106, "{text}");
         }
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_serde_json_reads_but_for_duplicates_depth_and_trailing_text() {
+    fn duplicate_keys_deep_nesting_and_trailing_text_are_rejected() {
         let text = r#"{"a":[1,-2,3.5,1e+300,true,null,"x"],"b":{}}"#;
         assert_eq!(parse(text.as_bytes()).expect("a value").to_string(), text);
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));

@@ -1,4 +1,4 @@
-//! A body that is one text, larger than JSON bodies are.
+//! A zone file as a body.
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::protocol;
 
 /// The largest zone file, in bytes.
-const LARGEST: usize = 8 * 1024 * 1024;
+const MAX_ZONEFILE_BYTES: usize = 8 * 1024 * 1024;
 
 /// A zone file (`text/dns`, RFC 4027).
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Describe for ZonefileText {
     fn describe(operation: &mut Operation) {
         let schema = json!({ "type": "string" });
         let media = json!({ "schema": schema, "example": "www 300 IN A 192.0.2.1\n" });
-        operation.body(LARGEST, json!({ "required": true, "content": { Self::TYPE: media } }));
+        operation.body(MAX_ZONEFILE_BYTES, json!({ "required": true, "content": { Self::TYPE: media } }));
         operation.long = true;
         operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
     }
@@ -37,13 +37,13 @@ impl Describe for ZonefileText {
 impl Extract for ZonefileText {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, Self::TYPE)?;
-        // Held as a whole: it weighs what several uploads do.
+        // A zone file is held in memory, so it counts as eight uploads.
         let mut stream = Upload::acquire(request, payload, 8).await?.into_stream();
         let mut bytes = Vec::new();
         while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body broke off: {error}")))?;
-            if bytes.len() + chunk.len() > LARGEST {
-                return Err(Problem::too_large(LARGEST as u64));
+            let chunk = chunk.map_err(|error| Problem::bad_request(format!("failed to read the body: {error}")))?;
+            if bytes.len() + chunk.len() > MAX_ZONEFILE_BYTES {
+                return Err(Problem::too_large(MAX_ZONEFILE_BYTES as u64));
             }
             bytes.extend_from_slice(&chunk);
         }

@@ -1,4 +1,4 @@
-//! A body that is streamed.
+//! A streamed body.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,24 +19,23 @@ use crate::http::{Describe, Extract, Operation};
 use crate::problem::Problem;
 use crate::protocol;
 
-/// Concurrent uploads. Each holds a thread while it is read.
+/// The limit of concurrent uploads. Each occupies a thread while it is read.
 const MAX_UPLOADS: usize = 32;
 
 /// The timeout of a whole upload.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The timeout of the next bytes of an upload.
+/// The longest wait for the next bytes of an upload.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A body of one content type, as a stream. It holds one of the upload permits, so that slow uploads cannot take the
-/// server from other requests.
+/// A streamed body of one content type. It holds an upload permit, so that slow uploads cannot block other requests.
 pub struct Upload(Payload, OwnedSemaphorePermit);
 
 impl Describe for Upload {
     fn describe(operation: &mut Operation) {
         let schema = json!({ "type": "string", "format": "binary" });
         let body = json!({ "required": true, "content": { "application/gzip": { "schema": schema } } });
-        // The size of the stream is limited by its reader.
+        // The reader limits the size of the stream.
         operation.body(DEFAULT_LIMIT, body);
         operation.long = true;
         operation.codes(&[&Code::BAD_REQUEST, &protocol::UNSUPPORTED_MEDIA_TYPE]);
@@ -53,23 +52,23 @@ impl Extract for Upload {
 impl Upload {
     /// Acquires this many upload permits.
     pub(super) async fn acquire(request: &HttpRequest, payload: &mut Payload, permits: u32) -> Result<Self, Problem> {
-        let all = web::Data::<UploadPlaces>::extract(request, payload).await?.0.clone();
-        let busy = |_| Problem::new(&Code::UNAVAILABLE, "too many uploads at once; try again in a moment");
-        Ok(Self(payload.take(), all.try_acquire_many_owned(permits).map_err(busy)?))
+        let semaphore = web::Data::<UploadPermits>::extract(request, payload).await?.0.clone();
+        let busy = |_| Problem::new(&Code::UNAVAILABLE, "too many concurrent uploads; try again in a moment");
+        Ok(Self(payload.take(), semaphore.try_acquire_many_owned(permits).map_err(busy)?))
     }
 
-    /// The bytes. A body that stalls, or takes too long as a whole, ends in an error.
+    /// Returns the bytes. The stream ends with an error if the body stalls or exceeds the upload timeout.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Unpin {
-        let last = Instant::now() + UPLOAD_TIMEOUT;
-        TimedStream { body: self.0, timer: Box::pin(tokio::time::sleep(IDLE_TIMEOUT)), last, _permit: self.1 }
+        let deadline = Instant::now() + UPLOAD_TIMEOUT;
+        TimedStream { body: self.0, timer: Box::pin(tokio::time::sleep(IDLE_TIMEOUT)), deadline, _permit: self.1 }
     }
 }
 
 /// The permits of all uploads.
 #[derive(Debug)]
-pub(crate) struct UploadPlaces(Arc<Semaphore>);
+pub(crate) struct UploadPermits(Arc<Semaphore>);
 
-impl Default for UploadPlaces {
+impl Default for UploadPermits {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(MAX_UPLOADS)))
     }
@@ -78,7 +77,7 @@ impl Default for UploadPlaces {
 struct TimedStream {
     body: Payload,
     timer: Pin<Box<tokio::time::Sleep>>,
-    last: Instant,
+    deadline: Instant,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -87,15 +86,15 @@ impl Stream for TimedStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let now = Instant::now();
-        if now < self.last
+        if now < self.deadline
             && let Poll::Ready(chunk) = self.body.poll_next_unpin(context)
         {
-            let next = self.last.min(now + IDLE_TIMEOUT);
+            let next = self.deadline.min(now + IDLE_TIMEOUT);
             self.timer.as_mut().reset(next);
             return Poll::Ready(chunk.map(|chunk| chunk.map_err(|error| error.to_string().into())));
         }
         std::task::ready!(self.timer.as_mut().poll(context));
-        Poll::Ready(Some(Err("the upload stood still, or took too long as a whole".into())))
+        Poll::Ready(Some(Err("the upload stalled or exceeded its timeout".into())))
     }
 }
 

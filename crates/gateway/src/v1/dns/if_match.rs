@@ -1,25 +1,25 @@
-//! `If-Match` of a zone, whose entity tag is its serial.
+//! `If-Match` of a zone. Its entity tag is its serial.
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
-use dns::{DnsError, Expected};
+use dns::{DnsError, Precondition};
 
 use crate::http::{Describe, Extract, Operation, if_match};
 use crate::problem::Problem;
 
-/// The serials that the request is meant for.
+/// The serials that the request expects.
 #[derive(Debug)]
-pub(super) struct IfMatch(pub(super) Expected);
+pub(super) struct IfMatch(pub(super) Precondition);
 
 impl Describe for IfMatch {
     fn describe(operation: &mut Operation) {
-        operation.header("If-Match", "The ETag of the zone that the request is meant for.");
+        operation.header("If-Match", "The ETag that the zone must have.");
         operation.code(&DnsError::PRECONDITION_FAILED);
     }
 }
 
 impl Extract for IfMatch {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        Ok(Self(if_match(request).map_or(Expected::Any, Expected::Serials)))
+        Ok(Self(if_match(request).map_or(Precondition::Any, Precondition::Serials)))
     }
 }

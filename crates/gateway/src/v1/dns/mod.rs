@@ -4,8 +4,8 @@ mod if_match;
 mod parameter;
 
 use ::dns::{
-    Difference, DnsError, Dnssec, DnssecSwitch, DsReport, Imported, NewZone, Patched, Rrset, RrsetContent, RrsetsPatch,
-    Zone, ZoneDetail,
+    Difference, DnsError, Dnssec, DnssecSwitch, DsReport, ImportResult, NewZone, Patched, Rrset, RrsetContent,
+    RrsetsPatch, Zone, ZoneDetail,
 };
 use kernel::Page;
 use serde::Deserialize;
@@ -16,8 +16,8 @@ pub(crate) use self::parameter::ZoneParameter;
 use self::parameter::{RrsetName, RrsetPath, RrsetType};
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{DnsRead, DnsWrite};
-use crate::authority::{InOrg, InOrgPart, InZone};
-use crate::http::{Body, Bytes, Either, Json, NoContent, Pages, Path, Query, Routes, Tagged, ZonefileText};
+use crate::authority::{InOrg, InOrgFiltered, InZone};
+use crate::http::{Body, Bytes, Either, Json, NoContent, Pagination, Path, Query, Routes, WithEtag, ZonefileText};
 use crate::problem::Problem;
 use crate::require::RequireDns;
 
@@ -29,45 +29,45 @@ const ZONEFILE: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}/zonefile";
 const DNSSEC: &str = "/v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec";
 
 /// The largest change of several rrsets, in bytes.
-const LARGE: usize = 1024 * 1024;
+const MAX_PATCH_BYTES: usize = 1024 * 1024;
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("dns", "Zones, their records and their signing.");
-    area.get("list", ZONES, list).summary("The zones of the organization, by name");
+    let mut area = routes.area("dns", "DNS zones, their rrsets and DNSSEC.");
+    area.get("list", ZONES, list).summary("List the zones of an organization, sorted by name");
     area.post("create", ZONES, create)
-        .summary("Create a zone; the organization's own is answered as it is")
+        .summary("Create a zone, or return the existing one of the organization")
         .codes(&[&DnsError::ZONE_TAKEN])
-        .leads_to("dns.get", "zone", "/name")
-        .leads_to("dns.patch", "zone", "/name")
-        .leads_to("dns.delete", "zone", "/name");
-    area.get("get", ZONE, get).summary("One zone with all its rrsets");
-    area.delete("delete", ZONE, delete).summary("Delete a zone with everything in it");
+        .link("dns.get", "zone", "/name")
+        .link("dns.patch", "zone", "/name")
+        .link("dns.delete", "zone", "/name");
+    area.get("get", ZONE, get).summary("Get a zone with all its rrsets");
+    area.delete("delete", ZONE, delete).summary("Delete a zone with all its rrsets");
     area.put("put", RRSET, put)
-        .summary("Replace an rrset")
+        .summary("Create or replace an rrset")
         .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT])
-        .leads_to("dns.remove", "name", "/name");
+        .link("dns.remove", "name", "/name");
     area.delete("remove", RRSET, remove).summary("Delete an rrset").codes(&[&DnsError::MANAGED_RRSET]);
     area.patch("patch", RRSETS, patch)
-        .summary("Change several rrsets together, or none")
+        .summary("Change several rrsets in one transaction")
         .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT]);
-    area.get("export", ZONEFILE, export).summary("The zone as a file (RFC 1035)");
-    area.put("import", ZONEFILE, import).summary("Replace what is not managed in the zone by what a zone file says");
-    area.get("dnssec", DNSSEC, dnssec).summary("Whether the zone is signed, and what was seen at the signer");
-    area.post("switch", DNSSEC, switch).summary("Have the zone signed, or no longer");
+    area.get("export", ZONEFILE, export).summary("Export a zone as a zone file (RFC 1035)");
+    area.put("import", ZONEFILE, import).summary("Replace the unmanaged rrsets of a zone with those of a zone file");
+    area.get("dnssec", DNSSEC, dnssec).summary("Get the DNSSEC state of a zone, as last seen at the signer");
+    area.post("switch", DNSSEC, switch).summary("Enable or disable DNSSEC for a zone");
     area.put("report", "/v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds", report)
-        .summary("Record which DS records the parent is given")
+        .summary("Record the DS records that the parent zone publishes")
         .codes(&[&DnsError::DNSSEC_OFF]);
 }
 
-/// How a zone file is taken.
+/// The query of a zone file import.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Import {
-    /// Whether to answer what would change, and change nothing.
+    /// Whether to return the changes without applying them.
     dry_run: Option<DryRun>,
 }
 
-/// Yes or no in a query.
+/// A boolean in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum DryRun {
@@ -76,9 +76,9 @@ enum DryRun {
 }
 
 async fn list(
-    at: InOrgPart<Viewer, DnsRead>,
+    at: InOrgFiltered<Viewer, DnsRead>,
     zones: RequireDns,
-    Pages(pages): Pages<String>,
+    Pagination(pages): Pagination<String>,
 ) -> Result<Json<Page<Zone>>, Problem> {
     Ok(Json(zones.zones(at.org.id, at.zones.as_deref(), &pages).await?))
 }
@@ -87,18 +87,18 @@ async fn create(
     at: InOrg<Admin, DnsWrite>,
     zones: RequireDns,
     Body(new): Body<NewZone>,
-) -> Result<Tagged<Json<ZoneDetail>>, Problem> {
+) -> Result<WithEtag<Json<ZoneDetail>>, Problem> {
     let zone = zones.zone_create(&at.actor, at.org.id, new).await?;
-    Ok(Tagged(zone.serial, Json(zone.value)))
+    Ok(WithEtag(zone.serial, Json(zone.value)))
 }
 
 async fn get(
     at: InZone<Viewer, DnsRead>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
-) -> Result<Tagged<Json<ZoneDetail>>, Problem> {
+) -> Result<WithEtag<Json<ZoneDetail>>, Problem> {
     let zone = zones.zone(at.org.id, &zone).await?;
-    Ok(Tagged(zone.serial, Json(zone.value)))
+    Ok(WithEtag(zone.serial, Json(zone.value)))
 }
 
 async fn delete(
@@ -116,9 +116,9 @@ async fn put(
     Path((ZoneParameter(zone), RrsetName(name), RrsetType(kind))): RrsetPath,
     IfMatch(expected): IfMatch,
     Body(content): Body<RrsetContent>,
-) -> Result<Tagged<Json<Rrset>>, Problem> {
+) -> Result<WithEtag<Json<Rrset>>, Problem> {
     let rrset = zones.rrset_put(&at.actor, (at.org.id, &zone), (&name, &kind), content, &expected).await?;
-    Ok(Tagged(rrset.serial, Json(rrset.value)))
+    Ok(WithEtag(rrset.serial, Json(rrset.value)))
 }
 
 async fn remove(
@@ -126,9 +126,9 @@ async fn remove(
     zones: RequireDns,
     Path((ZoneParameter(zone), RrsetName(name), RrsetType(kind))): RrsetPath,
     IfMatch(expected): IfMatch,
-) -> Result<Tagged<NoContent>, Problem> {
+) -> Result<WithEtag<NoContent>, Problem> {
     let done = zones.rrset_delete(&at.actor, (at.org.id, &zone), (&name, &kind), &expected).await?;
-    Ok(Tagged(done.serial, NoContent))
+    Ok(WithEtag(done.serial, NoContent))
 }
 
 async fn patch(
@@ -136,19 +136,19 @@ async fn patch(
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
     IfMatch(expected): IfMatch,
-    Body(patch): Body<RrsetsPatch, LARGE>,
-) -> Result<Tagged<Json<Patched>>, Problem> {
+    Body(patch): Body<RrsetsPatch, MAX_PATCH_BYTES>,
+) -> Result<WithEtag<Json<Patched>>, Problem> {
     let patched = zones.rrsets_patch(&at.actor, (at.org.id, &zone), patch, &expected).await?;
-    Ok(Tagged(patched.serial, Json(patched.value)))
+    Ok(WithEtag(patched.serial, Json(patched.value)))
 }
 
 async fn export(
     at: InZone<Viewer, DnsRead>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
-) -> Result<Tagged<Bytes>, Problem> {
+) -> Result<WithEtag<Bytes>, Problem> {
     let file = zones.zonefile(at.org.id, &zone).await?;
-    Ok(Tagged(file.serial, Bytes::whole(ZonefileText::TYPE, file.value)))
+    Ok(WithEtag(file.serial, Bytes::whole(ZonefileText::TYPE, file.value)))
 }
 
 async fn import(
@@ -157,11 +157,11 @@ async fn import(
     (Path(ZoneParameter(zone)), IfMatch(expected)): (Path<ZoneParameter>, IfMatch),
     Query(how): Query<Import>,
     ZonefileText(text): ZonefileText,
-) -> Result<Tagged<Either<ZoneDetail, Difference>>, Problem> {
+) -> Result<WithEtag<Either<ZoneDetail, Difference>>, Problem> {
     let dry_run = how.dry_run == Some(DryRun::True);
     Ok(match zones.zonefile_put(&at.actor, (at.org.id, &zone), text, dry_run, &expected).await? {
-        Imported::Done(zone) => Tagged(zone.serial, Either::Left(zone.value)),
-        Imported::Would(difference) => Tagged(difference.serial, Either::Right(difference.value)),
+        ImportResult::Applied(zone) => WithEtag(zone.serial, Either::Left(zone.value)),
+        ImportResult::DryRun(difference) => WithEtag(difference.serial, Either::Right(difference.value)),
     })
 }
 
@@ -178,9 +178,9 @@ async fn switch(
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
     Body(to): Body<DnssecSwitch>,
-) -> Result<Tagged<Json<Zone>>, Problem> {
+) -> Result<WithEtag<Json<Zone>>, Problem> {
     let zone = zones.dnssec_switch(&at.actor, at.org.id, &zone, to).await?;
-    Ok(Tagged(zone.serial, Json(zone.value)))
+    Ok(WithEtag(zone.serial, Json(zone.value)))
 }
 
 async fn report(
@@ -188,7 +188,7 @@ async fn report(
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
     Body(report): Body<DsReport>,
-) -> Result<Tagged<Json<Zone>>, Problem> {
+) -> Result<WithEtag<Json<Zone>>, Problem> {
     let zone = zones.ds_set(&at.actor, at.org.id, &zone, report).await?;
-    Ok(Tagged(zone.serial, Json(zone.value)))
+    Ok(WithEtag(zone.serial, Json(zone.value)))
 }

@@ -1,21 +1,21 @@
-//! The parameters of the paths of zones and rrsets.
+//! The path parameters of zones and rrsets.
 
 use std::convert::Infallible;
 use std::str::FromStr;
 
 use dns::RecordType;
 
-use crate::http::{Path, path_parameters, path_texts};
+use crate::http::{Path, path_parameters, text_path_parameters};
 
-path_texts! {
+text_path_parameters! {
     ZoneParameter: "The zone's name, in Unicode or punycode.", "example.org";
-    RrsetName: "`@`, a name relative to the zone, or an absolute one.", "www";
+    RrsetName: "The rrset's name: `@`, a name relative to the zone, or an absolute name.", "www";
 }
 
 /// The path of an rrset.
 pub(super) type RrsetPath = Path<(ZoneParameter, RrsetName, RrsetType)>;
 
-/// The type of an rrset, as text: the service names the types that it knows.
+/// The type of an rrset, unparsed: the error of the service lists the known types.
 #[derive(Debug)]
 pub(super) struct RrsetType(pub(super) String);
 
@@ -28,5 +28,5 @@ impl FromStr for RrsetType {
 }
 
 path_parameters! {
-    RrsetType as RecordType: "The type of the records.", "A";
+    RrsetType as RecordType: "The rrset's type.", "A";
 }

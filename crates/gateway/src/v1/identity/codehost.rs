@@ -1,42 +1,44 @@
-//! Signing in at the code host: the browser leaves, comes back, and goes on with what it got in the fragment.
+//! Sign-in at the code host. It redirects the browser back to this API, which redirects it to the client. The fragment
+//! of the client's URL contains the result.
 
 use actix_web::cookie::time::Duration;
 use actix_web::cookie::{Cookie, SameSite};
 use actix_web::web::Data;
-use identity::{Identity, LoginBegun, Session};
+use identity::{Identity, LoginStart, Session};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::authority::{SignIn, Stranger};
+use crate::authority::{Anonymous, SignIn};
 use crate::config::Config;
-use crate::http::{Header, Query, Redirect, Routes};
+use crate::http::{Query, RequestHeaders, Routes, SignInRedirect};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("codehost", "Signing in at the code host.");
-    area.get("start", "/v1/auth/codehost/start", start).summary("Begin to sign in at the code host");
+    let mut area = routes.area("codehost", "Sign-in at the code host.");
+    area.get("start", "/v1/auth/codehost/start", start).summary("Start a sign-in at the code host");
     area.get("callback", "/v1/auth/codehost/callback", callback)
-        .summary("Where the code host sends the browser back to");
+        .summary("Complete a sign-in after the redirect from the code host");
 }
 
-/// Where to go once signed in.
+/// The query of a sign-in.
 #[derive(Debug, Deserialize, ToSchema)]
 struct Start {
-    /// An address under one that the deployment allows. What comes of the sign-in is in its fragment.
+    /// The URL to redirect to after the sign-in. The deployment must allow its prefix. Its fragment receives the
+    /// result.
     #[schema(pattern = r"^https?://[^\s\\#@]+$", example = "http://127.0.0.1/signed-in")]
     redirect: String,
 }
 
-/// What the code host says (RFC 6749 section 4.1.2).
+/// The authorization response of the code host (RFC 6749 section 4.1.2).
 #[derive(Debug, Deserialize, ToSchema)]
 struct Callback {
-    /// What to ask the code host with.
+    /// The authorization code.
     #[serde(default)]
     code: Option<String>,
-    /// What it was sent to the code host with.
+    /// The state of the authorization request.
     state: String,
-    /// Why nobody is signed in.
+    /// The error code of a failed sign-in.
     #[serde(default)]
     error: Option<String>,
 }
@@ -45,28 +47,28 @@ async fn start(
     _: SignIn,
     config: Data<Config>,
     identity: Data<Identity>,
-    Query(asked): Query<Start>,
-) -> Result<Redirect, Problem> {
-    let LoginBegun { url, state, browser, seconds } = identity.login_begin(&asked.redirect).await?;
-    let keep = cookie(&config, state.reveal(), browser.reveal(), seconds);
-    Ok(Redirect { location: url, cookie: keep })
+    Query(start): Query<Start>,
+) -> Result<SignInRedirect, Problem> {
+    let LoginStart { url, state, browser, seconds } = identity.login_begin(&start.redirect).await?;
+    let set_cookie = cookie(&config, state.reveal(), browser.reveal(), seconds);
+    Ok(SignInRedirect { location: url, cookie: set_cookie })
 }
 
 async fn callback(
-    by: Stranger,
+    by: Anonymous,
     config: Data<Config>,
-    (identity, header): (Data<Identity>, Header),
-    Query(said): Query<Callback>,
-) -> Result<Redirect, Problem> {
-    let Callback { code, state, error } = said;
+    (identity, header): (Data<Identity>, RequestHeaders),
+    Query(callback): Query<Callback>,
+) -> Result<SignInRedirect, Problem> {
+    let Callback { code, state, error } = callback;
     let browser = header.cookie(&cookie_name(&config, &state)).unwrap_or_default();
-    let said = match (&error, &code) {
+    let result = match (&error, &code) {
         (Some(error), _) => Err(error.as_str()),
         (None, Some(code)) => Ok(code.as_str()),
         (None, None) => Err("no code"),
     };
-    let ended = identity.login_end(&by.actor, (&state, &browser), said, header.get("user-agent")).await?;
-    let fragment = match ended.outcome {
+    let login = identity.login_end(&by.actor, (&state, &browser), result, header.get("user-agent")).await?;
+    let fragment = match login.outcome {
         Ok(Session { token, expires_at, user_id, subject }) => fragment(&[
             ("token", token.reveal()),
             ("expiresAt", &expires_at.to_string()),
@@ -79,11 +81,11 @@ async fn callback(
             fragment(&[("error", problem.code().name), ("message", problem.message())])
         }
     };
-    let forget = cookie(&config, &state, "", 0);
-    Ok(Redirect { location: format!("{}#{fragment}", ended.redirect), cookie: forget })
+    let remove_cookie = cookie(&config, &state, "", 0);
+    Ok(SignInRedirect { location: format!("{}#{fragment}", login.redirect), cookie: remove_cookie })
 }
 
-/// The cookie of one sign-in: out of reach of scripts, of other hosts and of what other sites embed.
+/// The cookie of a sign-in. Scripts, other hosts and cross-site subrequests have no access to it.
 fn cookie(config: &Config, state: &str, value: &str, seconds: i64) -> Cookie<'static> {
     Cookie::build(cookie_name(config, state), value.to_owned())
         .path("/")
@@ -94,14 +96,14 @@ fn cookie(config: &Config, state: &str, value: &str, seconds: i64) -> Cookie<'st
         .finish()
 }
 
-/// By the beginning of its state, so that two tabs may sign in side by side. No other host may set a name that begins
-/// with `__Host-` (RFC 6265bis section 4.1.3.2).
+/// The name contains the beginning of the state, so that two tabs can sign in concurrently. Other hosts cannot set a
+/// cookie whose name begins with `__Host-` (RFC 6265bis section 4.1.3.2).
 fn cookie_name(config: &Config, state: &str) -> String {
     let tab: String = state.chars().skip(8).take(8).filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
     format!("{}svc_login_{tab}", if config.is_https() { "__Host-" } else { "" })
 }
 
-/// As `URLSearchParams` reads it, and `decodeURIComponent` too.
+/// Encodes the pairs for both `URLSearchParams` and `decodeURIComponent`.
 fn fragment(pairs: &[(&str, &str)]) -> String {
     let encoded = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
     pairs.iter().map(encoded).collect::<Vec<_>>().join("&")

@@ -1,28 +1,28 @@
-//! The caller's credentials beside the session: personal access tokens and SSH keys.
+//! The caller's personal access tokens and SSH keys.
 
 use actix_web::web::Data;
 use identity::{AccessToken, AccessTokenCreated, Identity, IdentityError, NewAccessToken, NewSshKey, SshKey};
 use kernel::{KeyId, Page, TokenId};
 
 use crate::authority::scope::AccountRead;
-use crate::authority::{Session, SignedIn, ThisToken};
-use crate::http::{Body, Created, Json, NoContent, Pages, Path, Routes, path_parameters};
+use crate::authority::{CurrentToken, Session, SignedIn};
+use crate::http::{Body, Created, Json, NoContent, Pagination, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("credentials", "The caller's personal access tokens and SSH keys.");
-    area.get("tokens", "/v1/me/tokens", tokens).summary("The caller's personal access tokens, newest first");
+    area.get("tokens", "/v1/me/tokens", tokens).summary("List the caller's personal access tokens, newest first");
     area.post("token_create", "/v1/me/tokens", token_create)
-        .summary("Create a personal access token; it is shown this once")
-        .leads_to("credentials.token_revoke", "tokenId", "/id");
+        .summary("Create a personal access token, shown only once")
+        .link("credentials.token_revoke", "tokenId", "/id");
     area.get("token_current", "/v1/me/tokens/current", token_current)
-        .summary("The token that the request is made with");
+        .summary("Get the personal access token that authenticates the request");
     area.delete("token_revoke", "/v1/me/tokens/{tokenId}", token_revoke).summary("Revoke a personal access token");
-    area.get("keys", "/v1/me/ssh-keys", keys).summary("The caller's SSH keys, newest first");
+    area.get("keys", "/v1/me/ssh-keys", keys).summary("List the caller's SSH keys, newest first");
     area.post("key_add", "/v1/me/ssh-keys", key_add)
         .summary("Register an SSH public key")
         .codes(&[&IdentityError::SSH_KEY_EXISTS])
-        .leads_to("credentials.key_delete", "keyId", "/id");
+        .link("credentials.key_delete", "keyId", "/id");
     area.delete("key_delete", "/v1/me/ssh-keys/{keyId}", key_delete).summary("Remove an SSH key");
 }
 
@@ -34,7 +34,7 @@ path_parameters! {
 async fn tokens(
     by: SignedIn<AccountRead>,
     identity: Data<Identity>,
-    Pages(pages): Pages<TokenId>,
+    Pagination(pages): Pagination<TokenId>,
 ) -> Result<Json<Page<AccessToken>>, Problem> {
     Ok(Json(identity.tokens(by.user.id, &pages).await?))
 }
@@ -47,7 +47,7 @@ async fn token_create(
     Ok(Created(identity.token_create(&by.actor, by.user.id, new).await?))
 }
 
-async fn token_current(by: ThisToken, identity: Data<Identity>) -> Result<Json<AccessToken>, Problem> {
+async fn token_current(by: CurrentToken, identity: Data<Identity>) -> Result<Json<AccessToken>, Problem> {
     Ok(Json(identity.token(by.user.id, by.token).await?))
 }
 
@@ -59,7 +59,7 @@ async fn token_revoke(by: Session, Path(token): Path<TokenId>, identity: Data<Id
 async fn keys(
     by: SignedIn<AccountRead>,
     identity: Data<Identity>,
-    Pages(pages): Pages<KeyId>,
+    Pagination(pages): Pagination<KeyId>,
 ) -> Result<Json<Page<SshKey>>, Problem> {
     Ok(Json(identity.keys(by.user.id, &pages).await?))
 }

@@ -8,24 +8,25 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::authority::scope::AccountRead;
-use crate::authority::{Session, SignedInPart};
-use crate::http::{Json, NoContent, Pages, Path, Routes, path_parameters};
+use crate::authority::{Session, SignedInFiltered};
+use crate::http::{Json, NoContent, Pagination, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("me", "The caller's own account.");
-    area.get("get", "/v1/me", get).summary("The caller and the organizations they belong to");
+    area.get("get", "/v1/me", get).summary("Get the caller and their organizations");
     area.get("sessions", "/v1/me/sessions", sessions)
-        .summary("The caller's live login sessions, newest first")
-        .leads_to("me.session_end", "sessionId", "/items/0/id");
-    area.delete("session_end", "/v1/me/sessions/{sessionId}", session_end).summary("End one of the caller's sessions");
+        .summary("List the caller's active login sessions, newest first")
+        .link("me.session_end", "sessionId", "/items/0/id");
+    area.delete("session_end", "/v1/me/sessions/{sessionId}", session_end)
+        .summary("End one of the caller's login sessions");
 }
 
 path_parameters! {
     SessionId: "The login session's id.";
 }
 
-/// A user together with their organizations.
+/// A user and their organizations.
 #[derive(Debug, Serialize, ToSchema)]
 struct User {
     #[serde(flatten)]
@@ -33,7 +34,7 @@ struct User {
     orgs: Vec<OrgMembership>,
 }
 
-async fn get(by: SignedInPart<AccountRead>, orgs: Data<Orgs>) -> Result<Json<User>, Problem> {
+async fn get(by: SignedInFiltered<AccountRead>, orgs: Data<Orgs>) -> Result<Json<User>, Problem> {
     let orgs = orgs.memberships(by.user.id, by.orgs.as_deref()).await?;
     Ok(Json(User { profile: by.user, orgs }))
 }
@@ -41,7 +42,7 @@ async fn get(by: SignedInPart<AccountRead>, orgs: Data<Orgs>) -> Result<Json<Use
 async fn sessions(
     by: Session,
     identity: Data<Identity>,
-    Pages(pages): Pages<SessionId>,
+    Pagination(pages): Pagination<SessionId>,
 ) -> Result<Json<Page<LoginSession>>, Problem> {
     Ok(Json(identity.sessions(by.user.id, by.session, &pages).await?))
 }

@@ -5,10 +5,10 @@ mod codehost;
 mod credentials;
 mod me;
 
-use crate::config::SignIns;
+use crate::config::SignInMethods;
 use crate::http::Routes;
 
-pub(super) fn routes(routes: &mut Routes, sign_ins: SignIns) {
+pub(super) fn routes(routes: &mut Routes, sign_ins: SignInMethods) {
     auth::routes(routes, sign_ins.dev);
     if sign_ins.code_host {
         codehost::routes(routes);

@@ -1,46 +1,48 @@
-//! Invitations to an organization, and what it is notified of.
+//! Invitations to an organization, and its notifications.
 
 use actix_web::web::Data;
 use kernel::{InviteId, NotificationId, Page};
-use orgs::{Invite, InviteCreated, InviteView, Invited, Joined, NewInvite, Notification, OrgError, Orgs};
+use orgs::{Invite, InviteCreated, InviteOutcome, InviteView, Joined, NewInvite, Notification, OrgError, Orgs};
 
 use crate::authority::role::{Admin, Viewer};
 use crate::authority::scope::{OrgRead, OrgWrite};
 use crate::authority::{InOrg, Preview, SignedIn};
-use crate::http::{Body, Json, Made, NoContent, Pages, Path, Routes, path_parameters, path_texts};
+use crate::http::{
+    Body, CreatedOrExisting, Json, NoContent, Pagination, Path, Routes, path_parameters, text_path_parameters,
+};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("invites", "Invitations to an organization, and what it is notified of.");
+    let mut area = routes.area("invites", "Invitations to an organization, and its notifications.");
     area.get("list", "/v1/orgs/{orgSlug}/invites", list)
-        .summary("The open invitations, newest first; expired ones too");
+        .summary("List open invitations, including expired ones, newest first");
     area.post("create", "/v1/orgs/{orgSlug}/invites", create)
-        .summary("Invite an address (201), or send its open invitation again (200)")
+        .summary("Invite an email address (201), or resend its open invitation (200)")
         .codes(&[&OrgError::ALREADY_MEMBER, &OrgError::TOO_MANY_INVITES])
-        .leads_to("invites.revoke", "inviteId", "/id");
-    area.delete("revoke", "/v1/orgs/{orgSlug}/invites/{inviteId}", revoke).summary("Take an open invitation back");
-    area.get("preview", "/v1/invites/{token}", preview).summary("What an invitation is to, for whoever has its link");
-    area.post("accept", "/v1/invites/{token}/accept", accept).summary("Join by an invitation").codes(&[
+        .link("invites.revoke", "inviteId", "/id");
+    area.delete("revoke", "/v1/orgs/{orgSlug}/invites/{inviteId}", revoke).summary("Revoke an open invitation");
+    area.get("preview", "/v1/invites/{token}", preview).summary("Preview an invitation by the token in its link");
+    area.post("accept", "/v1/invites/{token}/accept", accept).summary("Accept an invitation").codes(&[
         &OrgError::INVITE_USED,
         &OrgError::INVITE_REVOKED,
         &OrgError::INVITE_EXPIRED,
     ]);
     area.get("notifications", "/v1/orgs/{orgSlug}/notifications", notifications)
-        .summary("The notifications, newest first");
+        .summary("List notifications, newest first");
 }
 
 path_parameters! {
     InviteId: "The invitation's id.";
 }
 
-path_texts! {
-    InviteToken: "The token of the invitation's link.";
+text_path_parameters! {
+    InviteToken: "The token in the invitation's link.";
 }
 
 async fn list(
     at: InOrg<Admin, OrgRead>,
     orgs: Data<Orgs>,
-    Pages(pages): Pages<InviteId>,
+    Pagination(pages): Pagination<InviteId>,
 ) -> Result<Json<Page<Invite>>, Problem> {
     Ok(Json(orgs.invites(at.org.id, &pages).await?))
 }
@@ -49,10 +51,10 @@ async fn create(
     at: InOrg<Admin, OrgWrite>,
     orgs: Data<Orgs>,
     Body(new): Body<NewInvite>,
-) -> Result<Made<InviteCreated>, Problem> {
+) -> Result<CreatedOrExisting<InviteCreated>, Problem> {
     Ok(match orgs.invite(&at.actor, at.org.id, at.user.id, new).await? {
-        Invited::New(invite) => Made::New(invite),
-        Invited::Again(invite) => Made::Before(invite),
+        InviteOutcome::Created(invite) => CreatedOrExisting::Created(invite),
+        InviteOutcome::Resent(invite) => CreatedOrExisting::Existing(invite),
     })
 }
 
@@ -84,7 +86,7 @@ async fn accept(
 async fn notifications(
     at: InOrg<Viewer, OrgRead>,
     orgs: Data<Orgs>,
-    Pages(pages): Pages<NotificationId>,
+    Pagination(pages): Pagination<NotificationId>,
 ) -> Result<Json<Page<Notification>>, Problem> {
     Ok(Json(orgs.notifications(at.org.id, &pages).await?))
 }

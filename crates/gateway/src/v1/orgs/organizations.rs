@@ -6,31 +6,31 @@ use orgs::{AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, O
 
 use crate::authority::role::{Admin, Member as AtLeastMember, Viewer};
 use crate::authority::scope::{OrgRead, OrgWrite};
-use crate::authority::{InOrg, SignedIn, SignedInPart};
-use crate::http::{Body, Created, Json, NoContent, Pages, Path, Query, Routes, path_parameters};
+use crate::authority::{InOrg, SignedIn, SignedInFiltered};
+use crate::http::{Body, Created, Json, NoContent, Pagination, Path, Query, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("orgs", "Organizations, their members and their audit log.");
-    area.get("list", "/v1/orgs", list).summary("The organizations that the caller belongs to");
+    area.get("list", "/v1/orgs", list).summary("List the caller's organizations");
     area.post("create", "/v1/orgs", create)
         .summary("Create an organization")
         .codes(&[&OrgError::SLUG_TAKEN])
-        .leads_to("orgs.rename", "orgSlug", "/slug")
-        .leads_to("projects.create", "orgSlug", "/slug");
+        .link("orgs.rename", "orgSlug", "/slug")
+        .link("projects.create", "orgSlug", "/slug");
     area.patch("rename", "/v1/orgs/{orgSlug}", rename).summary("Rename an organization");
-    area.get("audit", "/v1/orgs/{orgSlug}/audit", audit).summary("What happened in an organization, newest first");
-    area.get("members", "/v1/orgs/{orgSlug}/members", members).summary("The members");
+    area.get("audit", "/v1/orgs/{orgSlug}/audit", audit).summary("List audit events, newest first");
+    area.get("members", "/v1/orgs/{orgSlug}/members", members).summary("List the members of an organization");
     area.post("member_add", "/v1/orgs/{orgSlug}/members", member_add)
-        .summary("Add somebody who has signed in before")
+        .summary("Add a user who has signed in before")
         .codes(&[&OrgError::USER_NOT_FOUND, &OrgError::ALREADY_MEMBER])
-        .leads_to("orgs.member_set_role", "userId", "/userId")
-        .leads_to("orgs.member_remove", "userId", "/userId");
+        .link("orgs.member_set_role", "userId", "/userId")
+        .link("orgs.member_remove", "userId", "/userId");
     area.put("member_set_role", "/v1/orgs/{orgSlug}/members/{userId}", member_set_role)
         .summary("Change a member's role")
         .codes(&[&OrgError::LAST_ADMIN]);
     area.delete("member_remove", "/v1/orgs/{orgSlug}/members/{userId}", member_remove)
-        .summary("Remove a member (admin), or leave (anyone)")
+        .summary("Remove a member (admin), or leave the organization (any member)")
         .codes(&[&OrgError::LAST_ADMIN]);
 }
 
@@ -39,9 +39,9 @@ path_parameters! {
 }
 
 async fn list(
-    by: SignedInPart<OrgRead>,
+    by: SignedInFiltered<OrgRead>,
     orgs: Data<Orgs>,
-    Pages(pages): Pages<OrgId>,
+    Pagination(pages): Pagination<OrgId>,
 ) -> Result<Json<Page<Org>>, Problem> {
     Ok(Json(orgs.list(by.user.id, by.orgs.as_deref(), &pages).await?))
 }
@@ -62,7 +62,7 @@ async fn audit(
     at: InOrg<Admin, OrgRead>,
     orgs: Data<Orgs>,
     Query(filter): Query<AuditFilter>,
-    Pages(pages): Pages<AuditId>,
+    Pagination(pages): Pagination<AuditId>,
 ) -> Result<Json<Page<AuditEvent>>, Problem> {
     Ok(Json(orgs.audit(at.org.id, &filter, &pages).await?))
 }
@@ -70,7 +70,7 @@ async fn audit(
 async fn members(
     at: InOrg<AtLeastMember, OrgRead>,
     orgs: Data<Orgs>,
-    Pages(pages): Pages<UserId>,
+    Pagination(pages): Pagination<UserId>,
 ) -> Result<Json<Page<Member>>, Problem> {
     Ok(Json(orgs.members(at.org.id, &pages).await?))
 }

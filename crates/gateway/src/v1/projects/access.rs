@@ -1,4 +1,4 @@
-//! Who may see a project's deployments.
+//! Access to a project's deployments.
 
 use actix_web::web::Data;
 use kernel::Code;
@@ -15,13 +15,14 @@ const ACCESS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access";
 const BYPASS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/access/bypass";
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("access", "Who may see a project's deployments.");
-    area.get("get", ACCESS, get).summary("Who may see the project's deployments");
-    area.put("set", ACCESS, set).summary("Set who may see the project's deployments");
-    area.post("bypass_new", BYPASS, bypass_new).summary("Make a key that passes by the policy; it is shown this once");
-    area.delete("bypass_revoke", BYPASS, bypass_revoke).summary("Remove the key that passes by the policy");
+    let mut area = routes.area("access", "Access to a project's deployments.");
+    area.get("get", ACCESS, get).summary("Get the access policy of a project");
+    area.put("set", ACCESS, set).summary("Set the access policy of a project");
+    area.post("bypass_new", BYPASS, bypass_new)
+        .summary("Create a key that bypasses the access policy, shown only once");
+    area.delete("bypass_revoke", BYPASS, bypass_revoke).summary("Revoke the key that bypasses the access policy");
     area.post("authorize", "/v1/access/authorize", authorize)
-        .summary("Let the caller in at a hostname: where to move the browser")
+        .summary("Authorize the caller at a hostname, and return the URL for the browser")
         .codes(&[&Code::FORBIDDEN, &Code::NOT_FOUND]);
 }
 
@@ -63,7 +64,7 @@ async fn authorize(
     by: Session,
     _: RequireCore,
     projects: Data<Projects>,
-    Body(asked): Body<Authorize>,
+    Body(authorize): Body<Authorize>,
 ) -> Result<Json<AccessAuthorize>, Problem> {
-    Ok(Json(projects.access_authorize(by.user.id, asked).await?))
+    Ok(Json(projects.access_authorize(by.user.id, authorize).await?))
 }

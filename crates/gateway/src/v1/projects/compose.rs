@@ -1,4 +1,4 @@
-//! Responses that several contexts contribute to: what projects know of a project, its grants, its notifications.
+//! Responses that combine several contexts: a project, its grants and its notifications.
 
 use kernel::ResourceSet;
 use orgs::Notification;
@@ -6,7 +6,7 @@ use projects::{Access, Deployment, Generation, Hostname, Overview, Placement, Pr
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// One project, with what it serves and where.
+/// A project with its live deployment, hostnames and placement.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ProjectDetail {
@@ -17,14 +17,14 @@ pub(super) struct ProjectDetail {
     live: Option<Deployment>,
     hostnames: Vec<Hostname>,
     access: Access,
-    /// Which of the optional resources are granted.
+    /// The optional resources that are granted.
     resources: ResourceSet,
     /// Null before the first deployment.
     #[schema(required)]
     placement: Option<Placement>,
 }
 
-/// A project's first page, with what the organization was told about it.
+/// The overview of a project, with its notifications.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "lastBackup": null }))]
@@ -32,21 +32,21 @@ pub(super) struct ProjectOverview {
     /// Null before the first deployment.
     #[schema(required)]
     live: Option<Deployment>,
-    /// The last five.
+    /// The latest five.
     deployments: Vec<Deployment>,
-    /// The database's most recent one; null without a database.
+    /// The latest backup of the database; null without a database.
     #[schema(required)]
     last_backup: Option<Generation>,
     resources: ResourceStates,
-    /// The last five.
+    /// The latest five.
     notifications: Vec<Notification>,
 }
 
-/// Whether an optional resource is asked for, and whether it is there.
+/// Whether an optional resource is declared, and whether it is granted.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({ "declared": false, "granted": false }))]
 struct ResourceState {
-    /// By the manifest of the live deployment.
+    /// Whether the manifest of the live deployment declares the resource.
     declared: bool,
     granted: bool,
 }

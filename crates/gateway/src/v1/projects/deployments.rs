@@ -9,24 +9,24 @@ use projects::{Author, Deployment, Git, ProjectError, Projects, Rollback};
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{Deploy, ProjectRead};
-use crate::http::{Body, Created, Header, Json, Pages, Path, Routes, Upload, path_parameters};
+use crate::http::{Body, Created, Json, Pagination, Path, RequestHeaders, Routes, Upload, path_parameters};
 use crate::problem::Problem;
 
 const DEPLOYMENTS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/deployments";
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("deployments", "What a project serves, and served before.");
-    area.get("list", DEPLOYMENTS, list).summary("The deployments, newest first");
+    let mut area = routes.area("deployments", "Deployments of a project.");
+    area.get("list", DEPLOYMENTS, list).summary("List deployments, newest first");
     area.post("create", DEPLOYMENTS, create)
-        .summary("Upload a bundle; it is live at once")
+        .summary("Upload a bundle, and make it live")
         .codes(&[&ProjectError::INVALID_BUNDLE, &Code::PAYLOAD_TOO_LARGE])
-        .header("X-Svc-Git-Commit", "The commit that the bundle was made from, in hexadecimal.")
-        .header("X-Svc-Git-Message", "The first line of its message, percent-encoded.")
-        .header("X-Svc-Git-Branch", "The branch it was made on, percent-encoded.")
-        .header("X-Svc-Git-Dirty", "`true` when files differed from the commit, else `false`.")
-        .leads_to("deployments.get", "version", "/version");
+        .header("X-Svc-Git-Commit", "The commit that the bundle was built from, in hexadecimal.")
+        .header("X-Svc-Git-Message", "The first line of the commit's message, percent-encoded.")
+        .header("X-Svc-Git-Branch", "The branch that the bundle was built on, percent-encoded.")
+        .header("X-Svc-Git-Dirty", "`true` if files differed from the commit, otherwise `false`.")
+        .link("deployments.get", "version", "/version");
     area.get("get", "/v1/orgs/{orgSlug}/projects/{projectName}/deployments/{version}", get)
-        .summary("One deployment, and how it fares at its node");
+        .summary("Get a deployment, with its state at the home node");
     area.post("rollback", "/v1/orgs/{orgSlug}/projects/{projectName}/rollback", rollback)
         .summary("Make an older deployment live again");
 }
@@ -34,7 +34,7 @@ pub(super) fn routes(routes: &mut Routes) {
 async fn list(
     at: InProject<Viewer, ProjectRead>,
     projects: Data<Projects>,
-    Pages(pages): Pages<i32>,
+    Pagination(pages): Pagination<i32>,
 ) -> Result<Json<Page<Deployment>>, Problem> {
     Ok(Json(projects.deployments(at.project.id, &pages).await?))
 }
@@ -50,7 +50,7 @@ async fn get(
 async fn create(
     at: InProject<Member, Deploy>,
     projects: Data<Projects>,
-    header: Header,
+    header: RequestHeaders,
     upload: Upload,
 ) -> Result<Created<Deployment>, Problem> {
     let by = Author { user_id: at.user.id, subject: at.user.subject };
@@ -66,7 +66,7 @@ async fn rollback(
     Ok(Json(projects.rollback(&at.actor, &(&at.org).into(), at.project.id, to).await?))
 }
 
-/// A version in a path, in its one spelling.
+/// A version in a path, in canonical form.
 struct Version(i32);
 
 impl FromStr for Version {
@@ -78,13 +78,13 @@ impl FromStr for Version {
 }
 
 path_parameters! {
-    Version as i32: "The deployment's version: 1 for the project's first.", 1;
+    Version as i32: "The deployment's version, counted from 1 in each project.", 1;
 }
 
-/// Where the bundle was made from (specification, "Projects and deployments", rule 3).
-fn provenance(header: &Header) -> Git {
+/// The Git commit of the bundle (specification, "Projects and deployments", rule 3).
+fn provenance(header: &RequestHeaders) -> Git {
     let decoded = |name| header.get(name).and_then(crate::http::percent_decoded);
-    Git::stated(
+    Git::from_headers(
         header.get("x-svc-git-commit"),
         decoded("x-svc-git-message").as_deref(),
         decoded("x-svc-git-branch").as_deref(),

@@ -7,28 +7,28 @@ use projects::{Hostname, NewHostname, ProjectError, Projects};
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::http::{Body, Json, NoContent, Path, Routes, path_texts};
+use crate::http::{Body, Json, NoContent, Path, Routes, text_path_parameters};
 use crate::problem::Problem;
 
 const HOSTNAMES: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames";
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("hostnames", "The names that a project is served under.");
-    area.get("list", HOSTNAMES, list).summary("The hostnames of a project, the default one first");
+    let mut area = routes.area("hostnames", "Hostnames of a project.");
+    area.get("list", HOSTNAMES, list).summary("List the hostnames of a project, the default one first");
     area.post("add", HOSTNAMES, add)
-        .summary("Claim a hostname; it is served once its ownership is proved")
+        .summary("Claim a hostname, which is served after its ownership is verified")
         .codes(&[&ProjectError::HOSTNAME_TAKEN])
-        .leads_to("hostnames.verify", "host", "/name")
-        .leads_to("hostnames.delete", "host", "/name");
+        .link("hostnames.verify", "host", "/name")
+        .link("hostnames.delete", "host", "/name");
     area.delete("delete", "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}", delete)
-        .summary("Give a custom hostname up")
+        .summary("Release a custom hostname")
         .codes(&[&kernel::Code::BAD_REQUEST]);
     area.post("verify", "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify", verify)
-        .summary("Look for the proof of a hostname now");
+        .summary("Verify the ownership of a hostname now");
 }
 
-path_texts! {
-    HostnameParameter: "The hostname, in any spelling.", "www.example.org";
+text_path_parameters! {
+    HostnameParameter: "The hostname, in Unicode or punycode.", "www.example.org";
 }
 
 async fn list(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<Page<Hostname>>, Problem> {

@@ -8,39 +8,39 @@ use projects::{NewProject, Project, ProjectChange, ProjectDeletion, ProjectError
 use super::compose::{ProjectDetail, ProjectOverview};
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::authority::{InOrg, InOrgPart, InProject};
-use crate::http::{Body, Created, Json, NoContent, Pages, Routes};
+use crate::authority::{InOrg, InOrgFiltered, InProject};
+use crate::http::{Body, Created, Json, NoContent, Pagination, Routes};
 use crate::problem::Problem;
 
 const PROJECT: &str = "/v1/orgs/{orgSlug}/projects/{projectName}";
 
-/// Notifications on a project's first page.
-const RECENT: u16 = 5;
+/// The number of notifications in a project's overview.
+const MAX_NOTIFICATIONS: u16 = 5;
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("projects", "Projects.");
-    area.get("list", "/v1/orgs/{orgSlug}/projects", list).summary("The projects of an organization");
+    area.get("list", "/v1/orgs/{orgSlug}/projects", list).summary("List the projects of an organization");
     area.post("create", "/v1/orgs/{orgSlug}/projects", create)
         .summary("Create a project")
         .codes(&[&ProjectError::NAME_TAKEN, &ProjectError::HOSTNAME_TAKEN, &ProjectError::LIMIT])
-        .leads_to("projects.get", "projectName", "/name")
-        .leads_to("projects.delete", "projectName", "/name")
-        .leads_to("deployments.create", "projectName", "/name");
-    area.get("get", PROJECT, get).summary("One project, with what it serves and where");
+        .link("projects.get", "projectName", "/name")
+        .link("projects.delete", "projectName", "/name")
+        .link("deployments.create", "projectName", "/name");
+    area.get("get", PROJECT, get).summary("Get a project with its live deployment, hostnames and placement");
     area.patch("rename", PROJECT, rename)
-        .summary("Rename a project; its default hostname follows")
+        .summary("Rename a project and its default hostname")
         .codes(&[&ProjectError::NAME_TAKEN, &ProjectError::HOSTNAME_TAKEN]);
     area.delete("delete", PROJECT, delete)
-        .summary("Delete a project; its name and hostnames are free at once")
+        .summary("Delete a project, and release its name and hostnames")
         .codes(&[&ProjectError::CONFIRM_MISMATCH]);
     area.get("overview", "/v1/orgs/{orgSlug}/projects/{projectName}/overview", overview)
-        .summary("The first page of a project: what serves, what happened");
+        .summary("Get the overview of a project: its live deployment and recent events");
 }
 
 async fn list(
-    at: InOrgPart<Viewer, ProjectRead>,
+    at: InOrgFiltered<Viewer, ProjectRead>,
     projects: Data<Projects>,
-    Pages(pages): Pages<ProjectId>,
+    Pagination(pages): Pagination<ProjectId>,
 ) -> Result<Json<Page<Project>>, Problem> {
     Ok(Json(projects.list(&(&at.org).into(), at.projects.as_deref(), &pages).await?))
 }
@@ -55,7 +55,7 @@ async fn create(
 
 async fn get(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Result<Json<ProjectDetail>, Problem> {
     let detail = projects.detail(&(&at.org).into(), at.project.id).await?;
-    Ok(Json(ProjectDetail::new(detail, at.project.granted)))
+    Ok(Json(ProjectDetail::new(detail, at.project.granted_resources)))
 }
 
 async fn overview(
@@ -64,8 +64,8 @@ async fn overview(
     orgs: Data<Orgs>,
 ) -> Result<Json<ProjectOverview>, Problem> {
     let overview = projects.overview(&(&at.org).into(), at.project.id).await?;
-    let notifications = orgs.notifications_of(at.org.id, &at.project.name, RECENT).await?;
-    Ok(Json(ProjectOverview::new(overview, at.project.granted, notifications)))
+    let notifications = orgs.notifications_of(at.org.id, &at.project.name, MAX_NOTIFICATIONS).await?;
+    Ok(Json(ProjectOverview::new(overview, at.project.granted_resources, notifications)))
 }
 
 async fn rename(
@@ -74,7 +74,7 @@ async fn rename(
     Body(change): Body<ProjectChange>,
 ) -> Result<Json<ProjectDetail>, Problem> {
     let detail = projects.rename(&at.actor, &(&at.org).into(), at.project.id, change).await?;
-    Ok(Json(ProjectDetail::new(detail, at.project.granted)))
+    Ok(Json(ProjectDetail::new(detail, at.project.granted_resources)))
 }
 
 async fn delete(

@@ -1,4 +1,4 @@
-//! A database of its own for each test, a clock that stands, and a port that can be told to fail.
+//! Test fixture: a database per test, a manual clock, and ports that can fail on demand.
 
 mod port;
 
@@ -32,12 +32,12 @@ impl Kit {
         Self { identity, port, base }
     }
 
-    /// A sign-in without a word about oneself.
+    /// Signs in with a subject only.
     pub async fn login(&self, subject: &str) -> Result<Session, IdentityError> {
-        self.identity.dev_login(&anyone(), dev_login(subject, None, None), None).await
+        self.identity.dev_login(&anonymous_actor(), dev_login(subject, None, None), None).await
     }
 
-    /// Rows of users, sessions, organizations, members and the audit log.
+    /// Counts the rows of users, sessions, organizations, members and the audit log.
     pub async fn db_counts(&self) -> [i64; 5] {
         let tables = ["identity.users", "identity.sessions", "orgs.orgs", "orgs.members", "store.audit"];
         let mut counts = [0; 5];
@@ -48,9 +48,9 @@ impl Kit {
     }
 }
 
-/// Somebody who has not signed in yet.
-pub fn anyone() -> Actor {
-    Actor { user: None, credential: Credential::None, request_id: "req-1".to_owned(), once: None }
+/// The actor of a request without a credential.
+pub fn anonymous_actor() -> Actor {
+    Actor { user: None, credential: Credential::None, request_id: "req-1".to_owned(), idempotency: None }
 }
 
 pub fn dev_login(subject: &str, email: Option<&str>, name: Option<&str>) -> DevLogin {

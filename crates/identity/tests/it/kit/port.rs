@@ -1,4 +1,4 @@
-//! A port that can be told to fail.
+//! The ports of the identity context, with injected failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,11 +7,11 @@ use diesel::QueryableByName;
 use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
-use identity::{PersonalOrgs, Places};
+use identity::{PersonalOrgs, RestrictionTargets};
 use kernel::{OrgId, ProjectId, UserId, ZoneId};
 use store::Connection;
 
-/// Founds organizations as the real one does: with rows of its own, in the transaction it is given.
+/// Creates organizations in the caller's transaction, like the real port.
 #[derive(Clone, Default)]
 pub struct Port {
     calls: Arc<AtomicUsize>,
@@ -19,12 +19,12 @@ pub struct Port {
 }
 
 impl Port {
-    /// How often it has been asked.
+    /// Returns the number of calls.
     pub fn calls(&self) -> usize {
         AtomicUsize::load(&self.calls, Ordering::SeqCst)
     }
 
-    /// The next `count` calls fail, after they have written.
+    /// Makes the next `count` calls fail after their writes.
     pub fn fail(&self, count: usize) {
         self.failures.store(count, Ordering::SeqCst);
     }
@@ -32,17 +32,17 @@ impl Port {
 
 #[async_trait::async_trait]
 impl PersonalOrgs for Port {
-    async fn create(&self, tx: &mut Connection, user: UserId, wish: &str) -> store::Result<()> {
+    async fn create(&self, tx: &mut Connection, user: UserId, preferred_slug: &str) -> store::Result<()> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let org = "INSERT INTO orgs.orgs VALUES ($1, $2, $2, 'free', true, now())";
-        let org = diesel::sql_query(org).bind::<Uuid, _>(user).bind::<Text, _>(wish);
+        let org = diesel::sql_query(org).bind::<Uuid, _>(user).bind::<Text, _>(preferred_slug);
         org.execute(tx).await?;
-        // The foreign key asks for a user: one that this very transaction sees.
+        // The foreign key requires the user, which only this transaction sees.
         let admin = "INSERT INTO orgs.members VALUES ($1, $1, 'admin', now())";
         diesel::sql_query(admin).bind::<Uuid, _>(user).execute(tx).await?;
         let due = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match due {
-            Ok(_) => Err(store::Error::inconsistent("told to fail")),
+            Ok(_) => Err(store::Error::inconsistent("injected failure")),
             Err(_) => Ok(()),
         }
     }
@@ -58,7 +58,7 @@ where
 }
 
 #[async_trait::async_trait]
-impl Places for Port {
+impl RestrictionTargets for Port {
     async fn org(&self, tx: &mut Connection, user: UserId, slug: &str) -> store::Result<Option<OrgId>> {
         let query = diesel::sql_query(
             "SELECT id FROM orgs.orgs JOIN orgs.members ON org_id = id WHERE user_id = $1 AND slug = $2",

@@ -1,4 +1,4 @@
-//! A database of its own for each test, a clock that stands, and looks behind the service.
+//! Test fixture: a database per test, a manual clock, and direct access to the tables.
 
 use std::ops::Deref;
 
@@ -7,12 +7,12 @@ use diesel::sql_types::{Integer, Text, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{Limits, NotificationId, OrgId, Provider, Role, UserId};
-use orgs::{Invited, NewInvite, NewMember, NewOrg, Notice, Org, OrgError, Orgs, Site};
+use orgs::{InviteOutcome, NewInvite, NewMember, NewOrg, Notice, Org, OrgError, Orgs, Site};
 use serde_json::{Value, json};
 use store::Outcome;
 use testkit::{Audit, TestStore};
 
-pub use testkit::by;
+pub use testkit::session_actor;
 
 pub struct Kit {
     pub orgs: Orgs,
@@ -44,14 +44,14 @@ impl Kit {
         Self { orgs, base }
     }
 
-    /// An organization that `admin` has just created; the audit row of that has been looked at.
+    /// Creates an organization and discards its audit row.
     pub async fn org(&self, admin: UserId, slug: &str) -> Org {
-        let org = self.orgs.create(&by(admin), admin, new_org(slug)).await.unwrap();
+        let org = self.orgs.create(&session_actor(admin), admin, new_org(slug)).await.unwrap();
         assert_eq!(self.audited().await.len(), 1);
         org
     }
 
-    /// Somebody new with this role.
+    /// Creates a user and adds them with this role.
     pub async fn joined(&self, org: OrgId, subject: &str, role: Role) -> UserId {
         let user = self.db_user(subject).await;
         let actor = Actor::operator("test");
@@ -60,7 +60,7 @@ impl Kit {
         user
     }
 
-    /// Somebody who has signed in, with an address and a name.
+    /// Inserts a user with an address and a name.
     pub async fn db_user(&self, subject: &str) -> UserId {
         let query = diesel::sql_query(
             "INSERT INTO identity.users VALUES (gen_random_uuid(), 'dev', $1, upper($1), $1 || '@example.org', \
@@ -70,7 +70,7 @@ impl Kit {
         row.id
     }
 
-    /// So many people, `prefix-1` and onward, by their ids.
+    /// Inserts `count` users named `prefix-1` and so on, and returns their ids in order.
     pub async fn db_users(&self, prefix: &str, count: i32) -> Vec<UserId> {
         let query = diesel::sql_query(
             "INSERT INTO identity.users (id, provider, subject, created_at) \
@@ -83,7 +83,7 @@ impl Kit {
         users
     }
 
-    /// Makes all of them members, without a word to the audit log.
+    /// Inserts members without audit events.
     pub async fn db_join(&self, org: OrgId, users: &[UserId], role: Role) {
         for user in users {
             let query = diesel::sql_query("INSERT INTO orgs.members VALUES ($1, $2, $3, now())");
@@ -92,10 +92,10 @@ impl Kit {
         }
     }
 
-    /// An invitation by somebody who may invite.
-    pub async fn invite(&self, org: OrgId, by_whom: UserId, email: &str, role: Role) -> Result<Invited, OrgError> {
+    /// Sends an invitation as `by`.
+    pub async fn invite(&self, org: OrgId, by: UserId, email: &str, role: Role) -> Result<InviteOutcome, OrgError> {
         let new = NewInvite { email: email.parse().unwrap(), role };
-        self.orgs.invite(&by(by_whom), org, by_whom, new).await
+        self.orgs.invite(&session_actor(by), org, by, new).await
     }
 }
 
@@ -103,7 +103,7 @@ pub fn site() -> Site {
     Site { name: "Svc".to_owned(), dashboard_url: "https://dashboard.example".to_owned(), sends_mail: true }
 }
 
-/// Raises a notice in a transaction of its own, with an audit event of its own.
+/// Raises a notice in its own transaction, with its own audit event.
 pub async fn raise(orgs: &Orgs, kit: &Kit, org: OrgId, notice: Notice) -> Result<Option<NotificationId>, OrgError> {
     kit.store
         .transaction(&Actor::operator("test"), async |tx| {
@@ -115,8 +115,8 @@ pub async fn raise(orgs: &Orgs, kit: &Kit, org: OrgId, notice: Notice) -> Result
         .await
 }
 
-/// The row that an event of `actor` leaves.
-pub fn told(event: &'static str, actor: &Actor, org: OrgId, target: impl ToString, data: Value) -> Audit {
+/// Returns the audit row of an event by `actor`.
+pub fn audit_row(event: &'static str, actor: &Actor, org: OrgId, target: impl ToString, data: Value) -> Audit {
     Audit::of(actor, Event { name: event, org: Some(org), target: target.to_string(), data })
 }
 
@@ -128,8 +128,8 @@ pub fn new_member(subject: &str, role: Role) -> NewMember {
     NewMember { provider: Provider::Dev, subject: subject.to_owned(), role }
 }
 
-/// What opens an invitation that was just made or sent again.
-pub fn token(invited: &Invited) -> String {
-    let (Invited::New(created) | Invited::Again(created)) = invited;
+/// Returns the token of a new or resent invitation.
+pub fn token(invited: &InviteOutcome) -> String {
+    let (InviteOutcome::Created(created) | InviteOutcome::Resent(created)) = invited;
     created.accept_url.rsplit('/').next().unwrap().to_owned()
 }

@@ -1,4 +1,4 @@
-//! A database and a bundle store of its own for each test, a clock that stands, and looks behind the service.
+//! The test fixture: a separate database and bundle store per test, a manual clock, and direct database access.
 
 mod claims;
 mod ports;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
-use kernel::{Limits, OrgId, Plan, ProjectId, Role, SessionId, UserId, World};
+use kernel::{ClockRng, Limits, OrgId, Plan, ProjectId, Role, SessionId, UserId};
 use object_store::local::LocalFileSystem;
 use projects::{Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectError, Projects, Site};
 use serde_json::Value;
-use testkit::{Audit, TestStore, by};
+use testkit::{Audit, TestStore, session_actor};
 
 pub use claims::{ACTIVE, DAY, NAME, ORIGIN, PENDING};
 pub use ports::{Node, OrgRows, Records};
-pub use testkit::bundle::{body, noise, pack as bundle, site};
+pub use testkit::bundle::{body, incompressible, pack as bundle, site};
 
 pub struct Kit {
     pub projects: Projects,
@@ -30,12 +30,12 @@ pub struct Kit {
     base: TestStore,
 }
 
-/// A folder of its own; deleted with this value.
+/// A temporary folder, deleted on drop.
 pub struct Files(PathBuf);
 
 impl Files {
     pub fn new() -> Self {
-        let folder = format!("bundles-{}", World::system().id::<SessionId>());
+        let folder = format!("bundles-{}", ClockRng::system().id::<SessionId>());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
@@ -45,12 +45,12 @@ impl Files {
         &self.0
     }
 
-    /// The store of bundles in it.
+    /// Opens a bundle store in the folder.
     pub fn bundles(&self) -> Bundles {
         Bundles::new(Arc::new(LocalFileSystem::new_with_prefix(&self.0).unwrap()))
     }
 
-    /// Every file, finished or not, by its path.
+    /// Lists the paths of all files, including unfinished ones.
     pub fn list(&self) -> Vec<String> {
         let (mut files, mut folders) = (Vec::new(), vec![self.0.clone()]);
         while let Some(folder) = folders.pop() {
@@ -103,45 +103,45 @@ impl Kit {
             own_domains: vec!["svc.example".to_owned()],
         };
         let projects = Projects::new(base.store.clone(), files.bundles(), limits, site, ports);
-        let actor = by(base.store.world().id());
+        let actor = session_actor(base.store.clock_rng().id());
         Self { projects, node, orgs, records, files, actor, base }
     }
 
-    /// A project of an organization.
+    /// Creates a project.
     pub async fn project(&self, org: &Org, name: &str) -> Project {
-        let project = self.projects.create(&self.actor, org, new(name)).await.unwrap();
+        let project = self.projects.create(&self.actor, org, new_project(name)).await.unwrap();
         assert_eq!(self.audited().await.len(), 1);
         project
     }
 
-    /// A project with something live, which was told.
-    pub async fn shop(&self, org: &Org) -> ProjectId {
+    /// Creates a project with a deployment, and discards the resulting updates.
+    pub async fn live_project(&self, org: &Org) -> ProjectId {
         let project = self.project(org, "shop").await.id;
         self.deploy(org, project, "page").await.unwrap();
         self.audited().await;
-        self.node.told();
+        self.node.take_updates();
         project
     }
 
-    /// A deployment of one page, of an unstated origin.
+    /// Deploys a site of one page, without Git information.
     pub async fn deploy(&self, org: &Org, project: ProjectId, page: &str) -> Result<Deployment, ProjectError> {
-        let about = (self.author(), Git::default());
-        self.projects.deploy(&self.actor, org, project, about, body(&site(page), 1000)).await
+        let metadata = (self.author(), Git::default());
+        self.projects.deploy(&self.actor, org, project, metadata, body(&site(page), 1000)).await
     }
 
     pub fn author(&self) -> Author {
         Author { user_id: self.actor.user.unwrap(), subject: "ada".to_owned() }
     }
 
-    /// The row that an event of nobody's request leaves.
-    pub fn tells_itself(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
+    /// The audit row of an event that the background job causes.
+    pub fn system_audit_row(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
         let (org, target) = (Some(org.id), project.to_string());
         Audit::of(&Actor::service("hostnames"), Event { name: event, org, target, data })
     }
 
-    /// A user with this role in an organization; none for an outsider.
+    /// Inserts a user, with this role in the organization if given.
     pub async fn db_user(&self, org: &Org, role: Option<Role>) -> UserId {
-        let user: UserId = self.store.world().id();
+        let user: UserId = self.store.clock_rng().id();
         let (id, org) = (user.as_uuid(), org.id.as_uuid());
         let insert = format!("INSERT INTO identity.users VALUES ('{id}', 'dev', '{id}', NULL, NULL, NULL, now())");
         self.db_execute(&insert).await;
@@ -151,14 +151,14 @@ impl Kit {
         user
     }
 
-    /// The row that an event leaves.
-    pub fn tells(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
+    /// The audit row of an event.
+    pub fn audit_row(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
         let (org, target) = (Some(org.id), project.to_string());
         Audit::of(&self.actor, Event { name: event, org, target, data })
     }
 
     pub async fn db_org(&self, slug: &str, plan: Plan) -> Org {
-        let id: OrgId = self.store.world().id();
+        let id: OrgId = self.store.clock_rng().id();
         let query = diesel::sql_query("INSERT INTO orgs.orgs VALUES ($1, $2, $2, $3, false, now())");
         let query = query.bind::<Uuid, _>(id).bind::<Text, _>(slug).bind::<Text, _>(plan);
         query.execute(&mut self.connection().await).await.unwrap();
@@ -166,6 +166,6 @@ impl Kit {
     }
 }
 
-pub fn new(name: &str) -> NewProject {
+pub fn new_project(name: &str) -> NewProject {
     NewProject { name: name.parse().unwrap() }
 }

@@ -1,4 +1,4 @@
-//! What projects ask of others, answered in small: an organization's row that is really locked, and a node's list.
+//! Fakes of the ports. Organizations use real rows and locks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +9,12 @@ use diesel::QueryableByName;
 use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
-use kernel::{NotificationId, OrgId, Plan, ProjectId, Role, UserId, World};
-use projects::{Linked, Live, LookupFailure, Notice, Organizations, Placements, Resolver, Zones};
+use kernel::{ClockRng, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
+use projects::{LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Resolver, Zones};
 use store::Connection;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 
-/// Records the notifications that are raised.
+/// Reads organizations from the database, and records notifications.
 #[derive(Clone, Default)]
 pub struct OrgRows {
     pub raised: Arc<Mutex<Vec<(OrgId, Notice)>>>,
@@ -51,30 +51,30 @@ impl Organizations for OrgRows {
             return Ok(None);
         }
         raised.push((org, notice));
-        Ok(Some(World::system().id()))
+        Ok(Some(ClockRng::system().id()))
     }
 }
 
-/// Remembers what it was told, and fails when it was told to.
+/// Records updates of the desired state, and fails on request.
 #[derive(Clone, Default)]
 pub struct Node {
-    told: Arc<Mutex<Vec<(ProjectId, Live)>>>,
-    ended: Arc<Mutex<Vec<ProjectId>>>,
+    updates: Arc<Mutex<Vec<(ProjectId, LiveState)>>>,
+    removed: Arc<Mutex<Vec<ProjectId>>>,
     failures: Arc<AtomicUsize>,
 }
 
 impl Node {
-    /// What it was told since the last look.
-    pub fn told(&self) -> Vec<(ProjectId, Live)> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+    /// Returns the updates since the last call.
+    pub fn take_updates(&self) -> Vec<(ProjectId, LiveState)> {
+        std::mem::take(&mut *self.updates.lock().unwrap())
     }
 
-    /// What it was told to serve no longer, since the last look.
-    pub fn ended(&self) -> Vec<ProjectId> {
-        std::mem::take(&mut *self.ended.lock().unwrap())
+    /// Returns the removed projects since the last call.
+    pub fn take_removed(&self) -> Vec<ProjectId> {
+        std::mem::take(&mut *self.removed.lock().unwrap())
     }
 
-    /// The next `count` calls fail.
+    /// Makes the next `count` calls fail.
     pub fn fail(&self, count: usize) {
         self.failures.store(count, Ordering::SeqCst);
     }
@@ -82,13 +82,17 @@ impl Node {
 
 #[async_trait::async_trait]
 impl Placements for Node {
-    async fn converge(&self, _: &mut Connection, project: ProjectId, live: Live) -> store::Result<()> {
-        self.told.lock().unwrap().push((project, live));
+    async fn converge(&self, _: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
+        self.updates.lock().unwrap().push((project, live));
         self.fail_if_due()
     }
 
     async fn remove(&self, _: &mut Connection, project: ProjectId) -> store::Result<()> {
-        self.ended.lock().unwrap().push(project);
+        self.removed.lock().unwrap().push(project);
+        self.fail_if_due()
+    }
+
+    async fn purge(&self, _: &mut Connection, _: &[ProjectId]) -> store::Result<()> {
         self.fail_if_due()
     }
 }
@@ -97,21 +101,21 @@ impl Node {
     fn fail_if_due(&self) -> store::Result<()> {
         let due = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match due {
-            Ok(_) => Err(store::Error::inconsistent("told to fail")),
+            Ok(_) => Err(store::Error::inconsistent("requested failure")),
             Err(_) => Ok(()),
         }
     }
 }
 
-/// A type and a name.
+/// A record type and a name.
 type Question = (&'static str, String);
 
-/// The public DNS as a test writes it, and the zones that are hosted here.
+/// A fake of the public DNS and of the hosted zones.
 #[derive(Clone, Default)]
 pub struct Records {
     records: Arc<Mutex<HashMap<Question, Vec<String>>>>,
     silent: Arc<AtomicUsize>,
-    asked: Arc<AtomicUsize>,
+    txt_lookups: Arc<AtomicUsize>,
     gate: Arc<RwLock<()>>,
 }
 
@@ -124,32 +128,32 @@ impl Records {
         self.records.lock().unwrap().insert(("CNAME", name.to_owned()), vec![target.to_owned()]);
     }
 
-    /// A zone that is hosted here, whoever asks.
+    /// Adds a hosted zone for all organizations.
     pub fn zone(&self, zone: &str) {
         self.records.lock().unwrap().insert(("ZONE", String::new()), vec![zone.to_owned()]);
     }
 
-    /// Everything that is known of a name is gone.
-    pub fn forget(&self) {
+    /// Removes all records and zones.
+    pub fn clear(&self) {
         self.records.lock().unwrap().clear();
     }
 
-    /// Whether nobody answers.
-    pub fn silence(&self, silent: bool) {
+    /// Makes all lookups time out, or not.
+    pub fn set_silent(&self, silent: bool) {
         self.silent.store(usize::from(silent), Ordering::SeqCst);
     }
 
-    /// No answer about TXT comes until the guard is dropped.
-    pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+    /// Delays the responses of TXT lookups until the guard is dropped.
+    pub async fn block_txt(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.gate).write_owned().await
     }
 
-    /// How many TXT records were asked for since the last look.
-    pub fn asked(&self) -> usize {
-        self.asked.swap(0, Ordering::SeqCst)
+    /// Returns the number of TXT lookups since the last call.
+    pub fn take_txt_lookups(&self) -> usize {
+        self.txt_lookups.swap(0, Ordering::SeqCst)
     }
 
-    fn look(&self, kind: &'static str, name: &str) -> Result<Vec<String>, LookupFailure> {
+    fn lookup(&self, kind: &'static str, name: &str) -> Result<Vec<String>, LookupFailure> {
         if AtomicUsize::load(&self.silent, Ordering::SeqCst) > 0 {
             let message = "the name server did not answer in time".to_owned();
             return Err(LookupFailure { message, temporary: true });
@@ -161,27 +165,27 @@ impl Records {
 #[async_trait::async_trait]
 impl Resolver for Records {
     async fn txt(&self, name: &str, _: Duration) -> Result<Vec<String>, LookupFailure> {
-        // As a name server would: what it says is from when it was asked.
-        let answer = self.look("TXT", name);
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        // Like a name server, answers with the records at the time of the query.
+        let answer = self.lookup("TXT", name);
+        self.txt_lookups.fetch_add(1, Ordering::SeqCst);
         let _open = self.gate.read().await;
         answer
     }
 
     async fn cname(&self, name: &str, _: Duration) -> Result<Option<String>, LookupFailure> {
-        Ok(self.look("CNAME", name)?.into_iter().next())
+        Ok(self.lookup("CNAME", name)?.into_iter().next())
     }
 }
 
 #[async_trait::async_trait]
 impl Zones for Records {
     async fn zone_of(&self, _: &mut Connection, _: OrgId, name: &str) -> store::Result<Option<String>> {
-        let zones = self.look("ZONE", "").unwrap_or_default();
+        let zones = self.lookup("ZONE", "").unwrap_or_default();
         Ok(zones.into_iter().find(|zone| name.ends_with(zone.as_str())))
     }
 
-    async fn link(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<Linked> {
-        Ok(Linked::default())
+    async fn link(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<PublishedRecords> {
+        Ok(PublishedRecords::default())
     }
 
     async fn unlink(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<()> {

@@ -1,6 +1,6 @@
-//! Bundles in a bucket, on a server that speaks S3 and checks signatures.
+//! Bundles in a bucket, on an S3 server that checks signatures.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod server;
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use kernel::{BundleLimits, Code, Digest, Failure as _, Secret, World};
+use kernel::{ApiError as _, BundleLimits, ClockRng, Code, Digest, Secret};
 use object_store::ObjectStoreExt as _;
 use projects::{Bundles, ProjectError};
-use testkit::bundle::{body, noise, pack as bundle, site};
+use testkit::bundle::{body, incompressible, pack as bundle, site};
 
 use self::server::{BUCKET, Server};
 
@@ -27,11 +27,11 @@ async fn stored(bundles: &Bundles, digest: Digest) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_received_is_what_is_opened() {
+async fn stored_bundle_equals_the_upload() {
     let server = Server::start().await;
     let bundles = server.bundles("some/prefix");
-    // Longer than two parts, and shorter than one.
-    let large = bundle(&[("svc.json", b"{}"), ("assets/noise", &noise(12 << 20))]);
+    // One upload is longer than two parts, the other shorter than one.
+    let large = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(12 << 20))]);
     for upload in [large, site("one")] {
         let digest = Digest::of(&upload);
         for _ in 0..2 {
@@ -47,42 +47,42 @@ async fn what_was_received_is_what_is_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_or_breaks_off_leaves_nothing() {
+async fn rejected_and_interrupted_uploads_leave_nothing() {
     let server = Server::start().await;
     let bundles = server.bundles("");
-    let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &noise(12 << 20))]);
+    let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(12 << 20))]);
     let refused = bundles.receive("refused", LIMITS, body(&[&*whole, b"x"].concat(), 100_000)).await.unwrap_err();
     assert_eq!(refused.code(), &ProjectError::INVALID_BUNDLE);
-    nothing_is_left(&server).await;
+    wait_until_empty(&server).await;
 
-    let failure = stream::iter([Err(io::Error::other("the line went dead"))]);
+    let failure = stream::iter([Err(io::Error::other("connection reset"))]);
     let broken = body(&whole[..11 << 20], 100_000).chain(failure);
     let refused = bundles.receive("broken", LIMITS, broken).await.unwrap_err();
     assert_eq!(refused.code(), &Code::BAD_REQUEST);
-    nothing_is_left(&server).await;
+    wait_until_empty(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_nobody_waits_for_any_more_leaves_nothing() {
+async fn cancelled_upload_leaves_nothing() {
     let server = Server::start().await;
     let bundles = server.bundles("");
-    let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &noise(12 << 20))]);
+    let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(12 << 20))]);
     let stalled = body(&whole[..11 << 20], 100_000).chain(stream::pending());
     {
         let mut upload = pin!(bundles.receive("upload", LIMITS, stalled));
         while server.list().is_empty() {
             let pause = tokio::time::sleep(Duration::from_millis(10));
             tokio::select! {
-                outcome = &mut upload => panic!("it ended: {outcome:?}"),
+                outcome = &mut upload => panic!("the upload ended: {outcome:?}"),
                 () = pause => {}
             }
         }
     }
-    nothing_is_left(&server).await;
+    wait_until_empty(&server).await;
 }
 
-/// Soon: of a request that breaks off the server takes a moment to clean up.
-async fn nothing_is_left(server: &Server) {
+/// Waits until the server has no objects. It cleans up interrupted requests asynchronously.
+async fn wait_until_empty(server: &Server) {
     let gone = async {
         while !server.list().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -93,12 +93,12 @@ async fn nothing_is_left(server: &Server) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_process_left_is_swept() {
+async fn sweep_deletes_old_temporary_objects() {
     let server = Server::start().await;
     let bundles = server.bundles("p");
     let digest = bundles.receive("upload", LIMITS, body(&site("kept"), 100)).await.unwrap().digest;
-    server.objects().put(&"p/incoming/left".into(), "half of it".into()).await.unwrap();
-    let now = World::system().now();
+    server.objects().put(&"p/incoming/old".into(), "partial content".into()).await.unwrap();
+    let now = ClockRng::system().now();
     assert_eq!(bundles.sweep(now.plus_seconds(-3600)).await.unwrap(), 0);
     assert_eq!(server.list().len(), 2);
     assert_eq!(bundles.sweep(now.plus_seconds(3600)).await.unwrap(), 1);
@@ -106,7 +106,7 @@ async fn what_a_killed_process_left_is_swept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_a_bundle_can_be_read() {
+async fn bundle_supports_range_reads() {
     let server = Server::start().await;
     let upload = site("page");
     let digest = server.bundles("").receive("upload", LIMITS, body(&upload, 100)).await.unwrap().digest;
@@ -115,12 +115,12 @@ async fn a_part_of_a_bundle_can_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_that_refuses_us_or_is_away_is_said_to_be_away() {
+async fn forbidden_or_unreachable_bucket_returns_unavailable() {
     let server = Server::start().await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let wrong_secret = projects::S3 { secret_access_key: Secret::new("guess".to_owned()), ..server.s3("") };
-    let away = projects::S3 { endpoint: Some(format!("https://{closed}")), ..server.s3("") };
-    for s3 in [wrong_secret, away] {
+    let wrong_secret = projects::S3Config { secret_access_key: Secret::new("guess".to_owned()), ..server.s3("") };
+    let unreachable = projects::S3Config { endpoint: Some(format!("https://{closed}")), ..server.s3("") };
+    for s3 in [wrong_secret, unreachable] {
         let bundles = Bundles::in_s3(&s3).unwrap();
         let failed = bundles.receive("upload", LIMITS, body(&site("page"), 100)).await.unwrap_err();
         assert_eq!(failed.code(), &Code::UNAVAILABLE, "{failed:?}");

@@ -1,21 +1,21 @@
-//! A server of its own for each test: its objects are files, and it answers nobody without a signature.
+//! A separate S3 server per test. It stores objects as files and rejects unsigned requests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hyper_util::rt::TokioIo;
-use kernel::{Secret, SessionId, World};
+use kernel::{ClockRng, Secret, SessionId};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use projects::{Bundles, S3};
+use projects::{Bundles, S3Config};
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
 use tokio::net::TcpListener;
 
-pub const BUCKET: &str = "bundles-of-ours";
+pub const BUCKET: &str = "test-bundles";
 const KEY: &str = "AKIATEST";
-const SECRET: &str = "a secret of the tests";
+const SECRET: &str = "test-secret";
 
 pub struct Server {
     folder: PathBuf,
@@ -26,7 +26,8 @@ pub struct Server {
 impl Server {
     pub async fn start() -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("s3-{}", World::system().id::<SessionId>()));
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("s3-{}", ClockRng::system().id::<SessionId>()));
         std::fs::create_dir_all(folder.join(BUCKET)).unwrap();
         let mut service = S3ServiceBuilder::new(FileSystem::new(&folder).unwrap());
         service.set_auth(SimpleAuth::from_single(KEY, SECRET));
@@ -43,9 +44,9 @@ impl Server {
         Self { folder, endpoint, accepting }
     }
 
-    /// The bucket, for whoever may.
-    pub fn s3(&self, prefix: &str) -> S3 {
-        S3 {
+    /// Returns the configuration of the bucket, with valid credentials.
+    pub fn s3(&self, prefix: &str) -> S3Config {
+        S3Config {
             bucket: BUCKET.to_owned(),
             prefix: prefix.to_owned(),
             region: "us-east-1".to_owned(),
@@ -60,22 +61,22 @@ impl Server {
         Bundles::in_s3(&self.s3(prefix)).unwrap()
     }
 
-    /// The bucket, past the protocol.
+    /// Opens the bucket's files directly.
     pub fn objects(&self) -> Arc<dyn ObjectStore> {
         Arc::new(LocalFileSystem::new_with_prefix(self.folder.join(BUCKET)).unwrap())
     }
 
-    /// Every file but the server's notes on objects: the objects, and uploads that are under way with their parts.
+    /// Lists all objects and the parts of unfinished uploads, without the server's metadata files.
     pub fn list(&self) -> Vec<String> {
         let (mut files, mut folders) = (Vec::new(), vec![self.folder.clone()]);
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
-                let shown = path.strip_prefix(&self.folder).unwrap().display().to_string();
+                let relative = path.strip_prefix(&self.folder).unwrap().display().to_string();
                 if path.is_dir() {
                     folders.push(path);
-                } else if !shown.starts_with(".bucket-") {
-                    files.push(shown);
+                } else if !relative.starts_with(".bucket-") {
+                    files.push(relative);
                 }
             }
         }

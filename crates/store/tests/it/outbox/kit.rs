@@ -1,4 +1,4 @@
-//! A store of its own for each test, and a receiver that the test plays.
+//! A store for each test, and a receiver that the test controls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use kernel::audit::{Actor, Event};
 use kernel::seal::Keys;
 use kernel::{Secret, Time};
 use serde_json::{Value, json};
-use store::outbox::{Deliver, Message, Undelivered};
+use store::outbox::{DeliveryError, Message, OutboxHandler};
 use store::{Config, Connection, Error, Outcome, Result, Store};
 use testkit::{TestClock, TestDatabase, keys};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-/// What messages of these tests are of, unless they say otherwise.
+/// The default topic.
 pub const TOPIC: &str = "mail";
 
 pub const LEASE: i64 = 61;
@@ -30,12 +30,14 @@ pub struct Kit {
 impl Kit {
     pub async fn start() -> Self {
         let (database, clock) = (TestDatabase::create().await, TestClock::default());
-        database.run("CREATE TABLE noted (message uuid, key text CONSTRAINT noted_key_check CHECK (key <> '?'))").await;
+        database
+            .run("CREATE TABLE recorded (message uuid, key text CONSTRAINT recorded_key_check CHECK (key <> '?'))")
+            .await;
         let store = open(&database, &clock, keys());
         Self { store, clock, database }
     }
 
-    /// Another process, under these keys.
+    /// A store of another process, with these keys.
     pub fn other(&self, keys: Keys) -> Store {
         open(&self.database, &self.clock, keys)
     }
@@ -49,13 +51,13 @@ impl Kit {
         self.change(async |tx| self.store.enqueue(tx, topic, key, &payload).await).await.unwrap();
     }
 
-    /// A unit of work that changes something.
+    /// Runs `work` in a transaction that changes something.
     pub async fn change<T>(&self, work: impl AsyncFnOnce(&mut Connection) -> Result<T>) -> Result<T> {
         let work = async |tx: &mut Connection| Ok::<_, Error>(Outcome::Changed(work(tx).await?, event()));
         self.store.transaction(&actor(), work).await
     }
 
-    /// Lets time pass and has every pass look.
+    /// Advances the clock and wakes up all workers.
     pub async fn advance(&self, seconds: i64) {
         self.clock.advance(seconds);
         self.database.run("NOTIFY outbox").await;
@@ -68,109 +70,109 @@ impl Kit {
         row.clone()
     }
 
-    /// The keys of what was noted as delivered.
-    pub async fn noted(&self) -> Vec<String> {
-        let rows = self.database.rows("SELECT key FROM noted ORDER BY key").await;
+    /// The keys of the recorded deliveries.
+    pub async fn recorded(&self) -> Vec<String> {
+        let rows = self.database.rows("SELECT key FROM recorded ORDER BY key").await;
         rows.iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Waits until the queue is empty.
-    pub async fn emptied(&self) {
-        self.until(0, "store.outbox").await;
+    pub async fn wait_until_empty(&self) {
+        self.wait_for_rows(0, "store.outbox").await;
     }
 
-    /// Waits until there are so many rows.
-    pub async fn until(&self, count: i64, from: &str) {
+    /// Waits until the table has this many rows.
+    pub async fn wait_for_rows(&self, count: i64, from: &str) {
         let arrived = async {
             while self.database.number(&format!("SELECT count(*) FROM {from}")).await != count {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        assert!(tokio::time::timeout(Duration::from_secs(30), arrived).await.is_ok(), "never {count} rows: {from}");
+        assert!(tokio::time::timeout(Duration::from_secs(30), arrived).await.is_ok(), "never {count} rows in {from}");
     }
 }
 
 fn open(database: &TestDatabase, clock: &TestClock, keys: Keys) -> Store {
     let config = Config { keys, ..Config::new(Secret::new(database.url()), "test") };
-    Store::new(&config, clock.world()).unwrap()
+    Store::new(&config, clock.clock_rng()).unwrap()
 }
 
-/// The receiver of a topic: each delivery waits for the test to answer it.
-pub struct Post {
+/// The receiver of a topic. Each delivery waits for the test's response.
+pub struct Receiver {
     topic: &'static str,
-    tell: mpsc::UnboundedSender<Arrival>,
+    sender: mpsc::UnboundedSender<Arrival>,
     arrivals: Mutex<mpsc::UnboundedReceiver<Arrival>>,
 }
 
-/// What is being delivered. Dropped without an answer, it never gets one.
+/// A delivery in progress. If it is dropped without a response, it never gets one.
 pub struct Arrival {
     pub message: Message,
-    answer: oneshot::Sender<std::result::Result<(), Undelivered>>,
+    response: oneshot::Sender<std::result::Result<(), DeliveryError>>,
 }
 
-impl Post {
+impl Receiver {
     pub fn new() -> Arc<Self> {
-        Self::of(TOPIC)
+        Self::for_topic(TOPIC)
     }
 
-    pub fn of(topic: &'static str) -> Arc<Self> {
-        let (tell, arrivals) = mpsc::unbounded_channel();
-        Arc::new(Self { topic, tell, arrivals: Mutex::new(arrivals) })
+    pub fn for_topic(topic: &'static str) -> Arc<Self> {
+        let (sender, arrivals) = mpsc::unbounded_channel();
+        Arc::new(Self { topic, sender, arrivals: Mutex::new(arrivals) })
     }
 
-    /// What arrives next.
+    /// The next delivery.
     pub async fn next(&self) -> Arrival {
         let mut arrivals = self.arrivals.lock().await;
         let arrival = tokio::time::timeout(Duration::from_secs(30), arrivals.recv()).await;
-        arrival.unwrap_or_else(|_| panic!("nothing arrives")).unwrap()
+        arrival.unwrap_or_else(|_| panic!("no delivery")).unwrap()
     }
 
-    /// What arrives next, which is about `key`, is taken.
-    pub async fn takes(&self, key: &str) -> Message {
+    /// Accepts the next delivery, which must be about `key`.
+    pub async fn accept_next(&self, key: &str) -> Message {
         let arrival = self.next().await;
         assert_eq!(arrival.message.key, key);
-        arrival.take()
+        arrival.accept()
     }
 }
 
 impl Arrival {
-    pub fn take(self) -> Message {
-        let _ = self.answer.send(Ok(()));
+    pub fn accept(self) -> Message {
+        let _ = self.response.send(Ok(()));
         self.message
     }
 
-    pub fn refuse(self, why: Undelivered) {
-        let _ = self.answer.send(Err(why));
+    pub fn reject(self, error: DeliveryError) {
+        let _ = self.response.send(Err(error));
     }
 }
 
 #[async_trait]
-impl Deliver for Post {
+impl OutboxHandler for Receiver {
     fn topic(&self) -> &'static str {
         self.topic
     }
 
-    async fn deliver(&self, message: &Message) -> std::result::Result<(), Undelivered> {
-        let (answer, answered) = oneshot::channel();
-        self.tell.send(Arrival { message: message.clone(), answer }).unwrap();
-        match answered.await {
-            Ok(answer) => answer,
+    async fn deliver(&self, message: &Message) -> std::result::Result<(), DeliveryError> {
+        let (response, responded) = oneshot::channel();
+        self.sender.send(Arrival { message: message.clone(), response }).unwrap();
+        match responded.await {
+            Ok(response) => response,
             Err(_) => std::future::pending().await,
         }
     }
 
-    async fn delivered(&self, tx: &mut Connection, message: &Message, _: Time) -> Result<()> {
-        let insert = diesel::sql_query("INSERT INTO noted VALUES ($1, $2)");
+    async fn on_delivered(&self, tx: &mut Connection, message: &Message, _: Time) -> Result<()> {
+        let insert = diesel::sql_query("INSERT INTO recorded VALUES ($1, $2)");
         insert.bind::<SqlUuid, _>(message.id).bind::<Text, _>(&message.key).execute(tx).await?;
         Ok(())
     }
 }
 
-/// Runs what has to wait up to where it waits.
-pub async fn begun(waits: Pin<&mut impl Future<Output = ()>>) {
+/// Polls a future once, which must not finish.
+pub async fn poll_once(future: Pin<&mut impl Future<Output = ()>>) {
     tokio::select! {
         biased;
-        () = waits => panic!("it ended"),
+        () = future => panic!("the future finished"),
         () = std::future::ready(()) => {}
     }
 }

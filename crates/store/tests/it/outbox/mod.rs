@@ -1,10 +1,10 @@
-//! The outbox, on a real Postgres: what is delivered how often, whoever dies at whatever moment.
+//! The outbox on a real Postgres: deliveries, also when workers and connections fail.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod deaths;
-mod delivering;
+mod delivery;
+mod failures;
 mod kit;
-mod operating;
+mod operator;
 mod sealing;
-mod withdrawing;
+mod withdrawal;

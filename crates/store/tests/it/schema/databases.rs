@@ -10,7 +10,7 @@ struct Count {
 }
 
 #[tokio::test]
-async fn what_one_test_writes_no_other_sees() {
+async fn test_databases_are_isolated() {
     let (one, other) = tokio::join!(TestDatabase::create(), TestDatabase::create());
     let mut conn = AsyncPgConnection::establish(&one.url()).await.unwrap();
     conn.batch_execute("INSERT INTO orgs.orgs VALUES (gen_random_uuid(), 'a', 'A', 'free', false, now())")
@@ -22,7 +22,7 @@ async fn what_one_test_writes_no_other_sees() {
 }
 
 #[tokio::test]
-async fn it_goes_when_the_test_ends_though_somebody_is_connected() {
+async fn database_is_dropped_with_open_connections() {
     let database = TestDatabase::create().await;
     let url = database.url();
     let _conn = AsyncPgConnection::establish(&url).await.unwrap();

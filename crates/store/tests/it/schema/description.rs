@@ -1,4 +1,4 @@
-//! The schema of a database as text, and what that text notices.
+//! A text description of the schema of a database, and a test that it shows every change.
 
 use std::fmt::Write as _;
 
@@ -6,17 +6,17 @@ use testkit::TestDatabase;
 
 use super::migrations::empty;
 
-/// One line or more for each object.
+/// Describes the schema with at least one line per object.
 pub async fn describe(database: &TestDatabase) -> String {
     let mut text = String::new();
     for row in database.rows(include_str!("description.sql")).await {
-        let of = |column: &str| row.get(column).and_then(|it| it.as_str()).unwrap().to_owned();
-        writeln!(text, "{} {}: {}", of("kind"), of("name"), of("definition")).unwrap();
+        let text_of = |column: &str| row.get(column).and_then(|it| it.as_str()).unwrap().to_owned();
+        writeln!(text, "{} {}: {}", text_of("kind"), text_of("name"), text_of("definition")).unwrap();
     }
     text
 }
 
-/// Statements that each change the schema, and statements that each undo the one before.
+/// Changes of the schema, each with the statement that reverts it.
 const CHANGES: &[[&str; 2]] = &[
     ["CREATE SCHEMA a", "DROP SCHEMA a"],
     ["GRANT USAGE ON SCHEMA own TO pg_monitor", "REVOKE USAGE ON SCHEMA own FROM pg_monitor"],
@@ -71,7 +71,7 @@ const CHANGES: &[[&str; 2]] = &[
 ];
 
 #[tokio::test]
-async fn a_description_notices_each_kind_of_change_and_its_end() {
+async fn description_shows_every_kind_of_change() {
     let (database, _) = empty().await;
     database
         .run(
@@ -90,8 +90,8 @@ async fn a_description_notices_each_kind_of_change_and_its_end() {
     let before = describe(&database).await;
     for [change, undo] in CHANGES {
         database.run(change).await;
-        assert!(describe(&database).await != before, "unnoticed: {change}");
+        assert!(describe(&database).await != before, "not shown: {change}");
         database.run(undo).await;
-        assert!(describe(&database).await == before, "not undone: {undo}");
+        assert!(describe(&database).await == before, "not reverted: {undo}");
     }
 }

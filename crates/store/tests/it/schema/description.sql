@@ -8,7 +8,7 @@ relations AS (
     SELECT c.*, format('%I.%I', s.nspname, c.relname) AS name
     FROM pg_class c JOIN schemas s ON s.oid = c.relnamespace
 ),
--- Of every kind, also of kinds that have no definition below.
+-- Objects of all kinds, including kinds that have no definition below.
 objects AS (
     SELECT o.type, o.identity
     FROM (
@@ -18,7 +18,7 @@ objects AS (
         WHERE datname = current_database() AND objid >= 16384
     ) known
     CROSS JOIN LATERAL pg_identify_object(classid, objid, 0) o
-    -- Their names hold object ids. The tables and keys that they belong to are described.
+    -- These names contain object ids. The tables and keys that own these objects are described.
     WHERE o.identity !~ 'pg_toast|RI_ConstraintTrigger'
 )
 SELECT 'object' AS kind, type || ' ' || identity AS name, '' AS definition FROM objects

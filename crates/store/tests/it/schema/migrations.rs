@@ -8,7 +8,7 @@ use testkit::TestDatabase;
 use super::description::describe;
 
 #[test]
-fn every_folder_is_listed_in_order() {
+fn all_migrations_are_listed_in_order() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
     let entries = std::fs::read_dir(folder).unwrap();
     let mut folders: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -17,7 +17,7 @@ fn every_folder_is_listed_in_order() {
 }
 
 #[tokio::test]
-async fn each_way_back_leads_exactly_back() {
+async fn every_down_migration_restores_the_previous_schema() {
     let (database, mut conn) = empty().await;
     let mut dumps = vec![describe(&database).await];
     for (count, migration) in (1..).zip(ALL) {
@@ -35,7 +35,7 @@ async fn each_way_back_leads_exactly_back() {
 }
 
 #[tokio::test]
-async fn of_two_at_once_one_applies_and_the_other_finds_nothing_to_do() {
+async fn concurrent_migrators_apply_each_migration_once() {
     let (database, mut one) = empty().await;
     let mut other = connect(&database).await;
     let migrator = Migrator::default();
@@ -46,7 +46,7 @@ async fn of_two_at_once_one_applies_and_the_other_finds_nothing_to_do() {
 }
 
 #[tokio::test]
-async fn a_failed_migration_is_named_and_leaves_nothing() {
+async fn failed_migration_is_named_and_rolled_back() {
     const BROKEN: &[Migration] = &[
         Migration { name: "1_good", up: "CREATE TABLE good ()", down: "DROP TABLE good" },
         Migration { name: "2_bad", up: "CREATE TABLE bad (); SELECT 1/0;", down: "" },
@@ -55,16 +55,16 @@ async fn a_failed_migration_is_named_and_leaves_nothing() {
     let (database, mut conn) = empty().await;
     let migrator = Migrator { migrations: BROKEN, ..Migrator::default() };
     let error = migrator.up(&mut conn).await.unwrap_err().to_string();
-    assert_eq!(error, "migrations/2_bad/up.sql failed, nothing of it is left: division by zero");
+    assert_eq!(error, "migrations/2_bad/up.sql failed and was rolled back: division by zero");
     let status = migrator.status(&mut conn).await.unwrap();
     assert_eq!((names(&status.applied), names(&status.pending)), (vec!["1_good"], vec!["2_bad", "3_never"]));
     assert!(!describe(&database).await.contains("bad"));
-    // The lock went with the failure.
+    // The failed migration released the lock.
     assert_eq!(names(&migrator.down(&mut connect(&database).await, 9).await.unwrap()), ["1_good"]);
 }
 
 #[tokio::test]
-async fn an_index_can_be_built_while_others_write() {
+async fn index_can_be_built_concurrently() {
     const INDEX: &[Migration] = &[
         Migration { name: "1_table", up: "CREATE TABLE big (x int)", down: "DROP TABLE big" },
         Migration {
@@ -83,7 +83,7 @@ async fn an_index_can_be_built_while_others_write() {
 }
 
 #[tokio::test]
-async fn a_statement_that_waits_for_others_gives_up() {
+async fn migration_fails_after_the_lock_timeout() {
     const CHANGE: &[Migration] = &[Migration { name: "1_change", up: "ALTER TABLE busy ADD x int", down: "" }];
     let (database, mut conn) = empty().await;
     let mut other = connect(&database).await;
@@ -97,7 +97,7 @@ async fn a_statement_that_waits_for_others_gives_up() {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_and_changes_nothing() {
+async fn dry_run_returns_the_plan_and_changes_nothing() {
     let (database, mut conn) = empty().await;
     let before = describe(&database).await;
     let dry = Migrator { dry_run: true, ..Migrator::default() };
@@ -109,16 +109,20 @@ async fn a_dry_run_tells_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn check_refuses_what_is_behind_and_what_is_ahead() {
+async fn check_rejects_pending_and_unknown_migrations() {
     let database = TestDatabase::create().await;
     let mut conn = connect(&database).await;
     let behind = Migrator { migrations: &ALL[1..], ..Migrator::default() };
     Migrator::default().check(&mut conn).await.unwrap();
-    let Err(Error::Unknown(versions)) = behind.check(&mut conn).await else { panic!("ahead is not right") };
+    let Err(Error::Unknown(versions)) = behind.check(&mut conn).await else {
+        panic!("unknown migrations are accepted")
+    };
     assert_eq!(versions, [ALL[0].version()]);
     assert!(matches!(behind.down(&mut conn, 1).await, Err(Error::Unknown(_))));
     Migrator::default().down(&mut conn, 1).await.unwrap();
-    let Err(Error::Pending(names)) = Migrator::default().check(&mut conn).await else { panic!("behind is not right") };
+    let Err(Error::Pending(names)) = Migrator::default().check(&mut conn).await else {
+        panic!("pending migrations are accepted")
+    };
     assert_eq!(names, [ALL[ALL.len() - 1].name]);
     assert_eq!(pending(&mut conn).await.unwrap(), names);
 }

@@ -1,4 +1,4 @@
-//! The schema's history and the databases of tests, on a real Postgres.
+//! Migrations and test databases, on a real Postgres.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod databases;

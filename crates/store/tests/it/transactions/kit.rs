@@ -1,4 +1,4 @@
-//! A store of its own for each test, with a table of notes, and looks behind it.
+//! A store for each test with a table of notes, and a second store for checks.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use diesel::QueryableByName;
 use diesel::sql_types::Jsonb;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use kernel::audit::{Actor, Credential, Event};
-use kernel::{OrgId, Secret, SessionId, UserId, World};
+use kernel::{ClockRng, OrgId, Secret, SessionId, UserId};
 use serde_json::{Value, json};
 use store::{Config, Connection, Result, Store};
 use testkit::TestDatabase;
@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 pub struct Kit {
     pub store: Store,
-    /// For looks behind the store: none of its connections is this one's.
-    behind: Store,
+    /// For checks, so that they do not use the connections of `store`.
+    observer: Store,
     _database: TestDatabase,
 }
 
@@ -30,19 +30,20 @@ impl Kit {
         Self::with(4).await
     }
 
-    /// With so many connections at the most.
+    /// With at most this many connections.
     pub async fn with(connections: usize) -> Self {
         Self::divided(connections, 0).await
     }
 
-    /// With so many, divided among so many threads.
+    /// With this many connections, divided among this many threads.
     pub async fn divided(connections: usize, threads: usize) -> Self {
         let database = TestDatabase::create().await;
         let open = |name: &str, connections, threads| {
             let url = Secret::new(database.url());
-            Store::new(&Config { connections, threads, ..Config::new(url, name) }, World::system()).unwrap()
+            Store::new(&Config { connections, threads, ..Config::new(url, name) }, ClockRng::system()).unwrap()
         };
-        let kit = Self { store: open("test", connections, threads), behind: open("behind", 4, 0), _database: database };
+        let kit =
+            Self { store: open("test", connections, threads), observer: open("observer", 4, 0), _database: database };
         kit.db_execute(
             "CREATE TABLE note (id int CONSTRAINT note_pkey PRIMARY KEY, text text NOT NULL,
                  answers int CONSTRAINT note_answers_fkey REFERENCES note (id) DEFERRABLE INITIALLY DEFERRED);
@@ -52,7 +53,7 @@ impl Kit {
         kit
     }
 
-    /// The texts of all notes, by their numbers.
+    /// The texts of all notes, ordered by id.
     pub async fn db_notes(&self) -> Vec<String> {
         let rows = self.db_rows("SELECT text FROM note ORDER BY id").await;
         rows.iter().map(|row| row["text"].as_str().unwrap().to_owned()).collect()
@@ -64,14 +65,14 @@ impl Kit {
 
     /// The rows of a statement, each as one JSON object.
     pub async fn db_rows(&self, statement: &str) -> Vec<Value> {
-        rows(&mut self.behind.connection().await.unwrap(), statement).await.unwrap()
+        rows(&mut self.observer.connection().await.unwrap(), statement).await.unwrap()
     }
 
     pub async fn db_execute(&self, statement: &str) {
-        self.behind.connection().await.unwrap().batch_execute(statement).await.unwrap();
+        self.observer.connection().await.unwrap().batch_execute(statement).await.unwrap();
     }
 
-    /// Waits until a statement answers so many rows.
+    /// Waits until a statement returns this many rows.
     pub async fn db_until(&self, count: usize, statement: &str) {
         let arrived = async {
             while self.db_rows(statement).await.len() != count {
@@ -94,7 +95,7 @@ pub async fn write(tx: &mut Connection, id: i32) -> Result<()> {
     Ok(())
 }
 
-/// The process of the server that this connection speaks to.
+/// The process id of the backend of this connection.
 pub async fn pid(connection: &mut Connection) -> i64 {
     rows(connection, "SELECT pg_backend_pid() AS pid").await.unwrap()[0]["pid"].as_i64().unwrap()
 }
@@ -104,7 +105,7 @@ pub fn actor() -> Actor {
         user: Some(UserId::from_uuid(Uuid::from_u128(1))),
         credential: Credential::Session(SessionId::from_uuid(Uuid::from_u128(2))),
         request_id: "req-1".to_owned(),
-        once: None,
+        idempotency: None,
     }
 }
 

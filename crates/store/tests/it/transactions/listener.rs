@@ -1,4 +1,4 @@
-//! The wake-up: with the commit, and again after its connection was lost.
+//! Wake-ups: on commit, and after a lost connection.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::kit::{Kit, actor, event};
 const LISTENING: &str = "SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN wakeups' \
      AND datname = current_database()";
 
-async fn announce(kit: &Kit, payload: &str) {
+async fn notify_in_transaction(kit: &Kit, payload: &str) {
     let work = async |tx: &mut Connection| {
         notify(tx, "wakeups", payload).await?;
         Ok::<_, Error>(Outcome::Changed((), event()))
@@ -18,17 +18,17 @@ async fn announce(kit: &Kit, payload: &str) {
     kit.store.transaction(&actor(), work).await.unwrap();
 }
 
-/// The next signal; a long time later than it should come there is none.
-async fn next(signals: &mut Receiver<String>) -> String {
-    tokio::time::timeout(Duration::from_secs(20), signals.recv()).await.unwrap().unwrap()
+/// Waits for the next wake-up.
+async fn next(wakeups: &mut Receiver<String>) -> String {
+    tokio::time::timeout(Duration::from_secs(20), wakeups.recv()).await.unwrap().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_are_woken_by_what_was_committed() {
+async fn commit_wakes_all_subscribers() {
     let kit = Kit::start().await;
     let listener = kit.store.listen("wakeups");
     let (mut one, mut other) = (listener.subscribe(), listener.subscribe());
-    // Listening has begun: anything may have happened before.
+    // LISTEN has started: anything may have changed before.
     assert_eq!(next(&mut one).await, "");
     let work = async |tx: &mut Connection| -> Result<Outcome<()>, Error> {
         notify(tx, "wakeups", "rolled back").await?;
@@ -36,8 +36,8 @@ async fn waiters_are_woken_by_what_was_committed() {
     };
     kit.store.transaction(&actor(), work).await.unwrap_err();
     notify(&mut kit.store.connection().await.unwrap(), "elsewhere", "not ours").await.unwrap();
-    announce(&kit, "one").await;
-    announce(&kit, "two").await;
+    notify_in_transaction(&kit, "one").await;
+    notify_in_transaction(&kit, "two").await;
     for expected in ["one", "two"] {
         assert_eq!(next(&mut one).await, expected);
     }
@@ -47,23 +47,23 @@ async fn waiters_are_woken_by_what_was_committed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_connection_is_replaced_and_wakes_everybody() {
+async fn reconnect_wakes_all_subscribers() {
     let kit = Kit::start().await;
     let listener = kit.store.listen("wakeups");
-    let mut signals = listener.subscribe();
-    assert_eq!(next(&mut signals).await, "");
+    let mut wakeups = listener.subscribe();
+    assert_eq!(next(&mut wakeups).await, "");
     for round in ["first", "second", "third"] {
         let ended = kit.db_rows(&LISTENING.replace("pid FROM", "pg_terminate_backend(pid) FROM")).await;
         assert_eq!(ended.len(), 1, "{round}");
-        // Whatever was announced meanwhile is lost, and this says so.
-        assert_eq!(next(&mut signals).await, "");
-        announce(&kit, round).await;
-        assert_eq!(next(&mut signals).await, round);
+        // The empty payload reports that notifications may have been lost.
+        assert_eq!(next(&mut wakeups).await, "");
+        notify_in_transaction(&kit, round).await;
+        assert_eq!(next(&mut wakeups).await, round);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_that_is_dropped_hangs_up() {
+async fn dropped_listener_closes_its_connection() {
     let kit = Kit::start().await;
     let listener = kit.store.listen("wakeups");
     kit.db_until(1, LISTENING).await;

@@ -1,10 +1,10 @@
-//! The pool, the unit of work and the wake-up, on a real Postgres.
+//! The pool, transactions and notifications, on a real Postgres.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-mod abandoned;
-mod cached;
+mod dropped;
 mod kit;
 mod listener;
 mod pool;
+mod prepared;
 mod transaction;

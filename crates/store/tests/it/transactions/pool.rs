@@ -1,40 +1,40 @@
-//! Leases, and what a connection is set to.
+//! Pooled connections and their session settings.
 
-use kernel::{Code, Failure as _};
+use kernel::{ApiError as _, Code};
 use store::{Result, Store};
 
 use super::kit::{Kit, pid, rows};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gets_no_connection_is_told_to_come_back() {
+async fn exhausted_pool_returns_unavailable() {
     let kit = Kit::with(1).await;
-    let mut lease = kit.store.connection().await.unwrap();
-    let first = pid(&mut lease).await;
-    let refused = kit.store.connection().await.map(drop).unwrap_err();
-    assert_eq!(refused.code(), &Code::UNAVAILABLE);
+    let mut connection = kit.store.connection().await.unwrap();
+    let first = pid(&mut connection).await;
+    let error = kit.store.connection().await.map(drop).unwrap_err();
+    assert_eq!(error.code(), &Code::UNAVAILABLE);
     assert_eq!((kit.store.status().open, kit.store.status().idle), (1, 0));
-    drop(lease);
-    // The same one again: what it has prepared is still there.
+    drop(connection);
+    // The same connection again, with its prepared statements.
     assert_eq!(pid(&mut kit.store.connection().await.unwrap()).await, first);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_gets_the_connection_that_comes_back() {
+async fn waiter_gets_the_returned_connection() {
     let kit = Kit::with(1).await;
-    let lease = kit.store.connection().await.unwrap();
+    let connection = kit.store.connection().await.unwrap();
     let (next, ()) = tokio::join!(kit.store.connection(), async {
         tokio::task::yield_now().await;
-        drop(lease);
+        drop(connection);
     });
     assert_eq!((next.is_ok(), kit.store.status().open), (true, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_the_server_closed_is_replaced() {
+async fn closed_connection_is_replaced() {
     let kit = Kit::with(1).await;
     let closed = pid(&mut kit.store.connection().await.unwrap()).await;
     kit.db_rows(&format!("SELECT pg_terminate_backend({closed})")).await;
-    // The news may still be on its way through the socket.
+    // The client may not have received the close yet.
     let replaced = async {
         while rows(&mut kit.store.connection().await.unwrap(), "SELECT 1").await.is_err() {
             tokio::task::yield_now().await;
@@ -45,7 +45,7 @@ async fn a_connection_that_the_server_closed_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_connection_gives_up_in_time_and_says_whose_it_is() {
+async fn connections_have_timeouts_and_an_application_name() {
     let kit = Kit::start().await;
     let mut connection = kit.store.connection().await.unwrap();
     let settings = rows(
@@ -57,19 +57,19 @@ async fn every_connection_gives_up_in_time_and_says_whose_it_is() {
     let setting = |name: &str| settings.iter().find(|row| row["name"] == name).unwrap()["setting"].as_str().unwrap();
     let millis = |name| setting(name).parse::<u32>().unwrap();
     assert_eq!(setting("application_name"), "test");
-    // Nothing waits longer than three seconds, and who waits for a lock is told so before the statement is given up.
+    // No statement takes longer than three seconds, and a lock wait times out before its statement does.
     let (statement, lock) = (millis("statement_timeout"), millis("lock_timeout"));
     assert!(0 < lock && lock < statement && statement <= 3000, "{settings:?}");
     assert!(millis("idle_in_transaction_session_timeout") > 0, "{settings:?}");
 }
 
-/// What a thread that serves requests does.
-fn settled<T: Send + 'static>(store: &Store, work: impl AsyncFnOnce(&Store) -> T + Send + 'static) -> T {
+/// Runs `work` on a new thread with its own runtime and pool, as a server thread does.
+fn on_server_thread<T: Send + 'static>(store: &Store, work: impl AsyncFnOnce(&Store) -> T + Send + 'static) -> T {
     let store = store.clone();
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            store.settle();
+            store.bind_pool_to_thread();
             work(&store).await
         })
     });
@@ -77,23 +77,24 @@ fn settled<T: Send + 'static>(store: &Store, work: impl AsyncFnOnce(&Store) -> T
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thread_that_is_settled_leaves_the_others_their_connections() {
+async fn thread_with_its_own_pool_leaves_the_other_connections_free() {
     let kit = Kit::divided(8, 2).await;
-    // Two for what runs beside the requests, three for each of the threads.
-    let taken = settled(&kit.store, async |store| {
-        let mut leases = Vec::new();
-        while let Ok(lease) = store.connection().await {
-            leases.push(lease);
+    // Two shared connections, and three for each thread.
+    let opened = on_server_thread(&kit.store, async |store| {
+        let mut connections = Vec::new();
+        while let Ok(connection) = store.connection().await {
+            connections.push(connection);
         }
-        leases.len()
+        connections.len()
     });
-    assert_eq!(taken, 3);
-    let beside = [kit.store.connection().await, kit.store.connection().await];
-    assert!(beside.iter().all(Result::is_ok));
+    assert_eq!(opened, 3);
+    let shared = [kit.store.connection().await, kit.store.connection().await];
+    assert!(shared.iter().all(Result::is_ok));
     assert_eq!(kit.store.connection().await.map(drop).unwrap_err().code(), &Code::UNAVAILABLE);
-    // One that takes the place of a thread that ended opens connections of its own runtime.
+    // A thread that replaces an ended one opens connections on its own runtime.
     for _ in 0..3 {
-        let answer = settled(&kit.store, async |store| rows(&mut store.connection().await.unwrap(), "SELECT 1").await);
+        let answer =
+            on_server_thread(&kit.store, async |store| rows(&mut store.connection().await.unwrap(), "SELECT 1").await);
         assert!(answer.is_ok());
     }
 }

@@ -1,7 +1,7 @@
-//! One commit holds the change and its audit row, or there is neither.
+//! A change and its audit row are committed together, or neither is.
 
 use kernel::audit::Event;
-use kernel::{Failure as _, Kind};
+use kernel::{ApiError as _, Kind};
 use serde_json::json;
 use store::{Connection, Error, Outcome};
 use uuid::Uuid;
@@ -10,31 +10,31 @@ use super::kit::{Kit, actor, event, write};
 
 /// A context's error.
 #[derive(Debug)]
-enum Refused {
-    TheRuleSaysNo,
+enum TestError {
+    Rejected,
     Store(Error),
 }
 
-impl From<Error> for Refused {
+impl From<Error> for TestError {
     fn from(error: Error) -> Self {
         Self::Store(error)
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_committed_with_its_audit_row() {
+async fn change_is_committed_with_its_audit_row() {
     let kit = Kit::start().await;
     let work = async |tx: &mut Connection| {
         write(tx, 1).await?;
         assert_eq!((kit.db_notes().await.len(), kit.db_audits().await), (1, 0));
         Ok::<_, Error>(Outcome::Changed("the answer", event()))
     };
-    let before = kit.store.world().now();
+    let before = kit.store.clock_rng().now();
     assert_eq!(kit.store.transaction(&actor(), work).await.unwrap(), "the answer");
-    let after = kit.store.world().now();
+    let after = kit.store.clock_rng().now();
     assert_eq!(kit.db_notes().await, ["zero", "note 1"]);
-    let told = kit.db_rows("SELECT * FROM store.audit").await;
-    let [row] = told.as_slice() else { panic!("one row is expected: {told:?}") };
+    let audits = kit.db_rows("SELECT * FROM store.audit").await;
+    let [row] = audits.as_slice() else { panic!("one row is expected: {audits:?}") };
     let expected = json!({
         "id": row["id"],
         "event": "note.write",
@@ -52,49 +52,49 @@ async fn a_change_is_committed_with_its_audit_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_leaves_neither() {
+async fn error_rolls_back_change_and_audit_row() {
     let kit = Kit::start().await;
     for id in 1..=3 {
-        let work = async |tx: &mut Connection| -> Result<Outcome<()>, Refused> {
+        let work = async |tx: &mut Connection| -> Result<Outcome<()>, TestError> {
             write(tx, id).await?;
-            Err(Refused::TheRuleSaysNo)
+            Err(TestError::Rejected)
         };
-        let refused = kit.store.transaction(&actor(), work).await;
-        assert!(matches!(refused, Err(Refused::TheRuleSaysNo)), "{refused:?}");
+        let result = kit.store.transaction(&actor(), work).await;
+        assert!(matches!(result, Err(TestError::Rejected)), "{result:?}");
     }
     assert_eq!((kit.db_notes().await, kit.db_audits().await), (vec!["zero".to_owned()], 0));
-    // The connection was rolled back and is as good as new: the next transaction begins on it.
+    // The connection is rolled back, and the next transaction reuses it.
     assert_eq!((kit.store.status().open, kit.store.status().idle), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_that_fails_takes_the_ones_before_along() {
+async fn failed_statement_rolls_back_earlier_statements() {
     let kit = Kit::start().await;
     let work = async |tx: &mut Connection| {
         write(tx, 1).await?;
         write(tx, 0).await?;
-        Ok::<_, Refused>(Outcome::Changed((), event()))
+        Ok::<_, TestError>(Outcome::Changed((), event()))
     };
-    let Err(Refused::Store(error)) = kit.store.transaction(&actor(), work).await else { panic!("0 is taken") };
+    let Err(TestError::Store(error)) = kit.store.transaction(&actor(), work).await else { panic!("0 is taken") };
     assert!(error.violates("note_pkey") && !error.violates("note_answers_fkey"), "{error:?}");
     assert_eq!((kit.db_notes().await.len(), kit.db_audits().await), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_its_audit_row_there_is_no_change() {
+async fn failed_audit_row_rolls_back_the_change() {
     let kit = Kit::start().await;
     let work = async |tx: &mut Connection| {
         write(tx, 1).await?;
-        // No jsonb holds a NUL.
+        // jsonb cannot contain NUL.
         Ok::<_, Error>(Outcome::Changed((), Event { data: json!("\0"), ..event() }))
     };
-    let failed = kit.store.transaction(&actor(), work).await.unwrap_err();
-    assert_eq!(failed.code().kind, Kind::Internal);
+    let error = kit.store.transaction(&actor(), work).await.unwrap_err();
+    assert_eq!(error.code().kind, Kind::Internal);
     assert_eq!((kit.db_notes().await.len(), kit.db_audits().await), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_the_commit_finds_is_an_error_as_well() {
+async fn deferred_constraint_fails_the_transaction() {
     let kit = Kit::start().await;
     let work = async |tx: &mut Connection| {
         write(tx, 1).await?;
@@ -102,8 +102,8 @@ async fn what_only_the_commit_finds_is_an_error_as_well() {
         diesel_async::RunQueryDsl::execute(dangling, tx).await.map_err(Error::from)?;
         Ok::<_, Error>(Outcome::Changed((), event()))
     };
-    let failed = kit.store.transaction(&actor(), work).await.unwrap_err();
-    assert!(failed.violates("note_answers_fkey"), "{failed:?}");
+    let error = kit.store.transaction(&actor(), work).await.unwrap_err();
+    assert!(error.violates("note_answers_fkey"), "{error:?}");
     assert_eq!((kit.db_notes().await.len(), kit.db_audits().await), (1, 0));
     let work = async |tx: &mut Connection| {
         write(tx, 2).await?;
@@ -114,14 +114,14 @@ async fn what_only_the_commit_finds_is_an_error_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_change_has_no_audit_row_and_is_none() {
+async fn no_op_rolls_back_and_has_no_audit_row() {
     let kit = Kit::start().await;
     let work = async |tx: &mut Connection| {
         write(tx, 1).await?;
         Ok::<_, Error>(Outcome::Unchanged(7))
     };
     assert_eq!(kit.store.transaction(&actor(), work).await.unwrap(), 7);
-    // What was written and not told of was not written.
+    // The writes of a no-op are rolled back.
     assert_eq!((kit.db_notes().await, kit.db_audits().await), (vec!["zero".to_owned()], 0));
     assert_eq!((kit.store.status().open, kit.store.status().idle), (1, 1));
 }

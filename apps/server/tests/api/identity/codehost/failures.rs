@@ -1,28 +1,28 @@
-//! What the code host and its users may do to a sign-in.
+//! Errors and malformed data from the code host during a sign-in.
 
 use reqwest::Method;
 use sandbox::{CodeHostFault, Endpoint};
 use serde_json::{Value, json};
 
-use super::{World, error, token};
+use super::{Fixture, error, token};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_says_no_is_told_so() {
-    let world = World::new().await;
-    world.host.deny(true);
-    let begun = world.begin().await;
-    let path = world.authorize(&begun).await;
-    let answer = world.callback(&path, Some(begun.cookie())).await;
-    assert_eq!(error(&answer), "access_denied");
-    assert!(answer.header("set-cookie").contains("Max-Age=0"));
-    world.callback(&path, Some(begun.cookie())).await.refused(400, "bad_request");
-    world.host.deny(false);
-    token(&world.sign_in().await);
+async fn denied_sign_in_returns_access_denied() {
+    let fixture = Fixture::new().await;
+    fixture.host.deny(true);
+    let started = fixture.start_sign_in().await;
+    let path = fixture.authorize(&started).await;
+    let response = fixture.callback(&path, Some(started.cookie())).await;
+    assert_eq!(error(&response), "access_denied");
+    assert!(response.header("set-cookie").contains("Max-Age=0"));
+    fixture.callback(&path, Some(started.cookie())).await.expect_error(400, "bad_request");
+    fixture.host.deny(false);
+    token(&fixture.sign_in().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_code_host_puts_into_the_callback_is_not_repeated() {
-    let world = World::new().await;
+async fn callback_parameters_are_not_reflected() {
+    let fixture = Fixture::new().await;
     for (query, code) in [
         ("error=server_error", "codehost_unavailable"),
         ("error=%3Cscript%3E%0d%0aX:%20y", "codehost_unavailable"),
@@ -31,18 +31,18 @@ async fn what_the_code_host_puts_into_the_callback_is_not_repeated() {
         ("code=", "access_denied"),
         ("", "codehost_unavailable"),
     ] {
-        let begun = world.begin().await;
-        let path = format!("/v1/auth/codehost/callback?{query}&state={}", begun.parameters()["state"]);
-        let answer = world.callback(&path, Some(begun.cookie())).await;
-        assert_eq!(error(&answer), code, "{query}");
-        assert!(!answer.header("location").contains("script"));
+        let started = fixture.start_sign_in().await;
+        let path = format!("/v1/auth/codehost/callback?{query}&state={}", started.parameters()["state"]);
+        let response = fixture.callback(&path, Some(started.cookie())).await;
+        assert_eq!(error(&response), code, "{query}");
+        assert!(!response.header("location").contains("script"));
     }
-    assert_eq!(world.app.db_rows("SELECT * FROM identity.users").await, Vec::<Value>::new());
+    assert_eq!(fixture.app.db_rows("SELECT * FROM identity.users").await, Vec::<Value>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_code_host_that_fails_is_told_of_in_the_fragment() {
-    let world = World::new().await;
+async fn code_host_failure_is_reported_in_the_fragment() {
+    let fixture = Fixture::new().await;
     let refusal = |error: &str| CodeHostFault::Json(json!({ "error": error, "error_description": "<b>words</b>" }));
     let both = [
         CodeHostFault::Html,
@@ -66,7 +66,7 @@ async fn a_code_host_that_fails_is_told_of_in_the_fragment() {
         (CodeHostFault::Json(json!({ "access_token": 7, "token_type": "bearer" })), "codehost_unavailable"),
         (CodeHostFault::Json(json!({ "access_token": "a\r\nb", "token_type": "bearer" })), "codehost_unavailable"),
         (CodeHostFault::Json(json!({ "access_token": "gho_x", "token_type": "mac" })), "codehost_unavailable"),
-        // A token of somebody who then is not there.
+        // A token that the user endpoint rejects.
         (CodeHostFault::Json(json!({ "access_token": "gho_x", "token_type": "bearer" })), "codehost_unavailable"),
     ];
     let user_page = [
@@ -83,46 +83,46 @@ async fn a_code_host_that_fails_is_told_of_in_the_fragment() {
     cases.extend(token_page.into_iter().map(|(failure, code)| (Endpoint::Token, failure, code)));
     cases.extend(user_page.into_iter().map(|user| (Endpoint::User, CodeHostFault::Json(user), unavailable)));
     for (page, failure, code) in cases {
-        world.host.inject(page, Some(failure.clone()));
-        assert_eq!(error(&world.sign_in().await), code, "{page:?} {failure:?}");
-        world.host.inject(page, None);
+        fixture.host.inject(page, Some(failure.clone()));
+        assert_eq!(error(&fixture.sign_in().await), code, "{page:?} {failure:?}");
+        fixture.host.inject(page, None);
     }
-    assert!(world.host.requested().iter().all(|page| !page.contains("elsewhere")));
-    assert_eq!(world.app.db_rows("SELECT * FROM identity.users").await, Vec::<Value>::new());
-    token(&world.sign_in().await);
+    assert!(fixture.host.requests().iter().all(|page| !page.contains("elsewhere")));
+    assert_eq!(fixture.app.db_rows("SELECT * FROM identity.users").await, Vec::<Value>::new());
+    token(&fixture.sign_in().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_code_host_that_hangs_is_told_of_in_the_fragment_too() {
-    let world = World::new().await;
-    world.host.inject(Endpoint::User, Some(CodeHostFault::Hang));
-    let hangs = world.sign_in();
-    let answer = tokio::time::timeout(std::time::Duration::from_secs(12), hangs).await.unwrap();
-    assert_eq!(error(&answer), "codehost_unavailable");
+async fn code_host_timeout_is_reported_in_the_fragment() {
+    let fixture = Fixture::new().await;
+    fixture.host.inject(Endpoint::User, Some(CodeHostFault::Hang));
+    let hangs = fixture.sign_in();
+    let response = tokio::time::timeout(std::time::Duration::from_secs(12), hangs).await.unwrap();
+    assert_eq!(error(&response), "codehost_unavailable");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_code_host_that_is_gone_is_told_of_in_the_fragment() {
-    let world = World::new().await;
-    let begun = world.begin().await;
-    let path = world.authorize(&begun).await;
-    let World { app, host } = world;
+async fn unreachable_code_host_is_reported_in_the_fragment() {
+    let fixture = Fixture::new().await;
+    let started = fixture.start_sign_in().await;
+    let path = fixture.authorize(&started).await;
+    let Fixture { app, host } = fixture;
     drop(host);
-    let cookie = format!("{}={}", begun.cookie.0, begun.cookie.1);
-    let answer = app.anyone().send(Method::GET, &path, |request| request.header("cookie", cookie)).await;
-    assert_eq!(error(&answer), "codehost_unavailable");
+    let cookie = format!("{}={}", started.cookie.0, started.cookie.1);
+    let response = app.anonymous().send(Method::GET, &path, |request| request.header("cookie", cookie)).await;
+    assert_eq!(error(&response), "codehost_unavailable");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_code_host_says_of_a_person_is_checked() {
-    let world = World::new().await;
-    world.host.sign_in_as(json!({
+async fn profile_from_the_code_host_is_sanitized() {
+    let fixture = Fixture::new().await;
+    fixture.host.sign_in_as(json!({
         "login": "www", "id": "u-1", "name": "Eve\u{202e}\u{0}\r\nX", "email": "not an address",
         "avatar_url": "javascript:alert(1)",
     }));
-    let me = world.app.with_token(&token(&world.sign_in().await)).get("/v1/me").await.expect(200).clone();
+    let me = fixture.app.with_token(&token(&fixture.sign_in().await)).get("/v1/me").await.expect(200).clone();
     assert_eq!((&me["email"], &me["avatarUrl"]), (&json!(null), &json!(null)));
     assert!(me["name"].as_str().unwrap().chars().all(|c| !c.is_control() && c != '\u{202e}'));
-    // A reserved name is nobody's slug.
+    // A reserved name cannot be a slug.
     assert_eq!(me["orgs"][0]["slug"], "www-2");
 }

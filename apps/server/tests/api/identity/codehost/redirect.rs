@@ -1,34 +1,34 @@
-//! Where a signed-in browser may be sent.
+//! The allowed redirects after a sign-in.
 
 use serde_json::Value;
 
-use super::{Begun, World, told};
+use super::{Fixture, StartedSignIn, redirect_target};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_redirect_keeps_its_own_path_and_query() {
-    let world = World::new().await;
-    for (asked, gone) in [
+async fn redirect_keeps_its_path_and_query() {
+    let fixture = Fixture::new().await;
+    for (requested, expected) in [
         ("https://app.example.org/signed-in/deep?tab=2&x=%20", "https://app.example.org/signed-in/deep?tab=2&x=%20"),
         ("http://localhost:3000", "http://localhost:3000/"),
         ("HTTPS://APP.example.org/signed-in", ""),
     ] {
-        let answer = world.start(asked).await;
-        if gone.is_empty() {
-            answer.refused(400, "bad_request");
+        let response = fixture.start(requested).await;
+        if expected.is_empty() {
+            response.expect_error(400, "bad_request");
             continue;
         }
-        let begun = Begun::of(&answer);
-        let path = world.authorize(&begun).await;
-        let answer = world.callback(&path, Some(begun.cookie())).await;
-        let (place, told) = told(&answer);
-        assert_eq!(place, gone);
-        assert!(told.contains_key("token"));
+        let started = StartedSignIn::of(&response);
+        let path = fixture.authorize(&started).await;
+        let response = fixture.callback(&path, Some(started.cookie())).await;
+        let (url, params) = redirect_target(&response);
+        assert_eq!(url, expected);
+        assert!(params.contains_key("token"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_trick_with_the_redirect_is_refused() {
-    let world = World::new().await;
+async fn disallowed_redirects_are_rejected() {
+    let fixture = Fixture::new().await;
     for redirect in [
         "",
         "/signed-in",
@@ -74,18 +74,18 @@ async fn every_trick_with_the_redirect_is_refused() {
         "http://localhost:3000.evil.org/",
         "http://localhost:3000@evil.org/",
     ] {
-        let answer = world.start(redirect).await;
-        let fields = &answer.refused(400, "bad_request")["details"]["fields"];
+        let response = fixture.start(redirect).await;
+        let fields = &response.expect_error(400, "bad_request")["details"]["fields"];
         assert_eq!(fields[0]["path"], "redirect", "{redirect:?}");
-        assert_eq!((answer.header("location"), answer.header("set-cookie")), ("", ""), "{redirect:?}");
+        assert_eq!((response.header("location"), response.header("set-cookie")), ("", ""), "{redirect:?}");
     }
-    let start = async |query: &str| world.app.anyone().get(&format!("/v1/auth/codehost/start{query}")).await;
+    let start = async |query: &str| fixture.app.anonymous().get(&format!("/v1/auth/codehost/start{query}")).await;
     for query in ["", "?", "?redirected=x", "?redirect=http%3A%2F%2Flocalhost%3A3000&redirect=https%3A%2F%2Fevil.org"] {
         assert_eq!(
-            start(query).await.refused(400, "bad_request")["details"]["fields"][0]["path"],
+            start(query).await.expect_error(400, "bad_request")["details"]["fields"][0]["path"],
             "redirect",
             "{query}"
         );
     }
-    assert_eq!(world.app.db_rows("SELECT * FROM identity.logins").await, Vec::<Value>::new());
+    assert_eq!(fixture.app.db_rows("SELECT * FROM identity.pending_logins").await, Vec::<Value>::new());
 }

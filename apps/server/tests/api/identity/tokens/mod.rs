@@ -1,7 +1,7 @@
-//! Personal access tokens: what opens with them, what does not, and from when on they open nothing.
+//! Personal access tokens.
 
 mod lifetime;
-mod reach;
+mod permissions;
 mod zones;
 
 use base64::Engine as _;
@@ -9,31 +9,31 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, App, Caller};
+use crate::support::{ApiResponse, App, Caller};
 
-/// Every scope that a route asks for today.
+/// All scopes that the routes in these tests require.
 const ALL: [&str; 6] = ["account:read", "org:read", "org:write", "project:read", "project:write", "deploy"];
 
-/// Somebody who calls with a token made of this body, and what was answered when it was made.
-async fn made(app: &App, owner: &Caller, body: Value) -> (Caller, Value) {
+/// Creates a token. Returns a caller that uses it, and the response.
+async fn create_token(app: &App, owner: &Caller, body: Value) -> (Caller, Value) {
     let created = owner.post("/v1/me/tokens", body).await.expect(201).clone();
     (app.with_token(created["token"].as_str().unwrap()), created)
 }
 
 async fn with_scopes(app: &App, owner: &Caller, scopes: &[&str]) -> Caller {
-    made(app, owner, json!({ "name": "ci", "scopes": scopes })).await.0
+    create_token(app, owner, json!({ "name": "ci", "scopes": scopes })).await.0
 }
 
-/// One that reaches no more than this.
+/// A caller with all scopes and this restriction.
 async fn restricted(app: &App, owner: &Caller, restrict: Value) -> Caller {
-    made(app, owner, json!({ "name": "ci", "scopes": ALL, "restrict": restrict })).await.0
+    create_token(app, owner, json!({ "name": "ci", "scopes": ALL, "restrict": restrict })).await.0
 }
 
-async fn with_authorization(app: &App, value: &str) -> Answer {
-    app.anyone().send(Method::GET, "/v1/me", |request| request.header("authorization", value)).await
+async fn with_authorization(app: &App, value: &str) -> ApiResponse {
+    app.anonymous().send(Method::GET, "/v1/me", |request| request.header("authorization", value)).await
 }
 
-/// Ada, with her organizations `ada` and `acme` and the projects `site` and `blog` in the latter.
+/// Signs in Ada and creates the organization `acme` with the projects `site` and `blog`.
 async fn acme(app: &App) -> Caller {
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
@@ -43,20 +43,20 @@ async fn acme(app: &App) -> Caller {
     ada
 }
 
-fn names(answer: &Answer, field: &str) -> Vec<String> {
-    let items = answer.expect(200)["items"].as_array().unwrap();
+fn names(response: &ApiResponse, field: &str) -> Vec<String> {
+    let items = response.expect(200)["items"].as_array().unwrap();
     items.iter().map(|item| item[field].as_str().unwrap().to_owned()).collect()
 }
 
-/// A refusal without what differs from one request to the next.
-fn refusal(answer: &Answer, status: u16, code: &str) -> Value {
-    let mut body = answer.refused(status, code).clone();
+/// The error body without the request ID.
+fn refusal(response: &ApiResponse, status: u16, code: &str) -> Value {
+    let mut body = response.expect_error(status, code).clone();
     body["requestId"] = Value::Null;
     body
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_opens_the_api_as_bearer_and_as_a_password() {
+async fn token_is_accepted_as_bearer_and_as_basic_password() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let token = with_scopes(&app, &ada, &["account:read"]).await.token.unwrap();
@@ -67,7 +67,7 @@ async fn a_token_opens_the_api_as_bearer_and_as_a_password() {
         format!("BEARER {token}"),
         format!("Basic {}", basic(format!("ada:{token}"))),
         format!("Basic {}", basic(format!(":{token}"))),
-        format!("Basic {}", basic(format!("somebody else entirely:{token}"))),
+        format!("Basic {}", basic(format!("another user:{token}"))),
         format!("basic {}", basic(format!("git:{token}"))),
         format!("bAsIc {}", basic(format!("git:{token}"))),
     ] {
@@ -76,7 +76,7 @@ async fn a_token_opens_the_api_as_bearer_and_as_a_password() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_credential_is_refused_with_a_challenge() {
+async fn invalid_credentials_are_rejected_with_a_challenge() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let session = ada.token.clone().unwrap();
@@ -84,7 +84,7 @@ async fn what_is_no_credential_is_refused_with_a_challenge() {
     let basic = |credentials: &str| format!("Basic {}", STANDARD.encode(credentials));
     let (halved, longer) = (token[..token.len() - 1].to_owned(), format!("{token}A"));
     for authorization in [
-        // A login session has no business where passwords are kept.
+        // A session token is not accepted as a password.
         basic(&format!("ada:{session}")),
         basic(&format!("{token}:")),
         basic(&format!("{token}:x")),
@@ -106,28 +106,28 @@ async fn what_is_no_credential_is_refused_with_a_challenge() {
         token.clone(),
         String::new(),
     ] {
-        let answer = with_authorization(&app, &authorization).await;
-        answer.refused(401, "unauthenticated");
-        assert_eq!(answer.header("www-authenticate"), "Bearer error=\"invalid_token\"", "{authorization}");
+        let response = with_authorization(&app, &authorization).await;
+        response.expect_error(401, "unauthenticated");
+        assert_eq!(response.header("www-authenticate"), "Bearer error=\"invalid_token\"", "{authorization}");
     }
-    let none = app.anyone().get("/v1/me").await;
-    none.refused(401, "unauthenticated");
+    let none = app.anonymous().get("/v1/me").await;
+    none.expect_error(401, "unauthenticated");
     assert_eq!(none.header("www-authenticate"), "Bearer");
-    // Which of two would it be?
+    // Two headers are ambiguous.
     let two = |request: reqwest::RequestBuilder| {
         request.header("authorization", format!("Bearer {token}")).header("authorization", format!("Bearer {token}"))
     };
-    app.anyone().send(Method::GET, "/v1/me", two).await.refused(401, "unauthenticated");
+    app.anonymous().send(Method::GET, "/v1/me", two).await.expect_error(401, "unauthenticated");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_shown_once_and_described_afterwards() {
+async fn token_secret_is_returned_only_once() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     let body = json!({ "name": "ci", "scopes": ["org:write", "account:read", "org:write", "project:read"] });
-    let answer = ada.post("/v1/me/tokens", body).await;
-    assert_eq!(answer.header("cache-control"), "no-store");
-    let mut about = answer.expect(201).clone();
+    let response = ada.post("/v1/me/tokens", body).await;
+    assert_eq!(response.header("cache-control"), "no-store");
+    let mut about = response.expect(201).clone();
     let plain = about.as_object_mut().unwrap().remove("token").unwrap();
     let plain = plain.as_str().unwrap();
     assert!(plain.starts_with("svc_pat_") && about["id"].as_str().unwrap().starts_with("pat_"));
@@ -152,9 +152,9 @@ async fn a_token_is_shown_once_and_described_afterwards() {
     }
     others.push(ada.delete(&revoke).await);
     others.push(caller.get("/v1/me").await);
-    for answer in &others {
-        assert_eq!(answer.header("cache-control"), "no-store", "{}", answer.request);
-        assert!(!String::from_utf8_lossy(&answer.bytes).contains(&plain[12..]), "{}", answer.request);
+    for response in &others {
+        assert_eq!(response.header("cache-control"), "no-store", "{}", response.request);
+        assert!(!String::from_utf8_lossy(&response.bytes).contains(&plain[12..]), "{}", response.request);
     }
     let rows = "SELECT t.*, encode(token_hash, 'escape') AS escaped FROM identity.access_tokens t";
     for statement in [rows, "SELECT * FROM store.audit"] {
@@ -164,13 +164,14 @@ async fn a_token_is_shown_once_and_described_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_describes_itself_whatever_it_may_do_otherwise() {
+async fn token_without_scopes_can_read_its_own_description() {
     let app = App::start().await;
     let ada = acme(&app).await;
-    ada.get("/v1/me/tokens/current").await.refused(404, "not_found");
-    app.anyone().get("/v1/me/tokens/current").await.refused(401, "unauthenticated");
+    ada.get("/v1/me/tokens/current").await.expect_error(404, "not_found");
+    app.anonymous().get("/v1/me/tokens/current").await.expect_error(401, "unauthenticated");
     for restrict in [json!(null), json!({ "org": "acme" }), json!({ "org": "acme", "projects": ["site"] })] {
-        let (token, created) = made(&app, &ada, json!({ "name": "ci", "scopes": [], "restrict": restrict })).await;
+        let (token, created) =
+            create_token(&app, &ada, json!({ "name": "ci", "scopes": [], "restrict": restrict })).await;
         let current = token.get("/v1/me/tokens/current").await.expect(200).clone();
         assert_eq!((&current["id"], &current["scopes"]), (&created["id"], &json!([])));
         assert_eq!(current["restrict"]["org"], restrict["org"]);
@@ -179,13 +180,13 @@ async fn a_token_describes_itself_whatever_it_may_do_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_cannot_be_is_refused_with_the_field() {
+async fn invalid_token_request_is_rejected_with_the_field() {
     let app = App::start().await;
     let ada = acme(&app).await;
     app.sign_in("bob").await;
     let fields = async |body: Value| {
-        let answer = ada.post("/v1/me/tokens", body).await;
-        let fields = answer.refused(400, "bad_request")["details"]["fields"].as_array().unwrap().clone();
+        let response = ada.post("/v1/me/tokens", body).await;
+        let fields = response.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap().clone();
         fields.iter().map(|field| field["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let restrict = |restrict: Value| json!({ "name": "ci", "scopes": [], "restrict": restrict });
@@ -200,7 +201,7 @@ async fn a_token_that_cannot_be_is_refused_with_the_field() {
         (json!({ "name": "ci", "scopes": [], "expiresAt": "tomorrow" }), "expiresAt"),
         (json!({ "name": "ci", "scopes": [], "revokedAt": null }), "revokedAt"),
         (restrict(json!({})), "restrict.org"),
-        // Whether it exists is not told.
+        // The error does not reveal whether the organization exists.
         (restrict(json!({ "org": "bob" })), "restrict.org"),
         (restrict(json!({ "org": "nowhere" })), "restrict.org"),
         (restrict(json!({ "org": "acme", "projects": ["site", "none"] })), "restrict.projects[1]"),
@@ -213,10 +214,10 @@ async fn a_token_that_cannot_be_is_refused_with_the_field() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_names_the_token_that_did_it() {
+async fn audit_event_names_the_token() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    let (token, created) = made(&app, &ada, json!({ "name": "ci", "scopes": ["org:write"] })).await;
+    let (token, created) = create_token(&app, &ada, json!({ "name": "ci", "scopes": ["org:write"] })).await;
     token.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
     let rows = app.db_rows("SELECT credential FROM store.audit WHERE event = 'org.create'").await;
     assert_eq!(rows, [json!({ "credential": created["id"] })]);

@@ -1,14 +1,14 @@
-//! Tokens that are restricted to zones.
+//! Tokens restricted to zones.
 
 use serde_json::{Value, json};
 
-use super::{made, names, refusal};
-use crate::kit::{App, Caller};
+use super::{create_token, names, refusal};
+use crate::support::{App, Caller};
 
 const SCOPES: [&str; 4] = ["account:read", "org:write", "project:write", "dns:write"];
 
-/// Ada, with the zones `a.example` and `b.example` in her organization `acme`, and a token for what `restrict` names.
-async fn world(restrict: Value) -> (App, Caller, Caller, Value) {
+/// Ada with the zones `a.example` and `b.example` in the organization `acme`, and a token with this restriction.
+async fn setup(restrict: Value) -> (App, Caller, Caller, Value) {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
@@ -16,7 +16,8 @@ async fn world(restrict: Value) -> (App, Caller, Caller, Value) {
     for zone in ["a.example", "b.example"] {
         ada.post("/v1/orgs/acme/dns/zones", json!({ "name": zone })).await.expect(200);
     }
-    let (token, created) = made(&app, &ada, json!({ "name": "dns", "scopes": SCOPES, "restrict": restrict })).await;
+    let (token, created) =
+        create_token(&app, &ada, json!({ "name": "dns", "scopes": SCOPES, "restrict": restrict })).await;
     (app, ada, token, created)
 }
 
@@ -25,9 +26,9 @@ fn at(rest: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_restricted_to_a_zone_accesses_that_zone() {
+async fn token_restricted_to_a_zone_accesses_only_that_zone() {
     let restrict = json!({ "org": "acme", "zones": ["A.example.", "a.example"] });
-    let (_app, ada, token, created) = world(restrict).await;
+    let (_app, ada, token, created) = setup(restrict).await;
     assert_eq!(created["restrict"], json!({ "org": "acme", "projects": null, "zones": ["a.example"] }));
     assert_eq!(token.get("/v1/me/tokens/current").await.expect(200)["restrict"], created["restrict"]);
 
@@ -39,7 +40,7 @@ async fn a_token_restricted_to_a_zone_accesses_that_zone() {
     token.get(&at("/a.example/zonefile")).await.expect(200);
     token.post(&at("/a.example/dnssec"), json!({ "enabled": true })).await.expect(200);
 
-    // A zone that exists, one that does not, and a text that is no name are refused alike.
+    // An existing zone, a missing zone and an invalid name are rejected with the same error.
     let mut refusals = Vec::new();
     for zone in ["b.example", "none.example", "-"] {
         refusals.push(refusal(&token.get(&at(&format!("/{zone}"))).await, 403, "forbidden"));
@@ -48,45 +49,45 @@ async fn a_token_restricted_to_a_zone_accesses_that_zone() {
     }
     assert!(refusals.iter().all(|refusal| refusal == &refusals[0]), "{refusals:?}");
 
-    // Nothing else of the organization.
-    token.post(&at(""), json!({ "name": "c.example" })).await.refused(403, "forbidden");
-    token.get("/v1/orgs/acme/members").await.refused(403, "forbidden");
-    token.get("/v1/orgs/acme/projects/site").await.refused(403, "forbidden");
+    // The token has no access to other resources of the organization.
+    token.post(&at(""), json!({ "name": "c.example" })).await.expect_error(403, "forbidden");
+    token.get("/v1/orgs/acme/members").await.expect_error(403, "forbidden");
+    token.get("/v1/orgs/acme/projects/site").await.expect_error(403, "forbidden");
     assert_eq!(names(&token.get("/v1/orgs/acme/projects").await, "name"), Vec::<String>::new());
-    token.get("/v1/orgs/ada/dns/zones").await.refused(403, "forbidden");
+    token.get("/v1/orgs/ada/dns/zones").await.expect_error(403, "forbidden");
 
-    // The zone of the same name that is created later is another zone.
+    // A new zone with the same name is another zone.
     token.delete(&at("/a.example")).await.expect(204);
     ada.post(&at(""), json!({ "name": "a.example" })).await.expect(200);
-    token.get(&at("/a.example")).await.refused(403, "forbidden");
+    token.get(&at("/a.example")).await.expect_error(403, "forbidden");
     assert_eq!(names(&token.get(&at("")).await, "name"), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_may_name_projects_and_zones() {
+async fn token_can_be_restricted_to_projects_and_zones() {
     let restrict = json!({ "org": "acme", "projects": ["site"], "zones": ["b.example"] });
-    let (_app, _ada, token, created) = world(restrict.clone()).await;
+    let (_app, _ada, token, created) = setup(restrict.clone()).await;
     assert_eq!(created["restrict"], restrict);
     token.get("/v1/orgs/acme/projects/site").await.expect(200);
     token.get(&at("/b.example")).await.expect(200);
-    token.get(&at("/a.example")).await.refused(403, "forbidden");
+    token.get(&at("/a.example")).await.expect_error(403, "forbidden");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_restricted_to_projects_sees_no_zones() {
-    let (_app, _ada, token, _) = world(json!({ "org": "acme", "projects": ["site"] })).await;
+async fn token_restricted_to_projects_accesses_no_zones() {
+    let (_app, _ada, token, _) = setup(json!({ "org": "acme", "projects": ["site"] })).await;
     assert_eq!(names(&token.get(&at("")).await, "name"), Vec::<String>::new());
-    token.get(&at("/a.example")).await.refused(403, "forbidden");
+    token.get(&at("/a.example")).await.expect_error(403, "forbidden");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_restricted_to_zones_works_with_powerdns_tools() {
+async fn token_restricted_to_zones_works_with_powerdns_tools() {
     let restrict = json!({ "org": "acme", "zones": ["a.example"] });
-    let (app, _ada, _, created) = world(restrict).await;
+    let (app, _ada, _, created) = setup(restrict).await;
     let key = created["token"].as_str().unwrap();
     let zones = format!("{}/api/v1/servers/localhost/zones", app.base);
     let get = async |url: String| {
-        let response = crate::kit::client().get(url).header("X-API-Key", key).send().await.unwrap();
+        let response = crate::support::client().get(url).header("X-API-Key", key).send().await.unwrap();
         (response.status().as_u16(), response.json::<Value>().await.unwrap())
     };
     for url in [zones.clone(), format!("{zones}?zone=a.example.")] {
@@ -97,7 +98,7 @@ async fn a_token_restricted_to_zones_works_with_powerdns_tools() {
     assert_eq!(get(format!("{zones}?zone=b.example.")).await, (200, json!([])));
     assert_eq!(get(format!("{zones}/a.example.")).await.0, 200);
     assert_eq!(get(format!("{zones}/b.example.")).await.0, 404);
-    let create = crate::kit::client().post(&zones).header("X-API-Key", key).body(r#"{"name":"c.example."}"#);
+    let create = crate::support::client().post(&zones).header("X-API-Key", key).body(r#"{"name":"c.example."}"#);
     let refused = create.send().await.unwrap();
     assert_eq!(refused.status().as_u16(), 422);
     let message = refused.json::<Value>().await.unwrap()["error"].as_str().unwrap().to_owned();

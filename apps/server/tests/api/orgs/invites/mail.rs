@@ -1,4 +1,4 @@
-//! The mails of invitations, with a mail server of its own for each test.
+//! Invitation mails, with one SMTP server per test.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use serde_json::{Value, json};
 use server::config::MailConfig;
 
 use super::{INVITES, accept, acme, invite, invited, listed, token};
-use crate::kit::{App, Caller, eventually};
+use crate::support::{App, Caller, eventually};
 
-/// A deployment that sends mail to this server.
+/// Starts a deployment that sends mail through this SMTP server.
 async fn mailing(smtp: &SmtpServer) -> App {
     let server = smtp.url().parse().unwrap();
     let from = "Hosting <hello@svc.example>".parse().unwrap();
     App::with(|config| config.mail = Some(MailConfig { server, from })).await
 }
 
-/// When the mail of the only invitation went out.
+/// The `sentAt` of the only invitation, once it is set.
 async fn sent_at(admin: &Caller) -> Option<Value> {
     listed(admin).await.into_iter().next().map(|invite| invite["sentAt"].clone()).filter(Value::is_string)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_mail_arrives_and_its_link_is_the_one_to_join_by() {
+async fn mail_contains_the_link_to_accept_the_invitation() {
     let smtp = SmtpServer::start(Encryption::None).await;
     let app = mailing(&smtp).await;
     let ada = acme(&app).await;
-    let (made, token) = invited(&ada, "bob@example.org", "admin").await;
-    assert_eq!(made["sentAt"], json!(null));
+    let (created, token) = invited(&ada, "bob@example.org", "admin").await;
+    assert_eq!(created["sentAt"], json!(null));
     let received = smtp.wait_for(1).await;
     assert_eq!(
         (received[0].from.as_str(), received[0].to.as_slice()),
@@ -40,19 +40,19 @@ async fn the_mail_arrives_and_its_link_is_the_one_to_join_by() {
         let first = addresses.unwrap().first().unwrap();
         (first.name().map(str::to_owned), first.address().unwrap().to_owned())
     };
-    assert_eq!(mail.subject(), Some("Ada Lovelace invites you to Acme & Sons on test"));
+    assert_eq!(mail.subject(), Some("Ada Lovelace invites you to join Acme & Sons on test"));
     assert_eq!(address(mail.from()), (Some("Hosting".to_owned()), "hello@svc.example".to_owned()));
     assert_eq!(address(mail.to()), (None, "bob@example.org".to_owned()));
     assert!(mail.message_id().unwrap().ends_with("@svc.example"));
-    let written = mail.date().unwrap().to_timestamp();
-    assert!((written - kernel::World::system().now().unix_seconds()).abs() < 60, "{written}");
+    let date = mail.date().unwrap().to_timestamp();
+    assert!((date - kernel::ClockRng::system().now().unix_seconds()).abs() < 60, "{date}");
     assert_eq!((mail.text_body_count(), mail.html_body_count()), (1, 1));
     let link = format!("http://localhost:3000/invites/{token}");
     let (text, html) = (mail.body_text(0).unwrap(), mail.body_html(0).unwrap());
     assert!(text.contains(&format!("\n{link}\r\n")) || text.contains(&format!("\n{link}\n")), "{text}");
     assert!(html.contains(&format!("href=\"{link}\"")) && html.contains("Acme &amp; Sons"), "{html}");
 
-    eventually("sentAt is told", async || sent_at(&ada).await).await;
+    eventually("sentAt is set", async || sent_at(&ada).await).await;
     let events = ["org.create", "member.invite"];
     assert_eq!(app.db_audit("acme").await, events);
     let bob = app.sign_in("bob").await;
@@ -61,13 +61,13 @@ async fn the_mail_arrives_and_its_link_is_the_one_to_join_by() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_invited_again_is_sent_again_with_the_new_link() {
+async fn repeated_invitation_sends_a_new_link() {
     let smtp = SmtpServer::start(Encryption::None).await;
     let app = mailing(&smtp).await;
     let ada = acme(&app).await;
     let (_, old) = invited(&ada, "bob@example.org", "viewer").await;
     smtp.wait_for(1).await;
-    eventually("sentAt is told", async || sent_at(&ada).await).await;
+    eventually("sentAt is set", async || sent_at(&ada).await).await;
     let again = invite(&ada, "bob@example.org", "viewer").await.expect(200).clone();
     assert_eq!(again["sentAt"], json!(null));
     let new = token(&again["acceptUrl"]);
@@ -85,11 +85,11 @@ async fn what_is_invited_again_is_sent_again_with_the_new_link() {
         .map(|mail| MessageParser::default().parse(&mail.raw).unwrap().message_id().unwrap().to_owned())
         .collect();
     assert_ne!(ids[0], ids[1]);
-    eventually("sentAt is told", async || sent_at(&ada).await).await;
+    eventually("sentAt is set", async || sent_at(&ada).await).await;
 }
 
-/// What the outbox says of an attempt that failed.
-async fn failed(app: &App) {
+/// Waits for a failed delivery, and checks that its error contains no token or address.
+async fn wait_for_failed_delivery(app: &App) {
     eventually("an attempt fails", async || {
         let rows =
             app.db_rows("SELECT last_error FROM store.outbox WHERE attempts > 0 AND last_error IS NOT NULL").await;
@@ -101,20 +101,20 @@ async fn failed(app: &App) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_server_that_was_away_gets_the_mail_once() {
+async fn mail_is_delivered_once_after_an_smtp_outage() {
     let smtp = SmtpServer::start(Encryption::None).await;
     smtp.stop().await;
     let app = mailing(&smtp).await;
     let other = app.another().await;
     let ada = acme(&app).await;
-    let (_, token) = invited(&other.meets(&ada), "bob@example.org", "member").await;
-    failed(&app).await;
+    let (_, token) = invited(&other.connect(&ada), "bob@example.org", "member").await;
+    wait_for_failed_delivery(&app).await;
     assert_eq!(listed(&ada).await[0]["sentAt"], json!(null));
     smtp.restart().await;
     app.clock.advance(400);
     smtp.wait_for(1).await;
-    eventually("sentAt is told", async || sent_at(&ada).await).await;
-    // Neither server has it left: what is sent after it is the second there ever was.
+    eventually("sentAt is set", async || sent_at(&ada).await).await;
+    // The mail is no longer queued at either server, so the next mail is the second.
     app.clock.advance(400);
     invited(&ada, "carol@example.org", "member").await;
     let received = smtp.wait_for(2).await;
@@ -128,14 +128,14 @@ async fn a_mail_server_that_was_away_gets_the_mail_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_back_before_it_is_sent_never_arrives() {
+async fn revoked_invitation_is_not_mailed() {
     let smtp = SmtpServer::start(Encryption::None).await;
     smtp.stop().await;
     let app = mailing(&smtp).await;
     let ada = acme(&app).await;
-    let (made, _) = invited(&ada, "bob@example.org", "member").await;
-    failed(&app).await;
-    ada.delete(&format!("{INVITES}/{}", made["id"].as_str().unwrap())).await.expect(204);
+    let (created, _) = invited(&ada, "bob@example.org", "member").await;
+    wait_for_failed_delivery(&app).await;
+    ada.delete(&format!("{INVITES}/{}", created["id"].as_str().unwrap())).await.expect(204);
     assert_eq!(app.db_rows("SELECT * FROM store.outbox").await, Vec::<Value>::new());
     smtp.restart().await;
     app.clock.advance(400);
@@ -146,19 +146,19 @@ async fn what_is_taken_back_before_it_is_sent_never_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_accepted_before_it_is_sent_never_arrives() {
+async fn accepted_invitation_is_not_mailed() {
     let smtp = SmtpServer::start(Encryption::None).await;
     smtp.stop().await;
     let app = mailing(&smtp).await;
     let ada = acme(&app).await;
     let (_, token) = invited(&ada, "bob@example.org", "member").await;
-    failed(&app).await;
+    wait_for_failed_delivery(&app).await;
     accept(&app.sign_in("bob").await, &token).await.expect(200);
     assert_eq!(app.db_rows("SELECT * FROM store.outbox").await, Vec::<Value>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_queue_holds_neither_link_nor_address_in_the_clear() {
+async fn outbox_contains_no_plaintext_link_or_address() {
     let smtp = SmtpServer::start(Encryption::None).await;
     smtp.stop().await;
     let app = mailing(&smtp).await;

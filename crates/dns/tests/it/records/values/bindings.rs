@@ -31,7 +31,7 @@ pub(super) const VALUES: &[Value] = &[
     no("HTTPS", "."),
     no("HTTPS", "65536 ."),
     no("HTTPS", "-1 ."),
-    stricter("HTTPS", "1 192.0.2.1", "bd", "an address is no name"),
+    stricter("HTTPS", "1 192.0.2.1", "bd", "an address is not a name"),
     stricter("HTTPS", "1 \".\"", "b", "RFC 9460 section 2"),
     stricter("HTTPS", "0 . alpn=h2", "b", "RFC 9460 section 2"),
     no("HTTPS", "1 . alpn"),

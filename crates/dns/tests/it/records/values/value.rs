@@ -1,12 +1,12 @@
-//! A row of the tables.
+//! The rows of the tables.
 
 pub(super) struct Value {
     pub(super) mnemonic: &'static str,
     pub(super) text: &'static str,
-    pub(super) is_taken: bool,
-    /// The letters of the checkers that decide otherwise.
-    pub(super) others: &'static str,
-    #[expect(dead_code, reason = "for who reads the table")]
+    pub(super) is_valid: bool,
+    /// The letters of the parsers that disagree.
+    pub(super) disagreeing: &'static str,
+    #[expect(dead_code, reason = "documentation for readers of the table")]
     pub(super) why: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub(super) const fn laxer(
     others: &'static str,
     why: &'static str,
 ) -> Value {
-    Value { mnemonic, text, is_taken: true, others, why }
+    Value { mnemonic, text, is_valid: true, disagreeing: others, why }
 }
 
 pub(super) const fn stricter(
@@ -33,5 +33,5 @@ pub(super) const fn stricter(
     others: &'static str,
     why: &'static str,
 ) -> Value {
-    Value { mnemonic, text, is_taken: false, others, why }
+    Value { mnemonic, text, is_valid: false, disagreeing: others, why }
 }

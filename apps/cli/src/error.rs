@@ -1,0 +1,120 @@
+//! The errors of a command: message, details, hint and exit code (`docs/cli.md`).
+
+use std::io;
+use std::process::ExitCode;
+
+use client::Error;
+use serde_json::Value;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    #[error(transparent)]
+    Api(#[from] Error),
+    /// The command line is invalid or incomplete.
+    #[error("{0}")]
+    Usage(String),
+    /// No credential is stored for the API at this URL.
+    #[error("you are not signed in at {0}")]
+    NotSignedIn(String),
+    /// The folder is not a valid bundle.
+    #[error("{0}")]
+    Bundle(String),
+    /// The deployment exists but is not served.
+    #[error("{0}")]
+    NotServed(String),
+    #[error("{0}")]
+    Other(String),
+    /// The reader of stdout or stderr has closed it.
+    #[error("the output is closed")]
+    Closed,
+}
+
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::Closed } else { Self::Other(error.to_string()) }
+    }
+}
+
+impl CliError {
+    /// Adds a file's path to an I/O error.
+    pub fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Other(format!("{}: {error}", path.display()))
+    }
+
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Closed => 0,
+            Self::Usage(_) | Self::Api(Error::InvalidArgument(_)) => 2,
+            Self::NotSignedIn(_) => 3,
+            Self::Bundle(_) => 6,
+            Self::NotServed(_) => 8,
+            Self::Api(Error::Unreachable(_)) => 7,
+            Self::Api(error) => match (error.status(), error.code()) {
+                (_, Some("invalid_bundle" | "payload_too_large")) => 6,
+                (Some(401), _) => 3,
+                (Some(403), _) => 4,
+                (Some(404), _) => 5,
+                (Some(429 | 502 | 503 | 504), _) => 7,
+                _ => 1,
+            },
+            Self::Other(_) => 1,
+        })
+    }
+
+    /// The error response of the API, if there is one.
+    pub fn json(&self) -> Option<&Value> {
+        match self {
+            Self::Api(Error::Api { json, .. }) => Some(json),
+            _ => None,
+        }
+    }
+
+    /// Further lines: field errors, the error code and the request ID.
+    pub fn details(&self) -> Vec<String> {
+        match self {
+            Self::Api(Error::Api { envelope, .. }) => {
+                let mut lines = field_errors(envelope.details.as_ref().and_then(|it| it.get("fields")));
+                lines.push(format!("code {}, request {}", envelope.code, envelope.request_id));
+                lines
+            }
+            Self::Api(error) => std::iter::successors(std::error::Error::source(error), |it| it.source())
+                .map(ToString::to_string)
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The next step for the user.
+    pub fn hint(&self) -> Option<String> {
+        let envelope = match self {
+            Self::NotSignedIn(_) => return Some("sign in with `svc login`, or set SVC_CLI_TOKEN".to_owned()),
+            Self::Api(Error::Unreachable(_)) => {
+                return Some("check that --api is correct and that the API is running".to_owned());
+            }
+            Self::Api(Error::Api { envelope, .. }) => envelope,
+            _ => return None,
+        };
+        Some(match envelope.code.as_str() {
+            "unauthenticated" => "sign in again with `svc login`".to_owned(),
+            "session_required" => "access tokens cannot do this: sign in with `svc login`".to_owned(),
+            "insufficient_scope" => {
+                let scope = envelope.details.as_ref()?.get("required")?.as_str()?;
+                format!("create a token with `svc tokens create <name> --scope {scope}`")
+            }
+            "forbidden" => {
+                "`svc orgs list` shows your role; ask an admin of the organization for a higher one".to_owned()
+            }
+            "not_found" => "check the names with `svc orgs list` and `svc projects list`".to_owned(),
+            "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),
+            "unavailable" | "rate_limited" => "try again in a moment".to_owned(),
+            _ => return None,
+        })
+    }
+}
+
+/// The entries of `details.fields`, one per line.
+fn field_errors(fields: Option<&Value>) -> Vec<String> {
+    let text = |field: &Value, name: &str| field.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let fields = fields.and_then(Value::as_array).into_iter().flatten();
+    fields.map(|field| format!("{} {}", text(field, "path"), text(field, "message")).trim().to_owned()).collect()
+}

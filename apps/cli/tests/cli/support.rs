@@ -1,0 +1,209 @@
+//! Test fixtures: a server for each test, and machines that run `svc`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use client::Client;
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::TestDatabase;
+
+/// A running control plane. `svc-server` is in the same build directory as `svc`.
+pub struct Platform {
+    pub api: String,
+    server: Child,
+    _database: TestDatabase,
+    _folder: TempDir,
+}
+
+impl Platform {
+    pub async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// Starts the control plane with these settings in addition to the defaults.
+    pub async fn with(settings: &[(&str, String)]) -> Self {
+        let (database, folder) = (TestDatabase::create().await, TempDir::new().unwrap());
+        let (listen, internal) = (format!("127.0.0.1:{}", port()), format!("127.0.0.1:{}", port()));
+        let api = format!("http://{listen}");
+        let program = Path::new(env!("CARGO_BIN_EXE_svc")).with_file_name("svc-server");
+        let mut command = Command::new(program);
+        command.env_clear().stdout(Stdio::null()).envs([
+            ("SVC_DATABASE_URL", database.url()),
+            ("SVC_LISTEN", listen),
+            ("SVC_INTERNAL_LISTEN", internal),
+            ("SVC_PUBLIC_URL", api.clone()),
+            ("SVC_DASHBOARD_URL", "http://localhost:3000".into()),
+            ("SVC_ENABLE_DEV_AUTH", "on".into()),
+            ("SVC_SEALING_KEYS", "test:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".into()),
+            ("SVC_PLATFORM_DOMAIN", "localhost".into()),
+            ("SVC_SITE_URL", "http://{hostname}:8088".into()),
+            ("SVC_FALLBACK_ORIGIN", "fallback.localhost".into()),
+            ("SVC_DNS_RESOLVER", "127.0.0.1:9".into()),
+            ("SVC_BUNDLE_STORE", format!("file://{}", folder.path().display())),
+            // The server ignores settings of the command line.
+            ("SVC_CLI_API", api.clone()),
+        ]);
+        let server = command.envs(settings.iter().map(|(name, value)| (name, value))).spawn().unwrap();
+        let mut platform = Self { api, server, _database: database, _folder: folder };
+        let client = Client::new(&platform.api, "test").unwrap();
+        for _ in 0..600 {
+            let ready = client.service_readyz().send().await.is_ok();
+            // If the server has exited, another process answers on the port.
+            let status = platform.server.try_wait().unwrap();
+            assert!(status.is_none(), "the server exited: {status:?}");
+            if ready {
+                return platform;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("the server did not become ready");
+    }
+
+    /// A machine where Ada is signed in.
+    pub fn ada(&self) -> Machine {
+        let machine = Machine::new(&self.api);
+        machine.svc(&["login", "--dev", "ada"]).succeeds();
+        machine
+    }
+
+    /// Ada's machine with the project `ada/site` and a linked folder that contains a page.
+    pub fn ada_with_site(&self) -> Machine {
+        let machine = self.ada();
+        machine.svc(&["init", "--org", "ada", "--project", "site"]).succeeds();
+        machine.svc(&["projects", "create", "site"]).succeeds();
+        machine.write("assets/index.html", "<h1>Hello</h1>");
+        machine
+    }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// A port that is probably free.
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A user's machine: a working folder, a home and environment variables.
+pub struct Machine {
+    pub folder: PathBuf,
+    pub environment: BTreeMap<&'static str, String>,
+    home: TempDir,
+}
+
+/// The result of a command.
+#[derive(Debug)]
+pub struct CommandResult {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Machine {
+    pub fn new(api: &str) -> Self {
+        let home = TempDir::new().unwrap();
+        let folder = home.path().join("work");
+        fs::create_dir(&folder).unwrap();
+        let at = |path: &Path| path.display().to_string();
+        let path = std::env::var_os("PATH").unwrap().into_string().unwrap();
+        let environment = [
+            ("PATH", path),
+            // A home stops the search for a link file above the working folder.
+            ("HOME", at(home.path())),
+            ("XDG_CONFIG_HOME", at(&home.path().join("config"))),
+            ("SVC_CLI_API", api.to_owned()),
+        ];
+        let environment = environment.into();
+        Self { folder, environment, home }
+    }
+
+    /// A folder that is not linked to a project.
+    pub fn unlinked(&self) -> PathBuf {
+        let folder = self.home.path().join("unlinked");
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+        command.env_clear().envs(&self.environment).current_dir(&self.folder).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn svc(&self, arguments: &[&str]) -> CommandResult {
+        self.svc_with_stdin("", arguments)
+    }
+
+    /// Runs `svc` with this stdin.
+    pub fn svc_with_stdin(&self, input: &str, arguments: &[&str]) -> CommandResult {
+        let mut child = self.command(arguments).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        CommandResult { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Runs `svc --json` and returns the document.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        self.svc(&[arguments, &["--json"]].concat()).succeeds().json()
+    }
+
+    /// Writes a file in the working folder.
+    pub fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        let path = self.folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Installs a fake browser. Returns the file to which it writes the URL.
+    pub fn browser(&mut self) -> PathBuf {
+        let (program, opened) = (self.home.path().join("browser"), self.home.path().join("opened"));
+        fs::write(&program, format!("#!/bin/sh\necho \"$1\" > {0}.new; mv {0}.new {0}\n", opened.display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        self.environment.insert("BROWSER", program.display().to_string());
+        opened
+    }
+
+    pub fn credentials(&self) -> PathBuf {
+        self.home.path().join("config/svc/credentials.json")
+    }
+}
+
+impl CommandResult {
+    #[track_caller]
+    pub fn succeeds(self) -> Self {
+        self.fails(0)
+    }
+
+    /// Asserts the exit code.
+    #[track_caller]
+    pub fn fails(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{}\n{}", self.out, self.err);
+        self
+    }
+
+    /// The JSON document on stdout.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+    }
+
+    /// Asserts that stderr contains this text.
+    #[track_caller]
+    pub fn stderr_contains(&self, text: &str) -> &Self {
+        assert!(self.err.contains(text), "{text:?} is not in: {}", self.err);
+        self
+    }
+}

@@ -1,0 +1,72 @@
+//! Comparison with plain Postgres: `pgbench` sends the same statements as the server.
+
+use anyhow::Result;
+use futures_util::future::try_join_all;
+use reqwest::Method;
+use serde_json::json;
+use xtask::services::Services;
+
+use super::Environment;
+use super::changes::Changes;
+use super::pgbench::{PgBench, Script};
+use super::recorder::Recorder;
+use crate::bench::report::{COMPARISON_COLUMNS, Report};
+use crate::bench::run::{Run, median};
+
+const READS: [(&str, &str); 2] =
+    [("project get", "/v1/orgs/ada/projects/p0"), ("members list", "/v1/orgs/ada/members")];
+
+/// Adds two rows per kind of request: pgbench and the control API.
+pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mut Report) -> Result<()> {
+    let url = lab.database("of_the_limit").await?;
+    let server = lab.server(services, "limit", url.clone()).await?;
+    let connections = lab.args.connections;
+    report.section(
+        "Compared with plain Postgres",
+        &format!(
+            "`pgbench -M prepared` on {connections} connections runs the statements that Postgres logged for one \
+             request, including the transaction and the credential check. The server also has {connections} \
+             connections. A change adds or removes a hostname of a project and writes its audit row."
+        ),
+    )?;
+    report.columns(COMPARISON_COLUMNS)?;
+    let compared = async {
+        server
+            .expect_success(server.request(Method::POST, "/v1/orgs/ada/projects").json(&json!({ "name": "p0" })))
+            .await?;
+        let changes = Changes::prepare(&server, lab.folder).await?;
+        let recorder = Recorder { log: &lab.log, url: &url };
+        let pgbench = PgBench::prepare(lab, &url).await?;
+        for (what, path) in READS {
+            let statements =
+                recorder.record(async || server.expect_success(server.request(Method::GET, path)).await).await?;
+            let script = Script::write(&lab.folder.join("read.sql"), &statements)?;
+            let mut runs = [Vec::new(), Vec::new()];
+            for _ in 0..lab.args.rounds {
+                runs[0].push(pgbench.run(&script, connections, lab.args.seconds).await?);
+                runs[1].push(lab.load().run(&server.url(path), &[("Authorization", &server.authorization())]).await?);
+            }
+            report.comparison(what, [("pgbench", &runs[0]), ("svc", &runs[1])])?;
+        }
+        let mut scripts = Vec::new();
+        for client in 0..connections {
+            let statements = recorder.record(async || changes.add_and_remove(client).await).await?;
+            scripts.push(Script::write(&lab.folder.join(format!("change{client}.sql")), &statements)?);
+        }
+        let mut runs = [Vec::new(), Vec::new()];
+        for round in 0..lab.args.rounds {
+            let clients = scripts.iter().map(|script| pgbench.run(script, 1, lab.args.seconds));
+            runs[0].push(per_change(&try_join_all(clients).await?));
+            runs[1].push(lab.load().script(&server.url(""), &changes.script(round)?).await?);
+        }
+        report.comparison("a change with its audit row", [("pgbench", &runs[0]), ("svc", &runs[1])])?;
+        Ok(())
+    };
+    services.supervise(compared).await
+}
+
+/// Combines concurrent single-client runs. Each of their transactions consists of two changes.
+fn per_change(runs: &[Run]) -> Run {
+    let Run { p50, p99, errors, .. } = median(runs);
+    Run { rate: runs.iter().map(|run| run.rate * 2.0).sum(), p50: p50 / 2.0, p99: p99 / 2.0, errors }
+}

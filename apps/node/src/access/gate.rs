@@ -1,0 +1,270 @@
+//! The access gate: checks each request against the site's access policy, and handles sign-in.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actix_web::http::header::{CACHE_CONTROL, LOCATION, RETRY_AFTER};
+use actix_web::http::{Method, StatusCode};
+use actix_web::web::Payload;
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use argon2::{Argon2, PasswordVerifier as _};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use protocol::SiteAccess;
+use serde::Deserialize;
+use settings::rate_limit_key;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::attempts::AttemptLimiter;
+use super::cookie::{COOKIE_NAME, CookieScope, Keys};
+use super::form::{FORM_PATH, form};
+use super::policy::{Challenge, has_bypass_key, required_challenge};
+use crate::client::{Core, Redemption};
+use crate::origin::Origins;
+use crate::page::page;
+
+/// The node handles all paths with this prefix; sites cannot.
+const PATH_PREFIX: &str = "/__svc/access/";
+const CALLBACK_PATH: &str = "/__svc/access/callback";
+
+/// Room for a password, and for a path of the maximum length.
+const MAX_FORM_BYTES: usize = 12 * 1024;
+
+/// Attempts per minute, client address and host: at the password form, and at the callback.
+const MAX_PASSWORD_ATTEMPTS: u32 = 10;
+const MAX_CALLBACKS: u32 = 30;
+
+/// A longer code is invalid.
+const MAX_CODE_BYTES: usize = 1024;
+
+/// Timeouts of reading the form and of waiting for a verification permit.
+const FORM_TIMEOUT: Duration = Duration::from_secs(10);
+const PERMIT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Each verification takes 19 MiB and a core for about 25 ms.
+const MAX_CONCURRENT_VERIFICATIONS: usize = 2;
+
+/// The access gate of all sites.
+pub struct AccessGate {
+    core: Core,
+    keys: Keys,
+    origins: Arc<Origins>,
+    password_attempts: AttemptLimiter,
+    /// Limits callbacks, because each one costs a request to the control plane.
+    callbacks: AttemptLimiter,
+    verifications: Arc<Semaphore>,
+}
+
+/// The query parameters of the redirect from the dashboard.
+#[derive(Deserialize)]
+struct Callback {
+    code: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// The fields of the password form.
+#[derive(Deserialize)]
+struct Form {
+    password: String,
+    #[serde(default)]
+    next: String,
+}
+
+impl AccessGate {
+    /// Opens the gate with the cookie key in the file `key`.
+    pub fn open(core: Core, key: &Path, origins: Arc<Origins>) -> io::Result<Self> {
+        let (password_attempts, callbacks) =
+            (AttemptLimiter::new(MAX_PASSWORD_ATTEMPTS), AttemptLimiter::new(MAX_CALLBACKS));
+        let verifications = Arc::new(Semaphore::new(MAX_CONCURRENT_VERIFICATIONS));
+        Ok(Self { core, keys: Keys::open(key)?, origins, password_attempts, callbacks, verifications })
+    }
+
+    /// Returns the payload if the request may see the site; otherwise the response to send: a sign-in challenge, or the
+    /// result of one.
+    pub async fn authorize(
+        &self,
+        request: &HttpRequest,
+        payload: Payload,
+        host: &str,
+        project: &str,
+        access: &SiteAccess,
+    ) -> Result<Payload, HttpResponse> {
+        let scope = CookieScope { host, project, access };
+        let path = request.uri().path();
+        if path.starts_with(PATH_PREFIX) {
+            return Err(match (request.method(), path) {
+                (&Method::GET, CALLBACK_PATH) => self.callback(request, scope).await,
+                (&Method::POST, FORM_PATH) => self.password_form(request, payload, scope).await,
+                _ => page(StatusCode::NOT_FOUND, "There is no page at this address. Check the address."),
+            });
+        }
+        let is_public = matches!(required_challenge(access), Challenge::Open);
+        let is_authorized = is_public || has_bypass_key(access, request) || self.has_valid_cookie(request, scope);
+        if is_authorized { Ok(payload) } else { Err(self.challenge(request, scope)) }
+    }
+
+    fn has_valid_cookie(&self, request: &HttpRequest, scope: CookieScope<'_>) -> bool {
+        request.cookies().is_ok_and(|cookies| {
+            cookies.iter().any(|cookie| cookie.name() == COOKIE_NAME && self.keys.verify(scope, cookie.value()))
+        })
+    }
+
+    fn challenge(&self, request: &HttpRequest, CookieScope { host, access, .. }: CookieScope<'_>) -> HttpResponse {
+        let requested = request.uri().path_and_query().map_or("/", |it| it.as_str());
+        let next = if request.method() == Method::GET { local_path(requested) } else { "/" };
+        match required_challenge(access) {
+            Challenge::Password(_) => form(StatusCode::UNAUTHORIZED, next, None),
+            Challenge::Dashboard if !matches!(*request.method(), Method::GET | Method::HEAD) => {
+                page(StatusCode::UNAUTHORIZED, "This site is protected. Open it in a browser to sign in.")
+            }
+            Challenge::Dashboard => match self.origins.dashboard() {
+                Some(dashboard) => {
+                    let (to, next) = (percent_encoded(host), percent_encoded(next));
+                    let sign_in = format!("{dashboard}/access/authorize?to={to}&next={next}");
+                    redirect(HttpResponse::Found(), &sign_in).finish()
+                }
+                None => page(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "This site is protected, and sign-in is unavailable at the moment. Try again in a minute.",
+                ),
+            },
+            Challenge::Open | Challenge::Unsupported => page(
+                StatusCode::FORBIDDEN,
+                "This site has an access policy that this server does not support. Contact the owner of the site.",
+            ),
+        }
+    }
+
+    /// Handles the redirect from the dashboard.
+    async fn callback(&self, request: &HttpRequest, scope: CookieScope<'_>) -> HttpResponse {
+        let Ok(Callback { code, next }) = serde_urlencoded::from_str(request.query_string()) else {
+            return page(StatusCode::BAD_REQUEST, "The address is incomplete. Open the site again to sign in.");
+        };
+        if let Err(wait) = self.record_attempt(&self.callbacks, request, scope.host) {
+            return with_retry_after(
+                page(StatusCode::TOO_MANY_REQUESTS, "Too many attempts. Wait a minute, then try again."),
+                wait,
+            );
+        }
+        let redemption = match code.len() {
+            0..=MAX_CODE_BYTES => self.core.redeem(scope.host, &code).await,
+            _ => Ok(Redemption::Rejected),
+        };
+        match redemption {
+            Ok(Redemption::Granted(project)) if project == scope.project => {
+                self.grant_access(HttpResponse::Found(), scope, local_path(&next))
+            }
+            Ok(_) => page(
+                StatusCode::FORBIDDEN,
+                "This sign-in link was already used, or is older than a minute. Open the site again to sign in.",
+            ),
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "failed to redeem an access code");
+                page(StatusCode::SERVICE_UNAVAILABLE, "We could not check your sign-in. Try again in a moment.")
+            }
+        }
+    }
+
+    /// Handles a submission of the password form.
+    async fn password_form(&self, request: &HttpRequest, payload: Payload, scope: CookieScope<'_>) -> HttpResponse {
+        let Challenge::Password(hash) = required_challenge(scope.access) else {
+            return redirect(HttpResponse::SeeOther(), "/").finish();
+        };
+        let body = match timeout(FORM_TIMEOUT, payload.to_bytes_limited(MAX_FORM_BYTES)).await {
+            Ok(Ok(Ok(body))) => body,
+            Ok(Err(_)) => {
+                return page(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "The form is too large. Go back and enter the password again.",
+                );
+            }
+            Ok(Ok(Err(_))) | Err(_) => {
+                return page(StatusCode::REQUEST_TIMEOUT, "We did not receive the whole form. Go back and try again.");
+            }
+        };
+        let Ok(Form { password, next }) = serde_urlencoded::from_bytes(&body) else {
+            return form(StatusCode::BAD_REQUEST, "/", Some("Enter the password."));
+        };
+        let next = local_path(&next);
+        if let Err(wait) = self.record_attempt(&self.password_attempts, request, scope.host) {
+            let error = Some("Too many attempts. Wait a minute, then try again.");
+            return with_retry_after(form(StatusCode::TOO_MANY_REQUESTS, next, error), wait);
+        }
+        let Ok(Ok(permit)) = timeout(PERMIT_TIMEOUT, Arc::clone(&self.verifications).acquire_owned()).await else {
+            let error = Some("Many visitors are signing in at the moment. Try again.");
+            return with_retry_after(form(StatusCode::SERVICE_UNAVAILABLE, next, error), Duration::ZERO);
+        };
+        match verify_password(hash.to_owned(), password, permit).await {
+            Ok(true) => self.grant_access(HttpResponse::SeeOther(), scope, next),
+            Ok(false) => form(StatusCode::UNAUTHORIZED, next, Some("The password is wrong. Try again.")),
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "failed to verify a password");
+                page(StatusCode::SERVICE_UNAVAILABLE, "We could not check the password. Try again in a moment.")
+            }
+        }
+    }
+
+    fn record_attempt(&self, limiter: &AttemptLimiter, request: &HttpRequest, host: &str) -> Result<(), Duration> {
+        limiter.record(rate_limit_key(self.origins.of(request).client), host, Instant::now())
+    }
+
+    fn grant_access(&self, response: HttpResponseBuilder, scope: CookieScope<'_>, next: &str) -> HttpResponse {
+        redirect(response, next).cookie(self.keys.issue(scope, self.origins.is_https())).finish()
+    }
+}
+
+/// The permit is held until the verification ends, even if the visitor disconnects.
+async fn verify_password(hash: String, password: String, permit: OwnedSemaphorePermit) -> anyhow::Result<bool> {
+    let verify = move || {
+        let result = Argon2::default().verify_password(password.as_bytes(), hash.as_str());
+        drop(permit);
+        result
+    };
+    match spawn_blocking(verify).await? {
+        Ok(()) => Ok(true),
+        Err(argon2::password_hash::Error::PasswordInvalid) => Ok(false),
+        Err(error) => Err(anyhow::anyhow!("{error}")),
+    }
+}
+
+fn with_retry_after(mut response: HttpResponse, wait: Duration) -> HttpResponse {
+    response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
+    response
+}
+
+fn redirect(mut response: HttpResponseBuilder, to: &str) -> HttpResponseBuilder {
+    response.insert_header((LOCATION, to)).insert_header((CACHE_CONTROL, "no-store"));
+    response
+}
+
+/// Returns `next` if every client reads it as a path of this host (security rules, "OAuth"), otherwise `/`.
+fn local_path(next: &str) -> &str {
+    let mut characters = next.chars();
+    let is_path = characters.next() == Some('/')
+        && !matches!(characters.next(), Some('/' | '\\'))
+        && !next.chars().any(|c| c == '\\' || !c.is_ascii() || c.is_ascii_control());
+    if is_path { next } else { "/" }
+}
+
+fn percent_encoded(text: &str) -> percent_encoding::PercentEncode<'_> {
+    utf8_percent_encode(text, NON_ALPHANUMERIC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::local_path;
+
+    #[test]
+    fn redirect_target_is_a_path_of_the_same_host() {
+        for path in ["/", "/a?b=c&d=%2F", "/a//b", "/?next=//x"] {
+            assert_eq!(local_path(path), path);
+        }
+        for other in ["", "a", "//x", "/\\x", "/a\\b", "https://x", "/a\r\nb", "/\u{e9}", "\\/x", " /"] {
+            assert_eq!(local_path(other), "/", "{other}");
+        }
+    }
+}

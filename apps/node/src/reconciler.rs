@@ -1,0 +1,314 @@
+//! The reconcile loop of the node.
+//!
+//! Every event, such as an update of the desired state or a fetched bundle, triggers a reconciliation of the desired
+//! with the served state. Each bundle is fetched by its own task, which retries until it succeeds or the bundle is no
+//! longer desired. A bad bundle does not delay other sites, and its own site keeps serving the previous version.
+//! Another task compresses live bundles one by one; sites are served before that.
+
+use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::sync::{Arc, Weak};
+
+use protocol::DeploymentState;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
+
+use crate::compress::compress;
+use crate::desired::{DesiredUpdate, Placements};
+use crate::digest::Digest;
+use crate::fetch::Fetcher;
+use crate::index::Index;
+use crate::observe::Observer;
+use crate::routes::{Routes, SiteRoute};
+use crate::worker::fleet::Fleet;
+
+/// The reconcile loop. It owns the routing table.
+pub struct Reconciler {
+    fetcher: Fetcher,
+    routes: watch::Sender<Arc<Routes>>,
+    placements: Placements,
+    /// The indexes of the stored bundles that are live or desired.
+    indexes: HashMap<Digest, Arc<Index>>,
+    /// Bundles that repeatedly failed to fetch.
+    failed_fetches: UnboundedReceiver<Digest>,
+    fetches: JoinSet<(Digest, Index)>,
+    fetching: HashMap<Digest, AbortHandle>,
+    /// Live bundles that are damaged.
+    damaged: HashSet<Digest>,
+    /// Replaced indexes. Requests in flight may still use them, so their bundles stay pinned.
+    draining: Vec<(Digest, Weak<Index>)>,
+    /// Compresses one bundle at a time.
+    compression: JoinSet<(Digest, Index)>,
+    compressing: Option<(Digest, AbortHandle)>,
+    eviction: JoinSet<()>,
+    /// Whether the placements differ from the saved ones.
+    is_changed: bool,
+    fleet: Fleet,
+    observer: Observer,
+}
+
+impl Reconciler {
+    /// Restores the served state from the cache.
+    pub fn restore(
+        (fetcher, failed_fetches): (Fetcher, UnboundedReceiver<Digest>),
+        fleet: Fleet,
+        observer: Observer,
+        routes: watch::Sender<Arc<Routes>>,
+    ) -> anyhow::Result<Self> {
+        let mut placements = fetcher.cache.placements()?.unwrap_or_default();
+        let mut indexes = HashMap::new();
+        for bundle in placements.live() {
+            if let Some(index) = fetcher.cache.index(bundle)? {
+                indexes.insert(bundle, Arc::new(index));
+            }
+        }
+        placements.demote(|bundle| indexes.contains_key(bundle));
+        let mut restored = Self {
+            fetcher,
+            routes,
+            placements,
+            indexes,
+            failed_fetches,
+            fetches: JoinSet::new(),
+            fetching: HashMap::new(),
+            damaged: HashSet::new(),
+            draining: Vec::new(),
+            compression: JoinSet::new(),
+            compressing: None,
+            eviction: JoinSet::new(),
+            is_changed: true,
+            fleet,
+            observer,
+        };
+        restored.publish_routes();
+        restored.report_live_versions();
+        Ok(restored)
+    }
+
+    /// Runs the loop. `damage` receives the digests of missing and damaged blobs.
+    pub async fn run(mut self, mut updates: mpsc::Receiver<DesiredUpdate>, mut damage: mpsc::Receiver<Digest>) {
+        loop {
+            self.reconcile().await;
+            tokio::select! {
+                Some(update) = updates.recv() => self.apply_update(update),
+                Some(fetched) = self.fetches.join_next() => self.on_bundle_fetched(fetched),
+                Some(()) = self.fleet.wait_for_start() => {}
+                Some(compressed) = self.compression.join_next() => self.on_bundle_compressed(compressed),
+                Some(content) = damage.recv() => self.on_damage(content),
+                Some(bundle) = self.failed_fetches.recv() => self.report_failed_fetch(bundle),
+                Some(result) = self.eviction.join_next() => if let Err(error) = result {
+                    tracing::error!(%error, "the cache eviction task failed");
+                },
+                else => return,
+            }
+        }
+    }
+
+    fn apply_update(&mut self, update: DesiredUpdate) {
+        self.placements.apply(update);
+        self.is_changed = true;
+    }
+
+    fn on_bundle_fetched(&mut self, fetched: Result<(Digest, Index), JoinError>) {
+        match fetched {
+            Ok((bundle, index)) => {
+                self.damaged.remove(&bundle);
+                self.indexes.insert(bundle, Arc::new(index));
+            }
+            Err(error) if error.is_cancelled() => {}
+            Err(error) => tracing::error!(%error, "a bundle fetch task failed"),
+        }
+        self.fetching.retain(|_, task| !task.is_finished());
+    }
+
+    /// Replaces an index by one that also lists the compressed codings. Requests may use either.
+    fn on_bundle_compressed(&mut self, compressed: Result<(Digest, Index), JoinError>) {
+        self.compressing = None;
+        match compressed {
+            Ok((bundle, index)) => {
+                if let Some(current) = self.indexes.get_mut(&bundle) {
+                    // A running worker still serves its assets from the previous index.
+                    self.draining.push((bundle, Arc::downgrade(current)));
+                    *current = Arc::new(index);
+                }
+            }
+            Err(error) if error.is_cancelled() => {}
+            Err(error) => tracing::error!(%error, "a bundle compression task failed"),
+        }
+    }
+
+    fn on_damage(&mut self, content: Digest) {
+        let contains = |index: &Index| index.contents().any(|asset| asset.content == content);
+        let damaged = self.indexes.iter().filter(|(_, index)| contains(index)).map(|(bundle, _)| *bundle);
+        self.damaged.extend(damaged);
+    }
+
+    async fn reconcile(&mut self) {
+        let dropped = self.drop_unneeded();
+        self.start_desired_workers();
+        let promoted = self.placements.promote(|project, site| {
+            let index = self.indexes.get(&site.bundle);
+            index.is_some_and(|index| self.fleet.is_ready(project, site.bundle, index))
+        });
+        self.is_changed |= !promoted.is_empty();
+        self.publish_routes();
+        for (project, version) in promoted {
+            self.observer.report_deployment(&project, version, DeploymentState::Serving, None);
+        }
+        self.pin_bundles();
+        self.fetch_missing();
+        self.compress_next();
+        if !dropped.is_empty() {
+            self.fetcher.cache.request_eviction_if_over_limit();
+        }
+        self.save_changes(dropped).await;
+        self.evict_if_due();
+    }
+
+    /// Removes the indexes of bundles that are neither live nor desired, and returns these bundles.
+    fn drop_unneeded(&mut self) -> Vec<Digest> {
+        let needed = self.placements.bundles();
+        let dropped: Vec<Digest> = self.indexes.keys().filter(|bundle| !needed.contains(bundle)).copied().collect();
+        for bundle in &dropped {
+            let index = self.indexes.remove(bundle);
+            self.draining.extend(index.map(|index| (*bundle, Arc::downgrade(&index))));
+        }
+        self.damaged.retain(|bundle| needed.contains(bundle));
+        dropped
+    }
+
+    /// Reports all live versions again, because a restart may have lost pending reports.
+    fn report_live_versions(&self) {
+        for (project, placement) in self.placements.iter() {
+            if let Some(version) = placement.live_version {
+                self.observer.report_deployment(project, version, DeploymentState::Serving, None);
+            }
+        }
+    }
+
+    fn report_failed_fetch(&self, bundle: Digest) {
+        const MESSAGE: &str = "The node cannot fetch the bundle. It keeps retrying.";
+        for (project, placement) in self.placements.iter() {
+            if placement.desired.bundle == bundle && placement.live != Some(bundle) {
+                self.observer.report_deployment(
+                    project,
+                    placement.desired.version,
+                    DeploymentState::Failed,
+                    Some(MESSAGE.to_owned()),
+                );
+            }
+        }
+    }
+
+    fn publish_routes(&mut self) {
+        let (mut routes, mut workers) = (Routes::new(), HashMap::new());
+        for (project, placement) in self.placements.iter() {
+            let live = placement.live.and_then(|bundle| self.indexes.get_key_value(&bundle));
+            let version = placement.live_version.unwrap_or(placement.desired.version);
+            let worker = live.and_then(|(bundle, index)| self.fleet.worker_to_serve(project, version, *bundle, index));
+            workers.extend(worker.iter().map(|worker| (project.clone(), Arc::clone(worker))));
+            let index = live.map(|(_, index)| Arc::clone(index));
+            let (project, access) = (project.clone(), placement.desired.access.clone());
+            let route = Arc::new(SiteRoute { project, index, worker, access });
+            routes.extend(placement.desired.hostnames.iter().map(|name| (name.clone(), Arc::clone(&route))));
+        }
+        self.routes.send_replace(Arc::new(routes));
+        self.fleet.set_served(workers);
+    }
+
+    /// Starts the workers of desired versions, because code must run before it is served.
+    fn start_desired_workers(&mut self) {
+        let pending = self.placements.iter().filter(|(_, placement)| placement.live != Some(placement.desired.bundle));
+        let stored = pending.filter_map(|(project, placement)| {
+            let index = self.indexes.get(&placement.desired.bundle)?;
+            index.code.is_some().then_some((project, placement, index))
+        });
+        self.fleet.start_desired(stored);
+    }
+
+    /// Pins all needed bundles in the cache.
+    fn pin_bundles(&mut self) {
+        self.draining.retain(|(_, index)| index.strong_count() > 0);
+        let draining = self.draining.iter().map(|(bundle, _)| *bundle);
+        self.fetcher.cache.pin(self.placements.bundles().into_iter().chain(draining).collect());
+    }
+
+    fn fetch_missing(&mut self) {
+        let mut missing = self.placements.missing();
+        missing.retain(|bundle, _| !self.indexes.contains_key(bundle));
+        // Only desired bundles: the control plane no longer provides a bundle that is live but not desired.
+        let damaged = self.placements.iter().map(|(_, placement)| &placement.desired);
+        let damaged =
+            damaged.filter(|desired| self.damaged.contains(&desired.bundle) && !self.is_compressing(desired.bundle));
+        let damaged: HashMap<Digest, i64> = damaged.map(|desired| (desired.bundle, desired.size_bytes)).collect();
+        self.fetching.retain(|bundle, task| {
+            let is_desired = missing.contains_key(bundle) || damaged.contains_key(bundle);
+            if !is_desired {
+                task.abort();
+            }
+            is_desired
+        });
+        for (bundle, size) in damaged {
+            let fetch = || self.fetches.spawn(self.fetcher.clone().refetch(bundle, size));
+            self.fetching.entry(bundle).or_insert_with(fetch);
+        }
+        for (bundle, size) in missing {
+            let fetch = || self.fetches.spawn(self.fetcher.clone().fetch(bundle, size));
+            self.fetching.entry(bundle).or_insert_with(fetch);
+        }
+    }
+
+    fn compress_next(&mut self) {
+        match &self.compressing {
+            Some((bundle, task)) if !self.indexes.contains_key(bundle) => task.abort(),
+            Some(_) => {}
+            None => {
+                let mut uncompressed = self.indexes.iter().filter(|(bundle, index)| {
+                    // A damaged bundle is compressed after it is fetched again.
+                    !index.compressed && !self.damaged.contains(bundle)
+                });
+                let Some((bundle, index)) = uncompressed.next().map(|(bundle, index)| (*bundle, Arc::clone(index)))
+                else {
+                    return;
+                };
+                let cache = Arc::clone(&self.fetcher.cache);
+                self.compressing = Some((bundle, self.compression.spawn(compress(cache, bundle, index))));
+            }
+        }
+    }
+
+    fn is_compressing(&self, bundle: Digest) -> bool {
+        self.compressing.as_ref().is_some_and(|(compressing, _)| *compressing == bundle)
+    }
+
+    /// Saves changed placements, and records the last use of the bundles that are no longer needed. An error affects
+    /// only a restart while the control plane is down.
+    async fn save_changes(&mut self, dropped: Vec<Digest>) {
+        let is_changed = mem::take(&mut self.is_changed);
+        if !is_changed && dropped.is_empty() {
+            return;
+        }
+        let cache = Arc::clone(&self.fetcher.cache);
+        let placements = is_changed.then(|| self.placements.clone());
+        let save = move || {
+            placements.iter().try_for_each(|placements| cache.save_placements(placements))?;
+            dropped.into_iter().try_for_each(|bundle| cache.record_use(bundle))
+        };
+        if let Err(error) = spawn_blocking(save).await.map_err(Into::into).flatten() {
+            tracing::error!(%error, "failed to save the desired state");
+        }
+    }
+
+    fn evict_if_due(&mut self) {
+        let cache = Arc::clone(&self.fetcher.cache);
+        if !self.eviction.is_empty() || !cache.is_eviction_due() {
+            return;
+        }
+        self.eviction.spawn_blocking(move || {
+            if let Err(error) = cache.evict() {
+                tracing::error!(%error, "failed to evict unused bundles");
+            }
+        });
+    }
+}

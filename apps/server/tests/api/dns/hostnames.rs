@@ -1,0 +1,97 @@
+//! Records of project hostnames in hosted zones.
+
+use serde_json::{Value, json};
+
+use super::{ZONE, create, put, setup, unmanaged};
+use crate::support::{App, Caller};
+
+const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
+
+async fn claim(ada: &Caller, name: &str) -> Value {
+    ada.post(HOSTNAMES, json!({ "name": name })).await.expect(200).clone()
+}
+
+async fn managed(ada: &Caller) -> Vec<String> {
+    let zone = ada.get(ZONE).await.expect(200).clone();
+    let rrsets = zone["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["managed_by"] == "project");
+    rrsets.map(|it| format!("{} {} {}", it["name"], it["type"], it["records"]).replace(['"', '[', ']'], "")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostname_in_a_hosted_zone_is_active_immediately_and_its_record_is_managed() {
+    let (app, ada) = setup().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let name = claim(&ada, "www.example.org").await;
+    assert_eq!((&name["state"], &name["lastError"]), (&json!("active"), &Value::Null));
+    assert_eq!(managed(&ada).await, ["www.example.org CNAME fallback.localhost."]);
+    ada.put(&format!("{ZONE}/rrsets/www/CNAME"), json!({ "records": ["x"] })).await.expect_error(409, "managed_rrset");
+    ada.put(&format!("{ZONE}/rrsets/www/A"), json!({ "records": ["192.0.2.1"] }))
+        .await
+        .expect_error(409, "cname_conflict");
+    ada.delete(&format!("{ZONE}/rrsets/www/CNAME")).await.expect_error(409, "managed_rrset");
+    ada.delete(&format!("{HOSTNAMES}/www.example.org")).await.expect(204);
+    assert_eq!(managed(&ada).await, [""; 0]);
+
+    claim(&ada, "a.example.org").await;
+    claim(&ada, "b.deep.example.org").await;
+    assert_eq!(managed(&ada).await.len(), 2);
+    ada.send(reqwest::Method::DELETE, "/v1/orgs/ada/projects/site", |it| it.json(&json!({ "confirm": "site" })))
+        .await
+        .expect(204);
+    assert_eq!(managed(&ada).await, [""; 0]);
+    let events = app.db_audit("ada").await;
+    assert_eq!(
+        events.iter().filter(|event| event.starts_with("dns.rrset")).count(),
+        0,
+        "an operation wrote more than one audit event"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn existing_records_are_kept_and_reported() {
+    let (app, ada) = setup().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    put(&ada, "www/A", &["192.0.2.1"]).await;
+    put(&ada, "same/CNAME", &["fallback.localhost."]).await;
+    let name = claim(&ada, "www.example.org").await;
+    assert_eq!(name["state"], "active");
+    assert!(name["lastError"].as_str().unwrap().contains("other records"), "{name}");
+    assert_eq!(claim(&ada, "same.example.org").await["lastError"], Value::Null);
+    assert_eq!(managed(&ada).await, ["same.example.org CNAME fallback.localhost."]);
+    let apex = claim(&ada, "example.org").await;
+    assert!(apex["lastError"].as_str().unwrap().contains("cannot be a CNAME"), "{apex}");
+
+    let verify = format!("{HOSTNAMES}/www.example.org/verify");
+    let still = ada.post(&verify, json!({})).await.expect(200).clone();
+    assert!(still["lastError"].as_str().unwrap().contains("other records"), "{still}");
+    ada.delete(&format!("{ZONE}/rrsets/www/A")).await.expect(204);
+    let verified = ada.post(&verify, json!({})).await.expect(200).clone();
+    assert_eq!((&verified["state"], &verified["lastError"]), (&json!("active"), &Value::Null));
+    assert_eq!(managed(&ada).await.len(), 2);
+    assert_eq!(unmanaged(&ada).await, [""; 0]);
+    assert_eq!(app.db_audit("ada").await.last().unwrap(), "hostname.link");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostname_at_the_apex_gets_address_records() {
+    let app = App::with(|config| {
+        let addresses = ["192.0.2.80", "2001:db8::80"].map(|it| it.parse().unwrap());
+        config.dns.as_mut().unwrap().fallback_addresses = addresses.to_vec();
+    })
+    .await;
+    let ada = app.sign_in("ada").await;
+    create(&ada, "ada", "example.org").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    put(&ada, "@/TXT", &["mine"]).await;
+    assert_eq!(claim(&ada, "example.org").await["lastError"], Value::Null);
+    assert_eq!(managed(&ada).await, ["example.org A 192.0.2.80", "example.org AAAA 2001:db8::80"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zone_of_another_organization_does_not_verify_a_hostname() {
+    let (app, _) = setup().await;
+    let bob = app.sign_in("bob").await;
+    bob.post("/v1/orgs/bob/projects", json!({ "name": "site" })).await.expect(201);
+    let claimed = bob.post("/v1/orgs/bob/projects/site/hostnames", json!({ "name": "www.example.org" })).await;
+    assert_eq!(claimed.expect(200)["state"], "pending_dns");
+}

@@ -1,0 +1,286 @@
+//! Test fixtures: a running server for each test, and callers.
+
+mod openapi;
+mod programs;
+mod response;
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gateway::SignInMethods;
+use kernel::{ClockRng, Limits, Secret};
+use prometheus::Registry;
+use providers::CodeHostConfig;
+use reqwest::Method;
+use serde_json::{Value, json};
+use server::config::CodeHostLogin;
+use server::{Config, Server};
+use tokio::sync::oneshot;
+
+pub use openapi::Document;
+pub use programs::{Folder, external_program};
+pub use response::ApiResponse;
+pub use testkit::bundle::{pack as bundle, site};
+pub use testkit::{TestClock, TestDatabase};
+
+/// A running server with its own database, bundle store, listeners and clock.
+pub struct App {
+    pub base: String,
+    pub internal: String,
+    pub clock: TestClock,
+    pub bundles: PathBuf,
+    pub document: Arc<Document>,
+    pub database: Arc<TestDatabase>,
+    config: Config,
+    client: reqwest::Client,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+/// A client of the API with an optional token.
+#[derive(Clone)]
+pub struct Caller {
+    base: String,
+    client: reqwest::Client,
+    document: Arc<Document>,
+    pub token: Option<String>,
+    pub user_id: String,
+}
+
+impl App {
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// Starts a server whose configuration `change` modifies.
+    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let database = TestDatabase::create().await;
+        let bundles = std::env::temp_dir().join(format!("svc-test-{}", ClockRng::system().id::<uuid::Uuid>()));
+        let mut config = config(&database.url(), &bundles);
+        change(&mut config);
+        Self::serve(config, Arc::new(database), bundles, TestClock::running()).await
+    }
+
+    /// Starts another server of the same deployment, with the same database, bundle store and clock.
+    pub async fn another(&self) -> Self {
+        self.another_with(|_| {}).await
+    }
+
+    /// Starts another server of the same deployment, whose configuration `change` modifies.
+    pub async fn another_with(&self, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = self.config.clone();
+        change(&mut config);
+        Self::serve(config, self.database.clone(), self.bundles.clone(), self.clock.clone()).await
+    }
+
+    async fn serve(config: Config, database: Arc<TestDatabase>, bundles: PathBuf, clock: TestClock) -> Self {
+        let server = Server::bind(&config, clock.clock_rng(), Registry::new()).unwrap();
+        let (base, internal) = (format!("http://{}", server.public), format!("http://{}", server.internal));
+        let (stop, stopping) = oneshot::channel();
+        tokio::spawn(server.run_until(async {
+            let _ = stopping.await;
+        }));
+        let client = client();
+        let document =
+            client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().json::<Value>().await.unwrap();
+        let (document, stop) = (Arc::new(Document::new(document)), Some(stop));
+        Self { base, internal, clock, bundles, document, database, config, client, stop }
+    }
+
+    /// A caller without a credential.
+    pub fn anonymous(&self) -> Caller {
+        let (base, client, document) = (self.base.clone(), self.client.clone(), self.document.clone());
+        Caller { base, client, document, token: None, user_id: String::new() }
+    }
+
+    /// A caller with this token.
+    pub fn with_token(&self, token: &str) -> Caller {
+        Caller { token: Some(token.to_owned()), ..self.anonymous() }
+    }
+
+    /// The same caller, connected to this server.
+    pub fn connect(&self, caller: &Caller) -> Caller {
+        Caller { base: self.base.clone(), ..caller.clone() }
+    }
+
+    pub async fn sign_in(&self, subject: &str) -> Caller {
+        self.sign_in_with(json!({ "subject": subject })).await
+    }
+
+    /// Signs in with this body.
+    pub async fn sign_in_with(&self, login: Value) -> Caller {
+        let response = self.anonymous().post("/v1/auth/dev/login", login).await;
+        let session = response.expect(200);
+        let text = |name: &str| session[name].as_str().unwrap().to_owned();
+        Caller { token: Some(text("token")), user_id: text("userId"), ..self.anonymous() }
+    }
+
+    /// Signs in a new user and adds them to an organization with this role.
+    pub async fn add_member(&self, admin: &Caller, org: &str, subject: &str, role: &str) -> Caller {
+        let caller = self.sign_in(subject).await;
+        let body = json!({ "provider": "dev", "subject": subject, "role": role });
+        admin.post(&format!("/v1/orgs/{org}/members"), body).await.expect(201);
+        caller
+    }
+
+    /// Queries the database directly. Each row is a JSON object.
+    pub async fn db_rows(&self, statement: &str) -> Vec<Value> {
+        self.database.rows(statement).await
+    }
+
+    /// Changes the database directly.
+    pub async fn db_execute(&self, statement: &str) -> Result<(), diesel::result::Error> {
+        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+        let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
+        connection.batch_execute(statement).await
+    }
+
+    /// The names of an organization's audit events, oldest first.
+    pub async fn db_audit(&self, org: &str) -> Vec<String> {
+        let statement = format!(
+            "SELECT a.event FROM store.audit a JOIN orgs.orgs o ON o.id = a.org_id WHERE o.slug = '{org}' ORDER BY a.id"
+        );
+        self.db_rows(&statement).await.iter().map(|row| row["event"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = std::fs::remove_dir_all(&self.bundles);
+    }
+}
+
+impl Caller {
+    pub async fn get(&self, path: &str) -> ApiResponse {
+        self.send(Method::GET, path, |request| request).await
+    }
+
+    pub async fn delete(&self, path: &str) -> ApiResponse {
+        self.send(Method::DELETE, path, |request| request).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> ApiResponse {
+        self.send(Method::POST, path, |request| request.json(&body)).await
+    }
+
+    /// Sends a POST with an idempotency key.
+    pub async fn post_with_key(&self, key: &str, path: &str, body: Value) -> ApiResponse {
+        self.send(Method::POST, path, |request| request.header("idempotency-key", key).json(&body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> ApiResponse {
+        self.send(Method::PUT, path, |request| request.json(&body)).await
+    }
+
+    pub async fn patch(&self, path: &str, body: Value) -> ApiResponse {
+        self.send(Method::PATCH, path, |request| request.json(&body)).await
+    }
+
+    pub async fn upload(&self, path: &str, bundle: Vec<u8>) -> ApiResponse {
+        self.send(Method::POST, path, |request| request.header("content-type", "application/gzip").body(bundle)).await
+    }
+
+    /// Sends a request and validates the response against the OpenAPI document.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        build: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> ApiResponse {
+        let mut request = self.client.request(method.clone(), format!("{}{path}", self.base));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let response = build(request).send().await.unwrap();
+        let response = ApiResponse::read(&method, path, response).await;
+        self.document.assert_allows(&method, path, &response);
+        response
+    }
+}
+
+/// Parses a timestamp of a response.
+pub fn time(value: &Value) -> kernel::Time {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// Polls until `poll` returns a value.
+pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(value) = poll().await {
+            return value;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("timed out after 30 seconds: {what}");
+}
+
+fn config(database: &str, bundles: &std::path::Path) -> Config {
+    let loopback = "127.0.0.1:0".parse().unwrap();
+    Config {
+        database: store::Config {
+            keys: testkit::keys(),
+            ..store::Config::new(Secret::new(database.to_owned()), "test")
+        },
+        // No server listens there. A test that verifies hostnames starts its own DNS server.
+        dns_resolver: Some("127.0.0.1:9".parse().unwrap()),
+        own_domains: vec!["localhost".to_owned()],
+        code_host: Some(code_host()),
+        mail: None,
+        dns: Some(hosting()),
+        primary: None,
+        signer: None,
+        core: server::config::CoreLink::Embedded,
+        site_url: "http://{hostname}".parse().unwrap(),
+        listen: loopback,
+        internal_listen: loopback,
+        bundle_store: server::config::BundleStore::Folder(bundles.to_owned()),
+        limits: Limits::default(),
+        gateway: gateway::Config {
+            site: gateway::Site {
+                name: "test".into(),
+                public_url: "http://127.0.0.1".into(),
+                dashboard_url: "http://localhost:3000".into(),
+                platform_domain: "localhost".into(),
+                mail_domain: None,
+                nameservers: Vec::new(),
+                site_url: "http://{hostname}".into(),
+                fallback_origin: "fallback.localhost".into(),
+                git_url: None,
+                ssh_host: None,
+                version: "0".into(),
+            },
+            sign_ins: SignInMethods { dev: true, code_host: true },
+            trusted_proxies: settings::Networks::default(),
+            rate_limits: gateway::RateLimits { sign_in: NonZeroU32::MAX, credential: NonZeroU32::MAX },
+            max_concurrent_requests: 512,
+        },
+        otlp_url: None,
+    }
+}
+
+/// The configuration of hosted zones. Its nameservers do not run.
+fn hosting() -> dns::Hosting {
+    let nameservers = ["ns1.svc.example", "ns2.svc.example"].map(str::to_owned);
+    let mut hosting = dns::Hosting::new(&nameservers, "fallback.localhost").unwrap();
+    hosting.platform_domains = vec!["localhost".to_owned(), "svc.example".to_owned()];
+    hosting
+}
+
+/// The configuration of a code host that does not run. A test that signs in at a code host starts its own.
+fn code_host() -> CodeHostLogin {
+    let unreachable: url::Url = "http://127.0.0.1:9".parse().unwrap();
+    let host = CodeHostConfig {
+        client_id: "svc".to_owned(),
+        client_secret: Secret::new("secret".to_owned()),
+        authorize_url: unreachable.clone(),
+        token_url: unreachable.clone(),
+        user_url: unreachable,
+    };
+    CodeHostLogin { host, redirects: "http://localhost:3000".parse().unwrap() }
+}
+
+pub fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap()
+}

@@ -1,0 +1,100 @@
+//! Validation of every response in the tests against the served OpenAPI document.
+
+use std::collections::BTreeMap;
+
+use reqwest::Method;
+use serde_json::{Map, Value};
+
+use super::ApiResponse;
+
+pub struct Document {
+    pub document: Value,
+}
+
+impl Document {
+    pub fn new(document: Value) -> Self {
+        Self { document }
+    }
+
+    /// All operations, each with its method and path.
+    pub fn operations(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
+        let paths = self.document["paths"].as_object().unwrap().iter();
+        paths.flat_map(|(path, methods)| {
+            methods.as_object().unwrap().iter().map(|(method, operation)| (method.as_str(), path.as_str(), operation))
+        })
+    }
+
+    /// Panics if the document does not allow the response for its operation.
+    pub fn assert_allows(&self, method: &Method, path: &str, response: &ApiResponse) {
+        assert_eq!(response.header("x-content-type-options"), "nosniff", "{}", response.request);
+        let required_header = match response.status {
+            401 => "www-authenticate",
+            405 => "allow",
+            429 | 503 => "retry-after",
+            _ => "x-request-id",
+        };
+        let has_header = !response.header(required_header).is_empty();
+        assert!(has_header, "{} returned {} without {required_header}", response.request, response.status);
+        if response.status >= 400 {
+            self.assert_matches(&serde_json::json!({ "$ref": "#/components/schemas/Error" }), response);
+            assert_eq!(response.body["requestId"], response.header("x-request-id"), "{}", response.request);
+        }
+        let Some(operation) = self.operation(method, path) else {
+            return;
+        };
+        let status = response.status.to_string();
+        let described = &operation["responses"][&status];
+        if described.is_null() {
+            // Errors before routing are documented once, not for each operation.
+            let is_malformed_path = response.body["code"] == "bad_request" && path.contains('%');
+            let is_before_routing = [405, 414, 431].contains(&response.status) || is_malformed_path;
+            assert!(
+                is_before_routing,
+                "{} returned the undocumented status {status}: {}",
+                response.request, response.body
+            );
+            return;
+        }
+        if let Some(schema) = described.pointer("/content/application~1json/schema") {
+            self.assert_matches(schema, response);
+        }
+    }
+
+    fn assert_matches(&self, schema: &Value, response: &ApiResponse) {
+        let components = self.document["components"]["schemas"].as_object().unwrap();
+        let closed: Map<String, Value> =
+            components.iter().map(|(name, schema)| (name.clone(), close(schema))).collect();
+        let faults = gateway::validate(schema, &closed, &response.body);
+        assert!(faults.is_empty(), "{} answered {} against the document: {faults:?}", response.request, response.body);
+    }
+
+    fn operation(&self, method: &Method, path: &str) -> Option<&Value> {
+        let path = path.split('?').next().unwrap();
+        let mut candidates: BTreeMap<usize, &Value> = BTreeMap::new();
+        for (template, methods) in self.document["paths"].as_object().unwrap() {
+            let parts = template.split('/').zip(path.split('/'));
+            let same_length = template.split('/').count() == path.split('/').count();
+            if same_length
+                && parts
+                    .clone()
+                    .all(|(expected, actual)| expected == actual || (expected.starts_with('{') && !actual.is_empty()))
+            {
+                candidates.insert(parts.filter(|(expected, _)| expected.starts_with('{')).count(), methods);
+            }
+        }
+        let methods = candidates.into_values().next()?;
+        methods.get(method.as_str().to_ascii_lowercase())
+    }
+}
+
+/// Returns the schema with `additionalProperties: false`, so that a response cannot have undocumented properties.
+fn close(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(object) = schema.as_object_mut()
+        && object.contains_key("properties")
+        && !object.contains_key("allOf")
+    {
+        object.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
+    schema
+}

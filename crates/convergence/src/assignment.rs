@@ -1,0 +1,39 @@
+//! Assignment of projects to home nodes.
+
+use kernel::{NodeId, ProjectId};
+use store::{Connection, Error, Result};
+
+use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _};
+
+/// Increases the node's revision and returns the node with its new revision; `None` if the node was revoked.
+pub(crate) async fn raise_revision(tx: &mut Connection, node: NodeId, by: i64) -> Result<Option<(NodeId, i64)>> {
+    Ok(tx.node_raise_revision(node, by).await?.map(|revision| (node, revision)))
+}
+
+/// Assigns a pending project to the node with the fewest placements. Returns the node with a revision for another part;
+/// `None` if there is no node. Skips a node that is revoked concurrently.
+pub(crate) async fn assign_home(tx: &mut Connection, project: ProjectId) -> Result<Option<(NodeId, i64)>> {
+    while let Some(node) = tx.node_least_loaded().await? {
+        if let Some(revision) = assign_to_node(tx, node, &[project], 1).await? {
+            return Ok(Some((node, revision)));
+        }
+    }
+    Ok(None)
+}
+
+/// Assigns projects with locked placements to the node. Reserves one revision of the node for each of their parts, then
+/// `extra` revisions for the caller. Returns the last one, or `None` if the node was revoked.
+pub(crate) async fn assign_to_node(
+    tx: &mut Connection,
+    node: NodeId,
+    projects: &[ProjectId],
+    extra: i64,
+) -> Result<Option<i64>> {
+    let parts = tx.part_count(projects).await?;
+    let Some(last) = tx.node_raise_revision(node, parts + extra).await? else { return Ok(None) };
+    let moved = tx.placement_move(projects, node, last - extra - parts).await?;
+    if moved != parts {
+        return Err(Error::inconsistent(format!("moved {moved} parts instead of {parts}")));
+    }
+    Ok(Some(last))
+}

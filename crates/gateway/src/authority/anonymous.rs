@@ -1,0 +1,90 @@
+//! The policies of routes without user credentials, and the policy of nodes.
+
+use actix_web::dev::Payload;
+use actix_web::{HttpRequest, web};
+use convergence::Convergence;
+use kernel::audit::Actor;
+use kernel::{Code, NodeId};
+
+use super::authenticate::{anonymous_actor, count_anonymous};
+use super::credential::node_token;
+use crate::http::{Describe, Extract, Operation, Policy, PolicyTarget};
+use crate::limits::Limit;
+use crate::problem::Problem;
+use crate::protocol;
+
+/// Any caller, without a rate limit.
+#[derive(Debug)]
+pub struct Open {
+    pub actor: Actor,
+}
+
+/// A node, on the internal listener.
+#[derive(Debug)]
+pub struct NodeCaller {
+    pub node: NodeId,
+}
+
+impl Describe for Open {
+    fn describe(_: &mut Operation) {}
+}
+
+impl Extract for Open {
+    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        Ok(Self { actor: anonymous_actor(request) })
+    }
+}
+
+impl Policy for Open {}
+
+/// Declares policies that accept any caller, and count requests by address.
+macro_rules! counted {
+    ($($(#[$doc:meta])* $policy:ident by $limit:expr;)+) => { $(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $policy {
+            pub actor: Actor,
+        }
+
+        impl Describe for $policy {
+            fn describe(operation: &mut Operation) {
+                operation.code(&protocol::RATE_LIMITED);
+            }
+        }
+
+        impl Extract for $policy {
+            async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+                count_anonymous(request, payload, $limit).await?;
+                Ok(Self { actor: anonymous_actor(request) })
+            }
+        }
+
+        impl Policy for $policy {}
+    )+ };
+}
+
+counted! {
+    /// Any caller of a sign-in endpoint. The limit of each address is low.
+    SignIn by Limit::SignIn;
+    /// Any caller with a secret in the path, such as an invitation token. The limit of each address is low.
+    Preview by Limit::Preview;
+    /// Any caller, with the general limit for each address.
+    Anonymous by Limit::General;
+}
+
+impl Describe for NodeCaller {
+    fn describe(operation: &mut Operation) {
+        operation.target = PolicyTarget::Node;
+        operation.code(&Code::UNAUTHENTICATED);
+    }
+}
+
+impl Extract for NodeCaller {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let token = node_token(request)?;
+        let nodes = web::Data::<Convergence>::extract(request, payload).await?;
+        Ok(Self { node: nodes.nodes().authenticate(&token).await? })
+    }
+}
+
+impl Policy for NodeCaller {}

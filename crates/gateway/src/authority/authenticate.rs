@@ -1,0 +1,141 @@
+//! Authentication of the caller, and counting of the request.
+
+use actix_web::dev::Payload;
+use actix_web::{HttpRequest, web};
+use identity::Identity;
+use kernel::audit::{Actor, Credential};
+use kernel::{Code, Role, Scope};
+use serde_json::json;
+use store::Store;
+
+use super::credential::{PresentedCredential, invalid_credential, rate_limit_address, read_credential};
+use super::resolve::{Lookup, ResolvedCaller, RestrictedTargets, resolve};
+use super::statement::Target;
+use crate::http::Extract as _;
+use crate::limits::{Key, Limit, Limiters, PermitCheck};
+use crate::problem::Problem;
+use crate::protocol;
+use crate::request_id::RequestId;
+
+/// Authenticates the caller, finds the target, and counts the request by its credential, or by its address without a
+/// valid one. Only existing credentials have a bucket, so that invented ones cannot exhaust memory.
+pub(super) async fn authenticate(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    target: Target<'_>,
+) -> Result<(Actor, ResolvedCaller), Problem> {
+    authenticate_with(request, payload, read_credential(request), target).await
+}
+
+/// Like `authenticate`, with a credential that was already read from the request.
+pub(crate) async fn authenticate_with(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    credential: Result<PresentedCredential, Problem>,
+    target: Target<'_>,
+) -> Result<(Actor, ResolvedCaller), Problem> {
+    let limiters = web::Data::<Limiters>::extract(request, payload).await?;
+    let store = web::Data::<Store>::extract(request, payload).await?;
+    let credential = match credential {
+        Ok(credential) => credential,
+        Err(problem) => return Err(reject_anonymous(request, &store, &limiters, problem).await),
+    };
+    let key = Key::Credential(credential.hash());
+    let needed = match limiters.take_local(request, Limit::General, key, store.clock_rng().now())? {
+        PermitCheck::Taken => None,
+        PermitCheck::Ask(needed) => Some(needed),
+    };
+    let lookup = Lookup { credential, target, permit_request: needed };
+    let caller = match resolve(&store, lookup).await {
+        // Permits cannot be stored, but the caller can still be authenticated.
+        Err(error) if needed.is_some() && error.refuses_writes() => {
+            resolve(&store, Lookup { permit_request: None, ..lookup }).await?
+        }
+        caller => caller?,
+    };
+    let Some(caller) = caller else {
+        return Err(reject_anonymous(request, &store, &limiters, invalid_credential()).await);
+    };
+    if let Some(needed) = needed {
+        let granted = caller.permit_grant.unwrap_or_else(|| limiters.grant_locally(Limit::General, key, needed));
+        limiters.accept_grant(request, Limit::General, key, needed, granted)?;
+    }
+    let identity = web::Data::<Identity>::extract(request, payload).await?;
+    if identity.is_stale(caller.last_used_at) {
+        let credential = caller.credential;
+        // In the background: the response does not depend on it, and the next request repeats a failed update.
+        actix_web::rt::spawn(async move {
+            if let Err(error) = identity.touch(credential).await {
+                tracing::debug!(%error, "failed to record the use of a credential");
+            }
+        });
+    }
+    Ok((actor(request, Some(caller.user.id), caller.credential), caller))
+}
+
+/// The error of a request without a valid credential: `problem`, or 429 above the rate limit.
+async fn reject_anonymous(request: &HttpRequest, store: &Store, limiters: &Limiters, problem: Problem) -> Problem {
+    let counted = limiters.count_address(request, store, Limit::General, rate_limit_address(request)).await;
+    counted.err().unwrap_or(problem)
+}
+
+/// Counts a request that needs no credential.
+pub(super) async fn count_anonymous(request: &HttpRequest, payload: &mut Payload, limit: Limit) -> Result<(), Problem> {
+    let limiters = web::Data::<Limiters>::extract(request, payload).await?;
+    let store = web::Data::<Store>::extract(request, payload).await?;
+    limiters.count_address(request, &store, limit, rate_limit_address(request)).await
+}
+
+impl ResolvedCaller {
+    /// Rejects a token that lacks the scope.
+    pub(crate) fn with_scope(self, needed: Scope) -> Result<Self, Problem> {
+        match &self.scopes {
+            Some(granted) if !granted.iter().any(|granted| granted.covers(needed)) => {
+                let message = format!("the token lacks the scope {needed}; create a token that has it");
+                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
+                let problem = Problem::new(&protocol::INSUFFICIENT_SCOPE, message);
+                Err(problem
+                    .with_details(Some(json!({ "required": needed })))
+                    .with_header(actix_web::http::header::WWW_AUTHENTICATE, challenge))
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Rejects a token that is restricted to projects or zones, unless the target is one of them. The response reveals
+    /// neither whether the target exists nor which role it requires.
+    pub(crate) fn require_access(&self, is_accessible: bool) -> Result<(), Problem> {
+        if self.restricted_targets().is_some() && self.org.is_some() && !is_accessible {
+            Err(not_a_member())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The projects and zones that the token is restricted to.
+    pub(crate) fn restricted_targets(&self) -> Option<&RestrictedTargets> {
+        self.restriction.as_ref().and_then(|restriction| restriction.targets.as_ref())
+    }
+}
+
+/// 403 for a caller outside the organization, and for a token outside its restriction. It is the same for every target.
+pub(super) fn not_a_member() -> Problem {
+    Problem::new(&Code::FORBIDDEN, "you are not a member of this organization, or the token has no access to it")
+}
+
+/// Rejects a role below the minimum.
+pub(crate) fn require_role(role: Role, minimum: Role) -> Result<(), Problem> {
+    if role >= minimum {
+        return Ok(());
+    }
+    let message = format!("this operation requires the role {minimum}, but you are {role}; ask an admin for that role");
+    Err(Problem::new(&Code::FORBIDDEN, message).with_details(Some(json!({ "required": minimum }))))
+}
+
+fn actor(request: &HttpRequest, user: Option<kernel::UserId>, credential: Credential) -> Actor {
+    Actor { user, credential, request_id: RequestId::text(request), idempotency: None }
+}
+
+pub(super) fn anonymous_actor(request: &HttpRequest) -> Actor {
+    actor(request, None, Credential::None)
+}

@@ -1,0 +1,204 @@
+//! The policies of routes about an organization, a project or a zone.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use actix_web::HttpRequest;
+use actix_web::dev::Payload;
+use dns::ZoneName;
+use identity::Profile;
+use kernel::audit::Actor;
+use kernel::{Code, OrgId, Plan, ProjectId, ResourceSet, Role, ZoneId};
+use orgs::Slug;
+use projects::ProjectName;
+
+use super::authenticate::{authenticate, not_a_member, require_role};
+use super::caller::impl_caller_policies;
+use super::resolve::{ResolvedCaller, ResolvedOrg, ResolvedProject, RestrictedTargets};
+use super::role::MinimumRole;
+use super::scope::RequiredScope;
+use super::statement::Target;
+use crate::http::{Describe, Extract, Operation, PolicyTarget, RouteMatch, path_parameters};
+use crate::problem::Problem;
+
+/// A member with at least the role in the path's organization. The credential has the scope and covers the whole
+/// organization.
+#[derive(Debug)]
+pub struct InOrg<R, S> {
+    pub actor: Actor,
+    pub user: Profile,
+    pub org: TargetOrg,
+    policy: PhantomData<(R, S)>,
+}
+
+/// A member with at least the role in the path's organization, with the scope. A restricted token lists only the
+/// targets of its restriction.
+#[derive(Debug)]
+pub struct InOrgFiltered<R, S> {
+    pub actor: Actor,
+    pub user: Profile,
+    pub org: TargetOrg,
+    /// The projects that a listing may show; `None` for all.
+    pub projects: Option<Vec<ProjectId>>,
+    /// The zones that a listing may show; `None` for all.
+    pub zones: Option<Vec<ZoneId>>,
+    policy: PhantomData<(R, S)>,
+}
+
+/// A member with at least the role in the organization of the path's project, with the scope.
+#[derive(Debug)]
+pub struct InProject<R, S> {
+    pub actor: Actor,
+    pub user: Profile,
+    pub org: TargetOrg,
+    pub project: TargetProject,
+    policy: PhantomData<(R, S)>,
+}
+
+/// A member with at least the role in the organization of the path's zone, with the scope. For a token that is
+/// restricted to projects or zones, the zone must exist; for all other callers the service checks that.
+#[derive(Debug)]
+pub struct InZone<R, S> {
+    pub actor: Actor,
+    pub org: TargetOrg,
+    policy: PhantomData<(R, S)>,
+}
+
+/// The organization that a request targets.
+#[derive(Debug, Clone)]
+pub struct TargetOrg {
+    pub id: OrgId,
+    pub slug: String,
+    pub plan: Plan,
+    /// The caller's role.
+    pub role: Role,
+}
+
+/// The project that a request targets.
+#[derive(Debug, Clone)]
+pub struct TargetProject {
+    pub id: ProjectId,
+    pub name: String,
+    /// The granted resources.
+    pub granted_resources: ResourceSet,
+}
+
+fn require_org_role(org: Option<ResolvedOrg>, minimum: Role) -> Result<TargetOrg, Problem> {
+    let Some(ResolvedOrg { id, slug, plan, role }) = org else {
+        return Err(Problem::new(&Code::NOT_FOUND, "there is no such organization"));
+    };
+    let role = role.ok_or_else(not_a_member)?;
+    self::require_role(role, minimum)?;
+    Ok(TargetOrg { id, slug, plan, role })
+}
+
+impl<R: MinimumRole, S: RequiredScope> Describe for InOrg<R, S> {
+    fn describe(operation: &mut Operation) {
+        operation.require_caller(PolicyTarget::Org, Some(R::ROLE), Some(S::SCOPE));
+        operation.claim_parameter::<Slug>();
+    }
+}
+
+impl<R: MinimumRole, S: RequiredScope> Extract for InOrg<R, S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let (actor, caller) = authenticate_in_org(request, payload).await?;
+        let caller = caller.with_scope(S::SCOPE)?;
+        caller.require_access(false)?;
+        let org = require_org_role(caller.org, R::ROLE)?;
+        Ok(Self { actor, user: caller.user, org, policy: PhantomData })
+    }
+}
+
+impl<R: MinimumRole, S: RequiredScope> Describe for InOrgFiltered<R, S> {
+    fn describe(operation: &mut Operation) {
+        InOrg::<R, S>::describe(operation);
+        operation.accepts_restricted_tokens = true;
+    }
+}
+
+impl<R: MinimumRole, S: RequiredScope> Extract for InOrgFiltered<R, S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let (actor, caller) = authenticate_in_org(request, payload).await?;
+        let caller = caller.with_scope(S::SCOPE)?;
+        let (projects, zones) =
+            caller.restricted_targets().cloned().map(|RestrictedTargets { projects, zones }| (projects, zones)).unzip();
+        let org = require_org_role(caller.org, R::ROLE)?;
+        Ok(Self { actor, user: caller.user, org, projects, zones, policy: PhantomData })
+    }
+}
+
+impl<R: MinimumRole, S: RequiredScope> Describe for InProject<R, S> {
+    fn describe(operation: &mut Operation) {
+        operation.require_caller(PolicyTarget::Project, Some(R::ROLE), Some(S::SCOPE));
+        operation.claim_parameter::<Slug>();
+        operation.claim_parameter::<ProjectName>();
+        operation.accepts_restricted_tokens = true;
+    }
+}
+
+impl<R: MinimumRole, S: RequiredScope> Extract for InProject<R, S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let path = RouteMatch::of(request);
+        let target = Target::Project { org: path_value(&path, "orgSlug")?, project: path_value(&path, "projectName")? };
+        let (actor, caller) = authenticate(request, payload, target).await?;
+        let caller = caller.with_scope(S::SCOPE)?;
+        caller.require_access(caller.project.is_some())?;
+        let org = require_org_role(caller.org, R::ROLE)?;
+        let not_found = || Problem::new(&Code::NOT_FOUND, "there is no such project in this organization");
+        let ResolvedProject { id, name, granted_resources: granted } = caller.project.ok_or_else(not_found)?;
+        let project = TargetProject { id, name, granted_resources: granted };
+        Ok(Self { actor, user: caller.user, org, project, policy: PhantomData })
+    }
+}
+
+impl<R: MinimumRole, S: RequiredScope> Describe for InZone<R, S> {
+    fn describe(operation: &mut Operation) {
+        operation.require_caller(PolicyTarget::Zone, Some(R::ROLE), Some(S::SCOPE));
+        operation.claim_parameter::<Slug>();
+        operation.accepts_restricted_tokens = true;
+    }
+}
+
+impl<R: MinimumRole, S: RequiredScope> Extract for InZone<R, S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let path = RouteMatch::of(request);
+        let zone = ZoneName::parse(path_value(&path, "zone")?).ok();
+        let zone = zone.as_ref().map(ZoneName::as_str);
+        let target = Target::Zone { org: path_value(&path, "orgSlug")?, zone };
+        let (actor, caller) = authenticate(request, payload, target).await?;
+        let caller = caller.with_scope(S::SCOPE)?;
+        caller.require_access(caller.zone.is_some())?;
+        let org = require_org_role(caller.org, R::ROLE)?;
+        Ok(Self { actor, org, policy: PhantomData })
+    }
+}
+
+/// Authenticates the caller of a route about the path's organization.
+async fn authenticate_in_org(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, ResolvedCaller), Problem> {
+    let path = RouteMatch::of(request);
+    authenticate(request, payload, Target::Org { org: path_value(&path, "orgSlug")? }).await
+}
+
+/// The value of a path parameter that every route of the policy has.
+fn path_value<'a>(path: &'a Option<Rc<RouteMatch>>, name: &str) -> Result<&'a str, Problem> {
+    let value = path.as_ref().and_then(|path| path.get(name));
+    value.ok_or_else(|| Problem::internal(format!("the route has no parameter {name}")))
+}
+
+path_parameters! {
+    Slug: "The organization's slug.", "acme";
+    ProjectName: "The project's name.", "site";
+}
+
+impl From<&TargetOrg> for projects::Org {
+    fn from(org: &TargetOrg) -> Self {
+        Self { id: org.id, slug: org.slug.clone(), plan: org.plan }
+    }
+}
+
+impl_caller_policies! {
+    [R: MinimumRole, S: RequiredScope] InOrg<R, S>;
+    [R: MinimumRole, S: RequiredScope] InOrgFiltered<R, S>;
+    [R: MinimumRole, S: RequiredScope] InProject<R, S>;
+    [R: MinimumRole, S: RequiredScope] InZone<R, S>;
+}

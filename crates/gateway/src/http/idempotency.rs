@@ -1,0 +1,326 @@
+//! `Idempotency-Key`: a retry of a POST receives the response of the first request (contract section 5).
+//!
+//! The key is claimed after the caller is authorized, and before the rest of the request is read.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use actix_web::body::to_bytes;
+use actix_web::dev::Payload;
+use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
+use actix_web::http::{Method, StatusCode};
+use actix_web::web::Bytes;
+use actix_web::{HttpRequest, HttpResponse, web};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::{Stream, StreamExt as _};
+use kernel::audit::{Actor, IdempotencyClaim};
+use kernel::{Code, Digest, Digester, Kind};
+use serde::{Deserialize, Serialize};
+use store::{ClaimOutcome, Store};
+
+use super::body::{Upload, read_in_time};
+use super::operation::Limits;
+use super::{Extract as _, Operation};
+use crate::problem::Problem;
+use crate::request_id::RequestId;
+
+/// 409: the first request is still in progress.
+pub(crate) const IN_PROGRESS: Code = Code::new(
+    "idempotency_in_progress",
+    Kind::Conflict,
+    "Another request with this Idempotency-Key is still in progress; try again in a moment.",
+);
+/// 409: only the client can decide whether to repeat the request.
+pub(crate) const ANSWER_LOST: Code = Code::new(
+    "idempotency_answer_lost",
+    Kind::Conflict,
+    "The first request with this Idempotency-Key was executed, but its response was lost; check its result.",
+);
+/// 422: the key belongs to another request.
+pub(crate) const MISMATCH: Code = Code::new(
+    "idempotency_mismatch",
+    Kind::Unprocessable,
+    "The Idempotency-Key was used for a request with another body; use a new key for a new request.",
+);
+
+const KEY: &str = "idempotency-key";
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The headers that are stored with a response.
+const STORED_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, ETAG, REQUEST_ID];
+
+/// How often a long request renews its claim.
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Adds the header and its error codes to a route's description.
+pub(crate) fn describe(operation: &mut Operation) {
+    let schema = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": 255 });
+    let meaning = "Makes it safe to retry the request. For 24 hours, a request with the same key and body receives the \
+                   stored response, with `Idempotent-Replayed: true`, and is not executed again.";
+    operation.parameter("header", "Idempotency-Key", meaning, &schema);
+    operation.codes(&[&Code::BAD_REQUEST, &IN_PROGRESS, &ANSWER_LOST, &MISMATCH]);
+}
+
+/// The result of the idempotency check.
+pub(crate) enum IdempotencyCheck {
+    /// The request must be executed. Its response goes through [`IdempotentRequest::finish`].
+    Execute(IdempotentRequest),
+    /// The stored response of an earlier request.
+    Replay(HttpResponse),
+}
+
+/// A request in progress, with its claim if it has a key.
+pub(crate) struct IdempotentRequest(Option<ActiveClaim>);
+
+struct ActiveClaim {
+    store: web::Data<Store>,
+    claim: IdempotencyClaim,
+    body: BodyDigest,
+    renewal: Option<tokio::task::JoinHandle<()>>,
+    is_closed: bool,
+}
+
+/// The digest of the body. The digest of an upload is known only after its last byte.
+enum BodyDigest {
+    Known(Digest),
+    Streamed(Arc<Mutex<Option<Digest>>>),
+}
+
+/// A stored response.
+#[derive(Serialize, Deserialize)]
+struct StoredReply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+/// Claims the idempotency key of an authenticated POST.
+pub(crate) async fn check(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    actor: Option<&mut Actor>,
+    limits: Limits,
+) -> Result<IdempotencyCheck, Problem> {
+    let Some(actor) = actor.filter(|_| request.method() == Method::POST) else {
+        return Ok(IdempotencyCheck::Execute(IdempotentRequest(None)));
+    };
+    let Some(key) = key(request)? else { return Ok(IdempotencyCheck::Execute(IdempotentRequest(None))) };
+    let store = web::Data::<Store>::extract(request, payload).await?;
+    let (body_digest, upload_digest) = if limits.long {
+        (None, digest_of_stream(payload))
+    } else {
+        let bytes = read_in_time(request, payload, limits.body).await?;
+        let digest = Digest::of(&bytes);
+        *payload = Payload::Stream { payload: Box::pin(futures_util::stream::iter([Ok(Bytes::from(bytes))])) };
+        (Some(digest), Arc::default())
+    };
+    // Only a digest of the URL, which may be long and may contain a token.
+    let route = Digest::of(format!("{} {}", request.method(), request.uri()).as_bytes()).to_string();
+    let caller = actor.credential.to_string();
+    let claim = store
+        .idempotency_claim(store::ClaimRequest { caller: &caller, route: &route, key: &key, body: body_digest })
+        .await?;
+    match claim {
+        ClaimOutcome::Claimed(claim) => {
+            actor.idempotency = Some(claim);
+            let body = body_digest.map_or(BodyDigest::Streamed(upload_digest), BodyDigest::Known);
+            let renewal = limits.long.then(|| actix_web::rt::spawn(renew_claim(store.clone(), claim)));
+            Ok(IdempotencyCheck::Execute(IdempotentRequest(Some(ActiveClaim {
+                store,
+                claim,
+                body,
+                renewal,
+                is_closed: false,
+            }))))
+        }
+        ClaimOutcome::InProgress { body: Some(first) } | ClaimOutcome::Lost { body: Some(first) }
+            if body_digest.is_some_and(|body| body != first) =>
+        {
+            Err(mismatch())
+        }
+        ClaimOutcome::InProgress { .. } => Err(Problem::new(
+            &IN_PROGRESS,
+            "the first request with this Idempotency-Key is still in progress; try again in a moment",
+        )),
+        ClaimOutcome::Lost { .. } => Err(Problem::new(
+            &ANSWER_LOST,
+            "the first request with this Idempotency-Key was executed, but its response was lost; check its result",
+        )),
+        ClaimOutcome::Completed { body, response: answer } => {
+            let retry_digest = match body_digest {
+                Some(digest) => Some(digest),
+                None => drain(request, payload, &upload_digest).await?,
+            };
+            if body != retry_digest {
+                return Err(mismatch());
+            }
+            replay(&answer).map(IdempotencyCheck::Replay)
+        }
+    }
+}
+
+impl IdempotentRequest {
+    /// Stores the response, or releases the key if the client may send a corrected request.
+    pub(crate) async fn finish(
+        self,
+        request: &HttpRequest,
+        outcome: Result<HttpResponse, Problem>,
+    ) -> Result<HttpResponse, Problem> {
+        let Some(mut active) = self.0 else { return outcome };
+        let mut response = match outcome {
+            Ok(response) => response,
+            Err(problem) if !problem.is_final() => {
+                active.release().await;
+                return Err(problem);
+            }
+            Err(problem) => problem.respond(request),
+        };
+        let Some(digest) = active.body.digest() else {
+            active.release().await;
+            return Ok(response);
+        };
+        let id = RequestId::text(request);
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        let (head, body) = response.into_parts();
+        let bytes = to_bytes(body).await.map_err(|error| Problem::internal(error.to_string()))?;
+        let text = |name: &HeaderName| Some((name.to_string(), head.headers().get(name)?.to_str().ok()?.to_owned()));
+        let headers = STORED_HEADERS.iter().filter_map(text).collect();
+        let answer = StoredReply { status: head.status().as_u16(), headers, body: STANDARD.encode(&bytes) };
+        let answer = serde_json::to_vec(&answer).map_err(|error| Problem::internal(error.to_string()))?;
+        active.is_closed = true;
+        if let Err(error) = active.store.idempotency_store_response(active.claim, digest, &answer).await {
+            // The request was executed anyway. A retry receives `idempotency_answer_lost`.
+            tracing::warn!(%error, "failed to store the response of an idempotency key");
+        }
+        Ok(head.set_body(bytes).map_into_boxed_body())
+    }
+}
+
+impl ActiveClaim {
+    /// Releases the key before the client receives the response, so that it can use the key immediately.
+    async fn release(&mut self) {
+        match self.store.idempotency_release(self.claim).await {
+            Ok(()) => self.is_closed = true,
+            Err(error) => tracing::debug!(%error, "failed to release an idempotency key; retrying once"),
+        }
+    }
+}
+
+impl Drop for ActiveClaim {
+    fn drop(&mut self) {
+        if let Some(renewal) = self.renewal.take() {
+            renewal.abort();
+        }
+        if self.is_closed {
+            return;
+        }
+        let (store, claim) = (self.store.clone(), self.claim);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = store.idempotency_release(claim).await {
+                    tracing::debug!(%error, "failed to release an idempotency key; its lease expires");
+                }
+            });
+        }
+    }
+}
+
+impl BodyDigest {
+    fn digest(&self) -> Option<Digest> {
+        match self {
+            Self::Known(digest) => Some(*digest),
+            Self::Streamed(digest) => *digest.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+async fn renew_claim(store: web::Data<Store>, claim: IdempotencyClaim) {
+    loop {
+        tokio::time::sleep(RENEW_INTERVAL).await;
+        if let Err(error) = store.idempotency_renew(claim).await {
+            tracing::debug!(%error, "failed to renew the lease of an idempotency key");
+        }
+    }
+}
+
+/// Reads the key: one header of 1 to 255 printable characters.
+fn key(request: &HttpRequest) -> Result<Option<String>, Problem> {
+    let mut sent = request.headers().get_all(KEY);
+    let Some(first) = sent.next() else { return Ok(None) };
+    let text = first.to_str().ok().filter(|text| (1..=255).contains(&text.len()) && sent.next().is_none());
+    let text =
+        text.ok_or_else(|| Problem::bad_request("send one Idempotency-Key of 1 to 255 printable ASCII characters"))?;
+    Ok(Some(text.to_owned()))
+}
+
+fn mismatch() -> Problem {
+    Problem::new(&MISMATCH, "the Idempotency-Key was used for a request with another body; use a new key")
+}
+
+fn replay(answer: &[u8]) -> Result<HttpResponse, Problem> {
+    let broken =
+        |error: &dyn std::fmt::Display| Problem::internal(format!("failed to read a stored response: {error}"));
+    let StoredReply { status, headers, body } = serde_json::from_slice(answer).map_err(|error| broken(&error))?;
+    let mut response = HttpResponse::build(StatusCode::from_u16(status).map_err(|error| broken(&error))?);
+    for (name, value) in headers {
+        response.insert_header((name, value));
+    }
+    let body = STANDARD.decode(body).map_err(|error| broken(&error))?;
+    Ok(response.insert_header((REPLAYED, "true")).body(body))
+}
+
+/// Reads an upload to its end and returns its digest.
+async fn drain(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    digest: &Mutex<Option<Digest>>,
+) -> Result<Option<Digest>, Problem> {
+    let mut stream = Upload::extract(request, payload).await?.into_stream();
+    while let Some(chunk) = stream.next().await {
+        chunk.map_err(|error| Problem::bad_request(format!("failed to read the body: {error}")))?;
+    }
+    Ok(*digest.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+type PayloadItem = Result<Bytes, actix_web::error::PayloadError>;
+
+/// Hashes the body while it is read. The digest is set after the last byte.
+fn digest_of_stream(payload: &mut Payload) -> Arc<Mutex<Option<Digest>>> {
+    let digest = Arc::new(Mutex::new(None));
+    let through = HashingStream { body: payload.take(), digester: Some(Digester::default()), digest: digest.clone() };
+    *payload = Payload::Stream { payload: Box::pin(through) };
+    digest
+}
+
+struct HashingStream {
+    body: Payload,
+    digester: Option<Digester>,
+    digest: Arc<Mutex<Option<Digest>>>,
+}
+
+impl Stream for HashingStream {
+    type Item = PayloadItem;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<PayloadItem>> {
+        let item = std::task::ready!(self.body.poll_next_unpin(context));
+        match &item {
+            Some(Ok(chunk)) => {
+                if let Some(digester) = &mut self.digester {
+                    digester.update(chunk);
+                }
+            }
+            Some(Err(_)) => self.digester = None,
+            None => {
+                if let Some(whole) = self.digester.take() {
+                    *self.digest.lock().unwrap_or_else(PoisonError::into_inner) = Some(whole.finish());
+                }
+            }
+        }
+        Poll::Ready(item)
+    }
+}

@@ -1,0 +1,68 @@
+//! Responses that do not change while the process runs. They are rendered once, and then served from memory.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use actix_web::body::{BoxBody, MessageBody as _};
+use actix_web::dev::ServiceRequest;
+use actix_web::http::header::{HeaderName, HeaderValue, ORIGIN};
+use actix_web::http::{Method, StatusCode};
+use actix_web::web::Bytes;
+use actix_web::{HttpResponse, web};
+
+use super::Routes;
+use super::guard::headers_within_limits;
+
+/// The routes with static responses, by path.
+#[derive(Debug, Default)]
+pub(crate) struct StaticResponses(HashMap<&'static str, OnceLock<StoredResponse>>);
+
+/// A response, without the headers that the telemetry middleware adds.
+#[derive(Debug)]
+pub(crate) struct StoredResponse {
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+}
+
+impl StaticResponses {
+    pub(crate) fn of(routes: &Routes) -> Self {
+        let responses = routes.operations().filter(|operation| operation.is_static);
+        Self(responses.map(|operation| (operation.path, OnceLock::new())).collect())
+    }
+
+    /// Returns the key of the stored response, if the request may use one. Requests with `Origin` need CORS headers.
+    pub(crate) fn key(request: &ServiceRequest) -> Option<(web::Data<Self>, &'static str)> {
+        let responses = request.app_data::<web::Data<Self>>()?;
+        let (path, _) = responses.0.get_key_value(request.path())?;
+        let is_plain = request.method() == Method::GET && request.query_string().is_empty();
+        let is_plain = is_plain && !request.headers().contains_key(ORIGIN) && headers_within_limits(request.headers());
+        is_plain.then(|| (responses.clone(), *path))
+    }
+
+    /// Returns the stored response, if there is one.
+    pub(crate) fn get(&self, path: &str) -> Option<HttpResponse> {
+        let StoredResponse { headers, body } = self.0.get(path)?.get()?;
+        let mut response = HttpResponse::with_body(StatusCode::OK, BoxBody::new(body.clone()));
+        for (name, value) in headers {
+            response.headers_mut().append(name.clone(), value.clone());
+        }
+        Some(response)
+    }
+
+    /// Stores a successful response for later requests, and returns it.
+    pub(crate) fn store(&self, path: &str, response: HttpResponse) -> HttpResponse {
+        if response.status() != StatusCode::OK {
+            return response;
+        }
+        let (response, body) = response.into_parts();
+        match (self.0.get(path), body.try_into_bytes()) {
+            (Some(slot), Ok(body)) => {
+                let headers = response.headers().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+                let _ = slot.set(StoredResponse { headers, body: body.clone() });
+                response.set_body(BoxBody::new(body))
+            }
+            (_, Ok(body)) => response.set_body(BoxBody::new(body)),
+            (_, Err(body)) => response.set_body(body),
+        }
+    }
+}

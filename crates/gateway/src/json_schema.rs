@@ -1,0 +1,242 @@
+//! Validation of JSON against the schemas of the OpenAPI document.
+//!
+//! serde stops at the first error. The schemas describe the same types, so a request is validated against its published
+//! schema, and the response lists all errors.
+
+use regex_lite::Regex;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// A validation error. `path` is like `records[2]` or `contact.email`; it is empty for the whole value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Fault)]
+pub struct FieldError {
+    pub path: String,
+    pub message: String,
+}
+
+/// Returns every error of `value` against `schema`. References point into `components` (`#/components/schemas`).
+#[must_use]
+pub fn validate(schema: &Value, components: &Map<String, Value>, value: &Value) -> Vec<FieldError> {
+    let mut checker = Checker { components, errors: Vec::new() };
+    checker.check(schema, value, "");
+    checker.errors
+}
+
+struct Checker<'a> {
+    components: &'a Map<String, Value>,
+    errors: Vec<FieldError>,
+}
+
+impl Checker<'_> {
+    fn report(&mut self, path: &str, message: impl Into<String>) {
+        self.errors.push(FieldError { path: path.to_owned(), message: message.into() });
+    }
+
+    fn check(&mut self, schema: &Value, value: &Value, path: &str) {
+        if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next()) {
+            let Some(schema) = self.components.get(name) else {
+                return self.report(path, format!("unknown schema {name}"));
+            };
+            return self.check(schema, value, path);
+        }
+        for part in list(schema, "allOf") {
+            self.check(part, value, path);
+        }
+        let choices = list(schema, "oneOf").iter().chain(list(schema, "anyOf"));
+        self.check_choices(&choices.collect::<Vec<_>>(), value, path);
+        if !has_type(schema, value) {
+            return self.report(path, format!("must be {}", type_names(schema)));
+        }
+        match value {
+            Value::String(text) => self.check_text(schema, text, path),
+            Value::Number(number) => self.check_number(schema, number, path),
+            Value::Array(items) => self.check_array(schema, items, path),
+            Value::Object(object) => self.check_object(schema, object, path),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Checks that one of several choices fits, and otherwise reports the errors of the closest one.
+    fn check_choices(&mut self, choices: &[&Value], value: &Value, path: &str) {
+        let mut closest: Option<Vec<FieldError>> = None;
+        for choice in choices {
+            let mut attempt = Checker { components: self.components, errors: Vec::new() };
+            attempt.check(choice, value, path);
+            let fits_better = closest.as_ref().is_none_or(|errors| attempt.errors.len() < errors.len());
+            let is_null = choice.get("type").and_then(Value::as_str) == Some("null");
+            if attempt.errors.is_empty() || (fits_better && !is_null) {
+                closest = Some(attempt.errors);
+            }
+            if closest.as_ref().is_some_and(Vec::is_empty) {
+                return;
+            }
+        }
+        self.errors.extend(closest.unwrap_or_default());
+    }
+
+    fn check_text(&mut self, schema: &Value, text: &str, path: &str) {
+        if text.contains('\0') {
+            self.report(path, "must not contain U+0000");
+        }
+        let words = list(schema, "enum");
+        if !words.is_empty() && !words.iter().any(|word| word.as_str() == Some(text)) {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            self.report(path, format!("must be one of: {}", words.join(" ")));
+        }
+        let pattern = schema.get("pattern").and_then(Value::as_str).and_then(|pattern| Regex::new(pattern).ok());
+        if pattern.is_some_and(|pattern| !pattern.is_match(text)) {
+            let rule = schema.get("description").and_then(Value::as_str).unwrap_or("a string in the documented format");
+            return self.report(path, format!("must be {rule}"));
+        }
+        let length = text.chars().count() as u64;
+        if let Some(least) = schema.get("minLength").and_then(Value::as_u64).filter(|least| length < *least) {
+            self.report(path, format!("must have at least {least} characters"));
+        }
+        if let Some(most) = schema.get("maxLength").and_then(Value::as_u64).filter(|most| length > *most) {
+            self.report(path, format!("must have at most {most} characters"));
+        }
+    }
+
+    fn check_number(&mut self, schema: &Value, number: &serde_json::Number, path: &str) {
+        let Some(number) = number.as_f64() else { return };
+        if let Some(least) = schema.get("minimum").and_then(Value::as_f64).filter(|least| number < *least) {
+            self.report(path, format!("must be at least {least}"));
+        }
+        let bound = match schema.get("format").and_then(Value::as_str) {
+            Some("int32") => Some(f64::from(i32::MAX)),
+            _ => None,
+        };
+        let most = schema.get("maximum").and_then(Value::as_f64).or(bound);
+        if let Some(most) = most.filter(|most| number > *most) {
+            self.report(path, format!("must be at most {most}"));
+        }
+    }
+
+    fn check_array(&mut self, schema: &Value, items: &[Value], path: &str) {
+        let length = items.len() as u64;
+        if let Some(least) = schema.get("minItems").and_then(Value::as_u64).filter(|least| length < *least) {
+            self.report(path, format!("must have at least {least} items"));
+        }
+        if let Some(most) = schema.get("maxItems").and_then(Value::as_u64).filter(|most| length > *most) {
+            return self.report(path, format!("must have at most {most} items"));
+        }
+        let Some(each) = schema.get("items") else { return };
+        for (at, item) in items.iter().enumerate() {
+            self.check(each, item, &format!("{path}[{at}]"));
+        }
+    }
+
+    fn check_object(&mut self, schema: &Value, object: &Map<String, Value>, path: &str) {
+        let within = |name: &str| {
+            if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+        };
+        for name in list(schema, "required").iter().filter_map(Value::as_str) {
+            if !object.contains_key(name) {
+                self.report(&within(name), "is missing");
+            }
+        }
+        let known = schema.get("properties").and_then(Value::as_object);
+        let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+        for (name, value) in object {
+            match known.and_then(|known| known.get(name)) {
+                Some(schema) => self.check(schema, value, &within(name)),
+                None if closed => self.report(&within(name), "is not a field of this request"),
+                None => {}
+            }
+        }
+    }
+}
+
+fn list<'a>(schema: &'a Value, key: &str) -> &'a [Value] {
+    schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn types(schema: &Value) -> Vec<&str> {
+    match schema.get("type") {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn has_type(schema: &Value, value: &Value) -> bool {
+    let types = types(schema);
+    types.is_empty()
+        || types.iter().any(|name| match *name {
+            "null" => value.is_null(),
+            "boolean" => value.is_boolean(),
+            "string" => value.is_string(),
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            _ => false,
+        })
+}
+
+fn type_names(schema: &Value) -> String {
+    let names = types(schema).into_iter().map(|name| match name {
+        "null" => "null",
+        "boolean" => "true or false",
+        "string" => "a string",
+        "integer" => "an integer",
+        "number" => "a number",
+        "array" => "an array",
+        _ => "an object",
+    });
+    names.collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn errors(schema: Value, value: Value) -> Vec<(String, String)> {
+        let components =
+            json!({ "Word": { "type": "string", "pattern": "^[a-z]+$", "description": "lowercase letters" } });
+        let components = components.as_object().expect("an object");
+        validate(&schema, components, &value).into_iter().map(|fault| (fault.path, fault.message)).collect()
+    }
+
+    fn fault(path: &str, message: &str) -> (String, String) {
+        (path.to_owned(), message.to_owned())
+    }
+
+    #[test]
+    fn every_error_is_reported_with_its_path() {
+        let schema = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["word", "size"],
+            "properties": {
+                "word": { "$ref": "#/components/schemas/Word" },
+                "size": { "type": "integer", "minimum": 1, "maximum": 9 },
+                "list": { "type": "array", "maxItems": 2, "items": { "$ref": "#/components/schemas/Word" } },
+                "none": { "oneOf": [{ "type": "null" }, { "$ref": "#/components/schemas/Word" }] },
+            },
+        });
+        assert_eq!(errors(schema.clone(), json!({ "word": "a", "size": 9, "list": ["b"], "none": null })), []);
+        assert_eq!(
+            errors(schema.clone(), json!({ "word": "A\u{0}", "size": 1.5, "list": ["b", 7], "none": "B", "more": 1 })),
+            [
+                fault("list[1]", "must be a string"),
+                fault("more", "is not a field of this request"),
+                fault("none", "must be lowercase letters"),
+                fault("size", "must be an integer"),
+                fault("word", "must not contain U+0000"),
+                fault("word", "must be lowercase letters"),
+            ]
+        );
+        assert_eq!(
+            errors(schema.clone(), json!({ "size": 10, "list": ["a", "b", "c"] })),
+            [
+                fault("word", "is missing"),
+                fault("list", "must have at most 2 items"),
+                fault("size", "must be at most 9")
+            ]
+        );
+        assert_eq!(errors(schema, json!([])), [fault("", "must be an object")]);
+    }
+}

@@ -1,0 +1,62 @@
+//! Errors of the PowerDNS-compatible API, in PowerDNS's format.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::WWW_AUTHENTICATE;
+use dns::DnsError;
+use kernel::{Code, Kind};
+use serde::Serialize;
+
+use crate::problem::{ErrorFormat, Problem};
+use crate::protocol;
+
+/// The challenge of a 401.
+const CHALLENGE: &str = "X-API-Key realm=\"PowerDNS\"";
+
+/// 422 of a well-formed but unsupported request.
+const UNPROCESSABLE: Code = Code::new("unprocessable", Kind::Unprocessable, "The request is not supported.");
+/// 400 of a body that is not JSON.
+pub(super) const MALFORMED: Code = Code::new("malformed", Kind::Invalid, "The body is not JSON.");
+
+/// PowerDNS's error body: `{"error": …}`.
+pub(super) struct PowerDnsErrors;
+
+#[derive(Debug, Serialize)]
+struct ErrorBody<'a> {
+    error: &'a str,
+}
+
+impl ErrorFormat for PowerDnsErrors {
+    fn render(&self, problem: &Problem, _: &str) -> HttpResponse {
+        let status = status(problem.code());
+        let mut response = HttpResponse::build(status);
+        for (name, value) in problem.headers().iter().filter(|(name, _)| *name != WWW_AUTHENTICATE) {
+            response.insert_header((name.clone(), value.as_str()));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.insert_header((WWW_AUTHENTICATE, CHALLENGE));
+        }
+        response.json(ErrorBody { error: problem.message() })
+    }
+}
+
+/// The status of an error in PowerDNS: 422 for invalid values, where `/v1` has 400 or 409.
+fn status(code: &Code) -> StatusCode {
+    let of_values = [&Code::BAD_REQUEST, &DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT];
+    if of_values.contains(&code) { StatusCode::UNPROCESSABLE_ENTITY } else { protocol::status(code) }
+}
+
+pub(super) fn unprocessable(message: impl Into<String>) -> Problem {
+    Problem::new(&UNPROCESSABLE, message)
+}
+
+/// Names each rejected rrset as PowerDNS does. Its index in the change may differ from the one in the request.
+pub(super) fn dns_problem(error: DnsError) -> Problem {
+    match error {
+        DnsError::InvalidItems(items) => {
+            let named = items.iter().map(|item| format!("RRset {} IN {}: {}", item.name, item.kind, item.message));
+            unprocessable(named.collect::<Vec<_>>().join("; "))
+        }
+        error => error.into(),
+    }
+}

@@ -1,0 +1,142 @@
+//! Writes an object in parts.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::{MultipartUpload, Result};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// The longest wait for the parts in flight of an aborted upload.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The size of parts, and limits on the parts in flight.
+#[derive(Debug, Clone)]
+pub(super) struct PartLimits {
+    part_size: usize,
+    /// The number of parts in flight per object.
+    max_concurrent: usize,
+    /// Permits for the parts in flight of all objects.
+    permits: Arc<Semaphore>,
+}
+
+impl PartLimits {
+    /// The total size of the parts in flight of all uploads. In addition, each upload buffers one part.
+    const MAX_IN_FLIGHT_BYTES: usize = 80 * 1024 * 1024;
+
+    /// For a remote store. S3 requires at least 5 MiB for all parts except the last.
+    pub(super) fn remote() -> Self {
+        Self::new(5 * 1024 * 1024, 3)
+    }
+
+    /// For a store on the local disk.
+    pub(super) fn local() -> Self {
+        Self::new(256 * 1024, 4)
+    }
+
+    fn new(part_size: usize, max_concurrent: usize) -> Self {
+        Self { part_size, max_concurrent, permits: Arc::new(Semaphore::new(Self::MAX_IN_FLIGHT_BYTES / part_size)) }
+    }
+}
+
+/// A multipart upload. Dropping an unfinished upload aborts it, if a runtime is available.
+pub(super) struct MultipartWriter {
+    limits: PartLimits,
+    buffer: Vec<u8>,
+    /// None after the upload is finished or aborted.
+    upload: Option<Box<dyn MultipartUpload>>,
+    in_flight: JoinSet<Result<()>>,
+}
+
+impl MultipartWriter {
+    pub(super) fn new(upload: Box<dyn MultipartUpload>, limits: PartLimits) -> Self {
+        Self { limits, buffer: Vec::new(), upload: Some(upload), in_flight: JoinSet::new() }
+    }
+
+    /// Appends bytes and waits for buffer space. Copies the bytes, because keeping one-byte chunks would use a hundred
+    /// times their size.
+    pub(super) async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.buffer.capacity() == 0 {
+                self.buffer.reserve_exact(self.limits.part_size);
+            }
+            let (chunk, rest) = bytes.split_at(bytes.len().min(self.limits.part_size - self.buffer.len()));
+            self.buffer.extend_from_slice(chunk);
+            bytes = rest;
+            if self.buffer.len() == self.limits.part_size {
+                self.send_part().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the object. A failure aborts the upload.
+    pub(super) async fn finish(mut self) -> Result<()> {
+        let finished = self.complete().await;
+        match finished {
+            Ok(()) => self.upload = None,
+            Err(_) => self.abort().await,
+        }
+        finished
+    }
+
+    /// Aborts the upload.
+    pub(super) async fn abort(mut self) {
+        if let Some(upload) = self.upload.take() {
+            abort(upload, mem::take(&mut self.in_flight)).await;
+        }
+    }
+
+    async fn complete(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.send_part().await?;
+        }
+        while let Some(sent) = self.in_flight.join_next().await {
+            sent??;
+        }
+        match &mut self.upload {
+            Some(upload) => upload.complete().await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    async fn send_part(&mut self) -> Result<()> {
+        while self.in_flight.len() >= self.limits.max_concurrent
+            && let Some(sent) = self.in_flight.join_next().await
+        {
+            sent??;
+        }
+        // The semaphore is never closed, so `acquire_owned` cannot fail.
+        let permit = self.limits.permits.clone().acquire_owned().await.ok();
+        if let Some(upload) = &mut self.upload {
+            let sending = upload.put_part(mem::take(&mut self.buffer).into());
+            self.in_flight.spawn(async move {
+                let sent = sending.await;
+                drop(permit);
+                sent
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MultipartWriter {
+    fn drop(&mut self) {
+        if let (Some(upload), Ok(runtime)) = (self.upload.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(abort(upload, mem::take(&mut self.in_flight)));
+        }
+    }
+}
+
+/// Aborts an upload after its parts in flight have finished. A part that arrives after the abort would remain in the
+/// store, and cancelling its request does not cancel it in the store.
+async fn abort(mut upload: Box<dyn MultipartUpload>, mut in_flight: JoinSet<Result<()>>) {
+    let finished = async { while in_flight.join_next().await.is_some() {} };
+    if tokio::time::timeout(ABORT_TIMEOUT, finished).await.is_err() {
+        in_flight.shutdown().await;
+    }
+    if let Err(error) = upload.abort().await {
+        tracing::warn!(%error, "failed to abort a rejected upload");
+    }
+}

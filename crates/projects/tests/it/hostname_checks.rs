@@ -1,0 +1,303 @@
+//! Custom hostnames over time: expired claims, lost proofs, and the background job that checks them.
+
+use futures_util::future::join_all;
+use kernel::Plan;
+use projects::{Notice, ProjectDeletion, ProjectError};
+use serde_json::json;
+
+use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unverified_claim_expires() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&org, "blog").await.id);
+    let from = kit.now();
+    let claim = kit.claim(&org, shop, NAME).await.unwrap();
+    let until = |seconds: i64| (from.plus_seconds(seconds).unix_millis() - kit.now().unix_millis()) / 1000;
+    kit.advance(until(7 * DAY - 1));
+    kit.projects.hostnames_check().await.unwrap();
+    assert_eq!(kit.find_hostname(shop, NAME).await.unwrap().state, PENDING);
+    let refused = kit.claim(&org, blog, NAME).await;
+    assert!(matches!(refused, Err(ProjectError::HostnameTaken(_))), "{refused:?}");
+
+    // An expired claim does not block the name, even before the job deletes it.
+    kit.advance(until(7 * DAY));
+    kit.audited().await;
+    let second = kit.claim(&org, blog, NAME).await.unwrap();
+    assert_ne!(second.verification_token, claim.verification_token);
+    assert_eq!(kit.find_hostname(shop, NAME).await, None);
+    let gone = kit.verify(shop, NAME).await;
+    assert!(matches!(gone, Err(ProjectError::HostnameNotFound)), "{gone:?}");
+    // The record of the first claim does not verify the second.
+    kit.publish(&claim);
+    assert_eq!(kit.verify(blog, NAME).await.unwrap().state, PENDING);
+
+    // The job deletes the expired claim.
+    kit.advance(7 * DAY);
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
+    let data = json!({ "hostname": NAME });
+    assert_eq!(kit.audited().await, [kit.system_audit_row("hostname.lapse", &org, blog, data)]);
+    assert_eq!(kit.find_hostname(blog, NAME).await, None);
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
+
+    // A new claim starts a new period, and a proof in the last moment counts.
+    let third = kit.claim(&org, blog, NAME).await.unwrap();
+    kit.advance(7 * DAY);
+    let fourth = kit.claim(&org, blog, NAME).await.unwrap();
+    assert!(fourth.created_at > third.created_at && fourth.verification_token != third.verification_token);
+    kit.advance(7 * DAY);
+    kit.publish(&fourth);
+    kit.projects.hostnames_check().await.unwrap();
+    assert_eq!(kit.find_hostname(blog, NAME).await.unwrap().state, ACTIVE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn active_hostname_without_proof_is_detached_after_a_week() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project_with_hostname(&org).await;
+    kit.records.clear();
+    // Not due within the first day.
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
+    kit.advance(DAY);
+    let lost = kit.now();
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
+    let data = json!({ "hostname": NAME });
+    assert_eq!(kit.audited().await, [kit.system_audit_row("hostname.unproved", &org, project, data.clone())]);
+    let (project_name, hostname, until) = ("shop".to_owned(), NAME.to_owned(), lost.plus_seconds(7 * DAY));
+    let raised = (org.id, Notice::HostnameUnproved { project: project_name, hostname, until });
+    assert_eq!(*kit.orgs.raised.lock().unwrap(), std::slice::from_ref(&raised));
+    let hostname = kit.find_hostname(project, NAME).await.unwrap();
+    assert_eq!((hostname.state, hostname.checks.len()), (ACTIVE, 3));
+    assert!(hostname.last_error.unwrap().contains(ORIGIN));
+    assert_eq!(kit.take_served_names().len(), 0);
+
+    // During the week, the job and the API keep the hostname active, and send no second notification.
+    for _ in 1..7 {
+        kit.advance(DAY - 1);
+        kit.projects.hostnames_check().await.unwrap();
+        assert_eq!(kit.verify(project, NAME).await.unwrap().state, ACTIVE);
+        assert_eq!(kit.audited().await, []);
+    }
+    assert_eq!(*kit.orgs.raised.lock().unwrap(), [raised]);
+    assert_eq!(kit.take_served_names().len(), 0);
+
+    // After a week, the hostname is detached.
+    kit.advance(DAY);
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
+    assert_eq!(kit.audited().await, [kit.system_audit_row("hostname.detach", &org, project, data.clone())]);
+    assert_eq!(kit.take_served_names(), [["shop-acme.svc.example"]]);
+    let hostname = kit.find_hostname(project, NAME).await.unwrap();
+    assert_eq!((hostname.state, hostname.verify.len(), hostname.verified_at), (PENDING, 2, None));
+    assert_eq!(kit.orgs.raised.lock().unwrap().len(), 1);
+
+    // The pending claim can be verified by CNAME, because no other organization used the name.
+    kit.records.cname(NAME, ORIGIN);
+    kit.advance(60);
+    kit.projects.hostnames_check().await.unwrap();
+    let expected = json!({ "hostname": NAME, "proof": "cname" });
+    assert_eq!(kit.audited().await, [kit.system_audit_row("hostname.verify", &org, project, expected)]);
+    assert_eq!(kit.take_served_names(), [["shop-acme.svc.example", NAME]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn detached_hostname_without_proof_expires() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project_with_hostname(&org).await;
+    kit.records.clear();
+    for (days, state) in [(1, Some(ACTIVE)), (7, Some(PENDING)), (6, Some(PENDING)), (1, None)] {
+        kit.advance(days * DAY);
+        kit.projects.hostnames_check().await.unwrap();
+        assert_eq!(kit.find_hostname(project, NAME).await.map(|it| it.state), state);
+    }
+    let data = json!({ "hostname": NAME });
+    assert_eq!(kit.audited().await, [kit.system_audit_row("hostname.lapse", &org, project, data)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn regained_proof_clears_the_error() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project_with_hostname(&org).await;
+    let healthy = kit.find_hostname(project, NAME).await.unwrap();
+    for times in 1..=2 {
+        kit.records.clear();
+        kit.advance(DAY);
+        kit.projects.hostnames_check().await.unwrap();
+        assert_eq!(kit.orgs.raised.lock().unwrap().len(), times);
+        assert_ne!(kit.find_hostname(project, NAME).await.unwrap(), healthy);
+        kit.audited().await;
+        // The proof returns on the last day of the week.
+        kit.advance(6 * DAY);
+        kit.records.cname(NAME, ORIGIN);
+        kit.projects.hostnames_check().await.unwrap();
+        assert_eq!(kit.find_hostname(project, NAME).await.unwrap(), healthy);
+        kit.advance(2 * DAY);
+        kit.projects.hostnames_check().await.unwrap();
+        assert_eq!(kit.find_hostname(project, NAME).await.unwrap(), healthy);
+        assert_eq!((kit.audited().await, kit.take_served_names().len()), (vec![], 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreachable_name_server_changes_nothing() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project_with_hostname(&org).await;
+    kit.records.set_silent(true);
+    for _ in 0..30 {
+        kit.advance(DAY);
+        kit.projects.hostnames_check().await.unwrap();
+        let hostname = kit.verify(project, NAME).await.unwrap();
+        assert_eq!((hostname.state, hostname.last_error), (ACTIVE, None));
+    }
+    assert_eq!((kit.audited().await, kit.orgs.raised.lock().unwrap().len()), (vec![], 0));
+
+    // This also holds when the proof was missing before and the week is over.
+    kit.records.set_silent(false);
+    kit.records.clear();
+    kit.advance(DAY);
+    kit.projects.hostnames_check().await.unwrap();
+    kit.audited().await;
+    kit.records.set_silent(true);
+    kit.advance(30 * DAY);
+    kit.projects.hostnames_check().await.unwrap();
+    assert_eq!((kit.find_hostname(project, NAME).await.unwrap().state, kit.audited().await), (ACTIVE, vec![]));
+    // The job retries within the hour.
+    kit.records.set_silent(false);
+    kit.records.cname(NAME, ORIGIN);
+    kit.advance(3600);
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
+    let healthy = kit.find_hostname(project, NAME).await.unwrap();
+    assert_eq!((healthy.state, healthy.last_error, healthy.checks), (ACTIVE, None, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn job_checks_only_due_hostnames() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let mut claims = Vec::new();
+    for n in 0..6 {
+        claims.push(kit.claim(&org, project, &format!("w{n}.example.org")).await.unwrap());
+    }
+    for claim in &claims[..3] {
+        kit.publish(claim);
+    }
+    kit.audited().await;
+    // All are due, and half of them have a proof.
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 6);
+    let expected: Vec<_> = claims[..3]
+        .iter()
+        .map(|it| {
+            kit.system_audit_row("hostname.verify", &org, project, json!({ "hostname": it.name, "proof": "txt" }))
+        })
+        .collect();
+    let audited = kit.audited().await;
+    assert!(audited.len() == 3 && expected.iter().all(|row| audited.contains(row)), "{audited:?}");
+    for (n, claim) in claims.iter().enumerate() {
+        let hostname = kit.find_hostname(project, &claim.name).await.unwrap();
+        assert_eq!((hostname.state == ACTIVE, hostname.last_error.is_some()), (n < 3, n >= 3), "{hostname:?}");
+    }
+
+    // Pending hostnames are due after a minute, active ones after a day.
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
+    kit.records.take_txt_lookups();
+    kit.advance(60);
+    assert_eq!((kit.projects.hostnames_check().await.unwrap(), kit.records.take_txt_lookups()), (3, 3));
+    kit.advance(30);
+    assert_eq!((kit.projects.hostnames_check().await.unwrap(), kit.records.take_txt_lookups()), (0, 0));
+    kit.advance(DAY);
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_checks_apply_each_result_once() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.deploy(&org, project, "page").await.unwrap();
+    for n in 0..10 {
+        let name = format!("w{n}.example.org");
+        kit.claim(&org, project, &name).await.unwrap();
+        kit.records.cname(&name, ORIGIN);
+    }
+    // Verified, unverified, detached, expired.
+    for (event, days) in [("verify", 0), ("unproved", 1), ("detach", 7), ("lapse", 7)] {
+        if event == "unproved" {
+            kit.records.clear();
+        }
+        kit.advance(days * DAY);
+        kit.audited().await;
+        let verifies = join_all((0..10).map(async |n| {
+            let name = format!("w{n}.example.org");
+            let _ = kit.verify(project, &name).await;
+        }));
+        let checks = join_all((0..4).map(|_| kit.projects.hostnames_check()));
+        let (_, checks) = futures_util::join!(verifies, checks);
+        assert!(checks.iter().all(Result::is_ok), "{checks:?}");
+        let mut audited: Vec<_> =
+            kit.audited().await.into_iter().map(|row| (row.event, row.data["hostname"].clone())).collect();
+        audited.sort_by_key(|(_, name)| name.to_string());
+        let expected: Vec<_> =
+            (0..10).map(|n| (format!("hostname.{event}"), json!(format!("w{n}.example.org")))).collect();
+        assert_eq!(audited, expected);
+    }
+    assert_eq!(kit.orgs.raised.lock().unwrap().len(), 10);
+    assert_eq!(kit.take_served_names().last().unwrap(), &["shop-acme.svc.example"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outdated_failure_is_not_recorded_on_an_active_hostname() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let claim = kit.claim(&org, project, "b.example.org").await.unwrap();
+    let (guard, check) = kit.blocked_check().await;
+    kit.db_execute("UPDATE projects.hostnames SET state = 'active', verified_at = now() WHERE name = 'b.example.org'")
+        .await;
+    drop(guard);
+    check.await.unwrap().unwrap();
+    let hostname = kit.find_hostname(project, &claim.name).await.unwrap();
+    assert_eq!((hostname.state, hostname.last_error, hostname.checks), (ACTIVE, None, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostname_verified_during_the_check_is_not_detached() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project_with_hostname(&org).await;
+    kit.records.clear();
+    kit.advance(DAY);
+    kit.projects.hostnames_check().await.unwrap();
+    kit.advance(7 * DAY);
+    kit.audited().await;
+    let (guard, check) = kit.blocked_check().await;
+    kit.db_execute("UPDATE projects.hostnames SET unverified_since = NULL, last_error = NULL, checks = NULL").await;
+    drop(guard);
+    check.await.unwrap().unwrap();
+    let hostname = kit.find_hostname(project, NAME).await.unwrap();
+    assert_eq!((hostname.state, hostname.last_error, hostname.checks), (ACTIVE, None, vec![]));
+    assert_eq!(kit.audited().await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn project_deleted_during_the_check_does_not_stop_the_job() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&org, "blog").await.id);
+    let gone = kit.claim(&org, shop, NAME).await.unwrap();
+    let kept = kit.claim(&org, blog, "blog.example.org").await.unwrap();
+    kit.publish(&gone);
+    let (guard, check) = kit.blocked_check().await;
+    let deletion = ProjectDeletion { confirm: "shop".to_owned() };
+    kit.projects.delete(&kit.actor, &org, shop, deletion).await.unwrap();
+    kit.audited().await;
+    drop(guard);
+    assert_eq!(check.await.unwrap().unwrap(), 2);
+    assert_eq!(kit.audited().await, []);
+    // The result of the other hostname is recorded.
+    assert!(kit.find_hostname(blog, &kept.name).await.unwrap().last_error.is_some());
+}

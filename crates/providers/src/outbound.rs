@@ -1,0 +1,197 @@
+//! The HTTP client for configured external origins.
+//!
+//! It calls only the origins that settings name, so that a response or a user cannot direct it to this host or an
+//! internal network (SSRF). Operators may configure `http` and private addresses. `https` is always verified. The
+//! client does not follow redirects, because they would forward credentials.
+
+use std::error::Error;
+use std::time::Duration;
+
+use kernel::Secret;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Response};
+use serde::de::DeserializeOwned;
+use url::{Origin, Url, form_urlencoded};
+
+use crate::tls;
+
+/// The limits of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The timeout of a connection, including TLS.
+    pub connect_timeout: Duration,
+    /// The timeout of a call, from the DNS lookup to the last byte of the response.
+    pub timeout: Duration,
+    /// The maximum size of a response body.
+    pub max_body_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connect_timeout: Duration::from_secs(3), timeout: Duration::from_secs(10), max_body_bytes: 1024 * 1024 }
+    }
+}
+
+/// An HTTP client for the origins of one external service.
+#[derive(Debug, Clone)]
+pub struct OutboundClient {
+    purpose: &'static str,
+    origins: Vec<Origin>,
+    body: usize,
+    client: Client,
+}
+
+/// The reason why a client cannot be created. Contains no address.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboundConfigError {
+    /// An address is neither http nor https.
+    #[error("an address is neither http nor https")]
+    Scheme,
+    /// An address contains credentials, which have their own settings.
+    #[error("an address contains a user or a password")]
+    Userinfo,
+    /// The HTTP library could not be set up.
+    #[error("failed to create the HTTP client: {0}")]
+    Client(String),
+}
+
+/// An error of a call. Contains no address, credential or body.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutboundError {
+    /// The origin is not allowed. Nothing was sent.
+    #[error("the origin is not configured")]
+    NotAllowed,
+    /// The connection failed or broke, or its certificate is not trusted.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+    /// The call took longer than [`Limits::timeout`].
+    #[error("timed out")]
+    Timeout,
+    /// The status is neither a success nor a redirect.
+    #[error("responded with status {0}")]
+    Status(u16),
+    /// The response is a redirect, which is not followed.
+    #[error("responded with a redirect, status {0}")]
+    Redirect(u16),
+    /// The body is larger than [`Limits::max_body_bytes`].
+    #[error("the response is too large")]
+    TooLarge,
+    /// The body is not JSON of the expected type.
+    #[error("the response is not the expected JSON")]
+    NotJson,
+}
+
+impl OutboundClient {
+    /// Creates a client that may call the origins (scheme, host and port) of these addresses, with the default limits.
+    ///
+    /// # Errors
+    /// Returns an error for an address that is not http or https, or contains credentials.
+    pub fn new<'a>(
+        purpose: &'static str,
+        origins: impl IntoIterator<Item = &'a Url>,
+    ) -> Result<Self, OutboundConfigError> {
+        Self::with_limits(purpose, origins, Limits::default())
+    }
+
+    /// Creates a client with custom limits.
+    ///
+    /// # Errors
+    /// See [`OutboundClient::new`].
+    pub fn with_limits<'a>(
+        purpose: &'static str,
+        origins: impl IntoIterator<Item = &'a Url>,
+        limits: Limits,
+    ) -> Result<Self, OutboundConfigError> {
+        let origins = origins.into_iter().map(origin).collect::<Result<_, _>>()?;
+        let tls = tls::client_config().map_err(|error| OutboundConfigError::Client(error.to_string()))?;
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent("svc")
+            .redirect(Policy::none())
+            .no_proxy()
+            .connect_timeout(limits.connect_timeout)
+            .timeout(limits.timeout)
+            // Calls are rare and some must not be repeated, so each has its own connection.
+            .pool_max_idle_per_host(0)
+            .retry(reqwest::retry::never())
+            .build()
+            .map_err(|error| OutboundConfigError::Client(chain(&error)))?;
+        Ok(Self { purpose, origins, body: limits.max_body_bytes, client })
+    }
+
+    /// Sends a form with POST and parses the JSON response.
+    ///
+    /// # Errors
+    /// Returns an error unless the status is a success and the body is a `T`.
+    pub async fn post_form<T: DeserializeOwned>(&self, url: &Url, form: &[(&str, &str)]) -> Result<T, OutboundError> {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let request = self.client.post(url.clone()).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.call(url, request.body(body)).await
+    }
+
+    /// Sends a GET with a bearer token and parses the JSON response.
+    ///
+    /// # Errors
+    /// Returns an error unless the status is a success and the body is a `T`.
+    pub async fn get<T: DeserializeOwned>(&self, url: &Url, bearer: &Secret) -> Result<T, OutboundError> {
+        self.call(url, self.client.get(url.clone()).bearer_auth(bearer.reveal())).await
+    }
+
+    async fn call<T: DeserializeOwned>(&self, url: &Url, request: RequestBuilder) -> Result<T, OutboundError> {
+        let response = self.execute(url, request).await;
+        if let Err(error) = &response {
+            tracing::debug!(purpose = self.purpose, %error, "outbound request failed");
+        }
+        response
+    }
+
+    async fn execute<T: DeserializeOwned>(&self, url: &Url, request: RequestBuilder) -> Result<T, OutboundError> {
+        if !self.origins.contains(&url.origin()) {
+            return Err(OutboundError::NotAllowed);
+        }
+        let response = request.header(ACCEPT, "application/json").send().await.map_err(request_error)?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(OutboundError::Redirect(status.as_u16()));
+        }
+        if !status.is_success() {
+            return Err(OutboundError::Status(status.as_u16()));
+        }
+        let body = self.read_body(response).await?;
+        serde_json::from_slice(&body).map_err(|_| OutboundError::NotJson)
+    }
+
+    /// Reads the body and checks its actual size, because `Content-Length` is untrusted.
+    async fn read_body(&self, mut response: Response) -> Result<Vec<u8>, OutboundError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(request_error)? {
+            if chunk.len() > self.body - body.len() {
+                return Err(OutboundError::TooLarge);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+/// Returns the origin of a valid address.
+pub(crate) fn origin(url: &Url) -> Result<Origin, OutboundConfigError> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(OutboundConfigError::Scheme);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(OutboundConfigError::Userinfo);
+    }
+    Ok(url.origin())
+}
+
+fn request_error(error: reqwest::Error) -> OutboundError {
+    if error.is_timeout() { OutboundError::Timeout } else { OutboundError::Unreachable(chain(&error.without_url())) }
+}
+
+/// Returns an error and its sources on one line.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let errors = std::iter::successors(Some(error), |&error| error.source());
+    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

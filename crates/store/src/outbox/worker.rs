@@ -1,0 +1,153 @@
+//! The outbox worker of one topic. `NOTIFY` wakes it up, but it also works without notifications.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Gauge;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::{broadcast, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::Instrument as _;
+
+use super::delivery::{Delivery, cause};
+use super::{OutboxHandler, queue};
+use crate::{Result, Store};
+
+/// The lease of a claimed message.
+pub(super) const LEASE: Duration = Duration::from_secs(60);
+
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The time until the next poll after a database error.
+const ERROR_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+const MEASURE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The longest wait of a graceful shutdown for deliveries in progress, the same as for requests.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
+
+static PENDING: LazyLock<Gauge<u64>> =
+    LazyLock::new(|| gauge("svc.outbox.pending", "Outbox messages that wait for delivery"));
+static DEAD_LETTERS: LazyLock<Gauge<u64>> =
+    LazyLock::new(|| gauge("svc.outbox.dead_letters", "Outbox messages that are dead letters, kept for an operator"));
+
+fn gauge(name: &'static str, description: &'static str) -> Gauge<u64> {
+    opentelemetry::global::meter("svc").u64_gauge(name).with_description(description).build()
+}
+
+/// Delivers the messages of one topic until it is dropped. A drop aborts deliveries in progress, which are repeated
+/// after their lease.
+#[derive(Debug)]
+#[must_use = "a dropped worker delivers nothing"]
+pub struct OutboxWorker {
+    task: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+}
+
+impl Store {
+    /// Starts an outbox worker in its own task, so that topics do not wait for each other. Any number of processes may
+    /// run workers for the same topic. Needs a tokio runtime.
+    pub fn spawn_outbox_worker(&self, handler: Arc<dyn OutboxHandler>) -> OutboxWorker {
+        let (stop, stopping) = watch::channel(false);
+        let delivery_loop = DeliveryLoop { store: self.clone(), handler, deliveries: JoinSet::new() };
+        OutboxWorker { task: tokio::spawn(delivery_loop.run(stopping)), stop }
+    }
+}
+
+impl OutboxWorker {
+    /// Stops claiming messages and waits up to 25 seconds for deliveries in progress, then aborts them.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut self.task).await.is_err() {
+            tracing::warn!("shutdown timed out; aborted deliveries are repeated after their lease");
+        }
+    }
+}
+
+impl Drop for OutboxWorker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct DeliveryLoop {
+    store: Store,
+    handler: Arc<dyn OutboxHandler>,
+    deliveries: JoinSet<()>,
+}
+
+impl DeliveryLoop {
+    async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+        let topic = self.handler.topic();
+        let listener = self.store.outbox_listener();
+        let mut wakeups = listener.subscribe();
+        let mut count = tokio::time::interval(MEASURE_INTERVAL);
+        count.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Whether more messages may be due, and when to poll again in any case.
+        let (mut more_due, mut next_poll) = (true, Instant::now() + POLL_INTERVAL);
+        while !*stopping.borrow() {
+            if more_due && self.deliveries.len() < self.handler.max_concurrency() {
+                more_due = self.claim().await.unwrap_or_else(|error| {
+                    tracing::warn!(topic, error = %cause(&error), "failed to claim outbox messages");
+                    next_poll = Instant::now() + ERROR_POLL_INTERVAL;
+                    false
+                });
+            }
+            tokio::select! {
+                biased;
+                _ = stopping.changed() => break,
+                () = wait_for_wakeup(&mut wakeups, topic) => more_due = true,
+                () = tokio::time::sleep_until(next_poll) => {
+                    more_due = true;
+                    next_poll = Instant::now() + POLL_INTERVAL;
+                }
+                _ = count.tick() => self.measure().await,
+                Some(_) = self.deliveries.join_next() => {}
+            }
+        }
+        while self.deliveries.join_next().await.is_some() {}
+    }
+
+    /// Claims as many messages as may be delivered concurrently. Returns whether more may be due.
+    async fn claim(&mut self) -> Result<bool> {
+        let (topic, now, claimed_at) = (self.handler.topic(), self.store.clock_rng().now(), Instant::now());
+        let free_slots = self.handler.max_concurrency().saturating_sub(self.deliveries.len());
+        let until = now.plus_seconds(LEASE.as_secs().cast_signed());
+        let claimed = queue::claim(&mut *self.store.connection().await?, topic, free_slots, now, until).await?;
+        let more = claimed.len() >= free_slots;
+        for message in claimed {
+            let span = tracing::info_span!("deliver", topic, id = %message.attempt().id);
+            let delivery = Delivery { store: self.store.clone(), handler: self.handler.clone(), claimed_at };
+            self.deliveries.spawn(delivery.run(message).instrument(span));
+        }
+        Ok(more)
+    }
+
+    async fn measure(&self) {
+        let topic = self.handler.topic();
+        let counted = async { queue::count(&mut *self.store.connection().await?, topic).await };
+        match counted.await {
+            Ok(counts) => {
+                let labels = [KeyValue::new("topic", topic)];
+                PENDING.record(counts.pending.unsigned_abs(), &labels);
+                DEAD_LETTERS.record(counts.dead.unsigned_abs(), &labels);
+            }
+            Err(error) => tracing::debug!(topic, error = %cause(&error), "failed to count outbox messages"),
+        }
+    }
+}
+
+/// Waits for a wake-up that may concern the topic. One poll serves all pending wake-ups, so the others are discarded.
+async fn wait_for_wakeup(wakeups: &mut broadcast::Receiver<String>, topic: &str) {
+    loop {
+        match wakeups.recv().await {
+            Ok(notified) if notified.is_empty() || notified == topic => break,
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => break,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+    while !matches!(wakeups.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
+}

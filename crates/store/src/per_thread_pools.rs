@@ -1,0 +1,102 @@
+//! The pool, divided among threads.
+//!
+//! The runtime that opens a connection also reads and writes its messages. If another thread waits for the response,
+//! each statement wakes two threads, which on a machine with few cores costs more than the rest of the request. So each
+//! server thread has its own connections, and background jobs share the others.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use deadpool::Runtime;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
+
+use crate::config::InvalidUrl;
+use crate::connect::Connector;
+use crate::{Config, Connection};
+
+/// The longest wait for a connection, after which the request fails as unavailable.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// With per-thread pools, the shared pool has one of this many connections.
+const CONNECTIONS_PER_SHARED: usize = 4;
+
+/// The minimum size of a per-thread pool. With fewer connections, threads share a pool.
+const MIN_PER_THREAD: usize = 3;
+
+thread_local! {
+    /// The index of this thread's pool.
+    static POOL_INDEX: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The usage of the pool.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolStatus {
+    /// Open connections.
+    pub open: usize,
+    /// Open connections that are not in use.
+    pub idle: usize,
+    /// Requests that wait for a connection.
+    pub waiting: usize,
+}
+
+pub(crate) struct PerThreadPools {
+    /// For threads without their own pool.
+    shared: Pool<Connection>,
+    per_thread: Vec<Pool<Connection>>,
+    bound_threads: AtomicUsize,
+}
+
+impl PerThreadPools {
+    pub(crate) fn new(config: &Config, connector: &Connector) -> Result<Self, InvalidUrl> {
+        let connections = config.connections.max(1);
+        let for_jobs = (connections / CONNECTIONS_PER_SHARED).max(1);
+        let threads = config.threads.min((connections - for_jobs) / MIN_PER_THREAD);
+        let shared = if threads == 0 { connections } else { for_jobs };
+        let rest = connections - shared;
+        let per_thread =
+            (0..threads).map(|thread| pool(connector, rest / threads + usize::from(thread < rest % threads)));
+        let per_thread = per_thread.collect::<Result<_, _>>()?;
+        Ok(Self { shared: pool(connector, shared)?, per_thread, bound_threads: AtomicUsize::new(0) })
+    }
+
+    /// Assigns the next pool to this thread. Several threads may get the same pool.
+    pub(crate) fn bind_to_thread(&self) {
+        let index = self.bound_threads.fetch_add(1, Ordering::Relaxed).checked_rem(self.per_thread.len());
+        POOL_INDEX.set(index);
+    }
+
+    /// The pool of this thread.
+    pub(crate) fn current(&self) -> &Pool<Connection> {
+        POOL_INDEX.get().and_then(|index| self.per_thread.get(index)).unwrap_or(&self.shared)
+    }
+
+    pub(crate) fn status(&self) -> PoolStatus {
+        let all = self.per_thread.iter().chain([&self.shared]).map(Pool::status);
+        all.fold(PoolStatus { open: 0, idle: 0, waiting: 0 }, |sum, it| PoolStatus {
+            open: sum.open + it.size,
+            idle: sum.idle + it.available,
+            waiting: sum.waiting + it.waiting,
+        })
+    }
+}
+
+fn pool(connector: &Connector, connections: usize) -> Result<Pool<Connection>, InvalidUrl> {
+    let mut manager = ManagerConfig::default();
+    // The client knows without a query whether a connection is still open.
+    manager.recycling_method = RecyclingMethod::Fast;
+    let connector = connector.clone();
+    manager.custom_setup = Box::new(move |_| {
+        let connector = connector.clone();
+        Box::pin(async move { connector.connect().await })
+    });
+    Pool::builder(AsyncDieselConnectionManager::new_with_config("", manager))
+        .max_size(connections)
+        .wait_timeout(Some(ACQUIRE_TIMEOUT))
+        .create_timeout(Some(Duration::from_secs(2)))
+        .recycle_timeout(Some(Duration::from_secs(1)))
+        .runtime(Runtime::Tokio1)
+        .build()
+        .map_err(|error| InvalidUrl(error.to_string()))
+}

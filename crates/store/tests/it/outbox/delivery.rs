@@ -1,0 +1,179 @@
+//! Deliveries, retries and graceful shutdown.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kernel::Time;
+use serde_json::json;
+use store::outbox::{DeliveryError, Message, OutboxHandler};
+use store::{Connection, Error, Outcome, Result};
+use testkit::keys;
+
+use super::kit::{Kit, Receiver, TOPIC, actor, poll_once};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn committed_message_is_delivered_once() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    let message = receiver.accept_next("one").await;
+    assert_eq!((message.attempts, message.created_at), (1, kit.store.clock_rng().now()));
+    assert_eq!(message.payload, json!({ "token": "hunter2" }));
+    kit.wait_until_empty().await;
+    assert_eq!(kit.recorded().await, ["one"]);
+    assert!(!format!("{message:?}").contains("hunter2"), "{message:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rolled_back_message_is_not_delivered() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    let work = async |tx: &mut Connection| {
+        kit.store.enqueue(tx, TOPIC, "rolled back", &1).await?;
+        Ok::<_, Error>(Outcome::Unchanged(()))
+    };
+    kit.store.transaction(&actor(), work).await.unwrap();
+    kit.enqueue("committed").await;
+    receiver.accept_next("committed").await;
+    kit.wait_until_empty().await;
+    assert_eq!(kit.recorded().await, ["committed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transient_error_is_retried_after_a_backoff() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    receiver.next().await.reject(DeliveryError::Transient("451 busy\r\n\0".to_owned()));
+    kit.wait_for_rows(1, "store.outbox WHERE last_error = '451 busy   '").await;
+    // The next poll does not claim it before the backoff is over.
+    kit.enqueue("two").await;
+    receiver.accept_next("two").await;
+    kit.wait_for_rows(1, "recorded").await;
+    assert_eq!(kit.row("one").await["attempts"], 1);
+    kit.advance(3).await;
+    assert_eq!(receiver.accept_next("one").await.attempts, 2);
+    kit.wait_until_empty().await;
+    assert_eq!(kit.recorded().await, ["one", "two"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_becomes_a_dead_letter_after_three_days() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let worker = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    let arrival = receiver.next().await;
+    // The worker is stopping, so no other attempt starts when the retry period is over.
+    let mut stopping = pin!(worker.stop());
+    poll_once(stopping.as_mut()).await;
+    kit.clock.advance(72 * 3600);
+    arrival.reject(DeliveryError::Transient("451 busy".to_owned()));
+    stopping.await;
+    assert!(!kit.row("one").await["dead_lettered_at"].is_null());
+    assert_eq!(kit.row("one").await["last_error"], "retry period is over; last error: 451 busy");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_workers_deliver_each_message_once() {
+    let kit = Kit::start().await;
+    let fill = async |tx: &mut Connection| {
+        for n in 0..200 {
+            kit.store.enqueue(tx, TOPIC, &format!("{n}"), &n).await?;
+        }
+        Ok(())
+    };
+    kit.change(fill).await.unwrap();
+    let (receiver, other) = (Receiver::new(), kit.other(keys()));
+    let _workers = [&kit.store, &kit.store, &other, &other].map(|store| store.spawn_outbox_worker(receiver.clone()));
+    let mut arrived: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..200 {
+        *arrived.entry(receiver.next().await.accept().key).or_default() += 1;
+    }
+    kit.wait_until_empty().await;
+    assert_eq!((arrived.len(), arrived.values().max()), (200, Some(&1)));
+    assert_eq!(kit.recorded().await.len(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_is_delivered_without_a_wake_up() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    kit.enqueue("one").await;
+    kit.database.run("CREATE TABLE aside AS SELECT * FROM store.outbox; DELETE FROM store.outbox").await;
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    // Let the wake-ups of LISTEN and of the second message pass.
+    let listening = "pg_stat_activity WHERE query = 'LISTEN outbox' AND datname = current_database()";
+    kit.wait_for_rows(1, listening).await;
+    kit.enqueue("two").await;
+    receiver.accept_next("two").await;
+    kit.wait_until_empty().await;
+    kit.database.run("INSERT INTO store.outbox SELECT * FROM aside").await;
+    receiver.accept_next("one").await;
+    kit.wait_until_empty().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_receiver_does_not_delay_other_topics() {
+    let (kit, hanging, mail) = (Kit::start().await, Receiver::for_topic("webhook"), Receiver::new());
+    let _workers = [kit.store.spawn_outbox_worker(hanging.clone()), kit.store.spawn_outbox_worker(mail.clone())];
+    let mut held = Vec::new();
+    for n in 0..8 {
+        kit.enqueue_to("webhook", &format!("hangs {n}")).await;
+        held.push(hanging.next().await);
+    }
+    kit.enqueue_to("webhook", "waits").await;
+    for key in ["one", "two"] {
+        kit.enqueue(key).await;
+        mail.accept_next(key).await;
+    }
+    kit.wait_for_rows(2, "recorded").await;
+    // A free slot is used immediately.
+    held.remove(3).accept();
+    hanging.accept_next("waits").await;
+    kit.wait_for_rows(4, "recorded").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_waits_for_deliveries_in_progress() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let worker = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    let arrival = receiver.next().await;
+    let ((), _) = tokio::join!(worker.stop(), async { arrival.accept() });
+    assert_eq!(kit.recorded().await, ["one"]);
+    // The stopped worker claims no more messages.
+    kit.enqueue("two").await;
+    assert_eq!(kit.row("two").await["attempts"], 0);
+}
+
+/// A handler that panics.
+struct PanickingHandler;
+
+#[async_trait]
+impl OutboxHandler for PanickingHandler {
+    fn topic(&self) -> &'static str {
+        TOPIC
+    }
+
+    async fn deliver(&self, message: &Message) -> std::result::Result<(), DeliveryError> {
+        assert_eq!(message.key, "something else", "deliberate panic");
+        Ok(())
+    }
+
+    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn panicking_handler_is_retried() {
+    let kit = Kit::start().await;
+    let _worker = kit.store.spawn_outbox_worker(Arc::new(PanickingHandler));
+    kit.enqueue("one").await;
+    kit.wait_for_rows(1, "store.outbox WHERE last_error IS NOT NULL AND attempts = 1 AND dead_lettered_at IS NULL")
+        .await;
+    kit.enqueue("something else").await;
+    kit.wait_for_rows(1, "store.outbox").await;
+    assert_eq!(kit.row("one").await["last_error"], "internal error; see the log of the service");
+}

@@ -1,0 +1,139 @@
+//! Crashed workers, expired leases and lost connections.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use store::outbox::OutboxWorker;
+use testkit::keys;
+
+use super::kit::{Arrival, Kit, LEASE, Receiver, poll_once};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crash_before_recording_causes_one_duplicate() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let crashing = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    let arrived = receiver.next().await;
+    // The message is delivered, but the delivery is not recorded.
+    drop(crashing);
+    let first = arrived.message.clone();
+    drop(arrived);
+    let _surviving = kit.other(keys()).spawn_outbox_worker(receiver.clone());
+    kit.enqueue("two").await;
+    receiver.accept_next("two").await;
+    kit.wait_for_rows(1, "recorded").await;
+    kit.advance(LEASE).await;
+    let second = receiver.accept_next("one").await;
+    kit.wait_until_empty().await;
+    assert_eq!((first.id, first.created_at), (second.id, second.created_at));
+    assert_eq!((first.attempts, second.attempts), (1, 2));
+    assert_eq!(kit.recorded().await, ["one", "two"]);
+}
+
+/// Ends the lease of a worker that is stopping, and lets another worker claim its message.
+async fn overtake(
+    kit: &Kit,
+    stopping: Pin<&mut impl Future<Output = ()>>,
+    other: &Arc<Receiver>,
+) -> (OutboxWorker, Arrival) {
+    poll_once(stopping).await;
+    kit.clock.advance(LEASE);
+    let worker = kit.other(keys()).spawn_outbox_worker(other.clone());
+    (worker, other.next().await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_lease_cannot_record_delivery() {
+    let (kit, slow, quick) = (Kit::start().await, Receiver::new(), Receiver::new());
+    let stale = kit.store.spawn_outbox_worker(slow.clone());
+    kit.enqueue("one").await;
+    let first = slow.next().await;
+    let mut stopping = pin!(stale.stop());
+    let (_worker, second) = overtake(&kit, stopping.as_mut(), &quick).await;
+    first.accept();
+    stopping.await;
+    assert_eq!((kit.recorded().await.len(), kit.row("one").await["attempts"].clone()), (0, 2.into()));
+    second.accept();
+    kit.wait_until_empty().await;
+    assert_eq!(kit.recorded().await, ["one"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_lease_cannot_record_a_failure() {
+    let (kit, slow, quick) = (Kit::start().await, Receiver::new(), Receiver::new());
+    let stale = kit.store.spawn_outbox_worker(slow.clone());
+    kit.enqueue("one").await;
+    let first = slow.next().await;
+    let mut stopping = pin!(stale.stop());
+    let (_worker, second) = overtake(&kit, stopping.as_mut(), &quick).await;
+    first.reject(store::outbox::DeliveryError::Permanent("550 no such user".to_owned()));
+    stopping.await;
+    let row = kit.row("one").await;
+    assert!(row["dead_lettered_at"].is_null() && row["last_error"].is_null(), "{row}");
+    second.accept();
+    kit.wait_until_empty().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_survives_lost_connections() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    for round in ["first", "second", "third"] {
+        kit.enqueue(round).await;
+        let arrival = receiver.next().await;
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE application_name = 'test' AND datname = current_database()";
+        assert!(!kit.database.rows(cut).await.is_empty(), "{round}");
+        // Recorded over a new connection, without a second delivery.
+        assert_eq!(arrival.accept().attempts, 1);
+        kit.wait_until_empty().await;
+    }
+    assert_eq!(kit.recorded().await, ["first", "second", "third"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_survives_failing_statements() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    receiver.accept_next("one").await;
+    kit.wait_until_empty().await;
+    let away = "ALTER TABLE store.outbox RENAME TO gone; CREATE TABLE away AS SELECT clock_timestamp() AS since; \
+         NOTIFY outbox";
+    kit.database.run(away).await;
+    let refused = "(SELECT FROM pg_stat_activity JOIN away ON query_start > since \
+         WHERE query LIKE 'UPDATE store.outbox SET attempts%' AND state = 'idle' LIMIT 1) refused";
+    kit.wait_for_rows(1, refused).await;
+    kit.database.run("ALTER TABLE store.gone RENAME TO outbox").await;
+    kit.enqueue("two").await;
+    receiver.accept_next("two").await;
+    kit.wait_until_empty().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delivered_message_that_cannot_be_removed_becomes_a_dead_letter() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let refuse =
+        "CREATE TRIGGER stay BEFORE DELETE ON store.outbox FOR EACH ROW EXECUTE FUNCTION store.reject_change()";
+    kit.database.run(refuse).await;
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    receiver.accept_next("one").await;
+    kit.wait_for_rows(1, "store.outbox WHERE dead_lettered_at IS NOT NULL").await;
+    assert!(kit.recorded().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delivered_message_that_cannot_be_recorded_becomes_a_dead_letter() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    // The handler's table rejects this key.
+    kit.enqueue("?").await;
+    receiver.accept_next("?").await;
+    kit.wait_for_rows(1, "store.outbox WHERE dead_lettered_at IS NOT NULL").await;
+    let row = kit.row("?").await;
+    assert_eq!(row["last_error"], "delivered, but failed to record the delivery; a retry delivers it again");
+    kit.advance(LEASE).await;
+    kit.enqueue("two").await;
+    receiver.accept_next("two").await;
+}

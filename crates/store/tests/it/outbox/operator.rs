@@ -1,0 +1,104 @@
+//! Operator commands: list, retry and drop.
+
+use serde_json::json;
+use store::outbox::{DeliveryError, Filter, QueuedMessage, Retry};
+use uuid::Uuid;
+
+use super::kit::{Kit, Receiver, TOPIC, actor};
+
+async fn list(kit: &Kit, filter: Filter) -> Vec<QueuedMessage> {
+    kit.store.outbox_list(&filter).await.unwrap()
+}
+
+/// The audit events of operator commands.
+async fn events(kit: &Kit) -> Vec<serde_json::Value> {
+    let events = "SELECT event, target, data, org_id, credential FROM store.audit \
+         WHERE event LIKE 'outbox.%' ORDER BY id";
+    kit.database.rows(events).await
+}
+
+/// Rejects the next delivery permanently, and waits until there are `dead` dead letters.
+async fn dead_letter(kit: &Kit, receiver: &Receiver, dead: i64) -> Uuid {
+    let arrival = receiver.next().await;
+    let id = arrival.message.id;
+    arrival.reject(DeliveryError::Permanent("550 no such user".to_owned()));
+    kit.wait_for_rows(dead, "store.outbox WHERE dead_lettered_at IS NOT NULL").await;
+    id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_message_is_a_dead_letter_until_it_is_retried() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    let id = dead_letter(&kit, &receiver, 1).await;
+    let now = kit.store.clock_rng().now();
+    let expected = QueuedMessage {
+        id,
+        topic: TOPIC.to_owned(),
+        key: "one".to_owned(),
+        attempts: 1,
+        next_attempt_at: now.plus_seconds(60),
+        last_error: Some("550 no such user".to_owned()),
+        dead_lettered_at: Some(now),
+        created_at: now,
+    };
+    assert_eq!(list(&kit, Filter { dead: true, ..Filter::default() }).await, [expected]);
+    // A retry starts a new retry period, however old the message is.
+    kit.advance(80 * 3600).await;
+    assert_eq!(kit.store.outbox_retry(&actor(), Retry::One(id)).await.unwrap(), 1);
+    receiver.next().await.reject(DeliveryError::Transient("451 busy".to_owned()));
+    kit.wait_for_rows(1, "store.outbox WHERE dead_lettered_at IS NULL AND last_error = '451 busy'").await;
+    // Not a dead letter: nothing to retry.
+    assert_eq!(kit.store.outbox_retry(&actor(), Retry::One(id)).await.unwrap(), 0);
+    kit.advance(400).await;
+    assert_eq!(receiver.accept_next("one").await.attempts, 3);
+    kit.wait_until_empty().await;
+    let retried = json!({
+        "event": "outbox.retry",
+        "target": id,
+        "data": { "messages": 1 },
+        "org_id": null,
+        "credential": "operator",
+    });
+    assert_eq!(events(&kit).await, [retried]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retry_all_retries_every_dead_letter() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    for (key, dead) in [("one", 1), ("two", 2)] {
+        kit.enqueue(key).await;
+        dead_letter(&kit, &receiver, dead).await;
+    }
+    assert_eq!(kit.store.outbox_retry(&actor(), Retry::All).await.unwrap(), 2);
+    for _ in 0..2 {
+        receiver.next().await.accept();
+    }
+    kit.wait_until_empty().await;
+    assert_eq!(kit.recorded().await, ["one", "two"]);
+    assert_eq!(kit.store.outbox_retry(&actor(), Retry::All).await.unwrap(), 0);
+    assert_eq!(events(&kit).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_filtered_and_dropped() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    kit.enqueue_to("webhook", "hook").await;
+    kit.enqueue("one").await;
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    let id = dead_letter(&kit, &receiver, 1).await;
+    let keys = async |filter| list(&kit, filter).await.into_iter().map(|it| it.key).collect::<Vec<_>>();
+    assert_eq!(keys(Filter::default()).await.len(), 2);
+    assert_eq!(keys(Filter { topic: Some("webhook".to_owned()), dead: false }).await, ["hook"]);
+    assert_eq!(keys(Filter { topic: None, dead: true }).await, ["one"]);
+    assert!(keys(Filter { topic: Some("webhook".to_owned()), dead: true }).await.is_empty());
+    assert!(kit.store.outbox_drop(&actor(), id).await.unwrap());
+    assert!(!kit.store.outbox_drop(&actor(), id).await.unwrap());
+    assert_eq!(keys(Filter::default()).await, ["hook"]);
+    let events = events(&kit).await;
+    let [dropped] = events.as_slice() else { panic!("one event is expected: {events:?}") };
+    assert_eq!((&dropped["event"], &dropped["target"]), (&json!("outbox.drop"), &json!(id)));
+    assert_eq!(dropped["data"], json!({ "topic": TOPIC, "key": "one" }));
+}

@@ -1,0 +1,168 @@
+//! Default settings for development. Settings from the environment or the `SVC_CONFIG` file take precedence.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kernel::ClockRng;
+use settings::Secret;
+use xtask::credential::write_secret;
+
+use crate::setting::read_setting;
+use sandbox::Sandbox;
+
+mod sandbox;
+
+/// The settings of all programs.
+pub struct DevSettings {
+    /// The address of the public API.
+    pub api: SocketAddr,
+    /// The address at which the node serves projects.
+    pub edge: SocketAddr,
+    /// The addresses of the sandbox.
+    pub sandbox: Sandbox,
+    internal: SocketAddr,
+    /// The URL of an external database, if configured.
+    pub database_url: Option<Secret>,
+    /// The credential of the node, if configured.
+    pub node_token: Option<Secret>,
+    values: BTreeMap<&'static str, String>,
+}
+
+/// The programs. Each receives only its own settings: the node never receives the database URL or the sealing keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    Server,
+    Node,
+    Sandbox,
+}
+
+impl Program {
+    /// Returns the program that reads a setting.
+    fn for_setting(setting: &str) -> Self {
+        match setting {
+            name if name.starts_with("SVC_NODE_") || name.starts_with("SVC_EDGE_") => Self::Node,
+            name if name.starts_with("SVC_SANDBOX_") => Self::Sandbox,
+            _ => Self::Server,
+        }
+    }
+}
+
+impl DevSettings {
+    /// Reads the configured settings and adds defaults for the others. Persistent state is in `folder`.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let api = listen_address("SVC_LISTEN", 8080)?;
+        let internal = listen_address("SVC_INTERNAL_LISTEN", 8081)?;
+        let edge = listen_address("SVC_EDGE_LISTEN", 8088)?;
+        let state = folder.display();
+        let mut values = BTreeMap::new();
+        for (name, default) in [
+            ("SVC_LISTEN", api.to_string()),
+            ("SVC_INTERNAL_LISTEN", internal.to_string()),
+            ("SVC_EDGE_LISTEN", edge.to_string()),
+            ("SVC_PUBLIC_URL", base_url(api)),
+            ("SVC_DASHBOARD_URL", "http://localhost:3000".to_owned()),
+            ("SVC_ENABLE_DEV_AUTH", "true".to_owned()),
+            ("SVC_PLATFORM_DOMAIN", "localhost".to_owned()),
+            ("SVC_SITE_URL", format!("http://{{hostname}}:{}", edge.port())),
+            ("SVC_FALLBACK_ORIGIN", "fallback.localhost".to_owned()),
+            // Zones can be edited, but are served only with `--dns`.
+            ("SVC_NAMESERVERS", "ns1.localhost,ns2.localhost,ns3.localhost".to_owned()),
+            ("SVC_BUNDLE_STORE", format!("file://{state}/bundles")),
+            ("SVC_NODE_CORE_URL", base_url(internal)),
+            ("SVC_NODE_DIR", format!("{state}/node")),
+        ] {
+            values.insert(name, read_setting::<String>(name)?.unwrap_or(default));
+        }
+        let sandbox = Sandbox::read()?;
+        sandbox.add_settings(&mut values)?;
+        if read_setting::<Secret>("SVC_SEALING_KEYS")?.is_none() {
+            let keys = folder.join("sealing.keys");
+            if !keys.exists() {
+                write_secret(&keys, &format!("dev1:{}", STANDARD.encode(ClockRng::system().bytes::<32>())))?;
+            }
+            values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
+        }
+        let (database_url, node_token) = (read_setting("SVC_DATABASE_URL")?, read_setting("SVC_NODE_TOKEN")?);
+        Ok(Self { api, edge, sandbox, internal, database_url, node_token, values })
+    }
+
+    /// The base URL of the public API.
+    pub fn api_url(&self) -> String {
+        base_url(self.api)
+    }
+
+    /// Adds a setting that is only known after the start of another program.
+    pub fn set(&mut self, name: &'static str, value: impl Display) {
+        self.values.insert(name, value.to_string());
+    }
+
+    /// Passes a program its settings, and removes settings of other programs from its environment.
+    pub fn apply_to(&self, program: Program, command: &mut Command) {
+        for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+            if name.starts_with("SVC_") && name != "SVC_CONFIG" && Program::for_setting(&name) != program {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.values.iter().filter(|(name, _)| Program::for_setting(name) == program));
+    }
+
+    /// Fails if another process listens on one of the addresses. Waits for the programs of a run that was just killed.
+    pub async fn check_ports(&self) -> Result<()> {
+        const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
+        let listeners =
+            [("SVC_LISTEN", self.api), ("SVC_INTERNAL_LISTEN", self.internal), ("SVC_EDGE_LISTEN", self.edge)];
+        for (name, listen) in listeners.into_iter().chain(self.sandbox.listeners()) {
+            let start = Instant::now();
+            while let Err(error) = TcpListener::bind(listen) {
+                let wait = error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < EXIT_TIMEOUT;
+                ensure!(
+                    wait,
+                    "{listen}: {error}; stop the process that listens there, or set {name} to another address"
+                );
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for DevSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let api = base_url(self.api);
+        writeln!(f, "  API       {api}  (reference: {api}/docs)")?;
+        writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
+        writeln!(f, "  Internal  {}  (metrics: /metrics)", base_url(self.internal))?;
+        writeln!(f, "  Sandbox   {}  (mail, code host, DNS records)", base_url(self.sandbox.http))?;
+        if let Some(url) = self.values.get("SVC_DATABASE_URL") {
+            writeln!(f, "  Database  psql '{url}'")?;
+        }
+        write!(f, "\n  Ctrl-C stops everything.")
+    }
+}
+
+fn listen_address(name: &'static str, port: u16) -> Result<SocketAddr> {
+    Ok(read_setting(name)?.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
+}
+
+/// Returns the URL at which this machine reaches a listener.
+fn base_url(listen: SocketAddr) -> String {
+    format!("http://{}", reachable_address(listen))
+}
+
+/// Returns the address at which this machine reaches a listener.
+fn reachable_address(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}

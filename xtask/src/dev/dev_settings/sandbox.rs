@@ -1,0 +1,66 @@
+//! The addresses of the sandbox, and the server settings that refer to them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use settings::Secret;
+
+use super::{base_url, listen_address, reachable_address};
+use crate::setting::read_setting;
+
+/// The addresses of the sandbox.
+pub struct Sandbox {
+    /// The address of the web pages and the code host.
+    pub http: SocketAddr,
+    smtp: SocketAddr,
+    dns: SocketAddr,
+}
+
+impl Sandbox {
+    pub fn read() -> Result<Self> {
+        Ok(Self {
+            http: listen_address("SVC_SANDBOX_LISTEN", 8090)?,
+            smtp: listen_address("SVC_SANDBOX_SMTP_LISTEN", 8025)?,
+            dns: listen_address("SVC_SANDBOX_DNS_LISTEN", 8053)?,
+        })
+    }
+
+    /// The addresses with the names of their settings.
+    pub fn listeners(&self) -> [(&'static str, SocketAddr); 3] {
+        [
+            ("SVC_SANDBOX_LISTEN", self.http),
+            ("SVC_SANDBOX_SMTP_LISTEN", self.smtp),
+            ("SVC_SANDBOX_DNS_LISTEN", self.dns),
+        ]
+    }
+
+    /// Configures the server to use the sandbox, except for providers that are configured otherwise.
+    pub fn add_settings(&self, values: &mut BTreeMap<&'static str, String>) -> Result<()> {
+        values.extend(self.listeners().map(|(name, listen)| (name, listen.to_string())));
+        if read_setting::<SocketAddr>("SVC_DNS_RESOLVER")?.is_none() {
+            values.insert("SVC_DNS_RESOLVER", reachable_address(self.dns).to_string());
+        }
+        if read_setting::<Secret>("SVC_SMTP_URL")?.is_none() {
+            values.insert("SVC_SMTP_URL", format!("smtp://{}?tls=none", reachable_address(self.smtp)));
+            let sender = read_setting::<String>("SVC_MAIL_FROM")?;
+            values.insert("SVC_MAIL_FROM", sender.unwrap_or_else(|| "svc <no-reply@svc.example>".to_owned()));
+        }
+        if read_setting::<String>("SVC_CODEHOST_CLIENT_ID")?.is_none() {
+            let url = |path: &str| format!("{}{path}", base_url(self.http));
+            // The only OAuth client of the sandbox's code host.
+            values.insert("SVC_CODEHOST_CLIENT_ID", "svc-client".to_owned());
+            values.insert("SVC_CODEHOST_CLIENT_SECRET", "svc-client-hush".to_owned());
+            values.insert("SVC_CODEHOST_AUTHORIZE_URL", url("/login/oauth/authorize"));
+            values.insert("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token"));
+            values.insert("SVC_CODEHOST_USER_URL", url("/user"));
+        }
+        let origins = ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
+        // `svc login` listens for the redirect on an arbitrary loopback port.
+        let redirects = format!("{},http://127.0.0.1", origins.join(","));
+        if read_setting::<String>("SVC_CODEHOST_REDIRECTS")?.is_none() {
+            values.insert("SVC_CODEHOST_REDIRECTS", redirects);
+        }
+        Ok(())
+    }
+}
