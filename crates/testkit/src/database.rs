@@ -1,8 +1,8 @@
 //! A migrated database for each test.
 //!
-//! Cloned from a template that is migrated once per cluster. `STRATEGY file_copy` because the cluster of `cargo xtask
-//! test` syncs nothing: there the checkpoints it forces are free, and it takes half of what the default takes, or of
-//! what running the migrations again would.
+//! The database is cloned from a template that is migrated once per cluster. `STRATEGY file_copy` takes half as long as
+//! the default strategy or as the migrations: the cluster of `cargo xtask test` runs without fsync, so the checkpoints
+//! that the strategy forces are free.
 
 use std::process::Command;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use kernel::{Digest, Digester, World};
+use kernel::{ClockRng, Digest, Digester};
 use serde_json::Value;
 use store::migrations::{self, Migrator};
 use tokio::sync::OnceCell;
@@ -18,7 +18,8 @@ use uuid::Uuid;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The environment variable with the cluster's address: a database in it that stays connectable while others are created.
+/// The environment variable with the cluster's address: a database in it that stays connectable while others are
+/// created.
 pub const CLUSTER: &str = "SVC_TEST_DATABASE_URL";
 
 /// A database with the current schema and no rows. Dropping this value drops the database.
@@ -34,6 +35,7 @@ impl TestDatabase {
     /// # Panics
     /// When there is no cluster.
     pub async fn create() -> Self {
+        crate::enforce_log_policy();
         match Self::try_create().await {
             Ok(database) => database,
             Err(error) => panic!("no test database: {error}"),
@@ -52,7 +54,7 @@ impl TestDatabase {
     /// When Postgres refuses the statement.
     pub async fn rows(&self, statement: &str) -> Vec<Value> {
         let query = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
-        let rows: Vec<Row> = answered(statement, query.load(&mut self.connect().await).await);
+        let rows: Vec<Row> = expect_ok(statement, query.load(&mut self.connect().await).await);
         rows.into_iter().map(|row| row.row).collect()
     }
 
@@ -62,7 +64,7 @@ impl TestDatabase {
     /// When Postgres refuses the statement.
     pub async fn number(&self, statement: &str) -> i64 {
         let query = diesel::sql_query(format!("SELECT ({statement})::bigint AS number"));
-        let row: Number = answered(statement, query.get_result(&mut self.connect().await).await);
+        let row: Number = expect_ok(statement, query.get_result(&mut self.connect().await).await);
         row.number
     }
 
@@ -71,7 +73,7 @@ impl TestDatabase {
     /// # Panics
     /// When Postgres refuses them.
     pub async fn run(&self, statements: &str) {
-        answered(statements, self.connect().await.batch_execute(statements).await);
+        expect_ok(statements, self.connect().await.batch_execute(statements).await);
     }
 
     /// Runs an example of the crate under test with `SVC_DATABASE_URL` set to this database, and returns its output.
@@ -90,14 +92,14 @@ impl TestDatabase {
     }
 
     async fn connect(&self) -> AsyncPgConnection {
-        answered("connect", AsyncPgConnection::establish(&self.url()).await)
+        expect_ok("connect", AsyncPgConnection::establish(&self.url()).await)
     }
 
     #[expect(clippy::disallowed_methods, reason = "set by the test runner, not by a deployment")]
     async fn try_create() -> Result<Self> {
         let cluster = std::env::var(CLUSTER).map_err(|_| format!("{CLUSTER} is not set: run `cargo xtask test`"))?;
         let template = template(&cluster).await?;
-        let name = format!("test_{}", World::system().id::<Uuid>().simple());
+        let name = format!("test_{}", ClockRng::system().id::<Uuid>().simple());
         execute(&cluster, &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await?;
         Ok(Self { cluster, name })
     }
@@ -115,13 +117,13 @@ struct Number {
     number: i64,
 }
 
-fn answered<T, E: std::fmt::Display>(statement: &str, answer: std::result::Result<T, E>) -> T {
+fn expect_ok<T, E: std::fmt::Display>(statement: &str, answer: std::result::Result<T, E>) -> T {
     answer.unwrap_or_else(|error| panic!("{statement}: {error}"))
 }
 
 impl Drop for TestDatabase {
-    /// Waits for the server on a thread, because this may block the test's own runtime. A database that cannot be dropped
-    /// is removed with the cluster.
+    /// Waits for the server on a thread, because this may block the test's own runtime. A database that cannot be
+    /// dropped is removed with the cluster.
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         let cluster = self.cluster.clone();

@@ -10,6 +10,7 @@
 pub mod bundle;
 mod clock;
 mod database;
+mod log_policy;
 mod store;
 
 use kernel::audit::{Actor, Credential};
@@ -18,6 +19,7 @@ use kernel::{SessionId, UserId};
 
 pub use clock::TestClock;
 pub use database::{CLUSTER, TestDatabase};
+pub use log_policy::enforce as enforce_log_policy;
 pub use store::{Audit, TestStore};
 
 /// Sealing keys, the same in every test.
@@ -26,9 +28,9 @@ pub fn keys() -> Keys {
     Keys::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap()
 }
 
-/// A user with a session of the same id.
+/// A user as an actor, with a session of the same id.
 #[must_use]
-pub fn by(user: UserId) -> Actor {
+pub fn session_actor(user: UserId) -> Actor {
     let credential = Credential::Session(SessionId::from_uuid(user.as_uuid()));
-    Actor { user: Some(user), credential, request_id: "req-1".to_owned(), once: None }
+    Actor { user: Some(user), credential, request_id: "req-1".to_owned(), idempotency: None }
 }
