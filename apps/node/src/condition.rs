@@ -14,7 +14,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// Evaluates the conditions against this strong tag, in the order of 13.2.2.
+/// Evaluates the conditions against this strong tag, in the order of RFC 9110 section 13.2.2.
 pub fn evaluate(headers: &HeaderMap, etag: &HeaderValue) -> Outcome {
     if headers.contains_key(IF_MATCH) && !tags(headers, IF_MATCH).any(|tag| tag == b"*" || tag == etag.as_bytes()) {
         return Outcome::Failed;

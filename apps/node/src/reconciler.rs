@@ -128,7 +128,7 @@ impl Reconciler {
         match compressed {
             Ok((bundle, index)) => {
                 if let Some(current) = self.indexes.get_mut(&bundle) {
-                    // A running worker still serves its assets from the previous index.
+                    // A running worker still reads assets through the previous index.
                     self.draining.push((bundle, Arc::downgrade(current)));
                     *current = Arc::new(index);
                 }

@@ -160,7 +160,7 @@ pub struct RrsetsPatch {
     pub dry_run: bool,
 }
 
-/// The complete content of one rrset of a patch.
+/// One rrset of a patch, with its complete content.
 #[derive(Debug, Clone, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

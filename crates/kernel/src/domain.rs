@@ -1,4 +1,4 @@
-//! The only normaliser of domain names (security rules, "Names and addresses").
+//! The only normaliser of domain names (`docs/security.md`).
 
 use std::borrow::Cow;
 

@@ -33,8 +33,7 @@ crate::words! {
 }
 
 impl Scope {
-    /// Whether a credential with this scope may do what `needed` permits: the same scope, or the read scope of a write
-    /// scope.
+    /// Whether this scope includes `needed`: a scope includes itself, and a write scope also the read scope of its area.
     #[must_use]
     pub fn covers(self, needed: Self) -> bool {
         use Scope::{BillingRead, BillingWrite, DnsRead, DnsWrite, GitRead, GitWrite};

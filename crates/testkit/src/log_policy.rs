@@ -6,29 +6,10 @@ use std::sync::Once;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::set_global_default;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::util::SubscriberInitExt as _;
-
-/// The crates whose log lines this project writes.
-const OUR_CRATES: &[&str] = &[
-    "bundle",
-    "convergence",
-    "dns",
-    "gateway",
-    "identity",
-    "kernel",
-    "node",
-    "orgs",
-    "projects",
-    "providers",
-    "resources",
-    "server",
-    "store",
-    "svc_node",
-    "svc_server",
-];
 
 /// The most characters of a message.
 const MAX_MESSAGE: usize = 100;
@@ -39,7 +20,7 @@ pub fn enforce() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         // A test binary that has installed another subscriber keeps it.
-        let _ = tracing_subscriber::registry().with(LogPolicy).try_init();
+        let _ = set_global_default(tracing_subscriber::registry().with(LogPolicy));
     });
 }
 
@@ -77,8 +58,9 @@ struct Fields {
 
 impl Fields {
     fn new(metadata: &'static Metadata<'static>) -> Self {
-        let root = metadata.target().split("::").next().unwrap_or_default();
-        Self { metadata, is_ours: OUR_CRATES.contains(&root), violations: Vec::new(), text: String::new() }
+        // cargo compiles crates of the workspace with relative paths, and dependencies with absolute ones.
+        let is_ours = metadata.file().is_some_and(|file| file.starts_with("crates/") || file.starts_with("apps/"));
+        Self { metadata, is_ours, violations: Vec::new(), text: String::new() }
     }
 
     fn check(&mut self, field: &Field) {

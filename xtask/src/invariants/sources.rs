@@ -77,7 +77,7 @@ fn contains_path_in(line: &str, folder: &str) -> bool {
 fn log_messages(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let calls = LOG_MACROS.iter().flat_map(|name| text.match_indices(name).map(|(at, name)| (at, at + name.len())));
     calls.filter_map(|(start, at)| {
-        let number = text.get(..start)?.lines().count();
+        let number = text.get(..start)?.matches('\n').count() + 1;
         let call = text.get(at..)?;
         let (mut depth, mut message, mut chars) = (1_usize, None, call.char_indices());
         while let Some((at, c)) = chars.next() {

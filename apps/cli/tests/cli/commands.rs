@@ -1,4 +1,4 @@
-//! Each command, in the order of typical use.
+//! The commands that have no separate test file, in the order of typical use.
 
 use std::fs;
 

@@ -82,25 +82,25 @@ async fn invalid_bundle_is_rejected_before_the_upload() {
     let write = |path: &'static str, text: &'static str| move |it: &Machine| it.write(path, text);
     assert_rejected(
         &|it| symlink("index.html", it.folder.join("assets/link")).unwrap(),
-        "assets/link: This is a symbolic link",
+        "assets/link: The entry is a symbolic link",
     );
     assert_rejected(
         &|it| {
             fs::rename(it.folder.join("assets"), it.folder.join("real")).unwrap();
             symlink("real", it.folder.join("assets")).unwrap();
         },
-        "assets: This is a symbolic link",
+        "assets: The entry is a symbolic link",
     );
     assert_rejected(
         &|it| {
             let status = std::process::Command::new("mkfifo").arg(it.folder.join("assets/fifo")).status().unwrap();
             assert!(status.success());
         },
-        "assets/fifo: This is a FIFO",
+        "assets/fifo: The entry is a FIFO",
     );
     assert_rejected(&write("assets/INDEX.html", "page"), "differs only in case");
     assert_rejected(&write("assets/a\\b", "page"), "backslash");
-    assert_rejected(&write("svc.json", "{\"auth\": \"yes\"}"), "svc.json: In the manifest auth");
+    assert_rejected(&write("svc.json", "{\"auth\": \"yes\"}"), "svc.json: auth, database");
     assert_rejected(&write("svc.json", "{\"a\": 1, \"a\": 2}"), "has a duplicate key");
     assert_rejected(&write("worker/other.js", "export default {}"), "manifest's main");
     assert_rejected(&|it| fs::remove_file(it.folder.join("svc.json")).unwrap(), "Run `svc init` to create one");

@@ -28,7 +28,8 @@ impl Users {
         self.0.values().cloned().collect()
     }
 
-    /// Returns the user with this login, or creates it. A name or an address replaces the earlier one.
+    /// Returns the user with this login, or creates it. A name or an email address that is not empty replaces the
+    /// earlier one.
     pub fn sign_in(&mut self, login: &str, name: &str, email: &str) -> Result<Value, &'static str> {
         let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=39).contains(&login.len()) || !login.bytes().all(valid) {

@@ -1,5 +1,5 @@
-//! Construction of projects, their background jobs, their part of the desired state, and their ports, which other
-//! contexts and the DNS resolver implement.
+//! Constructs the context `projects`: its background jobs, its part of the desired state, and its ports, which other
+//! contexts and the resolver implement.
 
 use std::sync::Arc;
 use std::time::Duration;

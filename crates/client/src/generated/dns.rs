@@ -143,7 +143,7 @@ pub struct RrsetContent {
     pub ttl: Option<i32>,
 }
 
-/// The complete content of one rrset of a patch.
+/// One rrset of a patch, with its complete content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RrsetPatch {

@@ -78,7 +78,7 @@ pub type Digest = String;
 /// an e-mail address of at most 254 characters, 64 of them before the @
 pub type Email = String;
 
-/// The body of every error response (contract section 1, "Error envelope").
+/// The default body of an error response (contract section 1, "Error envelope").
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Error {

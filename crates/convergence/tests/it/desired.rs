@@ -69,10 +69,11 @@ async fn desired_state_has_documented_shape() {
     let node = kit.add_node("edge").await.node.id;
     let (shop, blog) = (kit.new_project(), kit.new_project());
     kit.set_site(shop, Some(site(3))).await;
+    kit.set_site(blog, Some(site(1))).await;
     kit.set_site(blog, None).await;
     let expected = json!({
         "schema": 3,
-        "revision": 3,
+        "revision": 4,
         "full": true,
         "batch": 0,
         "platform": { "dashboardUrl": "https://dashboard.example", "https": true },
@@ -81,7 +82,7 @@ async fn desired_state_has_documented_shape() {
                 "hostnames": ["shop.example", "www.example.org"], "bundle": digest(3), "sizeBytes": 1003, "version": 3,
                 "access": { "mode": "public", "password": null, "bypass": null, "version": 0 },
             } },
-            { "project": blog, "revision": 3, "part": "site", "desired": null },
+            { "project": blog, "revision": 4, "part": "site", "desired": null },
         ],
     });
     assert_eq!(serde_json::to_value(kit.desired(node, 0).await).unwrap(), expected);

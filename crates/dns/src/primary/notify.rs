@@ -47,7 +47,7 @@ pub struct Notifier {
     unresponsive: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
-/// The reason error a secondary did not acknowledge a notice.
+/// The reason why a secondary did not acknowledge a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NotifyError {
     /// No answer.
@@ -173,13 +173,14 @@ impl OutboxHandler for Notifier {
             }
             None => self.catalog.clone(),
         };
+        let mut results = Vec::new();
         if after_catalog {
-            // Failures do not matter here: the catalog has a separate notice.
-            self.notify_all(&self.catalog).await;
+            results.extend(self.notify_all(&self.catalog).await);
             sleep(CATALOG_LOAD_TIME).await;
         }
+        results.extend(self.notify_all(&zone).await);
         let mut failures = Vec::new();
-        for (secondary, result) in self.notify_all(&zone).await {
+        for (secondary, result) in results {
             match result {
                 Err(NotifyError::Refused(code)) if message.attempts >= MAX_REFUSED_ATTEMPTS => {
                     tracing::info!(%secondary, zone = zone.to_host(), code, "a secondary refused a notice");

@@ -59,7 +59,7 @@ pub trait ZoneRepository {
     /// Whether another organization has this zone, a parent of it or a subdomain of it. Requires the catalog lock.
     async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
 
-    /// The organization's zones that contain a name, the limit specific zone first.
+    /// The organization's zones that contain a name, the most specific one first.
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
 
     /// Writes a new zone, without rrsets.

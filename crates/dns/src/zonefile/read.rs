@@ -66,7 +66,7 @@ struct DefaultTtl {
     minimum: Option<u32>,
 }
 
-/// The fields before the data of a record, and the words of the data.
+/// The TTL and the type of a record, and the unparsed words of its data.
 struct RecordHeader<'a, 'w> {
     ttl: Option<u32>,
     kind: RecordType,

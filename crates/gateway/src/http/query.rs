@@ -32,7 +32,7 @@ impl<K: DeserializeOwned> Extract for Pagination<K> {
         let mut errors = Vec::new();
         let limit = match single(request, "limit", &mut errors) {
             None => Paging::<K>::DEFAULT_LIMIT,
-            // A number that overflows is a large limit.
+            // A number that overflows means the maximum.
             Some(text)
                 if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0') =>
             {

@@ -16,7 +16,7 @@ pub fn validate<T: DeserializeOwned + Validate + ToSchema>(schemas: &Schemas, va
     Ok(value)
 }
 
-/// Validates a value against its type's published schema, and deserializes it. `field_errors` holds earlier errors.
+/// Validates a value against its type's published schema, and deserializes it. Reports the given `field_errors`, too.
 pub fn decode<T: DeserializeOwned + ToSchema>(
     schemas: &Schemas,
     value: Value,

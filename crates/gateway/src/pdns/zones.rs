@@ -145,7 +145,7 @@ async fn notify(_: ApiKeyZone<Member, DnsWrite>) -> Result<PdnsResponse<ActionRe
     Ok(PdnsResponse(ActionResult { result: "Notification queued" }))
 }
 
-/// Does nothing, because the signing nameserver orders the names.
+/// Does nothing: the nameserver itself sorts the names for DNSSEC.
 async fn rectify(_: ApiKeyZone<Member, DnsWrite>) -> Result<PdnsResponse<ActionResult>, Problem> {
     Ok(PdnsResponse(ActionResult { result: "Rectified" }))
 }

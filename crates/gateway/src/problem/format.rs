@@ -31,7 +31,7 @@ impl ErrorFormats {
 /// Marks a response that an error format rendered.
 pub(crate) struct Rendered;
 
-/// The body of every error response (contract section 1, "Error envelope").
+/// The default body of an error response (contract section 1, "Error envelope").
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Error)]

@@ -95,8 +95,8 @@ impl Problem {
         self
     }
 
-    /// Whether an idempotency key keeps this error. After an invalid request or a server error, the client may send a
-    /// corrected request with the same key.
+    /// Whether a retry with the same idempotency key receives this error again. After any other error the key is free,
+    /// also for a corrected request.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.code.kind, Kind::Forbidden | Kind::NotFound | Kind::Conflict | Kind::Unprocessable)
     }

@@ -1,4 +1,4 @@
-//! `/v1` and the services behind it: one folder per context, one file per area, one function per route.
+//! `/v1` and its services: a folder per context with routes, a file per area, a function per route.
 
 mod dns;
 mod identity;

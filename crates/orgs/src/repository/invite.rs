@@ -31,7 +31,7 @@ pub struct InviteRecord {
 
 /// Invitations on a [`store::Connection`]. Callers take [`crate::OrgRepository::org_lock`] before they change one.
 pub trait InviteRepository {
-    /// Inserts an invitation, or updates the token, role and expiry of the invitation with the same id.
+    /// Inserts an invitation, or updates the one with the same id.
     async fn invite_upsert(&mut self, invite: &InviteRecord) -> Result<()>;
 
     /// Returns the open invitation of an address. Ignores case.

@@ -1,7 +1,7 @@
 //! The bundle store: one object per digest, written atomically.
 //!
 //! An upload streams through SHA-256, the validating reader and a temporary object. Memory use does not depend on its
-//! size: at max [`MAX_PENDING_CHUNKS`] chunks wait for the reader, and a few parts ([`PartLimits`]) for the store.
+//! size: at most [`MAX_PENDING_CHUNKS`] chunks wait for the reader, and a few parts ([`PartLimits`]) for the store.
 
 mod multipart;
 mod s3;

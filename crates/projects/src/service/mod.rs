@@ -121,8 +121,8 @@ impl Projects {
         created
     }
 
-    /// Notifies the organization in a separate transaction, because the request's transaction was rolled back. A
-    /// failure changes neither the response nor the idempotency key.
+    /// Notifies the organization in a separate transaction, because the request's was rolled back. It does not
+    /// touch the idempotency key; a failure is only logged.
     async fn notify_limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> Result<()> {
         let actor = Actor { idempotency: None, ..actor.clone() };
         self.store

@@ -32,7 +32,7 @@ const MAX_REASON_CHARS: usize = 500;
 static DELIVERIES: LazyLock<Counter<u64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
         .u64_counter("svc.outbox.deliveries")
-        .with_description("Attempts to deliver outbox messages, by topic and outcome: delivered, later or dead")
+        .with_description("Attempts to deliver outbox messages, by topic and outcome: delivered, retry or dead_letter")
         .build()
 });
 

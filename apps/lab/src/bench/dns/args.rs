@@ -8,7 +8,7 @@ pub struct Args {
     /// The number of runs per side, alternating
     #[arg(long, default_value_t = 3)]
     pub(super) rounds: usize,
-    /// Sizes of the changed zones in rrsets; an empty list skips this part
+    /// Number of rrsets in each changed zone; an empty list skips this part
     #[arg(long, value_delimiter = ',', num_args = 0.., default_values_t = [10, 1_000, 50_000])]
     pub(super) sizes: Vec<u32>,
     /// Numbers of concurrent requests

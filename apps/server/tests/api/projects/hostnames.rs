@@ -79,8 +79,8 @@ async fn cname_verifies_a_hostname_and_dns_errors_are_reported() {
     for (fault, text) in [
         (DnsFault::ServerFailure, "failed"),
         (DnsFault::Refused, "refused"),
-        (DnsFault::Silent, "did not answer in time"),
-        (DnsFault::Garbage, "answer"),
+        (DnsFault::Silent, "did not respond in time"),
+        (DnsFault::Garbage, "invalid response"),
     ] {
         dns.inject(Some(fault));
         let error = verify(&ada, "shop.example.org").await["lastError"].as_str().unwrap().to_owned();
@@ -148,7 +148,7 @@ async fn hostname_check_finishes_while_the_resolver_times_out() {
     app.db_execute(&claims).await.unwrap();
     // A server checks hostnames at startup and then every minute.
     let other = app.another().await;
-    let explained = "SELECT count(*) AS n FROM projects.hostnames WHERE last_error LIKE '%did not answer in time%'";
+    let explained = "SELECT count(*) AS n FROM projects.hostnames WHERE last_error LIKE '%did not respond in time%'";
     let done = async || app.db_rows(explained).await[0]["n"] == names;
     for _ in 0..1000 {
         if done().await {

@@ -102,5 +102,5 @@ async fn token_restricted_to_zones_works_with_powerdns_tools() {
     let refused = create.send().await.unwrap();
     assert_eq!(refused.status().as_u16(), 422);
     let message = refused.json::<Value>().await.unwrap()["error"].as_str().unwrap().to_owned();
-    assert!(message.contains("limited to projects or zones"), "{message}");
+    assert!(message.contains("restricted to projects or zones"), "{message}");
 }
