@@ -22,7 +22,6 @@ mod digest;
 mod fetch;
 mod follow;
 mod front;
-mod hex;
 mod index;
 mod media;
 mod observe;

@@ -2,12 +2,15 @@
 //!
 //! The feature `diesel` stores a digest in Postgres, and `openapi` adds its schema.
 
+mod hex;
 #[cfg(feature = "openapi")]
 mod openapi;
 #[cfg(feature = "diesel")]
 mod sql;
 
 use ring::digest::{Context, SHA256};
+
+pub use hex::{hex, unhex};
 
 /// A SHA-256 digest: `sha256:` and 64 lowercase hex digits on the wire, 32 bytes in Postgres.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,21 +41,13 @@ impl Digest {
     /// # Errors
     /// Returns [`InvalidDigest`], also for uppercase digits, so that a digest has one spelling.
     pub fn from_hex(digits: &str) -> Result<Self, InvalidDigest> {
-        if digits.len() != 64 || !digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(InvalidDigest);
-        }
-        let mut digest = [0; 32];
-        for (byte, pair) in digest.iter_mut().zip(digits.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| InvalidDigest)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| InvalidDigest)?;
-        }
-        Ok(Self(digest))
+        unhex(digits).map(Self).ok_or(InvalidDigest)
     }
 
     /// The 64 hex digits, without `sha256:`.
     #[must_use]
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use actix_web::cookie::{Cookie, SameSite};
 use protocol::SiteAccess;
 use ring::hmac;
+use sha256::{hex, unhex};
 
 use crate::clock::since_epoch;
-use crate::hex::{hex, unhex};
 use crate::random;
 
 /// The cookie's name. The node removes the cookie from requests to worker code.

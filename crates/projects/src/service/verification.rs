@@ -256,6 +256,7 @@ fn explanation(claim: &Claim, checks: &[Check], fallback_origin: &str) -> String
     } else {
         text.push_str(&format!(" CNAME record {name} to {fallback_origin}: {}.", observation(Proof::Cname)));
     }
-    text.push_str(" Publish the record at the DNS provider of the domain. We check it every minute.");
+    let interval = if claim.state == HostnameState::PendingDns { "every minute" } else { "once a day" };
+    text.push_str(&format!(" Publish the record at the DNS provider of the domain. We check it {interval}."));
     text
 }

@@ -1,11 +1,13 @@
 //! 32 bytes as hexadecimal digits.
 
 /// Lowercase hexadecimal digits.
+#[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The 32 bytes of these 64 lowercase digits; uppercase digits are not accepted, so the bytes have one spelling.
+#[must_use]
 pub fn unhex(digits: &str) -> Option<[u8; 32]> {
     if digits.len() != 64 {
         return None;
