@@ -54,7 +54,7 @@ impl<K: DeserializeOwned> Paging<K> {
     /// Parses a cursor.
     ///
     /// # Errors
-    /// Returns [`InvalidCursor`] if [`Page::cut`] did not create the cursor for a list that is ordered by `K`.
+    /// Returns an error if [`Page::cut`] did not create the cursor for a list that is ordered by `K`.
     pub fn after(limit: u16, cursor: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
         let key = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;
