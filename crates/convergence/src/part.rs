@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kernel::{NodeId, ProjectId};
+use kernel::{NodeId, ProjectId, Time};
 use protocol::DesiredPart;
 use serde_json::Value;
 use store::{Connection, Store};
@@ -105,11 +105,11 @@ impl StateWriter {
         desired: Option<Value>,
     ) -> Result<()> {
         let at = self.store.clock_rng().now();
-        if desired.is_some() {
-            // If two contexts write the first parts of a project concurrently, the second waits here for the row.
-            tx.placement_insert(project, at).await?;
-        }
-        let Some(placement) = tx.placement_lock(project).await? else { return Ok(()) };
+        let placement = match tx.placement_lock(project).await? {
+            Some(placement) => placement,
+            None if desired.is_none() => return Ok(()),
+            None => insert_placement(tx, project, at).await?,
+        };
         if desired.is_none() && !tx.part_is_desired(project, part).await? {
             return Ok(());
         }
@@ -126,11 +126,12 @@ impl StateWriter {
 
     async fn remove_project(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         let at = self.store.clock_rng().now();
-        // A context that concurrently writes a first part waits for this row, and is then rejected.
-        tx.placement_insert(project, at).await?;
-        let Some(PlacementRecord { home, ended_at: None }) = tx.placement_lock(project).await? else {
-            return Ok(());
+        let placement = match tx.placement_lock(project).await? {
+            Some(placement) => placement,
+            // A context that concurrently writes a first part waits for this row, and is then rejected.
+            None => insert_placement(tx, project, at).await?,
         };
+        let PlacementRecord { home, ended_at: None } = placement else { return Ok(()) };
         let parts = tx.part_count_desired(project).await?;
         let revision = match home {
             Some(node) => raise_revision(tx, node, parts).await?.map(|(_, revision)| revision),
@@ -147,4 +148,11 @@ impl StateWriter {
         }
         Ok(())
     }
+}
+
+/// Inserts a pending placement and locks it. If another transaction inserts one concurrently, waits for it and locks that.
+async fn insert_placement(tx: &mut Connection, project: ProjectId, at: Time) -> Result<PlacementRecord> {
+    tx.placement_insert(project, at).await?;
+    let missing = || store::Error::inconsistent("the inserted placement is missing");
+    Ok(tx.placement_lock(project).await?.ok_or_else(missing)?)
 }
