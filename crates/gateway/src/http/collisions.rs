@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::route_trie::shape;
 use super::schemas::error_schemas;
 use super::{Operation, Routes};
 
@@ -73,12 +74,6 @@ pub(super) fn check(all: &[&Routes]) -> Result<(), Collisions> {
     schemas(operations(), &mut found);
     parameters(operations(), &mut found);
     if found.is_empty() { Ok(()) } else { Err(Collisions(found)) }
-}
-
-/// The path without the names of its parameters: paths of one shape are one node of the route trie.
-fn shape(path: &str) -> String {
-    let segment = |segment: &'_ str| if segment.starts_with('{') { "{}".to_owned() } else { segment.to_owned() };
-    path.split('/').map(segment).collect::<Vec<_>>().join("/")
 }
 
 fn name(operation: &Operation) -> String {

@@ -88,6 +88,12 @@ pub(super) fn parameters(pattern: &'static str) -> impl Iterator<Item = &'static
     pattern.split('/').filter_map(parameter)
 }
 
+/// The pattern without the names of its parameters: patterns of one shape share a node of the trie.
+pub(super) fn shape(pattern: &'static str) -> String {
+    let segments: Vec<&str> = pattern.split('/').map(|segment| parameter(segment).map_or(segment, |_| "{}")).collect();
+    segments.join("/")
+}
+
 /// The name of a parameter segment; `None` for a literal.
 fn parameter(segment: &'static str) -> Option<&'static str> {
     segment.strip_prefix('{')?.strip_suffix('}')
