@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use actix_web::dev::Server;
-use actix_web::http::header::{CACHE_CONTROL, ContentType, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use actix_web::http::header::{CACHE_CONTROL, ContentType, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, Payload};
@@ -18,7 +18,7 @@ use crate::access::AccessGate;
 use crate::asset::REVALIDATE;
 use crate::contents::Contents;
 use crate::index::{Entry, Index};
-use crate::origin::Origins;
+use crate::origin::{Origins, authority};
 use crate::page::{page, unknown_hostname_error};
 use crate::path;
 use crate::routes::Routes;
@@ -93,12 +93,9 @@ async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> H
     }
 }
 
-/// The requested hostname, in the form of the routes. The server rejects a second `Host` header.
+/// The requested hostname, in the form of the routes.
 fn host(request: &HttpRequest) -> Option<Cow<'_, str>> {
-    let host = match request.uri().authority() {
-        Some(authority) => authority.as_str(),
-        None => request.headers().get(HOST)?.to_str().ok()?,
-    };
+    let host = authority(request)?;
     let (name, port) = host.split_once(':').unwrap_or((host, ""));
     if !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use actix_web::HttpRequest;
+use actix_web::http::header::HOST;
 use protocol::Platform;
 use settings::Networks;
 use tokio::sync::watch;
@@ -31,8 +32,12 @@ impl Origins {
     pub fn of(&self, request: &HttpRequest) -> Origin {
         let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
-        let scheme = if self.is_https() { "https" } else { "http" };
-        Origin { client: self.proxies.client(peer, forwarded), scheme }
+        Origin { client: self.proxies.client(peer, forwarded), scheme: self.scheme() }
+    }
+
+    /// The scheme of the visitors' connections.
+    pub fn scheme(&self) -> &'static str {
+        if self.is_https() { "https" } else { "http" }
     }
 
     /// Whether visitors connect over HTTPS.
@@ -43,5 +48,13 @@ impl Origins {
     /// The base URL of the dashboard, if it is known.
     pub fn dashboard(&self) -> Option<String> {
         self.platform.borrow().as_ref().map(|platform| platform.dashboard_url.clone())
+    }
+}
+
+/// The requested host, with the port if the request states it. The server rejects a second `Host` header.
+pub fn authority(request: &HttpRequest) -> Option<&str> {
+    match request.uri().authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => request.headers().get(HOST)?.to_str().ok(),
     }
 }

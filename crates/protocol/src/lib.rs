@@ -1,4 +1,5 @@
-//! The wire types between the control plane and its nodes: desired state, reports, and the access round trip.
+//! The wire types between the control plane and its nodes: desired state, reports, and the access round trip. Also the
+//! parser of cookies, which both sides use.
 //!
 //! The control plane and all nodes use these types, so both sides agree on the format. `sha256` is the only dependency
 //! in the workspace: ids are strings here, and the control plane parses them.
@@ -6,13 +7,15 @@
 //! A context that needs desired state at nodes adds a [`DesiredPart`]. A new kind of observed state is a
 //! [`ReportKind`]. `docs/convergence.md` describes the protocol.
 
+mod cookie;
 mod desired;
 mod report;
 mod site;
 mod visitor;
 
+pub use cookie::cookie_values;
 pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA};
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use sha256::{Digest, Digester, InvalidDigest};
 pub use site::{AccessMode, Site, SiteAccess};
-pub use visitor::{Redeem, Redeemed};
+pub use visitor::{RedeemRequest, RedeemResult};

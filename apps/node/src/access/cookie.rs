@@ -54,8 +54,9 @@ impl Keys {
     }
 
     /// Whether the cookie is valid for this scope.
-    pub fn verify(&self, scope: CookieScope<'_>, cookie: &str) -> bool {
-        let Some((expires_at, tag)) = cookie.split_once('.') else { return false };
+    pub fn verify(&self, scope: CookieScope<'_>, cookie: &[u8]) -> bool {
+        let cookie = str::from_utf8(cookie).ok().and_then(|cookie| cookie.split_once('.'));
+        let Some((expires_at, tag)) = cookie else { return false };
         let (Ok(expires_at), Some(tag)) = (expires_at.parse(), unhex(tag)) else { return false };
         expires_at > since_epoch().as_secs()
             && hmac::verify(&self.0, signed_text(scope, expires_at).as_bytes(), &tag).is_ok()
@@ -94,14 +95,15 @@ mod tests {
         let scope = CookieScope { host: "a.example", project: "prj_1", access: &org };
         let cookie = keys.issue(scope, true);
         let value = cookie.value();
-        assert!(keys.verify(scope, value) && Keys::open(&folder.join("key")).unwrap().verify(scope, value));
+        let bytes = value.as_bytes();
+        assert!(keys.verify(scope, bytes) && Keys::open(&folder.join("key")).unwrap().verify(scope, bytes));
         for other in [
             CookieScope { host: "b.example", ..scope },
             CookieScope { project: "prj_2", ..scope },
             CookieScope { access: &changed, ..scope },
             CookieScope { access: &password, ..scope },
         ] {
-            assert!(!keys.verify(other, value));
+            assert!(!keys.verify(other, bytes));
         }
         let (expires_at, tag) = value.split_once('.').unwrap();
         let later = expires_at.parse::<u64>().unwrap() + 1;
@@ -114,9 +116,10 @@ mod tests {
             &format!("1.{tag}"),
             &format!("{expires_at}.{}", "0".repeat(64)),
         ] {
-            assert!(!keys.verify(scope, forged), "{forged}");
+            assert!(!keys.verify(scope, forged.as_bytes()), "{forged}");
         }
-        assert!(!Keys::open(&folder.join("other")).unwrap().verify(scope, value));
+        assert!(!keys.verify(scope, b"\xff.\xff"));
+        assert!(!Keys::open(&folder.join("other")).unwrap().verify(scope, bytes));
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actix_web::http::header::{CACHE_CONTROL, LOCATION, RETRY_AFTER};
+use actix_web::http::header::{CACHE_CONTROL, COOKIE, LOCATION, RETRY_AFTER};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use argon2::{Argon2, PasswordVerifier as _};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use protocol::SiteAccess;
+use protocol::{SiteAccess, cookie_values};
 use serde::Deserialize;
 use settings::rate_limit_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use super::attempts::AttemptLimiter;
 use super::cookie::{COOKIE_NAME, CookieScope, Keys};
+use super::cross_origin::is_cross_origin_action;
 use super::form::{FORM_PATH, form};
 use super::policy::{Challenge, has_bypass_key, required_challenge};
 use crate::client::{Core, Redemption};
@@ -107,10 +108,14 @@ impl AccessGate {
         if is_authorized { Ok(payload) } else { Err(self.challenge(request, scope)) }
     }
 
+    /// Whether one of the request's access cookies is valid, and counts for this request. Other hosts can add cookies of
+    /// the same name, but only this node can sign one.
     fn has_valid_cookie(&self, request: &HttpRequest, scope: CookieScope<'_>) -> bool {
-        request.cookies().is_ok_and(|cookies| {
-            cookies.iter().any(|cookie| cookie.name() == COOKIE_NAME && self.keys.verify(scope, cookie.value()))
-        })
+        if is_cross_origin_action(request, self.origins.scheme()) {
+            return false;
+        }
+        let mut cookies = request.headers().get_all(COOKIE).flat_map(|it| cookie_values(it.as_bytes(), COOKIE_NAME));
+        cookies.any(|cookie| self.keys.verify(scope, cookie))
     }
 
     fn challenge(&self, request: &HttpRequest, CookieScope { host, access, .. }: CookieScope<'_>) -> HttpResponse {

@@ -9,20 +9,20 @@ use crate::control_plane::{ControlPlane, sha256};
 use crate::running::{Dir, RunningNode, until};
 use crate::visitor::{Visitor, VisitorResponse};
 
-const HOST: &str = "shop.localhost";
+pub const HOST: &str = "shop.localhost";
 const PAGES: &[(&str, &[u8])] = &[("assets/index.html", b"inside"), ("assets/a.txt", b"a")];
-const CALLBACK: &str = "/__svc/access/callback";
+pub const CALLBACK: &str = "/__svc/access/callback";
 const FORM: &str = "/__svc/access/password";
 
 /// A node with a site of this policy.
-async fn site(core: &ControlPlane, dir: &Dir, access: Value) -> RunningNode {
+pub async fn site(core: &ControlPlane, dir: &Dir, access: Value) -> RunningNode {
     core.protect("shop", PAGES, access);
     let running = RunningNode::start(core, dir).await;
     until("the site", || core.last_report("shop").is_some()).await;
     running
 }
 
-fn cookie_of(seen: &VisitorResponse) -> String {
+pub fn cookie_of(seen: &VisitorResponse) -> String {
     let cookie = seen.header(SET_COOKIE.as_str());
     for attribute in ["__svc_access=", "; HttpOnly", "; SameSite=Lax", "; Path=/", "; Max-Age=43200"] {
         assert!(cookie.contains(attribute), "{attribute}: {cookie}");

@@ -2,6 +2,8 @@
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
+use actix_web::http::header::COOKIE;
+use protocol::cookie_values;
 
 use super::{Describe, Extract, Operation};
 use crate::problem::Problem;
@@ -19,10 +21,15 @@ impl RequestHeaders {
         values.next().is_none().then(|| value.to_str().ok())?
     }
 
-    /// A cookie's value.
+    /// The value of a cookie as the browser sent it, if exactly one cookie has this name and the value is UTF-8.
+    ///
+    /// A browser sends one cookie per name, path and domain, and only one whose name begins with `__Host-`. With a
+    /// second cookie of the name, another host has set one of the two.
     #[must_use]
-    pub fn cookie(&self, name: &str) -> Option<String> {
-        self.0.cookie(name).map(|cookie| cookie.value().to_owned())
+    pub fn cookie(&self, name: &str) -> Option<&str> {
+        let mut values = self.0.headers().get_all(COOKIE).flat_map(|header| cookie_values(header.as_bytes(), name));
+        let value = values.next()?;
+        values.next().is_none().then(|| str::from_utf8(value).ok())?
     }
 }
 

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use crate::authority::{Anonymous, SignIn};
 use crate::config::Config;
 use crate::http::{Query, RequestHeaders, Routes, SignInRedirect};
+use crate::limits::Limiters;
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -24,7 +25,7 @@ pub(super) fn routes(routes: &mut Routes) {
 /// The query of a sign-in.
 #[derive(Debug, Deserialize, ToSchema)]
 struct Start {
-    /// The URL to redirect to after the sign-in. The deployment must allow its prefix. Its fragment receives the
+    /// The URL to redirect to after the sign-in. The installation must allow its prefix. Its fragment receives the
     /// result.
     #[schema(pattern = r"^https?://[^\s\\#@]+$", example = "http://127.0.0.1/signed-in")]
     redirect: String,
@@ -57,7 +58,8 @@ async fn start(
 async fn callback(
     by: Anonymous,
     config: Data<Config>,
-    (identity, header): (Data<Identity>, RequestHeaders),
+    (identity, limiters): (Data<Identity>, Data<Limiters>),
+    header: RequestHeaders,
     Query(callback): Query<Callback>,
 ) -> Result<SignInRedirect, Problem> {
     let Callback { code, state, error } = callback;
@@ -67,14 +69,17 @@ async fn callback(
         (None, Some(code)) => Ok(code.as_str()),
         (None, None) => Err("no code"),
     };
-    let login = identity.login_end(&by.actor, (&state, &browser), result, header.get("user-agent")).await?;
+    let login = identity.login_end(&by.actor, (&state, browser), result, header.get("user-agent")).await?;
     let fragment = match login.outcome {
-        Ok(Session { token, expires_at, user_id, subject }) => fragment(&[
-            ("token", token.reveal()),
-            ("expiresAt", &expires_at.to_string()),
-            ("userId", &user_id.to_string()),
-            ("subject", &subject),
-        ]),
+        Ok(Session { token, expires_at, user_id, subject }) => {
+            limiters.remember(&token, user_id);
+            fragment(&[
+                ("token", token.reveal()),
+                ("expiresAt", &expires_at.to_string()),
+                ("userId", &user_id.to_string()),
+                ("subject", &subject),
+            ])
+        }
         Err(error) => {
             let problem = Problem::from(error);
             problem.log();

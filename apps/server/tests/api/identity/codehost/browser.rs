@@ -115,3 +115,53 @@ async fn callback_without_a_started_sign_in_is_rejected() {
     let path = fixture.authorize(&started).await;
     token(&fixture.callback(&path, Some(started.cookie())).await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn encoded_cookie_name_of_another_host_does_not_complete_a_sign_in() {
+    let fixture = Fixture::at("https://api.example.org").await;
+    let attacker = fixture.start_sign_in().await;
+    let link = fixture.authorize(&attacker).await;
+    let (name, value) = attacker.cookie();
+    assert!(name.starts_with("__Host-"), "{name}");
+    let encoded: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    for cookie in [
+        format!("{}={value}", name.replace("__Host-", "%5F%5FHost-")),
+        format!("{}={value}", name.replace("__Host-", "__Host%2d")),
+        format!("{}={value}", name.to_ascii_lowercase()),
+        format!("{name}={encoded}"),
+        format!("{name}=\"{value}\""),
+        format!("\u{a0}{name}={value}"),
+        // A browser has one cookie of this name.
+        format!("{name}={value}; {name}={value}"),
+        format!("{name}=other; {name}={value}"),
+        format!("{name}={value}; {name}="),
+    ] {
+        fixture.callback_with(&link, &[cookie.as_bytes()]).await.expect_error(400, "bad_request");
+    }
+    let cookie = format!("{name}={value}");
+    let split = [cookie.as_bytes(), cookie.as_bytes()];
+    fixture.callback_with(&link, &split).await.expect_error(400, "bad_request");
+    assert_eq!(fixture.app.db_rows("SELECT * FROM identity.sessions").await, Vec::<Value>::new());
+    // The rejected requests did not consume the sign-in.
+    token(&fixture.callback(&link, Some(attacker.cookie())).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_bytes_do_not_hide_the_cookie() {
+    let fixture = Fixture::at("https://api.example.org").await;
+    for (before, after) in
+        [(&b"theme=\xff\xfe; "[..], &b""[..]), (b"\xc3(; =; ;a; ", b";\x80=\x80"), (b"\x80; ", b" ;b")]
+    {
+        let started = fixture.start_sign_in().await;
+        let path = fixture.authorize(&started).await;
+        let (name, value) = started.cookie();
+        let cookie = [before, format!("{name}={value}").as_bytes(), after].concat();
+        token(&fixture.callback_with(&path, &[&cookie]).await);
+    }
+    // HTTP/2 clients may split the header (RFC 9113 section 8.2.3).
+    let started = fixture.start_sign_in().await;
+    let path = fixture.authorize(&started).await;
+    let (name, value) = started.cookie();
+    let cookie = format!("{name}={value}");
+    token(&fixture.callback_with(&path, &[b"a=\xff", cookie.as_bytes(), b"b=2"]).await);
+}

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use kernel::Secret;
 use providers::CodeHostConfig;
 use reqwest::Method;
+use reqwest::header::HeaderValue;
 use sandbox::{CodeHostServer, OAuthClient};
 use serde_json::{Value, json};
 use server::config::CodeHostLogin;
@@ -75,10 +76,14 @@ impl Fixture {
 
     /// Requests the callback with this cookie.
     async fn callback(&self, path: &str, cookie: Option<(&str, &str)>) -> ApiResponse {
-        let send = |request: reqwest::RequestBuilder| match cookie {
-            Some((name, value)) => request.header("cookie", format!("theme=dark; {name}={value}")),
-            None => request,
-        };
+        let header = cookie.map(|(name, value)| format!("theme=dark; {name}={value}"));
+        self.callback_with(path, header.as_ref().map(|header| header.as_bytes()).as_slice()).await
+    }
+
+    /// Requests the callback with these `Cookie` headers.
+    async fn callback_with(&self, path: &str, cookies: &[&[u8]]) -> ApiResponse {
+        let cookies = cookies.iter().map(|cookie| HeaderValue::from_bytes(cookie).unwrap());
+        let send = |request| cookies.fold(request, |it: reqwest::RequestBuilder, cookie| it.header("cookie", cookie));
         self.app.anonymous().send(Method::GET, path, send).await
     }
 
