@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use protocol::{Batch, Desired, Digest, Receipt, Redeem, Redeemed, SCHEMA};
+use protocol::{Batch, Desired, Digest, Receipt, RedeemRequest, RedeemResult, SCHEMA};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
@@ -82,12 +82,12 @@ impl Core {
 
     /// Redeems an access code at the host that the visitor was redirected to.
     pub async fn redeem(&self, host: &str, code: &str) -> anyhow::Result<Redemption> {
-        let redeem = Redeem { host: host.to_owned(), code: code.to_owned() };
+        let redeem = RedeemRequest { host: host.to_owned(), code: code.to_owned() };
         let response = self.post("/internal/v1/access/redeem", &redeem).await?;
         if matches!(response.status().as_u16(), 400 | 404) {
             return Ok(Redemption::Rejected);
         }
-        let Redeemed { project, .. } = require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?;
+        let RedeemResult { project, .. } = require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?;
         Ok(Redemption::Granted(project))
     }
 

@@ -9,7 +9,7 @@ use reqwest::header::HeaderValue;
 use settings::{ByteSize, Claim, Error, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
-use crate::worker::config::{Config as Workers, UidRange};
+use crate::worker::config::{Config as Workers, EgressConfig, UidRange};
 
 settings::table! {
     /// The address that the front listens on for visitors of the deployed projects.
@@ -31,6 +31,16 @@ settings::table! {
     pub WORKER_MEMORY: ByteSize = Setting::with_default("SVC_NODE_WORKER_MEMORY", "256MiB");
     /// Unused user ids for worker processes; used only if the node runs as root.
     pub WORKER_UIDS: UidRange = Setting::with_default("SVC_NODE_WORKER_UIDS", "200000-265535");
+    /// Networks that workers may connect to in addition to public addresses: CIDRs, separated by commas. For
+    /// development and tests: every project can then reach them.
+    pub EGRESS_ALLOW: Option<Networks> = Setting::optional("SVC_NODE_EGRESS_ALLOW");
+    /// Networks that workers may not connect to, even if they are public: CIDRs, separated by commas.
+    pub EGRESS_DENY: Option<Networks> = Setting::optional("SVC_NODE_EGRESS_DENY");
+    /// `ip:port` of the name server for the connections of workers (default: the system's).
+    pub EGRESS_RESOLVER: Option<SocketAddr> = Setting::optional("SVC_NODE_EGRESS_RESOLVER");
+    /// The address at which Prometheus finds `/metrics`. Never expose it to the internet. Without it, the node serves
+    /// no metrics.
+    pub METRICS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_NODE_METRICS_LISTEN");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_NODE_LOG", "info,actix_server=warn");
 }
@@ -58,6 +68,8 @@ pub struct Config {
     pub dir: PathBuf,
     /// The size limit of the cache in bytes.
     pub cache_bytes: u64,
+    /// The address that the metrics are served at.
+    pub metrics_listen: Option<SocketAddr>,
     /// The configuration of workers; `None` if the node does not run worker code.
     pub workers: Option<Workers>,
 }
@@ -78,12 +90,18 @@ impl Config {
             authorization,
             dir: settings.get(&DIR)?,
             cache_bytes: settings.get(&CACHE_BYTES)?.0,
+            metrics_listen: settings.opt(&METRICS_LISTEN)?,
             workers: workers(settings)?,
         })
     }
 }
 
 fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
+    let egress = EgressConfig {
+        allow: settings.opt(&EGRESS_ALLOW)?.unwrap_or_default(),
+        deny: settings.opt(&EGRESS_DENY)?.unwrap_or_default(),
+        resolver: settings.opt(&EGRESS_RESOLVER)?,
+    };
     let (ByteSize(memory), uids) = (settings.get(&WORKER_MEMORY)?, settings.get(&WORKER_UIDS)?);
     if memory < MIN_MEMORY {
         return Err(WORKER_MEMORY.malformed("it must be at least 64MiB"));
@@ -97,7 +115,7 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     }
     // The running executable, even if the file on disk was replaced.
     let launcher = PathBuf::from("/proc/self/exe");
-    Ok(Some(Workers { workerd, launcher, memory, uids, idle: IDLE_TIMEOUT }))
+    Ok(Some(Workers { workerd, launcher, memory, uids, idle: IDLE_TIMEOUT, egress }))
 }
 
 /// The URL is logged, so it must not contain credentials.
@@ -145,6 +163,10 @@ mod tests {
             ("SVC_NODE_WORKERD", "/hush"),
             ("SVC_NODE_WORKER_MEMORY", "0"),
             ("SVC_NODE_WORKER_UIDS", "0-hush"),
+            ("SVC_NODE_EGRESS_ALLOW", "hush/8"),
+            ("SVC_NODE_EGRESS_DENY", "10.0.0.0/33,hush"),
+            ("SVC_NODE_EGRESS_RESOLVER", "hush"),
+            ("SVC_NODE_METRICS_LISTEN", "hush"),
         ] {
             let line = read(&[(name, value)]).unwrap_err().to_string();
             assert!(line.starts_with(&format!("{name} is malformed: ")) && !line.contains("hush"), "{line}");

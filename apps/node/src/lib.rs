@@ -24,6 +24,7 @@ mod follow;
 mod front;
 mod index;
 mod media;
+mod metrics;
 mod observe;
 mod origin;
 mod page;
@@ -53,6 +54,7 @@ use crate::contents::Contents;
 use crate::fetch::Fetcher;
 use crate::follow::ControlPlaneState;
 use crate::front::Front;
+use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::origin::Origins;
 use crate::reconciler::Reconciler;
@@ -63,8 +65,9 @@ use crate::worker::fleet::Fleet;
 pub struct Node {
     address: SocketAddr,
     front: Server,
-    /// Serves `env.assets` to workers.
-    assets: Option<Server>,
+    metrics_address: Option<SocketAddr>,
+    /// The servers of the metrics and of `env.assets`.
+    servers: Vec<Server>,
     tasks: JoinSet<()>,
 }
 
@@ -82,8 +85,9 @@ impl Node {
         let (damage_reports, damage) = mpsc::channel(64);
         let contents = Arc::new(Contents::new(Arc::clone(&cache), damage_reports));
         let workers = config.workers.clone();
-        let workers = workers.map(|it| Workers::new(it, Arc::clone(&cache), Arc::clone(&contents), observer.clone()));
-        let (workers, assets) = workers.transpose().context("cannot prepare the workers")?.unzip();
+        let metrics = Metrics::new()?;
+        let prepare = |it| Workers::new(it, Arc::clone(&cache), Arc::clone(&contents), observer.clone(), &metrics);
+        let (workers, assets) = workers.map(prepare).transpose().context("cannot prepare the workers")?.unzip();
         let platform = watch::Sender::new(cache.platform()?);
         let origins = Arc::new(Origins::new(config.proxies.clone(), platform.subscribe()));
         let gate = AccessGate::open(core.clone(), &cache.access_key(), Arc::clone(&origins))
@@ -92,6 +96,9 @@ impl Node {
         let reconciler = Reconciler::restore(fetcher, Fleet::new(workers), observer, publish)?;
         let (address, front) = front::listen(config.listen, Front::new(routes, contents, gate, origins))
             .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let listen = |address| metrics::listen(address, metrics).with_context(|| format!("cannot listen on {address}"));
+        let (metrics_address, metrics) = config.metrics_listen.map(listen).transpose()?.unzip();
+        let servers = assets.into_iter().chain(metrics).collect();
         let (updates, received_updates) = mpsc::channel(1);
         let mut tasks = JoinSet::new();
         let state = ControlPlaneState::new(platform, cache);
@@ -99,13 +106,19 @@ impl Node {
         tasks.spawn(follow::follow(core, updates, state));
         tasks.spawn(reconciler.run(received_updates, damage));
         tracing::info!(%address, core = config.core_url, "listening");
-        Ok(Self { address, front, assets, tasks })
+        Ok(Self { address, front, metrics_address, servers, tasks })
     }
 
     /// The address that the front listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address that the metrics are served at, if they are.
+    #[must_use]
+    pub const fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
     }
 
     /// Serves until `stop`, then finishes the requests in flight.
@@ -115,7 +128,8 @@ impl Node {
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let handle = self.front.handle();
         let mut front = tokio::spawn(self.front);
-        let assets = self.assets.map(|assets| (assets.handle(), tokio::spawn(assets)));
+        let servers = self.servers.into_iter().map(|server| (server.handle(), tokio::spawn(server)));
+        let servers: Vec<_> = servers.collect();
         tokio::select! {
             () = stop => {}
             _ = self.tasks.join_next() => bail!("a background task ended unexpectedly"),
@@ -123,7 +137,7 @@ impl Node {
         }
         self.tasks.shutdown().await;
         handle.stop(true).await;
-        if let Some((handle, ended)) = assets {
+        for (handle, ended) in servers {
             handle.stop(false).await;
             ended.await??;
         }

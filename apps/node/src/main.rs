@@ -25,10 +25,13 @@ fn main() -> ExitCode {
     if let Some((first, order)) = arguments.split_first()
         && first == launch::ARGUMENT
     {
-        if let Err(error) = launch::exec(order) {
-            eprintln!("svc-node: {error:#}");
-        }
-        return ExitCode::FAILURE;
+        return match launch::exec(order) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("svc-node: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
     }
     match arguments.iter().map(|argument| argument.to_str()).collect::<Vec<_>>().as_slice() {
         [] => match run() {

@@ -1,25 +1,34 @@
 //! Worker code: a `workerd` process for each project that has code.
 //!
 //! `workerd` is not a sandbox, and an endless loop blocks its whole process. Therefore each running version of a
-//! project has its own process with its own user id, kernel limits and a watchdog.
+//! project has its own process with its own user id, namespaces, kernel limits and a watchdog.
 //!
-//! The process inherits its folder and program as open files (`launch`), and reaches its sockets through the folder.
-//! Its user id therefore needs no access to the node's directory.
+//! `launch` applies the protections of a process in itself (`sandbox`), before it executes `workerd`; `detect` finds out
+//! which ones the machine offers. The process reaches its sockets through its folder. One of them is the egress proxy,
+//! its only way to the network.
 //!
 //! The reconciler starts and stops versions through `fleet`, and `proxy` forwards requests. Both use [`Worker`], one
 //! version of one project, which manages its `Process`.
 
 mod assets;
+mod cgroup;
 pub mod config;
 mod definition;
+mod detect;
+mod egress;
 pub mod fleet;
 mod folder;
 mod headers;
 pub mod launch;
 mod output;
 mod process;
+pub mod protection;
 pub mod proxy;
+mod resources;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod spawner;
+mod uid_processes;
 mod uids;
 mod upgrade;
 mod version;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Networks of proxies whose `X-Forwarded-For` is trusted: CIDRs, separated by commas.
+/// A list of networks, for example of proxies whose `X-Forwarded-For` is trusted: CIDRs, separated by commas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks(Vec<IpNet>);
 
@@ -22,7 +22,9 @@ impl Networks {
         nearest
     }
 
-    fn contains(&self, address: IpAddr) -> bool {
+    /// Whether one of the networks contains the address.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 }

@@ -1,8 +1,11 @@
 //! The configuration of workers.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use settings::Networks;
 
 /// The configuration of workers.
 #[derive(Debug, Clone)]
@@ -17,6 +20,19 @@ pub struct Config {
     pub uids: UidRange,
     /// A process without requests for this long is stopped.
     pub idle: Duration,
+    /// The connections of workers.
+    pub egress: EgressConfig,
+}
+
+/// The configuration of the connections of workers.
+#[derive(Debug, Clone, Default)]
+pub struct EgressConfig {
+    /// Networks that workers may connect to, in addition to public addresses.
+    pub allow: Networks,
+    /// Networks that workers may not connect to in any case.
+    pub deny: Networks,
+    /// The name server; `None` for those of the system.
+    pub resolver: Option<SocketAddr>,
 }
 
 /// A range of user ids, both ends included.

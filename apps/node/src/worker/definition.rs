@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::digest::Digest;
 use crate::index::Code;
 
-use super::folder::{ASSETS_SOCKET, HTTP_SOCKET, PROBE_SOCKET};
+use super::folder::{ASSETS_SOCKET, EGRESS_SOCKET, HTTP_SOCKET, PROBE_SOCKET};
 
 /// The compatibility date of code without one. It must not change: a later date changes how deployed code behaves.
 const DEFAULT_DATE: &str = "2026-11-01";
@@ -16,10 +16,6 @@ const DEFAULT_DATE: &str = "2026-11-01";
 pub const KEY_HEADER: &str = "svc-worker-key";
 /// The header that passes the scheme of the request's URL to `workerd`. Worker code does not see it.
 pub const SCHEME_HEADER: &str = "svc-worker-scheme";
-
-/// The networks that worker code may connect to. `public` excludes private networks. The denied networks are other
-/// notations of private addresses (IPv4 in IPv6, 6to4, Teredo, NAT64) and the benchmark network.
-const NETWORK: &str = r#"allow = ["public"], deny = ["198.18.0.0/15", "::/96", "2001::/32", "2002::/16", "64:ff9b::/96", "64:ff9b:1::/48"]"#;
 
 /// Limits V8's young generation, which V8 sizes by the memory of the machine instead of the process's limit.
 const V8_FLAGS: &str = r#"["--max-semi-space-size=4"]"#;
@@ -59,7 +55,7 @@ impl<'a> Definition<'a> {
 
 const config :Workerd.Config = (
   services = [
-    (name = "internet", network = ({NETWORK}, tlsOptions = (trustBrowserCas = true))),
+    (name = "internet", external = (address = "unix:{EGRESS_SOCKET}", http = (style = proxy))),
     (name = "assets", external = (
       address = "unix:{ASSETS_SOCKET}",
       http = (injectRequestHeaders = [(name = "{KEY_HEADER}", value = {key})])

@@ -18,6 +18,8 @@ use crate::random;
 
 /// The node's socket for `env.assets`.
 pub const ASSETS_SOCKET: &str = "assets";
+/// The node's socket for outgoing connections.
+pub const EGRESS_SOCKET: &str = "egress";
 /// The worker's socket for requests.
 pub const HTTP_SOCKET: &str = "http";
 /// The worker's socket for the watchdog's probes.
@@ -42,10 +44,7 @@ impl RunDir {
 
     /// Listens for requests for assets. The permissions of the folders with a link to the socket control access to it.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        let path = path_through(&self.open, ASSETS_SOCKET);
-        let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(path, Permissions::from_mode(0o666))?;
-        Ok(listener)
+        listen(&self.open, ASSETS_SOCKET)
     }
 
     /// Creates a folder for a process of the user `uid`, with the configuration and the modules. Blocks.
@@ -70,6 +69,16 @@ impl RunDir {
 impl Folder {
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The name, which no other folder has.
+    pub fn name(&self) -> io::Result<&str> {
+        self.path.file_name().and_then(|name| name.to_str()).ok_or_else(|| io::ErrorKind::InvalidFilename.into())
+    }
+
+    /// Listens for outgoing connections of the process. The permissions of the folder control access to the socket.
+    pub fn listen(&self) -> io::Result<UnixListener> {
+        listen(&self.open, EGRESS_SOCKET)
     }
 
     /// A handle to find the sockets of a process of the user `uid`, or of the node's user.
@@ -128,6 +137,13 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(content)?;
     file.set_permissions(Permissions::from_mode(0o644))
+}
+
+fn listen(folder: &File, name: &str) -> io::Result<UnixListener> {
+    let path = path_through(folder, name);
+    let listener = UnixListener::bind(&path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    Ok(listener)
 }
 
 fn path_through(folder: &File, name: &str) -> PathBuf {

@@ -5,7 +5,7 @@ use actix_web::http::header::{CONNECTION, HeaderMap, UPGRADE};
 use hyper::header::{HeaderMap as WorkerHeaders, HeaderName, HeaderValue};
 
 use super::definition::{KEY_HEADER, SCHEME_HEADER};
-use crate::origin::Origin;
+use crate::origin::{Origin, authority};
 
 /// Hop-by-hop headers (RFC 9110 7.6.1). `Expect` is included because the front responds to it.
 const HOP_BY_HOP: [&str; 10] = [
@@ -49,11 +49,7 @@ pub fn to_worker(request: &HttpRequest, Origin { client, scheme }: Origin) -> Op
     forwarded.insert(SCHEME_HEADER, HeaderValue::from_static(scheme));
     forwarded.insert("x-forwarded-proto", HeaderValue::from_static(scheme));
     forwarded.insert("x-forwarded-for", HeaderValue::from_str(&client.to_string()).ok()?);
-    let host = match request.uri().authority() {
-        Some(authority) => HeaderValue::from_str(authority.as_str()),
-        None => HeaderValue::from_bytes(headers.get("host")?.as_bytes()),
-    };
-    forwarded.insert("host", host.ok()?);
+    forwarded.insert("host", HeaderValue::from_str(authority(request)?).ok()?);
     if is_websocket(headers) {
         forwarded.insert("connection", HeaderValue::from_static("upgrade"));
         forwarded.insert("upgrade", HeaderValue::from_static("websocket"));

@@ -1,8 +1,9 @@
-//! `svc-node --exec-worker`: drops privileges, sets limits and executes `workerd`.
+//! `svc-node --exec-worker`: applies the protections of a worker process, and executes `workerd`.
 //!
 //! Only unsafe code can run between fork and exec. Therefore the node starts itself with this argument, and this
-//! process drops privileges and then executes `workerd`. The order matters: files are opened before the user changes,
-//! and a change of user resets the parent death signal.
+//! process drops privileges and then executes `workerd`. The order matters: the control group, the namespaces and the
+//! files need privileges, a change of user resets the parent death signal, and the seccomp filter prevents the other
+//! steps.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,40 +12,84 @@ use std::process;
 use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
+use super::cgroup::Cgroup;
 use super::config::Config;
+use super::protection::Protection;
 
 /// The internal argument that selects this mode.
 pub const ARGUMENT: &str = "--exec-worker";
+/// The argument after it that checks which protections are available, instead of executing `workerd`.
+const CHECK: &str = "check";
 
-/// The command that executes `workerd` with `folder`, as the user `uid` if given.
-pub fn command(config: &Config, folder: &Path, uid: Option<u32>) -> Command {
-    let mut command = Command::new(&config.launcher);
-    command.arg0("svc-node");
-    command.arg(ARGUMENT).arg(process::id().to_string());
-    command.arg(uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string())).arg(config.memory.to_string());
-    command.arg(folder).arg(&config.workerd);
-    command.env_clear().process_group(0);
+/// A process to start.
+pub struct Launch<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// The folder of the process.
+    pub folder: &'a Path,
+    /// Its user id; `None` for the node's.
+    pub uid: Option<u32>,
+    /// The protections to apply. The start fails if one of them fails.
+    pub protections: &'a [Protection],
+    /// Its control group.
+    pub cgroup: Option<&'a Cgroup>,
+}
+
+impl Launch<'_> {
+    /// The command that executes `workerd`.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.config.launcher);
+        command.arg0("svc-node");
+        command.arg(ARGUMENT).arg(process::id().to_string());
+        command.arg(self.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string()));
+        command.arg(self.config.memory.to_string()).arg(self.folder).arg(&self.config.workerd);
+        command.arg(self.protections.iter().map(|protection| protection.name()).collect::<Vec<_>>().join(","));
+        command.args(self.cgroup.iter().flat_map(|cgroup| cgroup.process_lists()));
+        command.env_clear().process_group(0);
+        command
+    }
+}
+
+/// The command that tries the protections of the kernel with this folder, and prints the unavailable ones: a line with
+/// the name, a tab and the reason.
+pub fn check_command(config: &Config, folder: &Path) -> process::Command {
+    let mut command = process::Command::new(&config.launcher);
+    command.arg(ARGUMENT).arg(CHECK).arg(folder).arg(&config.workerd).env_clear();
     command
 }
 
-/// Executes `workerd`; returns only on an error. Call it while the process has one thread.
+/// Executes `workerd`, which does not return, or checks the protections. Call it while the process has one thread.
 ///
 /// # Errors
 /// Returns an error if a system call fails or the parent has exited.
 pub fn exec(arguments: &[OsString]) -> anyhow::Result<()> {
-    let [parent, uid, memory, folder, workerd] = arguments else { bail!("--exec-worker is for internal use") };
+    const INTERNAL: &str = "--exec-worker is for internal use";
+    if let [check, folder, workerd] = arguments
+        && check == CHECK
+    {
+        return exec_check(folder.as_ref(), workerd.as_ref());
+    }
+    let [parent, uid, memory, folder, workerd, protections, cgroup @ ..] = arguments else { bail!(INTERNAL) };
     let number = |text: &OsString| text.to_str().and_then(|text| text.parse::<u64>().ok()).context("not a number");
     let uid = if uid == "-" { None } else { Some(u32::try_from(number(uid)?)?) };
-    let order = LaunchRequest { parent: number(parent)?, uid, memory: number(memory)?, folder, workerd };
-    order.exec()
+    let names = protections.to_str().context(INTERNAL)?.split(',').filter(|name| !name.is_empty());
+    let protections = names.map(|name| Protection::from_name(name).context(INTERNAL)).collect::<Result<_, _>>()?;
+    let (parent, memory) = (number(parent)?, number(memory)?);
+    let request =
+        LaunchRequest { parent, uid, memory, folder: folder.as_ref(), workerd: workerd.as_ref(), protections, cgroup };
+    request.exec()
 }
 
 struct LaunchRequest<'a> {
     parent: u64,
     uid: Option<u32>,
     memory: u64,
-    folder: &'a OsString,
-    workerd: &'a OsString,
+    folder: &'a Path,
+    workerd: &'a Path,
+    protections: Vec<Protection>,
+    /// The files that add a process to the control group.
+    cgroup: &'a [OsString],
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -54,11 +99,20 @@ impl LaunchRequest<'_> {
     }
 }
 
+#[cfg(not(target_os = "linux"))]
+fn exec_check(_: &Path, _: &Path) -> anyhow::Result<()> {
+    bail!("workers run only on Linux")
+}
+
+#[cfg(target_os = "linux")]
+use linux::exec_check;
+
 #[cfg(target_os = "linux")]
 mod linux {
     use std::fs;
-    use std::os::fd::AsRawFd as _;
+    use std::os::fd::{AsRawFd as _, OwnedFd};
     use std::os::unix::process::CommandExt as _;
+    use std::path::Path;
     use std::process::Command;
 
     use anyhow::{Context as _, ensure};
@@ -70,6 +124,8 @@ mod linux {
     use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
     use crate::worker::launch::LaunchRequest;
+    use crate::worker::protection::Protection;
+    use crate::worker::sandbox::{Paths, landlock, mounts, seccomp};
 
     /// Reserved but unused memory, in addition to the memory limit. V8 and its allocator reserve half a gigabyte.
     const RESERVED_BYTES: u64 = 768 << 20;
@@ -81,14 +137,12 @@ mod linux {
 
     impl LaunchRequest<'_> {
         pub(super) fn exec(self) -> anyhow::Result<()> {
-            // Without O_CLOEXEC: `workerd` inherits these two files.
-            let folder = open(self.folder, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
-                .with_context(|| format!("{}", self.folder.display()))?;
-            let workerd = open(self.workerd, OFlags::PATH, Mode::empty())
-                .with_context(|| format!("{}", self.workerd.display()))?;
+            for list in self.cgroup {
+                fs::write(list, "0").with_context(|| format!("{}", list.display()))?;
+            }
             fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ)?;
-            // The socket paths in the configuration are relative.
-            fchdir(&folder)?;
+            // Dropping it would close the files that the paths refer to.
+            let (paths, _open) = self.enter_namespaces()?;
             umask(Mode::from_raw_mode(0o077));
             nice(NICE)?;
             self.limit()?;
@@ -96,9 +150,30 @@ mod linux {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             let parent = i32::try_from(self.parent)?;
             ensure!(getppid() == Pid::from_raw(parent), "the node exited before its worker started");
-            let [folder, workerd] = [&folder, &workerd].map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
-            let error = Command::new(workerd).arg("serve").arg(format!("{folder}/config.capnp")).env_clear().exec();
+            if self.applies(Protection::Landlock) {
+                landlock::restrict(&paths).context("Landlock")?;
+            }
+            if self.applies(Protection::Seccomp) {
+                seccomp::restrict().context("seccomp")?;
+            }
+            let configuration = paths.folder.join("config.capnp");
+            let error = Command::new(paths.workerd).arg("serve").arg(configuration).env_clear().exec();
             Err(error).with_context(|| format!("{}", self.workerd.display()))
+        }
+
+        fn applies(&self, protection: Protection) -> bool {
+            self.protections.contains(&protection)
+        }
+
+        fn enter_namespaces(&self) -> anyhow::Result<(Paths, Option<[OwnedFd; 2]>)> {
+            if self.applies(Protection::NetworkNamespace) {
+                mounts::leave_network().context("network namespace")?;
+            }
+            if self.applies(Protection::MountNamespace) {
+                return Ok((mounts::replace_root(self.folder, self.workerd).context("mount namespace")?, None));
+            }
+            let (paths, open) = open_paths(self.folder, self.workerd)?;
+            Ok((paths, Some(open)))
         }
 
         fn limit(&self) -> anyhow::Result<()> {
@@ -128,5 +203,37 @@ mod linux {
             }
             Ok(set_no_new_privs(true)?)
         }
+    }
+
+    /// Opens the folder, which becomes the current directory, and the program. The user of the process can open the
+    /// paths, because they lead through open files. `workerd` inherits these: they have no `O_CLOEXEC`.
+    fn open_paths(folder: &Path, workerd: &Path) -> anyhow::Result<(Paths, [OwnedFd; 2])> {
+        let open = |path: &Path, flags| {
+            open(path, OFlags::PATH | flags, Mode::empty()).with_context(|| format!("{}", path.display()))
+        };
+        let open = [open(folder, OFlags::DIRECTORY)?, open(workerd, OFlags::empty())?];
+        let [folder, workerd] = open.each_ref().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()).into());
+        // The socket paths in the configuration are relative.
+        fchdir(&open[0])?;
+        Ok((Paths { folder, workerd }, open))
+    }
+
+    /// Applies the protections, as far as possible, and prints the unavailable ones.
+    pub(super) fn exec_check(folder: &Path, workerd: &Path) -> anyhow::Result<()> {
+        let (mut paths, _open) = open_paths(folder, workerd)?;
+        set_no_new_privs(true)?;
+        for protection in Protection::OF_KERNEL {
+            let applied = match protection {
+                Protection::NetworkNamespace => mounts::leave_network(),
+                Protection::MountNamespace => mounts::replace_root(folder, workerd).map(|replaced| paths = replaced),
+                Protection::Landlock => landlock::restrict(&paths),
+                Protection::Seccomp => seccomp::restrict(),
+                Protection::UserId | Protection::Cgroup => Ok(()),
+            };
+            if let Err(error) = applied {
+                println!("{}\t{}", protection.name(), format!("{error:#}").replace('\n', " "));
+            }
+        }
+        Ok(())
     }
 }

@@ -12,12 +12,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use super::assets::Registration;
-use super::definition::Definition;
-use super::folder::{Folder, FolderHandle, HTTP_SOCKET, PROBE_SOCKET, Socket};
-use super::launch;
+use super::folder::{FolderHandle, HTTP_SOCKET, PROBE_SOCKET, Socket};
 use super::output::Output;
-use super::uids::Uid;
+use super::resources::Resources;
 use super::watchdog::probe;
 use super::workers::Workers;
 use crate::index::Index;
@@ -35,8 +32,10 @@ pub struct Process {
     kill: Arc<Notify>,
     exit_reason: Mutex<Option<ExitReason>>,
     usage: watch::Sender<Usage>,
-    exit_status: watch::Receiver<Option<ExitStatus>>,
+    exit: watch::Receiver<Option<Exit>>,
     output: Output,
+    /// The memory limit in bytes.
+    memory: u64,
 }
 
 /// Why a process exited.
@@ -46,6 +45,21 @@ pub enum ExitReason {
     Stopped,
     /// The process failed, with a message for the project's members.
     Crashed(String),
+}
+
+impl ExitReason {
+    /// The process used more memory than this limit in bytes.
+    pub fn exceeded_memory(limit: u64) -> Self {
+        Self::Crashed(format!("The worker used more than {} MiB of memory.", limit >> 20))
+    }
+}
+
+/// The end of a process.
+#[derive(Debug, Clone, Copy, Default)]
+struct Exit {
+    status: ExitStatus,
+    /// Whether the kernel killed the process because of the limit of its control group.
+    exceeded_memory: bool,
 }
 
 /// The sockets of the process, known after its first response.
@@ -64,13 +78,6 @@ pub struct Usage {
 /// Counts a request in flight, so that the process is not stopped as idle.
 pub struct RequestGuard(Arc<Process>);
 
-/// The resources of a process, released only after it has exited.
-struct Resources {
-    _folder: Folder,
-    _uid: Option<Uid>,
-    _assets: Registration,
-}
-
 impl Process {
     /// Starts a process and waits until it responds. Returns a message for the project's members if it fails to start.
     pub async fn start(workers: &Arc<Workers>, project: &str, index: &Arc<Index>) -> Result<Arc<Self>, String> {
@@ -78,7 +85,7 @@ impl Process {
             tracing::error!(project, error = format!("{error:#}"), "failed to start a worker");
             "The node could not start the worker. If this persists, contact the operator.".to_owned()
         })?;
-        let mut exit_status = process.exit_status.clone();
+        let mut exit = process.exit.clone();
         let ready = async {
             loop {
                 match handle.probed_sockets().await {
@@ -88,7 +95,7 @@ impl Process {
             }
         };
         let started = tokio::select! {
-            _ = exit_status.wait_for(Option::is_some) => Err("The worker exited while it started"),
+            _ = exit.wait_for(Option::is_some) => Err("The worker exited while it started"),
             probed = timeout(START_TIMEOUT, ready) => {
                 probed.map_err(|_| "The worker did not respond within 10 seconds of its start")
             },
@@ -101,7 +108,7 @@ impl Process {
             Err(reason) => reason,
         };
         process.kill(ExitReason::Stopped);
-        let _ = exit_status.wait_for(Option::is_some).await;
+        let _ = exit.wait_for(Option::is_some).await;
         let output = process.output.error_message().await;
         Err(if output.is_empty() { format!("{reason}.") } else { output })
     }
@@ -111,33 +118,24 @@ impl Process {
         project: &str,
         index: &Arc<Index>,
     ) -> anyhow::Result<(Arc<Self>, FolderHandle)> {
-        let uid = workers.uids.allocate()?;
         let assets = workers.registry.register(Arc::clone(index));
-        let (folder, handle, uid, assets) = {
+        let resources = {
             let (workers, index) = (Arc::clone(workers), Arc::clone(index));
-            let prepare = move || {
-                let code = index.code.as_ref().context("no code")?;
-                let definition = Definition::new(code, assets.key());
-                let number = uid.as_ref().map(|uid| uid.number);
-                let folder = workers.run.create_folder(&workers.cache, &definition, number)?;
-                let handle = folder.handle(number)?;
-                anyhow::Ok((folder, handle, uid, assets))
-            };
-            spawn_blocking(prepare).await??
+            spawn_blocking(move || Resources::prepare(&workers, &index, assets)).await??
         };
-        let mut command = launch::command(&workers.config, folder.path(), uid.as_ref().map(|uid| uid.number));
+        let (handle, mut command) = (resources.folder_handle()?, resources.command(workers));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = workers.spawner.spawn(command).await.context("failed to spawn the process")?;
         let output = Output::follow(&mut child, project);
         let pid = child.id().context("the process exited immediately")?;
         let kill = Arc::new(Notify::new());
-        let (exited, exit_status) = watch::channel(None);
-        let resources = Resources { _folder: folder, _uid: uid, _assets: assets };
+        let (exited, exit) = watch::channel(None);
         tokio::spawn(supervise(child, Arc::clone(&kill), exited, resources));
         let (started_at, exit_reason) = (Instant::now(), Mutex::new(None));
         let (usage, _) = watch::channel(Usage { in_flight: 0, last_request_at: started_at, closed: false });
-        let sockets = OnceLock::new();
-        Ok((Arc::new(Self { pid, started_at, sockets, kill, exit_reason, usage, exit_status, output }), handle))
+        let (sockets, memory) = (OnceLock::new(), workers.config.memory);
+        let process = Self { pid, started_at, sockets, kill, exit_reason, usage, exit, output, memory };
+        Ok((Arc::new(process), handle))
     }
 
     /// Admits a request, unless the process is stopping or has exited.
@@ -149,8 +147,7 @@ impl Process {
             }
             !usage.closed
         };
-        (self.exit_status.borrow().is_none() && self.usage.send_if_modified(admit))
-            .then(|| RequestGuard(Arc::clone(self)))
+        (self.exit.borrow().is_none() && self.usage.send_if_modified(admit)).then(|| RequestGuard(Arc::clone(self)))
     }
 
     /// Whether the limit of requests in flight is reached.
@@ -190,14 +187,16 @@ impl Process {
 
     /// Waits until the process exits.
     pub async fn wait_for_exit(&self) -> ExitReason {
-        let mut exit_status = self.exit_status.clone();
-        let status = exit_status.wait_for(Option::is_some).await.map_or(None, |status| *status);
+        let mut exit = self.exit.clone();
+        let exit = exit.wait_for(Option::is_some).await.map_or(None, |exit| *exit).unwrap_or_default();
         let reason = self.exit_reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(reason) = reason {
             return reason;
         }
-        let output = self.output.error_message().await;
-        let status = status.map(|status| status.to_string()).unwrap_or_default();
+        if exit.exceeded_memory {
+            return ExitReason::exceeded_memory(self.memory);
+        }
+        let (status, output) = (exit.status, self.output.error_message().await);
         ExitReason::Crashed(format!("The worker exited unexpectedly ({status}). {output}").trim_end().to_owned())
     }
 
@@ -243,12 +242,7 @@ impl Drop for RequestGuard {
 }
 
 /// Waits for the process to exit, kills it on request, and then releases its resources.
-async fn supervise(
-    mut child: Child,
-    kill: Arc<Notify>,
-    exited: watch::Sender<Option<ExitStatus>>,
-    resources: Resources,
-) {
+async fn supervise(mut child: Child, kill: Arc<Notify>, exited: watch::Sender<Option<Exit>>, resources: Resources) {
     let status = tokio::select! {
         status = child.wait() => status,
         () = kill.notified() => {
@@ -257,6 +251,11 @@ async fn supervise(
             child.wait().await
         }
     };
-    let _ = spawn_blocking(move || drop(resources)).await;
-    exited.send_replace(Some(status.unwrap_or_default()));
+    let release = move || {
+        let exceeded_memory = resources.exceeded_memory();
+        drop(resources);
+        exceeded_memory
+    };
+    let exceeded_memory = spawn_blocking(release).await.unwrap_or_default();
+    exited.send_replace(Some(Exit { status: status.unwrap_or_default(), exceeded_memory }));
 }

@@ -52,7 +52,10 @@ pub async fn forward_request(
         return page(StatusCode::BAD_REQUEST, "The request is malformed. Check its address and headers.");
     };
     match timeout(RESPONSE_TIMEOUT, send(outgoing, &guard)).await {
-        Ok(Ok(response)) if response.status() == 101 => upgrade::join(response, websocket, guard),
+        Ok(Ok(response)) if response.status() == 101 => match websocket {
+            Some(visitor) if upgrade::is_websocket(&response) => upgrade::join(response, visitor, guard),
+            _ => unexpected_upgrade(&worker.project),
+        },
         Ok(Ok(response)) => forward_response(response, guard, request.method() == Method::HEAD),
         Ok(Err(error)) => {
             tracing::debug!(project = worker.project, error = format!("{error:#}"), "a worker did not respond");
@@ -62,6 +65,13 @@ pub async fn forward_request(
             page(StatusCode::GATEWAY_TIMEOUT, "The code of this site did not respond in time. Try again in a moment.")
         }
     }
+}
+
+/// The response to a 101 that the request did not ask for. The visitor's side, or a proxy there, would take the next
+/// bytes for another protocol, or for the response to another request.
+fn unexpected_upgrade(project: &str) -> HttpResponse {
+    tracing::debug!(project, "a worker switched protocols without a request for it");
+    page(StatusCode::BAD_GATEWAY, "The code of this site sent an invalid response. Contact the owner of the site.")
 }
 
 fn unavailable(BackingOff(delay): &BackingOff) -> HttpResponse {

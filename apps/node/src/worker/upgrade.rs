@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
 use hyper::Response;
 use hyper::body::Incoming;
+use hyper::header::UPGRADE;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
@@ -20,23 +21,28 @@ type Connection = TokioIo<Upgraded>;
 
 const CHUNK: usize = 16 * 1024;
 
+/// Whether a response with status 101 switches to WebSocket, the only protocol that the node asks for.
+pub fn is_websocket(response: &Response<Incoming>) -> bool {
+    let mut protocols = response.headers().get_all(UPGRADE).iter();
+    let protocol = protocols.next();
+    protocol.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket")) && protocols.next().is_none()
+}
+
 /// Forwards the worker's handshake response to the visitor, then joins the two connections.
-pub fn join(response: Response<Incoming>, visitor: Option<Payload>, guard: RequestGuard) -> HttpResponse {
+pub fn join(response: Response<Incoming>, visitor: Payload, guard: RequestGuard) -> HttpResponse {
     let mut builder = response_head(&response);
     builder.upgrade("websocket").body(BodyStream::new(from_worker(response, visitor, guard)))
 }
 
 fn from_worker(
     response: Response<Incoming>,
-    visitor: Option<Payload>,
+    visitor: Payload,
     guard: RequestGuard,
 ) -> impl Stream<Item = io::Result<Bytes>> {
     let joined = async move {
         let upgraded = hyper::upgrade::on(response).await.map_err(io::Error::other)?;
         let (worker, to_worker) = split(TokioIo::new(upgraded));
-        if let Some(visitor) = visitor {
-            rt::spawn(to_worker_from(visitor, to_worker));
-        }
+        rt::spawn(to_worker_from(visitor, to_worker));
         io::Result::Ok(stream::try_unfold((worker, guard), next))
     };
     stream::once(joined).flat_map(|joined| match joined {

@@ -39,9 +39,7 @@ async fn watch_resources(process: &Process, config: &Config) {
     loop {
         match resident_bytes(process.pid) {
             Some(bytes) if bytes > config.memory => {
-                let mebibytes = config.memory >> 20;
-                return process
-                    .kill(ExitReason::Crashed(format!("The worker used more than {mebibytes} MiB of memory.")));
+                return process.kill(ExitReason::exceeded_memory(config.memory));
             }
             _ => process.stop_if_idle(config.idle),
         }

@@ -4,6 +4,7 @@
 mod caching;
 mod control_plane;
 mod converging;
+mod cookies;
 mod process;
 mod protected;
 mod reporting;

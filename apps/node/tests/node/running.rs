@@ -1,5 +1,6 @@
 //! A node in the test process, and its directory.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -70,6 +71,8 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 pub struct RunningNode {
     pub visitor: Visitor,
+    /// The address of the metrics, if the node serves them.
+    pub metrics: Option<SocketAddr>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<anyhow::Result<()>>,
 }
@@ -94,10 +97,10 @@ impl RunningNode {
         })
         .await;
         let node = started.unwrap();
-        let visitor = Visitor::new(node.address());
+        let (visitor, metrics) = (Visitor::new(node.address()), node.metrics_address());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(node.run_until(async { drop(stopped.await) }));
-        Self { visitor, stop, task }
+        Self { visitor, metrics, stop, task }
     }
 
     pub async fn stop(self) {

@@ -39,6 +39,10 @@ impl Visitor {
         Self { client, address }
     }
 
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub fn request(&self, method: Method, host: &str, path: &str) -> RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address)).header(HOST, host)
     }

@@ -1,17 +1,25 @@
 //! Worker code in a real `workerd`. `cargo xtask test` sets its path in `SVC_TEST_WORKERD`.
 
+mod egress;
+mod escape;
 mod isolation;
 mod lifetime;
+mod name_server;
+mod protections;
 mod serving;
+mod simulated;
 mod swapping;
+mod upgrades;
+mod user_ids;
 mod watchdog;
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use node::config::Config;
-use node::worker::config::{Config as Workers, UidRange};
+use node::worker::config::{Config as Workers, EgressConfig, UidRange};
 use tokio::time::timeout;
 
 use crate::control_plane::{ControlPlane, Observation, State};
@@ -36,15 +44,25 @@ fn workerd() -> Option<PathBuf> {
     workerd
 }
 
+/// A range of user ids that no other node of the tests has: a node kills the processes that its workers leave behind.
+fn unused_uids() -> UidRange {
+    const COUNT: u32 = 10;
+    static NEXT: AtomicU32 = AtomicU32::new(300_000);
+    let first = NEXT.fetch_add(COUNT, Ordering::Relaxed);
+    UidRange { first, last: first + COUNT - 1 }
+}
+
 fn with_workers(core: &ControlPlane, dir: &Dir, workerd: PathBuf) -> Config {
     let workers = Workers {
         workerd,
         launcher: env!("CARGO_BIN_EXE_svc-node").into(),
         memory: 256 << 20,
-        uids: UidRange { first: 300_000, last: 300_999 },
+        uids: unused_uids(),
         idle: Duration::from_secs(900),
+        egress: EgressConfig::default(),
     };
-    Config { workers: Some(workers), ..config(core, dir) }
+    let metrics_listen = Some((Ipv4Addr::LOCALHOST, 0).into());
+    Config { workers: Some(workers), metrics_listen, ..config(core, dir) }
 }
 
 impl Rig {
@@ -54,12 +72,24 @@ impl Rig {
     }
 
     async fn start_with(change: impl FnOnce(&mut Workers)) -> Option<Self> {
-        let workerd = workerd()?;
+        Some(Self::start_as(workerd()?, change).await)
+    }
+
+    /// A node with simulated workers.
+    async fn simulated(change: impl FnOnce(&mut Workers)) -> Self {
+        let change = |workers: &mut Workers| {
+            workers.launcher = simulated::LAUNCHER.into();
+            change(workers);
+        };
+        Self::start_as(PathBuf::new(), change).await
+    }
+
+    async fn start_as(workerd: PathBuf, change: impl FnOnce(&mut Workers)) -> Self {
         let (core, dir) = (ControlPlane::start().await, Dir::new());
         let mut config = with_workers(&core, &dir, workerd);
         config.workers.as_mut().map(change);
         let node = RunningNode::start_as(&config).await;
-        Some(Self { core, dir, node, observed: AtomicUsize::new(0) })
+        Self { core, dir, node, observed: AtomicUsize::new(0) }
     }
 
     fn deploy(&self, code: &str) {

@@ -1,12 +1,13 @@
 //! Isolation of worker code.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use crate::control_plane::State;
 use rustix::process::geteuid;
 
+use super::name_server::NameServer;
 use super::{HOST, Rig};
 
 const REACH: &str = r#"
@@ -16,7 +17,10 @@ export default {
     const url = new URL(request.url);
     const to = url.searchParams.get("to");
     try {
-      if (url.pathname === "/fetch") return new Response("reached " + (await fetch(to)).status);
+      if (url.pathname === "/fetch") {
+        const response = await fetch(to);
+        return new Response("reached " + response.status + " " + response.headers.get("proxy-status"));
+      }
       const socket = connect(to);
       await socket.opened;
       return new Response("reached " + to);
@@ -26,7 +30,7 @@ export default {
 "#;
 
 /// The worker processes with their `/proc` status.
-fn processes(rig: &Rig) -> Vec<(u32, String)> {
+pub fn processes(rig: &Rig) -> Vec<(u32, String)> {
     let run = rig.dir.path().join("run");
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -34,13 +38,22 @@ fn processes(rig: &Rig) -> Vec<(u32, String)> {
     ours.filter_map(|pid| Some((pid, fs::read_to_string(format!("/proc/{pid}/status")).ok()?))).collect()
 }
 
-fn field<'a>(status: &'a str, name: &str) -> &'a str {
+pub fn field<'a>(status: &'a str, name: &str) -> &'a str {
     status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim)
+}
+
+async fn assert_denied(rig: &Rig, path: &str) {
+    let seen = rig.node.visitor.get(HOST, path).await;
+    let denied = ["403 svc-node; error=destination_ip_prohibited", "502 svc-node; error=dns_error"];
+    let is_denied = denied.iter().any(|denied| seen.body == format!("reached {denied}"));
+    assert!(is_denied || seen.body.starts_with("refused: "), "{path}: {seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn loopback_and_private_networks_are_unreachable() {
-    let Some(rig) = Rig::start().await else { return };
+    // Without names. The name server is for the notations of addresses that only a C library accepts.
+    let names = NameServer::start().await;
+    let Some(rig) = Rig::start_with(|workers| workers.egress.resolver = Some(names.address)).await else { return };
     rig.serves(REACH).await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let listener6 = TcpListener::bind("[::1]:0").ok();
@@ -67,14 +80,24 @@ async fn loopback_and_private_networks_are_unreachable() {
         "[2002:7f00:1::]",
     ] {
         for path in [format!("/fetch?to=http://{host}:{port}/"), format!("/connect?to={host}:{port}")] {
-            let seen = rig.node.visitor.get(HOST, &path).await;
-            // Errors of `workerd` for denied addresses; a permitted address fails with a lost connection.
-            let ours = ["internal error; ", "proxy request failed, "].iter().any(|words| seen.body.contains(words));
-            assert!(seen.body.starts_with("refused: ") && ours, "{path}: {seen:?}");
+            assert_denied(&rig, &path).await;
         }
     }
-    let seen = rig.node.visitor.get(HOST, &format!("/fetch?to=http://[::1]:{port6}/")).await;
-    assert!(seen.body.starts_with("refused: "), "{seen:?}");
+    assert_denied(&rig, &format!("/fetch?to=http://[::1]:{port6}/")).await;
+    // The internal listener of the control plane, and the front of the node.
+    assert_denied(&rig, &format!("/fetch?to={}/internal/v1/desired", rig.core.url())).await;
+    assert_denied(&rig, &format!("/fetch?to=http://{}/", rig.node.visitor.address())).await;
+    // The address with which the machine reaches others, if it has one.
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    if socket.connect("1.1.1.1:9").is_ok() {
+        let own = socket.local_addr().unwrap().ip();
+        let listener = TcpListener::bind((own, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_denied(&rig, &format!("/fetch?to=http://{address}/")).await;
+        assert_denied(&rig, &format!("/connect?to={address}")).await;
+        assert!(listener.accept().is_err());
+    }
     assert!(listener.accept().is_err());
     if let Some(listener) = listener6 {
         listener.set_nonblocking(true).unwrap();

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{HOST, Rig, with_workers, workerd};
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, RunningNode, environment, until};
@@ -45,7 +47,7 @@ async fn killed_node_leaves_no_worker_and_serves_again_after_a_restart() {
         2,
         "the folder of the killed node's worker is removed"
     );
-    node.kill().unwrap();
+    kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
     node.wait().unwrap();
 }
 

@@ -1,0 +1,155 @@
+//! Connections to permitted addresses.
+//!
+//! A name is resolved once for a connection, and the connection goes to an address that was checked. A name server
+//! therefore cannot answer the check and the connection differently.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::Name;
+use hickory_resolver::system_conf::read_system_conf;
+use prometheus::IntCounterVec;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::policy::Policy;
+use super::refusal::Refusal;
+use crate::metrics::Metrics;
+
+/// The timeout of a connection, from the lookup of the name to the end of the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout of one address of a host.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
+/// The timeout of a DNS query. There is one retry.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Opens connections for workers.
+pub struct Dialer {
+    policy: Policy,
+    resolver: TokioResolver,
+    tls: TlsConnector,
+    connections: IntCounterVec,
+}
+
+impl Dialer {
+    /// Creates a dialer that resolves names with this name server, or with those of the system.
+    pub fn new(policy: Policy, server: Option<SocketAddr>, metrics: &Metrics) -> anyhow::Result<Self> {
+        let connections = metrics.egress_connections.clone();
+        for outcome in ["connected", Refusal::Denied.outcome(), Refusal::Lost.outcome()] {
+            connections.with_label_values(&[outcome]);
+        }
+        Ok(Self { policy, resolver: resolver(server)?, tls: TlsConnector::from(Arc::new(tls_config()?)), connections })
+    }
+
+    /// Opens a connection to the host, a name or an address without brackets.
+    pub async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, Refusal> {
+        let connected =
+            timeout(CONNECT_TIMEOUT, self.connect_to_host(host, port)).await.unwrap_or(Err(Refusal::Timeout));
+        let outcome = connected.as_ref().map_or_else(|refusal| refusal.outcome(), |_| "connected");
+        self.connections.with_label_values(&[outcome]).inc();
+        if let Err(refusal) = connected {
+            tracing::debug!(host, port, ?refusal, "a worker's connection was not opened");
+        }
+        connected
+    }
+
+    /// Opens a TLS connection. The host must have a valid certificate.
+    pub async fn connect_tls(&self, host: &str, port: u16) -> Result<TlsStream<TcpStream>, Refusal> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| Refusal::Unresolved)?;
+        let stream = self.connect(host, port).await?;
+        let secured = timeout(CONNECT_TIMEOUT, self.tls.connect(name, stream)).await;
+        secured.map_err(|_| Refusal::Timeout)?.map_err(|error| {
+            tracing::debug!(host, %error, "failed to secure a worker's connection with TLS");
+            Refusal::Tls
+        })
+    }
+
+    async fn connect_to_host(&self, host: &str, port: u16) -> Result<TcpStream, Refusal> {
+        let mut refusal = Refusal::Unresolved;
+        for address in self.permitted_addresses(host).await? {
+            match timeout(ADDRESS_TIMEOUT, TcpStream::connect((address.to_canonical(), port))).await {
+                Ok(Ok(stream)) => {
+                    // An error only delays small packets.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(_)) => refusal = Refusal::Unreachable,
+                Err(_) => refusal = Refusal::Timeout,
+            }
+        }
+        Err(refusal)
+    }
+
+    /// The addresses of the host that workers may connect to; at least one.
+    async fn permitted_addresses(&self, host: &str) -> Result<Vec<IpAddr>, Refusal> {
+        if let Ok(address) = host.parse() {
+            return if self.policy.permits(address) { Ok(vec![address]) } else { Err(Refusal::Denied) };
+        }
+        let mut addresses = self.resolve(host).await?;
+        if addresses.is_empty() {
+            return Err(Refusal::Unresolved);
+        }
+        addresses.retain(|address| self.policy.permits(*address));
+        if addresses.is_empty() { Err(Refusal::DeniedName) } else { Ok(addresses) }
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Refusal> {
+        let mut name = Name::from_ascii(name).map_err(|_| Refusal::Unresolved)?;
+        // Absolute, so that no search list of the system applies.
+        name.set_fqdn(true);
+        let found = self.resolver.lookup_ip(name).await.map_err(|error| {
+            tracing::debug!(%error, "a name that a worker uses was not resolved");
+            Refusal::Unresolved
+        })?;
+        Ok(found.iter().collect())
+    }
+}
+
+fn resolver(server: Option<SocketAddr>) -> anyhow::Result<TokioResolver> {
+    let servers = match server {
+        Some(server) => vec![name_server(server)],
+        None => read_system_conf().map(|(config, _)| config.into_parts().2).unwrap_or_else(|error| {
+            // The sites are served regardless.
+            tracing::error!(%error, "the system has no name server: workers can connect only to addresses");
+            Vec::new()
+        }),
+    };
+    let config = ResolverConfig::from_name_servers(servers);
+    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    let options = builder.options_mut();
+    options.timeout = QUERY_TIMEOUT;
+    options.attempts = 1;
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options.use_hosts_file = ResolveHosts::Never;
+    Ok(builder.build()?)
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = address.port();
+        connection
+    });
+    NameServerConfig::new(address.ip(), true, connections.into())
+}
+
+/// Trusts the CAs of the system, or those of `SSL_CERT_FILE`.
+fn tls_config() -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        tracing::warn!("the system has no CA certificates: workers cannot connect to https addresses");
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
