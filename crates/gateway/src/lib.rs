@@ -17,11 +17,13 @@ mod openapi;
 mod pdns;
 mod problem;
 mod protocol;
+mod readiness;
 mod request_id;
 mod require;
 pub mod v1;
 
 pub use app::{Services, internal_app, public_app};
+pub use authority::find_caller_check;
 pub use config::{Config, RateLimits, SignInMethods, Site};
 pub use docs::{errors_markdown, routes_markdown};
 pub use example::compose as compose_example;

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::{OrgId, SessionId, TokenId, UserId};
+use crate::{OrgId, Role, SessionId, TokenId, UserId};
 
 /// The actor of an operation, and its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// The user; `None` for a node, a webhook or the system actor.
+    /// The user; `None` for an anonymous caller, an operator or the system actor.
     pub user: Option<UserId>,
     /// The credential of the request.
     pub credential: Credential,
@@ -15,6 +15,18 @@ pub struct Actor {
     pub request_id: String,
     /// The idempotency claim, if the client sent a key.
     pub idempotency: Option<IdempotencyClaim>,
+    /// The role that the user needs; `None` for operations that concern no organization or need no role.
+    pub required_role: Option<RequiredRole>,
+}
+
+/// The role that a user needs in an organization. The policy checks it before the body is read, and the transaction
+/// that commits the change checks it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequiredRole {
+    /// The organization that the operation changes.
+    pub org: OrgId,
+    /// The minimum role.
+    pub minimum: Role,
 }
 
 /// The claim of a request with an idempotency key. The first commit of the request marks the key as committed. A commit
@@ -63,7 +75,8 @@ impl std::fmt::Display for Credential {
     }
 }
 
-/// An audit event. It never contains a secret, a code or a contact (specification, general conventions 5).
+/// An audit event. It never contains a secret or a code. Only `member.invite` and `member.accept` contain a contact:
+/// the invited address (specification, general conventions 5).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// The event's name, such as `member.add` (specification, "Audit events").
@@ -85,15 +98,44 @@ impl Event {
 }
 
 impl Actor {
+    /// A user with a session or a token.
+    #[must_use]
+    pub fn user(
+        user: UserId,
+        credential: Credential,
+        required_role: Option<RequiredRole>,
+        request_id: impl Into<String>,
+    ) -> Self {
+        let request_id = request_id.into();
+        Self { user: Some(user), credential, request_id, idempotency: None, required_role }
+    }
+
+    /// A caller of an endpoint for anonymous callers.
+    #[must_use]
+    pub fn anonymous(request_id: impl Into<String>) -> Self {
+        Self::without_user(Credential::None, request_id)
+    }
+
     /// The system actor, in a background job.
     #[must_use]
     pub fn service(job: &str) -> Self {
-        Self { user: None, credential: Credential::Service, request_id: job.to_owned(), idempotency: None }
+        Self::without_user(Credential::Service, job)
     }
 
     /// The operator, who runs a command outside any request.
     #[must_use]
     pub fn operator(command: &str) -> Self {
-        Self { user: None, credential: Credential::Operator, request_id: command.to_owned(), idempotency: None }
+        Self::without_user(Credential::Operator, command)
+    }
+
+    /// The same actor, for an operation that needs this role in the organization of the required role.
+    #[must_use]
+    pub fn requiring(self, minimum: Role) -> Self {
+        let required_role = self.required_role.map(|RequiredRole { org, .. }| RequiredRole { org, minimum });
+        Self { required_role, ..self }
+    }
+
+    fn without_user(credential: Credential, request_id: impl Into<String>) -> Self {
+        Self { user: None, credential, request_id: request_id.into(), idempotency: None, required_role: None }
     }
 }

@@ -3,13 +3,15 @@
 //! Ids, time, paging, roles and scopes, plans, error kinds, secrets and the audit event. The crate does no I/O: a
 //! process injects the clock and the RNG ([`ClockRng`]), so that tests of expiry and tokens are exact.
 
+mod abuse_limits;
 mod access;
 mod api_error;
 pub mod audit;
+mod caller_error;
 mod clock_rng;
 pub mod domain;
 mod email;
-mod hex;
+mod error_chain;
 mod id;
 mod page;
 mod plan;
@@ -23,11 +25,13 @@ mod secret;
 mod text;
 mod time;
 
+pub use abuse_limits::AbuseLimits;
 pub use access::AccessMode;
 pub use api_error::{ApiError, Code, InvalidField, Kind};
+pub use caller_error::CallerError;
 pub use clock_rng::{Clock, ClockRng, Random};
 pub use email::Email;
-pub use hex::hex;
+pub use error_chain::error_chain;
 pub use id::{
     AuditId, DeploymentId, InvalidId, InviteId, KeyId, NodeId, NotificationId, OrgId, ProjectId, SessionId, TokenId,
     UserId, ZoneId,
@@ -40,7 +44,7 @@ pub use resource::{Resource, ResourceSet};
 pub use role::Role;
 pub use scope::Scope;
 pub use secret::{Secret, Token, TokenHash, TokenKind};
-pub use sha256::{Digest, Digester, InvalidDigest};
+pub use sha256::{Digest, Digester, InvalidDigest, hex};
 pub use text::InvalidText;
 pub use time::Time;
 

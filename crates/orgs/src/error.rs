@@ -30,6 +30,8 @@ pub enum OrgError {
     InviteExpired,
     #[error("the limit of {0} pending invitations is reached; revoke some, or wait until they are accepted or expire")]
     TooManyInvites(u32),
+    #[error("the limit of {limit} invitation mails of {sender} in 24 hours is reached; retry in {retry_after} s")]
+    TooManyInviteMails { limit: u32, sender: &'static str, retry_after: i64 },
     #[error("only an admin can remove other members; you can remove yourself")]
     AdminOnly,
     #[error(transparent)]
@@ -74,6 +76,7 @@ impl ApiError for OrgError {
             Self::InviteRevoked => &Self::INVITE_REVOKED,
             Self::InviteExpired => &Self::INVITE_EXPIRED,
             Self::TooManyInvites(_) => &Self::TOO_MANY_INVITES,
+            Self::TooManyInviteMails { .. } => &Code::RATE_LIMITED,
             Self::LastAdmin => &Self::LAST_ADMIN,
             Self::AdminOnly => &Code::FORBIDDEN,
             Self::Store(error) => error.code(),
@@ -82,7 +85,15 @@ impl ApiError for OrgError {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::TooManyInvites(limit) => Some(json!({ "limit": limit })),
+            Self::TooManyInvites(limit) | Self::TooManyInviteMails { limit, .. } => Some(json!({ "limit": limit })),
+            Self::Store(error) => error.details(),
+            _ => None,
+        }
+    }
+
+    fn retry_after(&self) -> Option<i64> {
+        match self {
+            Self::TooManyInviteMails { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }

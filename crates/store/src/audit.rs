@@ -1,13 +1,15 @@
 //! Appending to the audit log.
 
 use diesel::prelude::*;
+use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{AuditId, ClockRng, OrgId, Time, UserId};
 use serde_json::Value;
 
+use crate::caller_check::{CallerCheck, Parameters, bind};
 use crate::schema::audit;
-use crate::{Connection, Result};
+use crate::{Connection, Prepared, Result};
 
 #[derive(Insertable)]
 #[diesel(table_name = audit)]
@@ -23,24 +25,62 @@ struct NewRow<'a> {
     created_at: Time,
 }
 
+/// The number of parameters of a caller check, which come before those of the audit row.
+const CALLER_PARAMETERS: usize = 4;
+
+/// Appends the audit row without a check of the caller.
 pub(crate) async fn append(
     connection: &mut Connection,
     clock_rng: &ClockRng,
     actor: &Actor,
     event: &Event,
 ) -> Result<()> {
-    let now = clock_rng.now();
-    let row = NewRow {
-        id: clock_rng.id_at(now),
-        event: event.name,
-        org_id: event.org,
-        actor_id: actor.user,
-        credential: actor.credential.to_string(),
-        target: &event.target,
-        data: &event.data,
-        request_id: &actor.request_id,
-        created_at: now,
-    };
+    let row = NewRow::new(clock_rng, actor, event);
     diesel::insert_into(audit::table).values(row).execute(connection).await?;
     Ok(())
+}
+
+/// Appends the audit row of a user whom `check` authorizes. Returns false if the user lost the permission.
+pub(crate) async fn append_authorized(
+    connection: &mut Connection,
+    clock_rng: &ClockRng,
+    actor: &Actor,
+    event: &Event,
+    (check, parameters): (&CallerCheck, Parameters),
+) -> Result<bool> {
+    let NewRow { id, event, org_id, actor_id, credential, target, data, request_id, created_at } =
+        NewRow::new(clock_rng, actor, event);
+    let query = bind(&check.append_audit, parameters).bind::<Uuid, _>(id).bind::<Text, _>(event);
+    let query = query.bind::<Nullable<Uuid>, _>(org_id).bind::<Nullable<Uuid>, _>(actor_id);
+    let query = query.bind::<Text, _>(credential).bind::<Text, _>(target).bind::<Jsonb, _>(data);
+    let query = query.bind::<Text, _>(request_id).bind::<Timestamptz, _>(created_at);
+    Ok(Prepared(query).execute(connection).await? == 1)
+}
+
+/// The statement that appends an audit row if `lock` selects a row.
+pub(crate) fn append_if(lock: &str) -> String {
+    let values: Vec<String> = (1..=9).map(|n| format!("${}", CALLER_PARAMETERS + n)).collect();
+    format!(
+        "WITH caller AS MATERIALIZED ({lock}) \
+         INSERT INTO store.audit (id, event, org_id, actor_id, credential, target, data, request_id, created_at) \
+         SELECT {} FROM caller",
+        values.join(", ")
+    )
+}
+
+impl<'a> NewRow<'a> {
+    fn new(clock_rng: &ClockRng, actor: &'a Actor, event: &'a Event) -> Self {
+        let now = clock_rng.now();
+        Self {
+            id: clock_rng.id_at(now),
+            event: event.name,
+            org_id: event.org,
+            actor_id: actor.user,
+            credential: actor.credential.to_string(),
+            target: &event.target,
+            data: &event.data,
+            request_id: &actor.request_id,
+            created_at: now,
+        }
+    }
 }

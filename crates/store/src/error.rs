@@ -1,7 +1,7 @@
-//! Database errors: Postgres is unavailable, or the service has a bug.
+//! Database errors: Postgres is unavailable, the caller lost the permission, or the service has a bug.
 
 use diesel::result::{DatabaseErrorKind, Error as Diesel};
-use kernel::{ApiError, Code};
+use kernel::{ApiError, CallerError, Code};
 
 /// The result of a database operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -18,6 +18,9 @@ pub enum Error {
     /// A value contradicts the types.
     #[error("something went wrong on our side")]
     Inconsistent(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The caller lost the permission before the change committed.
+    #[error(transparent)]
+    Caller(#[from] CallerError),
 }
 
 /// Prefixes of the messages of transient errors, for which diesel-async keeps no SQLSTATE: lock, statement and idle
@@ -91,6 +94,14 @@ impl ApiError for Error {
         match self {
             Self::Unavailable(_) => &Code::UNAVAILABLE,
             Self::Statement(_) | Self::Inconsistent(_) => &Code::INTERNAL,
+            Self::Caller(error) => error.code(),
+        }
+    }
+
+    fn details(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Caller(error) => error.details(),
+            Self::Unavailable(_) | Self::Statement(_) | Self::Inconsistent(_) => None,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod audit;
 mod batches;
+mod caller_check;
 mod config;
 mod connect;
 mod error;
@@ -20,9 +21,11 @@ mod pool;
 mod prepared;
 pub mod schema;
 mod seal;
+mod system_event;
 mod transaction;
 
 pub use batches::{BATCH_SIZE, is_full_batch};
+pub use caller_check::{Authorized, CallerCheck, FindCallerCheck};
 pub use config::{Config, InvalidUrl};
 pub use error::{Error, Result};
 pub use idempotency::{ClaimOutcome, ClaimRequest};

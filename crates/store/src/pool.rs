@@ -7,6 +7,7 @@ use diesel_async::{AsyncConnection, TransactionManager as _};
 use kernel::ClockRng;
 use kernel::seal::Keys;
 
+use crate::caller_check::FindCallerCheck;
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
 use crate::instrument::{InFlight, StatementInstrumentation};
@@ -23,6 +24,7 @@ pub struct Store {
     connector: Connector,
     clock_rng: ClockRng,
     keys: Keys,
+    find_caller_check: FindCallerCheck,
     outbox_listener: Arc<Mutex<Weak<Listener>>>,
 }
 
@@ -35,7 +37,21 @@ impl Store {
         let connector = Connector::new(config.parse_url()?)?;
         let pools = PerThreadPools::new(config, &connector)?;
         let keys = config.keys.clone();
-        Ok(Self { pools: Arc::new(pools), connector, clock_rng, keys, outbox_listener: Arc::default() })
+        Ok(Self {
+            pools: Arc::new(pools),
+            connector,
+            clock_rng,
+            keys,
+            find_caller_check: |_, _| None,
+            outbox_listener: Arc::default(),
+        })
+    }
+
+    /// Makes every transaction of a user check the caller again. Without it, the program that embeds the contexts is
+    /// responsible for its callers.
+    #[must_use]
+    pub fn with_caller_checks(self, find: FindCallerCheck) -> Self {
+        Self { find_caller_check: find, ..self }
     }
 
     /// Gives this thread connections that no other thread uses. The thread must run its own runtime and serve requests
@@ -65,6 +81,10 @@ impl Store {
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         self.pools.status()
+    }
+
+    pub(crate) fn find_caller_check(&self) -> FindCallerCheck {
+        self.find_caller_check
     }
 
     pub(crate) fn keys(&self) -> &Keys {

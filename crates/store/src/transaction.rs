@@ -2,7 +2,9 @@
 
 use diesel_async::{AsyncConnection, RunQueryDsl, TransactionManager};
 use kernel::audit::{Actor, Event};
+use kernel::error_chain;
 
+use crate::caller_check::{Authorized, lost_meanwhile};
 use crate::{Connection, Error, Prepared, Store, audit, idempotency};
 
 type Manager = <Connection as AsyncConnection>::TransactionManager;
@@ -14,25 +16,49 @@ const SET_SNAPSHOT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, REA
 pub enum Outcome<T> {
     /// A change, with its audit event.
     Changed(T, Event),
+    /// A change that may end the permission of its own caller, with its audit event. The caller was checked before.
+    ChangedAuthority(T, Event, Authorized),
     /// A no-op. Its writes, if any, are rolled back.
     Unchanged(T),
 }
 
 impl Store {
-    /// Runs `work` in a transaction and commits its writes together with the audit row. An error rolls all of them
-    /// back. `work` may borrow, and the caller may drop the future at any await.
+    /// Runs `work` in a transaction and commits its writes together with the audit row, if the actor is still
+    /// authorized. An error rolls all of them back. `work` may borrow, and the caller may drop the future at any await.
     ///
     /// # Errors
-    /// Returns the error of `work`, or [`Error`] if the transaction fails.
+    /// Returns the error of `work`, or [`Error`] if the transaction fails. Returns [`Error::Caller`] instead if the
+    /// actor lost the permission before the commit, also if `work` fails or changes nothing.
     pub async fn transaction<T, E: From<Error>>(
         &self,
         actor: &Actor,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
     ) -> Result<T, E> {
-        self.run_transaction(async |connection| self.run_audited(connection, actor, work).await).await
+        let mut pooled = self.connection().await?;
+        let connection: &mut Connection = &mut pooled;
+        begin(connection).await?;
+        let appended = match work(connection).await {
+            Ok(outcome) => self.append_audit(connection, actor, outcome).await.map_err(E::from),
+            Err(error) => Err(error),
+        };
+        let result = match appended {
+            Ok(End::Commit(value)) => {
+                commit(connection).await?;
+                return Ok(value);
+            }
+            Ok(End::RollBack(value)) => Ok(value),
+            Err(error) => Err(error),
+        };
+        roll_back(connection).await;
+        match self.require_caller(connection, actor).await {
+            Ok(()) => result,
+            Err(rejected @ Error::Caller(_)) => Err(rejected.into()),
+            Err(error) => result.and(Err(error.into())),
+        }
     }
 
-    /// Runs `work` in a transaction without an audit row, for observed state, which is not an operation of an actor.
+    /// Runs `work` in a transaction without an audit row, for writes that are not operations of an actor, such as
+    /// observed state.
     ///
     /// # Errors
     /// Returns the error of `work`, or [`Error`] if the transaction fails.
@@ -82,22 +108,35 @@ impl Store {
         }
     }
 
-    async fn run_audited<T, E: From<Error>>(
+    /// Appends the audit row of a change, and marks the idempotency key as committed.
+    async fn append_audit<T>(
         &self,
         connection: &mut Connection,
         actor: &Actor,
-        work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
-    ) -> Result<End<T>, E> {
-        match work(connection).await? {
-            Outcome::Unchanged(value) => Ok(End::RollBack(value)),
-            Outcome::Changed(value, event) => {
+        outcome: Outcome<T>,
+    ) -> Result<End<T>, Error> {
+        let value = match outcome {
+            Outcome::Unchanged(value) => return Ok(End::RollBack(value)),
+            Outcome::ChangedAuthority(value, event, Authorized { .. }) => {
                 audit::append(connection, self.clock_rng(), actor, &event).await?;
-                if let Some(claim) = actor.idempotency {
-                    idempotency::commit(connection, claim).await?;
-                }
-                Ok(End::Commit(value))
+                value
             }
+            Outcome::Changed(value, event) => {
+                match self.caller_check(actor) {
+                    None => audit::append(connection, self.clock_rng(), actor, &event).await?,
+                    Some(check) => {
+                        if !audit::append_authorized(connection, self.clock_rng(), actor, &event, check).await? {
+                            return Err(lost_meanwhile());
+                        }
+                    }
+                }
+                value
+            }
+        };
+        if let Some(claim) = actor.idempotency {
+            idempotency::commit(connection, claim).await?;
         }
+        Ok(End::Commit(value))
     }
 }
 
@@ -107,7 +146,8 @@ enum End<T> {
     RollBack(T),
 }
 
-/// Begins a transaction that commits without an audit row: only for writes that are not operations of an actor.
+/// Begins a transaction. Outside this file, only for writes that are not operations of an actor, because it commits
+/// without an audit row.
 #[expect(clippy::disallowed_methods, reason = "all transactions begin here")]
 pub(crate) async fn begin(connection: &mut Connection) -> Result<(), Error> {
     Ok(Manager::begin_transaction(connection).await?)
@@ -120,6 +160,6 @@ pub(crate) async fn commit(connection: &mut Connection) -> Result<(), Error> {
 pub(crate) async fn roll_back(connection: &mut Connection) {
     if let Err(error) = Manager::rollback_transaction(connection).await {
         // The pooled connection is closed on drop, which also rolls back.
-        tracing::debug!(%error, "failed to roll back");
+        tracing::debug!(error = %error_chain(&error), "failed to roll back");
     }
 }

@@ -32,5 +32,5 @@ pub fn keys() -> Keys {
 #[must_use]
 pub fn session_actor(user: UserId) -> Actor {
     let credential = Credential::Session(SessionId::from_uuid(user.as_uuid()));
-    Actor { user: Some(user), credential, request_id: "req-1".to_owned(), idempotency: None }
+    Actor::user(user, credential, None, "req-1")
 }

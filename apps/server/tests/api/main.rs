@@ -9,6 +9,7 @@
 )]
 
 mod browser;
+mod caller_checks;
 mod chaos;
 mod contract;
 mod convergence;
@@ -19,6 +20,7 @@ mod idempotency;
 mod identity;
 mod jobs;
 mod limits;
+mod malformed;
 mod matrix;
 mod nameservers;
 mod openapi_tools;

@@ -61,13 +61,13 @@ impl<S: RequiredScope> Describe for SignedIn<S> {
 
 impl<S: RequiredScope> Extract for SignedIn<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, caller) = authenticate(request, payload, Target::Account).await?;
+        let caller = authenticate(request, payload, Target::Account).await?;
         let caller = caller.with_scope(S::SCOPE)?;
         if caller.restriction.is_some() {
             let message = "the token is restricted to an organization, but this operation concerns the whole account";
             return Err(Problem::new(&Code::FORBIDDEN, message));
         }
-        Ok(Self { actor, user: caller.user, scope: PhantomData })
+        Ok(Self { actor: caller.actor(request, None), user: caller.user, scope: PhantomData })
     }
 }
 
@@ -80,8 +80,9 @@ impl<S: RequiredScope> Describe for SignedInFiltered<S> {
 
 impl<S: RequiredScope> Extract for SignedInFiltered<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, caller) = authenticate(request, payload, Target::Account).await?;
+        let caller = authenticate(request, payload, Target::Account).await?;
         let caller = caller.with_scope(S::SCOPE)?;
+        let actor = caller.actor(request, None);
         let orgs = caller.restriction.map(|TokenRestriction { org, targets: parts }| match parts {
             Some(_) => Vec::new(),
             None => vec![org],
@@ -100,9 +101,11 @@ impl Describe for Session {
 
 impl Extract for Session {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, caller) = authenticate(request, payload, Target::Account).await?;
+        let caller = authenticate(request, payload, Target::Account).await?;
         match caller.credential {
-            Credential::Session(session) => Ok(Self { actor, user: caller.user, session }),
+            Credential::Session(session) => {
+                Ok(Self { actor: caller.actor(request, None), user: caller.user, session })
+            }
             Credential::Token(_) | Credential::None | Credential::Operator | Credential::Service => {
                 let message = "this route requires a login session; sign in and send the session's token";
                 Err(Problem::new(&protocol::SESSION_REQUIRED, message))
@@ -121,9 +124,9 @@ impl Describe for CurrentToken {
 
 impl Extract for CurrentToken {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, caller) = authenticate(request, payload, Target::Account).await?;
+        let caller = authenticate(request, payload, Target::Account).await?;
         match caller.credential {
-            Credential::Token(token) => Ok(Self { actor, user: caller.user, token }),
+            Credential::Token(token) => Ok(Self { actor: caller.actor(request, None), user: caller.user, token }),
             Credential::Session(_) | Credential::None | Credential::Operator | Credential::Service => {
                 Err(Problem::new(&Code::NOT_FOUND, "the request is not authenticated with a personal access token"))
             }

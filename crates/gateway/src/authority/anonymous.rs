@@ -11,7 +11,6 @@ use super::credential::node_token;
 use crate::http::{Describe, Extract, Operation, Policy, PolicyTarget};
 use crate::limits::Limit;
 use crate::problem::Problem;
-use crate::protocol;
 
 /// Any caller, without a rate limit.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ macro_rules! counted {
 
         impl Describe for $policy {
             fn describe(operation: &mut Operation) {
-                operation.code(&protocol::RATE_LIMITED);
+                operation.code(&Code::RATE_LIMITED);
             }
         }
 

@@ -3,8 +3,8 @@
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use identity::Identity;
-use kernel::audit::{Actor, Credential};
-use kernel::{Code, Role, Scope};
+use kernel::audit::{Actor, RequiredRole};
+use kernel::{CallerError, Role, Scope, error_chain};
 use serde_json::json;
 use store::Store;
 
@@ -12,18 +12,18 @@ use super::credential::{PresentedCredential, invalid_credential, rate_limit_addr
 use super::resolve::{Lookup, ResolvedCaller, RestrictedTargets, resolve};
 use super::statement::Target;
 use crate::http::Extract as _;
-use crate::limits::{Key, Limit, Limiters, PermitCheck};
+use crate::limits::{CallerCheck, Limit, Limiters};
 use crate::problem::Problem;
 use crate::protocol;
 use crate::request_id::RequestId;
 
-/// Authenticates the caller, finds the target, and counts the request by its credential, or by its address without a
-/// valid one. Only existing credentials have a bucket, so that invented ones cannot exhaust memory.
+/// Authenticates the caller, finds the target, and counts the request by its credential and its user, or by its address
+/// without a valid credential. Only existing credentials have a bucket, so that invented ones cannot exhaust memory.
 pub(super) async fn authenticate(
     request: &HttpRequest,
     payload: &mut Payload,
     target: Target<'_>,
-) -> Result<(Actor, ResolvedCaller), Problem> {
+) -> Result<ResolvedCaller, Problem> {
     authenticate_with(request, payload, read_credential(request), target).await
 }
 
@@ -33,17 +33,17 @@ pub(crate) async fn authenticate_with(
     payload: &mut Payload,
     credential: Result<PresentedCredential, Problem>,
     target: Target<'_>,
-) -> Result<(Actor, ResolvedCaller), Problem> {
+) -> Result<ResolvedCaller, Problem> {
     let limiters = web::Data::<Limiters>::extract(request, payload).await?;
     let store = web::Data::<Store>::extract(request, payload).await?;
     let credential = match credential {
         Ok(credential) => credential,
         Err(problem) => return Err(reject_anonymous(request, &store, &limiters, problem).await),
     };
-    let key = Key::Credential(credential.hash());
-    let needed = match limiters.take_local(request, Limit::General, key, store.clock_rng().now())? {
-        PermitCheck::Taken => None,
-        PermitCheck::Ask(needed) => Some(needed),
+    let (hash, address) = (credential.hash(), rate_limit_address(request));
+    let needed = match limiters.take_as_caller(request, hash, address)? {
+        CallerCheck::Taken => None,
+        CallerCheck::Ask(needed) => Some(needed),
     };
     let lookup = Lookup { credential, target, permit_request: needed };
     let caller = match resolve(&store, lookup).await {
@@ -54,11 +54,13 @@ pub(crate) async fn authenticate_with(
         caller => caller?,
     };
     let Some(caller) = caller else {
+        limiters.forget(hash);
         return Err(reject_anonymous(request, &store, &limiters, invalid_credential()).await);
     };
     if let Some(needed) = needed {
-        let granted = caller.permit_grant.unwrap_or_else(|| limiters.grant_locally(Limit::General, key, needed));
-        limiters.accept_grant(request, Limit::General, key, needed, granted)?;
+        let granted =
+            caller.permit_grant.unwrap_or_else(|| limiters.grant_caller_locally(hash, caller.user.id, needed));
+        limiters.accept_as_caller(request, (hash, caller.user.id), needed, granted)?;
     }
     let identity = web::Data::<Identity>::extract(request, payload).await?;
     if identity.is_stale(caller.last_used_at) {
@@ -66,11 +68,11 @@ pub(crate) async fn authenticate_with(
         // In the background: the response does not depend on it, and the next request repeats a failed update.
         actix_web::rt::spawn(async move {
             if let Err(error) = identity.touch(credential).await {
-                tracing::debug!(%error, "failed to record the use of a credential");
+                tracing::debug!(error = %error_chain(&error), "failed to record the use of a credential");
             }
         });
     }
-    Ok((actor(request, Some(caller.user.id), caller.credential), caller))
+    Ok(caller)
 }
 
 /// The error of a request without a valid credential: `problem`, or 429 above the rate limit.
@@ -87,6 +89,12 @@ pub(super) async fn count_anonymous(request: &HttpRequest, payload: &mut Payload
 }
 
 impl ResolvedCaller {
+    /// The caller as the actor of an operation that needs the role in the organization, if any. The transaction of the
+    /// operation checks the credential and the role again.
+    pub(crate) fn actor(&self, request: &HttpRequest, required_role: Option<RequiredRole>) -> Actor {
+        Actor::user(self.user.id, self.credential, required_role, RequestId::text(request))
+    }
+
     /// Rejects a token that lacks the scope.
     pub(crate) fn with_scope(self, needed: Scope) -> Result<Self, Problem> {
         match &self.scopes {
@@ -106,7 +114,7 @@ impl ResolvedCaller {
     /// neither whether the target exists nor which role it requires.
     pub(crate) fn require_access(&self, is_accessible: bool) -> Result<(), Problem> {
         if self.restricted_targets().is_some() && self.org.is_some() && !is_accessible {
-            Err(not_a_member())
+            Err(CallerError::NotAMember.into())
         } else {
             Ok(())
         }
@@ -118,24 +126,11 @@ impl ResolvedCaller {
     }
 }
 
-/// 403 for a caller outside the organization, and for a token outside its restriction. It is the same for every target.
-pub(super) fn not_a_member() -> Problem {
-    Problem::new(&Code::FORBIDDEN, "you are not a member of this organization, or the token has no access to it")
-}
-
 /// Rejects a role below the minimum.
-pub(crate) fn require_role(role: Role, minimum: Role) -> Result<(), Problem> {
-    if role >= minimum {
-        return Ok(());
-    }
-    let message = format!("this operation requires the role {minimum}, but you are {role}; ask an admin for that role");
-    Err(Problem::new(&Code::FORBIDDEN, message).with_details(Some(json!({ "required": minimum }))))
-}
-
-fn actor(request: &HttpRequest, user: Option<kernel::UserId>, credential: Credential) -> Actor {
-    Actor { user, credential, request_id: RequestId::text(request), idempotency: None }
+pub(crate) fn require_role(role: Role, minimum: Role) -> Result<(), CallerError> {
+    if role >= minimum { Ok(()) } else { Err(CallerError::RoleTooLow { role, minimum }) }
 }
 
 pub(super) fn anonymous_actor(request: &HttpRequest) -> Actor {
-    actor(request, None, Credential::None)
+    Actor::anonymous(RequestId::text(request))
 }

@@ -6,7 +6,7 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::{Code, Token, TokenHash, TokenKind};
+use kernel::{CallerError, Token, TokenHash, TokenKind};
 use settings::rate_limit_key;
 
 use crate::config::Config;
@@ -77,7 +77,7 @@ fn password(credential: &str) -> Option<String> {
 
 /// 401 of an invalid credential.
 pub(crate) fn invalid_credential() -> Problem {
-    Problem::new(&Code::UNAUTHENTICATED, "the credential is unknown, expired or revoked; sign in again")
+    CallerError::InvalidCredential.into()
 }
 
 /// The address that the request counts against.

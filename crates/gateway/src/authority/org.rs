@@ -7,18 +7,18 @@ use actix_web::HttpRequest;
 use actix_web::dev::Payload;
 use dns::ZoneName;
 use identity::Profile;
-use kernel::audit::Actor;
-use kernel::{Code, OrgId, Plan, ProjectId, ResourceSet, Role, ZoneId};
+use kernel::audit::{Actor, RequiredRole};
+use kernel::{CallerError, Code, OrgId, Plan, ProjectId, ResourceSet, Role, ZoneId};
 use orgs::Slug;
 use projects::ProjectName;
 
-use super::authenticate::{authenticate, not_a_member, require_role};
+use super::authenticate::{authenticate, require_role};
 use super::caller::impl_caller_policies;
 use super::resolve::{ResolvedCaller, ResolvedOrg, ResolvedProject, RestrictedTargets};
 use super::role::MinimumRole;
 use super::scope::RequiredScope;
 use super::statement::Target;
-use crate::http::{Describe, Extract, Operation, PolicyTarget, RouteMatch, path_parameters};
+use crate::http::{Describe, Extract, Operation, Policy, PolicyTarget, RouteMatch, path_parameters};
 use crate::problem::Problem;
 
 /// A member with at least the role in the path's organization. The credential has the scope and covers the whole
@@ -83,13 +83,20 @@ pub struct TargetProject {
     pub granted_resources: ResourceSet,
 }
 
-fn require_org_role(org: Option<ResolvedOrg>, minimum: Role) -> Result<TargetOrg, Problem> {
-    let Some(ResolvedOrg { id, slug, plan, role }) = org else {
+/// Requires the role in the target's organization. Returns the organization, and the caller as the actor of an
+/// operation that needs the role.
+fn require_org_role(
+    request: &HttpRequest,
+    caller: &ResolvedCaller,
+    minimum: Role,
+) -> Result<(Actor, TargetOrg), Problem> {
+    let Some(ResolvedOrg { id, slug, plan, role }) = caller.org.clone() else {
         return Err(Problem::new(&Code::NOT_FOUND, "there is no such organization"));
     };
-    let role = role.ok_or_else(not_a_member)?;
-    self::require_role(role, minimum)?;
-    Ok(TargetOrg { id, slug, plan, role })
+    let role = role.ok_or(CallerError::NotAMember)?;
+    require_role(role, minimum)?;
+    let actor = caller.actor(request, Some(RequiredRole { org: id, minimum }));
+    Ok((actor, TargetOrg { id, slug, plan, role }))
 }
 
 impl<R: MinimumRole, S: RequiredScope> Describe for InOrg<R, S> {
@@ -101,10 +108,10 @@ impl<R: MinimumRole, S: RequiredScope> Describe for InOrg<R, S> {
 
 impl<R: MinimumRole, S: RequiredScope> Extract for InOrg<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, caller) = authenticate_in_org(request, payload).await?;
+        let caller = authenticate_in_org(request, payload).await?;
         let caller = caller.with_scope(S::SCOPE)?;
         caller.require_access(false)?;
-        let org = require_org_role(caller.org, R::ROLE)?;
+        let (actor, org) = require_org_role(request, &caller, R::ROLE)?;
         Ok(Self { actor, user: caller.user, org, policy: PhantomData })
     }
 }
@@ -118,11 +125,11 @@ impl<R: MinimumRole, S: RequiredScope> Describe for InOrgFiltered<R, S> {
 
 impl<R: MinimumRole, S: RequiredScope> Extract for InOrgFiltered<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, caller) = authenticate_in_org(request, payload).await?;
+        let caller = authenticate_in_org(request, payload).await?;
         let caller = caller.with_scope(S::SCOPE)?;
         let (projects, zones) =
             caller.restricted_targets().cloned().map(|RestrictedTargets { projects, zones }| (projects, zones)).unzip();
-        let org = require_org_role(caller.org, R::ROLE)?;
+        let (actor, org) = require_org_role(request, &caller, R::ROLE)?;
         Ok(Self { actor, user: caller.user, org, projects, zones, policy: PhantomData })
     }
 }
@@ -140,10 +147,10 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InProject<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let path = RouteMatch::of(request);
         let target = Target::Project { org: path_value(&path, "orgSlug")?, project: path_value(&path, "projectName")? };
-        let (actor, caller) = authenticate(request, payload, target).await?;
+        let caller = authenticate(request, payload, target).await?;
         let caller = caller.with_scope(S::SCOPE)?;
         caller.require_access(caller.project.is_some())?;
-        let org = require_org_role(caller.org, R::ROLE)?;
+        let (actor, org) = require_org_role(request, &caller, R::ROLE)?;
         let not_found = || Problem::new(&Code::NOT_FOUND, "there is no such project in this organization");
         let ResolvedProject { id, name, granted_resources: granted } = caller.project.ok_or_else(not_found)?;
         let project = TargetProject { id, name, granted_resources: granted };
@@ -165,16 +172,16 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InZone<R, S> {
         let zone = ZoneName::parse(path_value(&path, "zone")?).ok();
         let zone = zone.as_ref().map(ZoneName::as_str);
         let target = Target::Zone { org: path_value(&path, "orgSlug")?, zone };
-        let (actor, caller) = authenticate(request, payload, target).await?;
+        let caller = authenticate(request, payload, target).await?;
         let caller = caller.with_scope(S::SCOPE)?;
         caller.require_access(caller.zone.is_some())?;
-        let org = require_org_role(caller.org, R::ROLE)?;
+        let (actor, org) = require_org_role(request, &caller, R::ROLE)?;
         Ok(Self { actor, org, policy: PhantomData })
     }
 }
 
 /// Authenticates the caller of a route about the path's organization.
-async fn authenticate_in_org(request: &HttpRequest, payload: &mut Payload) -> Result<(Actor, ResolvedCaller), Problem> {
+async fn authenticate_in_org(request: &HttpRequest, payload: &mut Payload) -> Result<ResolvedCaller, Problem> {
     let path = RouteMatch::of(request);
     authenticate(request, payload, Target::Org { org: path_value(&path, "orgSlug")? }).await
 }
@@ -196,9 +203,18 @@ impl From<&TargetOrg> for projects::Org {
     }
 }
 
+impl<R: MinimumRole, S: RequiredScope> Policy for InProject<R, S> {
+    fn actor(&mut self) -> Option<&mut Actor> {
+        Some(&mut self.actor)
+    }
+
+    fn plan(&self) -> Option<Plan> {
+        Some(self.org.plan)
+    }
+}
+
 impl_caller_policies! {
     [R: MinimumRole, S: RequiredScope] InOrg<R, S>;
     [R: MinimumRole, S: RequiredScope] InOrgFiltered<R, S>;
-    [R: MinimumRole, S: RequiredScope] InProject<R, S>;
     [R: MinimumRole, S: RequiredScope] InZone<R, S>;
 }

@@ -1,5 +1,5 @@
 //! The lookup behind every policy: credential → user → membership → target in one statement. The statement also takes
-//! permits of the rate limit when this process holds none for the caller.
+//! permits of the caller's rate limits when this process holds none.
 
 use diesel::pg::Pg;
 use diesel::prelude::*;
@@ -14,15 +14,15 @@ use store::{Prepared, Store};
 
 use super::credential::PresentedCredential;
 use super::statement::{Target, statement};
-use crate::limits::{PermitGrant, PermitRequest};
+use crate::limits::{CallerGrant, CallerRequest, PermitGrant, PermitRequest};
 
 /// A credential and the target of its request.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'a> {
     pub(super) credential: PresentedCredential,
     pub(super) target: Target<'a>,
-    /// Permits of the rate limit to take.
-    pub(super) permit_request: Option<PermitRequest>,
+    /// Permits of the caller's rate limits to take.
+    pub(super) permit_request: Option<CallerRequest>,
 }
 
 /// The result of a lookup with a live credential.
@@ -38,7 +38,7 @@ pub(crate) struct ResolvedCaller {
     pub(crate) org: Option<ResolvedOrg>,
     pub(crate) project: Option<ResolvedProject>,
     pub(crate) zone: Option<ZoneId>,
-    pub(crate) permit_grant: Option<PermitGrant>,
+    pub(crate) permit_grant: Option<CallerGrant>,
 }
 
 /// The organization that a token is restricted to, or parts of it.
@@ -65,6 +65,7 @@ pub(crate) struct ResolvedProject {
 }
 
 /// The target's organization. A caller who is not a member, or whose token is restricted to another one, has no role.
+#[derive(Clone)]
 pub(crate) struct ResolvedOrg {
     pub(crate) id: OrgId,
     pub(crate) slug: String,
@@ -77,7 +78,7 @@ struct Row {
     #[diesel(sql_type = Uuid)]
     credential_id: uuid::Uuid,
     #[diesel(sql_type = Nullable<Timestamptz>)]
-    noted: Option<Time>,
+    last_used_at: Option<Time>,
     #[diesel(sql_type = Nullable<Array<Text>>)]
     scopes: Option<Vec<Scope>>,
     #[diesel(sql_type = Nullable<Uuid>)]
@@ -120,13 +121,17 @@ struct Row {
     granted: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
     reset_at: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    user_granted: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    user_reset_at: Option<i64>,
 }
 
 /// Looks up a credential and a target; `None` if the credential is not valid. A failed lookup is an error, never an
 /// anonymous caller.
 pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<Option<ResolvedCaller>> {
-    let Lookup { credential: presented, target, permit_request: wanted } = lookup;
-    let text = statement(presented, target).text(wanted.is_some());
+    let Lookup { credential: presented, target, permit_request } = lookup;
+    let text = statement(presented, target).text(permit_request.is_some());
     let mut query = diesel::sql_query(text)
         .into_boxed::<Pg>()
         .bind::<Binary, _>(presented.hash())
@@ -134,9 +139,11 @@ pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<
     for name in target.names().into_iter().flatten() {
         query = query.bind::<Nullable<Text>, _>(name);
     }
-    if let Some(PermitRequest { now, permits, cost, bucket }) = wanted {
-        query = query.bind::<BigInt, _>(now).bind::<BigInt, _>(permits);
-        query = query.bind::<BigInt, _>(cost).bind::<BigInt, _>(bucket);
+    if let Some([of_credential, of_user]) = permit_request {
+        query = query.bind::<BigInt, _>(of_credential.now);
+        for PermitRequest { permits, cost, bucket, .. } in [of_credential, of_user] {
+            query = query.bind::<BigInt, _>(permits).bind::<BigInt, _>(cost).bind::<BigInt, _>(bucket);
+        }
     }
     let row: Option<Row> = Prepared(query).get_result(&mut *store.connection().await?).await.optional()?;
     Ok(row.map(|row| ResolvedCaller::new(presented, row)))
@@ -150,7 +157,7 @@ impl ResolvedCaller {
             PresentedCredential::Session(_) => Credential::Session(SessionId::from_uuid(credential_id)),
             PresentedCredential::AccessToken(_) => Credential::Token(TokenId::from_uuid(credential_id)),
         };
-        let parts = match (row.restricted_project_ids, row.restricted_zone_ids) {
+        let targets = match (row.restricted_project_ids, row.restricted_zone_ids) {
             (None, None) => None,
             (projects, zones) => {
                 Some(RestrictedTargets { projects: projects.unwrap_or_default(), zones: zones.unwrap_or_default() })
@@ -158,9 +165,9 @@ impl ResolvedCaller {
         };
         Self {
             credential,
-            last_used_at: row.noted,
+            last_used_at: row.last_used_at,
             scopes: row.scopes,
-            restriction: row.restricted_org_id.map(|org| TokenRestriction { org, targets: parts }),
+            restriction: row.restricted_org_id.map(|org| TokenRestriction { org, targets }),
             user: Profile { id: user_id, provider, subject, name, email, avatar_url, created_at },
             org: org.map(|((id, slug), plan)| ResolvedOrg { id, slug, plan, role: row.role }),
             project: row.project_id.zip(row.project_name).map(|(id, name)| {
@@ -172,7 +179,13 @@ impl ResolvedCaller {
                 }
             }),
             zone: row.zone_id,
-            permit_grant: row.granted.zip(row.reset_at).map(|(permits, reset_at)| PermitGrant { permits, reset_at }),
+            permit_grant: grant(row.granted, row.reset_at)
+                .zip(grant(row.user_granted, row.user_reset_at))
+                .map(|(of_credential, of_user)| [of_credential, of_user]),
         }
     }
+}
+
+fn grant(granted: Option<i64>, reset_at: Option<i64>) -> Option<PermitGrant> {
+    granted.zip(reset_at).map(|(permits, reset_at)| PermitGrant { permits, reset_at })
 }

@@ -1,11 +1,11 @@
 //! The SQL that authenticates a caller and finds the target: one statement for each kind of credential and target,
 //! composed once. It reads across the contexts' tables. Its parameters: `$1` the credential's hash, `$2` the time, then
-//! the target's names, then the parameters of the rate limit.
+//! the target's names, then the parameters of the rate limits of the credential and of its user.
 
 use std::sync::LazyLock;
 
 use super::credential::PresentedCredential;
-use crate::limits::grant;
+use crate::limits::PermitParameters;
 
 /// The target that a request names.
 #[derive(Debug, Clone, Copy)]
@@ -36,12 +36,12 @@ impl<'a> Target<'a> {
 }
 
 const SESSION: &str = "\
-    SELECT id, user_id, coalesce(last_used_at, created_at) AS noted, NULL::text[] AS scopes, \
+    SELECT id, user_id, coalesce(last_used_at, created_at) AS last_used_at, NULL::text[] AS scopes, \
            NULL::uuid AS restricted_org_id, NULL::uuid[] AS restricted_project_ids, NULL::uuid[] AS restricted_zone_ids \
     FROM identity.sessions WHERE token_hash = $1 AND expires_at > $2";
 
 const ACCESS_TOKEN: &str = "\
-    SELECT id, user_id, last_used_at AS noted, scopes, restricted_org_id, restricted_project_ids, restricted_zone_ids \
+    SELECT id, user_id, last_used_at, scopes, restricted_org_id, restricted_project_ids, restricted_zone_ids \
     FROM identity.access_tokens \
     WHERE token_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
 
@@ -74,7 +74,7 @@ const JOIN_HOSTED_ZONE: &str = "\
     LEFT JOIN orgs.orgs o ON o.id = z.org_id \
     LEFT JOIN orgs.members m ON m.org_id = o.id AND m.user_id = u.id";
 
-/// A statement, and its variant that also takes permits of the rate limit.
+/// A statement, and its variant that also takes permits of the rate limits.
 pub(super) struct Statement {
     plain: String,
     with_permits: String,
@@ -84,24 +84,26 @@ impl Statement {
     fn new(credential: &str, columns: [&str; 3], joins: &[&str], names: usize) -> Self {
         let (columns, joins) = (columns.join(", "), joins.join(" "));
         let find = format!(
-            "SELECT c.id AS credential_id, c.noted, c.scopes, c.restricted_org_id, c.restricted_project_ids, c.restricted_zone_ids, \
+            "SELECT c.id AS credential_id, c.last_used_at, c.scopes, c.restricted_org_id, c.restricted_project_ids, c.restricted_zone_ids, \
              u.id AS user_id, u.provider, u.subject, u.name, u.email, u.avatar_url, u.created_at, \
-             {columns}, l.granted, l.reset_at \
+             {columns}, l.granted, l.reset_at, s.granted AS user_granted, s.reset_at AS user_reset_at \
              FROM c JOIN identity.users u ON u.id = c.user_id {joins}"
         );
         // After the hash, the time and the names.
-        let first = 3 + names;
-        let (permits, cost, grant) = (first + 1, first + 2, grant(first));
+        let now = 3 + names;
+        let of_credential = PermitParameters { now, permits: now + 1, cost: now + 2, bucket: now + 3 };
+        let of_user = PermitParameters { now, permits: now + 4, cost: now + 5, bucket: now + 6 };
+        // The user's bucket is read after the credential's, so that concurrent statements lock the rows in one order.
+        let charge = of_credential.charge("'general ' || c.id", "FROM c");
+        let charge_user = of_user.charge("'user ' || c.user_id", "FROM c, l");
         Self {
             plain: format!(
                 "WITH c AS ({credential}) {find} \
-                 CROSS JOIN (SELECT NULL::bigint AS granted, NULL::bigint AS reset_at) l"
+                 CROSS JOIN (SELECT NULL::bigint AS granted, NULL::bigint AS reset_at) l \
+                 CROSS JOIN (SELECT NULL::bigint AS granted, NULL::bigint AS reset_at) s"
             ),
             with_permits: format!(
-                "WITH c AS ({credential}), \
-                 l AS (INSERT INTO store.rate_limits AS r (key, reset_at, granted) \
-                 SELECT 'general ' || c.id, ${first} + ${permits} * ${cost}, ${permits} FROM c {grant}) \
-                 {find} CROSS JOIN l"
+                "WITH c AS ({credential}), l AS ({charge}), s AS ({charge_user}) {find} CROSS JOIN l CROSS JOIN s"
             ),
         }
     }

@@ -12,7 +12,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Text, Uuid};
 use diesel_async::RunQueryDsl;
 use dns::ZoneName;
-use kernel::audit::Actor;
+use kernel::audit::{Actor, RequiredRole};
 use kernel::{Code, OrgId, Role, ZoneId};
 use store::{Prepared, Store};
 
@@ -77,12 +77,12 @@ async fn authenticate<S: RequiredScope>(
     request: &HttpRequest,
     payload: &mut Payload,
     target: Target<'_>,
-) -> Result<(Actor, ResolvedCaller), Problem> {
-    let (actor, caller) = authenticate_with(request, payload, read_api_key(request), target).await?;
+) -> Result<ResolvedCaller, Problem> {
+    let caller = authenticate_with(request, payload, read_api_key(request), target).await?;
     let caller = caller.with_scope(S::SCOPE)?;
     // Without DNS hosting, the response reveals nothing about zones.
     RequireDns::extract(request, payload).await?;
-    Ok((actor, caller))
+    Ok(caller)
 }
 
 /// Reads the token in PowerDNS's header.
@@ -113,6 +113,17 @@ async fn accessible_orgs(
     Ok(orgs?)
 }
 
+/// Requires the policy's role, and returns the caller as the actor of an operation that needs it.
+fn require_org_role<R: MinimumRole>(
+    request: &HttpRequest,
+    caller: &ResolvedCaller,
+    org: OrgId,
+    role: Role,
+) -> Result<Actor, Problem> {
+    require_role(role, R::ROLE)?;
+    Ok(caller.actor(request, Some(RequiredRole { org, minimum: R::ROLE })))
+}
+
 impl<S: RequiredScope> Describe for ApiKeyCaller<S> {
     fn describe(operation: &mut Operation) {
         operation.require_caller(PolicyTarget::Account, None, Some(S::SCOPE));
@@ -123,14 +134,14 @@ impl<S: RequiredScope> Describe for ApiKeyCaller<S> {
 
 impl<S: RequiredScope> Extract for ApiKeyCaller<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, caller) = authenticate::<S>(request, payload, Target::Account).await?;
+        let caller = authenticate::<S>(request, payload, Target::Account).await?;
         let zones = caller.restricted_targets().map(|targets| targets.zones.clone());
         let orgs = if zones.as_ref().is_some_and(Vec::is_empty) {
             Vec::new()
         } else {
             accessible_orgs(request, payload, &caller).await?
         };
-        Ok(Self { actor, orgs, zones, scope: PhantomData })
+        Ok(Self { actor: caller.actor(request, None), orgs, zones, scope: PhantomData })
     }
 }
 
@@ -144,7 +155,7 @@ impl<R: MinimumRole, S: RequiredScope> Describe for ApiKeyOrg<R, S> {
 
 impl<R: MinimumRole, S: RequiredScope> Extract for ApiKeyOrg<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let (actor, caller) = authenticate::<S>(request, payload, Target::Account).await?;
+        let caller = authenticate::<S>(request, payload, Target::Account).await?;
         if caller.restricted_targets().is_some() {
             return Err(unprocessable(
                 "the token is restricted to projects or zones; use a token for the whole organization to create a zone",
@@ -157,7 +168,7 @@ impl<R: MinimumRole, S: RequiredScope> Extract for ApiKeyOrg<R, S> {
                  ({\"restrict\": {\"org\": …}})",
             ));
         };
-        require_role(org.role, R::ROLE)?;
+        let actor = require_org_role::<R>(request, &caller, org.id, org.role)?;
         Ok(Self { actor, org, policy: PhantomData })
     }
 }
@@ -177,9 +188,11 @@ impl<R: MinimumRole, S: RequiredScope> Extract for ApiKeyZone<R, S> {
         let name = path.as_ref().and_then(|path| path.get("zone"));
         let zone = ZoneName::parse(name.unwrap_or_default());
         let target = zone.as_ref().map_or(Target::Account, |zone| Target::HostedZone { zone: zone.as_str() });
-        let (actor, caller) = authenticate::<S>(request, payload, target).await?;
-        let Some(ResolvedOrg { id, slug, role: Some(role), .. }) = caller.org else { return Err(zone_not_found()) };
-        require_role(role, R::ROLE)?;
+        let caller = authenticate::<S>(request, payload, target).await?;
+        let Some(ResolvedOrg { id, slug, role: Some(role), .. }) = caller.org.clone() else {
+            return Err(zone_not_found());
+        };
+        let actor = require_org_role::<R>(request, &caller, id, role)?;
         let zone = zone.map_err(|_| zone_not_found())?;
         Ok(Self { actor, org: AccessibleOrg { id, slug, role }, zone, policy: PhantomData })
     }

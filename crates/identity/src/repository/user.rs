@@ -48,6 +48,10 @@ pub trait IdentityRepository {
     /// picture. If two calls run concurrently, the second one waits and updates the user that the first one inserted.
     async fn user_upsert(&mut self, id: UserId, sign_in: &SignIn, at: Time) -> Result<Profile>;
 
+    /// Locks the user's row until the transaction ends, so that changes of one user's credentials run one after the
+    /// other.
+    async fn user_lock(&mut self, user: UserId) -> Result<()>;
+
     /// Inserts a session.
     async fn session_insert(&mut self, session: &NewSession) -> Result<()>;
 
@@ -135,6 +139,12 @@ impl IdentityRepository for Connection {
             }
         };
         Ok(user.into())
+    }
+
+    async fn user_lock(&mut self, user: UserId) -> Result<()> {
+        // The row's key does not change, so rows that reference the user can be inserted at the same time.
+        users::table.find(user).select(users::id).for_no_key_update().execute(self).await?;
+        Ok(())
     }
 
     async fn session_insert(&mut self, session: &NewSession) -> Result<()> {

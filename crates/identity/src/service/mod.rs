@@ -9,7 +9,7 @@ pub use codehost::{CodeHostLogin, LoginResult, LoginStart};
 use std::sync::Arc;
 
 use kernel::audit::{Actor, Credential, Event};
-use kernel::{Page, Paging, Provider, SessionId, Time, Token, TokenKind, UserId};
+use kernel::{AbuseLimits, Page, Paging, Provider, SessionId, Time, Token, TokenKind, UserId};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
@@ -34,15 +34,26 @@ pub struct Identity {
     personal_orgs: Arc<dyn PersonalOrgs>,
     restriction_targets: Arc<dyn RestrictionTargets>,
     code_host: Option<Arc<CodeHostLogin>>,
+    limits: AbuseLimits,
 }
 
 type Result<T> = std::result::Result<T, IdentityError>;
 
 impl Identity {
-    /// Creates the service without a code host.
+    /// Creates the service without a code host, with the default limits.
     #[must_use]
-    pub fn new(store: Store, personal_orgs: Arc<dyn PersonalOrgs>, places: Arc<dyn RestrictionTargets>) -> Self {
-        Self { store, personal_orgs, restriction_targets: places, code_host: None }
+    pub fn new(
+        store: Store,
+        personal_orgs: Arc<dyn PersonalOrgs>,
+        restriction_targets: Arc<dyn RestrictionTargets>,
+    ) -> Self {
+        Self { store, personal_orgs, restriction_targets, code_host: None, limits: AbuseLimits::default() }
+    }
+
+    /// Sets the limits.
+    #[must_use]
+    pub fn with_limits(self, limits: AbuseLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Adds a code host at which users can sign in.
@@ -51,7 +62,7 @@ impl Identity {
         Self { code_host: Some(Arc::new(code_host)), ..self }
     }
 
-    /// Signs in the given user without authentication. Only for deployments that enable the development login.
+    /// Signs in the given user without authentication. Only for installations that enable the development login.
     pub async fn dev_login(&self, actor: &Actor, login: DevLogin, user_agent: Option<&str>) -> Result<Session> {
         let DevLogin { subject, email, name } = login;
         let email = email.map(|email| email.to_string());
@@ -67,11 +78,14 @@ impl Identity {
     pub async fn session_end(&self, actor: &Actor, user: UserId, session: SessionId) -> Result<()> {
         self.store
             .transaction(actor, async |tx| {
+                // Two sessions may end each other, and a session may end itself.
+                tx.user_lock(user).await?;
+                let authorized = self.store.authorize(tx, actor).await?;
                 if !tx.session_delete(user, session).await? {
                     return Err(IdentityError::SessionNotFound);
                 }
                 let event = Event { name: "session.end", org: None, target: session.to_string(), data: json!({}) };
-                Ok(Outcome::Changed((), event))
+                Ok(Outcome::ChangedAuthority((), event, authorized))
             })
             .await
     }

@@ -1,14 +1,14 @@
 //! Use cases of personal access tokens.
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, Page, Paging, Token, TokenId, TokenKind, UserId};
+use kernel::{InvalidField, Page, Paging, Time, Token, TokenId, TokenKind, UserId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::{Identity, Result};
 use crate::error::IdentityError;
 use crate::model::{AccessToken, AccessTokenCreated, NewAccessToken, Restrict};
-use crate::repository::{RestrictionRecord, TokenRecord, TokenRepository as _};
+use crate::repository::{IdentityRepository as _, RestrictionRecord, TokenRecord, TokenRepository as _};
 
 /// The length of the stored prefix, by which users recognize their tokens (contract section 2).
 const PREFIX_CHARS: usize = 12;
@@ -17,7 +17,8 @@ impl Identity {
     /// Creates a token. Only this response contains its secret.
     ///
     /// # Errors
-    /// Returns [`IdentityError::Field`] for an expiry in the past and for restriction targets that do not exist.
+    /// Returns [`IdentityError::Field`] for an expiry in the past and for restriction targets that do not exist, and
+    /// [`IdentityError::TokenLimit`].
     pub async fn token_create(&self, actor: &Actor, user: UserId, new: NewAccessToken) -> Result<AccessTokenCreated> {
         let NewAccessToken { name, mut scopes, expires_at, restrict } = new;
         let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
@@ -35,6 +36,7 @@ impl Identity {
                     None => None,
                     Some(restrict) => Some(self.resolve_restriction(tx, user, restrict).await?),
                 };
+                self.ensure_below_token_limit(tx, user, now).await?;
                 let data = json!({ "scopes": scopes, "org": only.as_ref().map(|only| only.org),
                     "projects": only.as_ref().and_then(|only| only.projects.clone()),
                     "zones": only.as_ref().and_then(|only| only.zones.clone()), "expiresAt": expires_at });
@@ -80,15 +82,25 @@ impl Identity {
         let now = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx| {
+                // Two tokens may revoke each other, and a token may revoke itself.
+                tx.user_lock(user).await?;
+                let authorized = self.store.authorize(tx, actor).await?;
                 if tx.token_revoke(user, token, now).await? {
                     let event = Event { name: "token.revoke", org: None, target: token.to_string(), data: json!({}) };
-                    return Ok(Outcome::Changed((), event));
+                    return Ok(Outcome::ChangedAuthority((), event, authorized));
                 }
                 // The token may already be revoked.
                 let found = tx.token_find(user, token).await?;
                 found.map(|_| Outcome::Unchanged(())).ok_or(IdentityError::TokenNotFound)
             })
             .await
+    }
+
+    /// Locks the user, so that concurrent requests cannot exceed the limit, and counts the live tokens.
+    async fn ensure_below_token_limit(&self, tx: &mut Connection, user: UserId, now: Time) -> Result<()> {
+        tx.user_lock(user).await?;
+        let (limit, count) = (self.limits.tokens_per_user, tx.token_count_live(user, now).await?);
+        if count >= i64::from(limit) { Err(IdentityError::TokenLimit { limit, count }) } else { Ok(()) }
     }
 
     /// Resolves the names of a restriction to ids.

@@ -2,12 +2,13 @@
 //! notifications.
 
 mod invite;
+mod invite_mail;
 mod notification;
 
 pub use invite::InviteOutcome;
 
 use kernel::audit::{Actor, Event};
-use kernel::{AuditId, Limits, OrgId, Page, Paging, Plan, Role, UserId};
+use kernel::{AbuseLimits, AuditId, Limits, OrgId, Page, Paging, Plan, Role, UserId};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
@@ -22,26 +23,33 @@ use crate::repository::{OrgRecord, OrgRepository as _, Person};
 pub struct Orgs {
     store: Store,
     limits: Limits,
+    abuse_limits: AbuseLimits,
     site: Site,
 }
 
-/// The name and the dashboard of this deployment.
+/// The name and the dashboard of this installation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
     pub name: String,
     /// The address of the dashboard, where invitations are accepted, without a trailing slash.
     pub dashboard_url: String,
-    /// Whether the deployment sends mail. If not, no mail is queued.
+    /// Whether the installation sends mail. If not, no mail is queued.
     pub sends_mail: bool,
 }
 
 type Result<T> = std::result::Result<T, OrgError>;
 
 impl Orgs {
-    /// Creates the service.
+    /// Creates the service, with the default limits against abuse.
     #[must_use]
     pub fn new(store: Store, limits: Limits, site: Site) -> Self {
-        Self { store, limits, site }
+        Self { store, limits, abuse_limits: AbuseLimits::default(), site }
+    }
+
+    /// Sets the limits against abuse.
+    #[must_use]
+    pub fn with_abuse_limits(self, abuse_limits: AbuseLimits) -> Self {
+        Self { abuse_limits, ..self }
     }
 
     /// Returns the organizations of a user, sorted by id. `only` is the restriction of the credential.
@@ -154,12 +162,14 @@ impl Orgs {
                     return Ok(Outcome::Unchanged(member));
                 }
                 ensure_other_admin(tx, org, &member).await?;
+                // An admin may demote themself.
+                let authorized = self.store.authorize(tx, actor).await?;
                 tx.member_set_role(org, user, role).await?;
                 let revoked = if role < Role::Admin { self.revoke_invites_by(tx, org, user).await? } else { 0 };
                 let data = json!({ "from": member.role, "to": role, "invitesRevoked": revoked });
                 let event = Event::in_org("member.role", org, user, data);
                 member.role = role;
-                Ok(Outcome::Changed(member, event))
+                Ok(Outcome::ChangedAuthority(member, event, authorized))
             })
             .await
     }
@@ -173,15 +183,18 @@ impl Orgs {
         if !leaving && role < Role::Admin {
             return Err(OrgError::AdminOnly);
         }
+        let actor = &if leaving { actor.clone() } else { actor.clone().requiring(Role::Admin) };
         self.store
             .transaction(actor, async |tx| {
                 let member = lock_member(tx, org, user).await?;
                 ensure_other_admin(tx, org, &member).await?;
+                // A member may leave.
+                let authorized = self.store.authorize(tx, actor).await?;
                 tx.member_delete(org, user).await?;
                 let revoked = self.revoke_invites_by(tx, org, user).await?;
                 let name = if leaving { "member.leave" } else { "member.remove" };
                 let data = json!({ "role": member.role, "invitesRevoked": revoked });
-                Ok(Outcome::Changed((), Event::in_org(name, org, user, data)))
+                Ok(Outcome::ChangedAuthority((), Event::in_org(name, org, user, data), authorized))
             })
             .await
     }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use identity::{DevLogin, Identity, IdentityError, Session};
-use kernel::audit::{Actor, Credential};
+use kernel::audit::Actor;
 use testkit::TestStore;
 
 pub use port::Port;
@@ -50,7 +50,7 @@ impl Kit {
 
 /// The actor of a request without a credential.
 pub fn anonymous_actor() -> Actor {
-    Actor { user: None, credential: Credential::None, request_id: "req-1".to_owned(), idempotency: None }
+    Actor::anonymous("req-1")
 }
 
 pub fn dev_login(subject: &str, email: Option<&str>, name: Option<&str>) -> DevLogin {

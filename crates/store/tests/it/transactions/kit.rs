@@ -101,12 +101,8 @@ pub async fn pid(connection: &mut Connection) -> i64 {
 }
 
 pub fn actor() -> Actor {
-    Actor {
-        user: Some(UserId::from_uuid(Uuid::from_u128(1))),
-        credential: Credential::Session(SessionId::from_uuid(Uuid::from_u128(2))),
-        request_id: "req-1".to_owned(),
-        idempotency: None,
-    }
+    let session = SessionId::from_uuid(Uuid::from_u128(2));
+    Actor::user(UserId::from_uuid(Uuid::from_u128(1)), Credential::Session(session), None, "req-1")
 }
 
 pub fn event() -> Event {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod caller_check;
 mod dropped;
 mod kit;
 mod listener;

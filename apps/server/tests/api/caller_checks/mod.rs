@@ -1,0 +1,338 @@
+//! A caller who loses the permission while a request is in progress changes nothing: the transaction of every write
+//! checks the credential and the role again.
+
+mod writes;
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use store::Connection;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use self::writes::{AUDIT_LOCK, KEY, Wait, Write};
+use crate::support::{App, Caller, eventually, site};
+
+/// Operations that change nothing, although their method is not GET.
+const NO_WRITE: &[&str] = &["post /v1/access/authorize"];
+
+/// The ways in which a caller loses the permission.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Loss {
+    Credential,
+    Role,
+}
+
+/// A caller of a write, who has exactly the role that it needs.
+struct Sender {
+    subject: String,
+    role: Option<&'static str>,
+    token: String,
+}
+
+/// The organization `acme` with a resource for each write, and its admin.
+struct Fixture {
+    app: App,
+    ada: Caller,
+    bob: Caller,
+    sent: std::cell::Cell<usize>,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let app = App::with(|config| config.limits.free.projects = 10).await;
+        let ada = app.sign_in("ada").await;
+        ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
+        for project in ["site", "renamed", "doomed"] {
+            ada.post("/v1/orgs/acme/projects", json!({ "name": project })).await.expect(201);
+        }
+        for page in ["one", "two"] {
+            ada.upload("/v1/orgs/acme/projects/site/deployments", site(page)).await.expect(201);
+        }
+        ada.post("/v1/orgs/acme/projects/site/access/bypass", json!({})).await.expect(200);
+        for host in ["old.example.net", "check.example.org"] {
+            ada.post("/v1/orgs/acme/projects/site/hostnames", json!({ "name": host })).await.expect(200);
+        }
+        for zone in ["example.org", "doomed.example", "unwanted.example"] {
+            ada.post("/v1/orgs/acme/dns/zones", json!({ "name": zone })).await.expect(200);
+        }
+        let dnssec = json!({ "enabled": true });
+        ada.post("/v1/orgs/acme/dns/zones/example.org/dnssec", dnssec).await.expect(200);
+        let rrset = "/v1/orgs/acme/dns/zones/example.org/rrsets/old/A";
+        ada.put(rrset, json!({ "records": ["192.0.2.1"] })).await.expect(200);
+        let bob = app.add_member(&ada, "acme", "bob", "viewer").await;
+        app.sign_in("cy").await;
+        Self { app, ada, bob, sent: std::cell::Cell::default() }
+    }
+
+    /// The operation of the OpenAPI document.
+    fn operation(&self, route: &str) -> &Value {
+        let (method, path) = route.split_once(' ').unwrap();
+        &self.app.document.document["paths"][path][method]
+    }
+
+    /// A new caller who may make the write, with a session, or with a token if `token` is set. `None` if the operation
+    /// accepts no token.
+    async fn sender(&self, write: &Write, token: bool) -> Option<(Sender, String)> {
+        let operation = self.operation(write.route);
+        let accepted = if token { operation["x-session-only"] != true } else { !write.is_powerdns() };
+        if !accepted {
+            return None;
+        }
+        self.sent.set(self.sent.get() + 1);
+        let subject = format!("sender-{}", self.sent.get());
+        let stated = match write.is_powerdns() {
+            true if write.route.starts_with("patch") => "member",
+            true => "admin",
+            false => operation["x-role"].as_str().unwrap_or_default(),
+        };
+        let role = ["viewer", "member", "admin"].into_iter().find(|role| *role == stated);
+        let caller = match role {
+            Some(role) => self.app.add_member(&self.ada, "acme", &subject, role).await,
+            None => self.app.sign_in(&subject).await,
+        };
+        let mut path = write.path.replace("{own user}", &caller.user_id);
+        // The resources of the account belong to the sender.
+        if path.ends_with("{own key}") {
+            let key = json!({ "title": "laptop", "key": KEY });
+            // A key belongs to one user at a time.
+            self.app.db_execute("DELETE FROM identity.ssh_keys").await.unwrap();
+            let id = caller.post("/v1/me/ssh-keys", key).await.expect(201)["id"].clone();
+            path = path.replace("{own key}", id.as_str().unwrap());
+        }
+        if path.ends_with("{own token}") {
+            let created = caller.post("/v1/me/tokens", json!({ "name": "old", "scopes": ["deploy"] })).await;
+            path = path.replace("{own token}", created.expect(201)["id"].as_str().unwrap());
+        }
+        if path.ends_with("{own session}") {
+            let sessions = caller.get("/v1/me/sessions").await;
+            path = path.replace("{own session}", sessions.expect(200)["items"][0]["id"].as_str().unwrap());
+        }
+        if path.contains("{invitation}") {
+            let invite = json!({ "email": format!("{subject}@example.org"), "role": "viewer" });
+            let created = self.ada.post("/v1/orgs/acme/invites", invite).await;
+            let url = created.expect(201)["acceptUrl"].as_str().unwrap().to_owned();
+            path = path.replace("{invitation}", url.rsplit('/').next().unwrap());
+        }
+        let token = if token {
+            let scopes = ["account:read", "org:write", "project:write", "deploy", "dns:write"];
+            let mut body = json!({ "name": "sender", "scopes": scopes });
+            if role.is_some() {
+                body["restrict"] = json!({ "org": "acme" });
+            }
+            let created = caller.post("/v1/me/tokens", body).await;
+            created.expect(201)["token"].as_str().unwrap().to_owned()
+        } else {
+            caller.token.clone().unwrap()
+        };
+        Some((Sender { subject, role, token }, path))
+    }
+
+    /// Sends the request without the last byte of its body.
+    async fn send(&self, write: &Write, path: &str, token: &str) -> TcpStream {
+        let method = write.route.split_once(' ').unwrap().0.to_ascii_uppercase();
+        let content = self.operation(write.route)["requestBody"]["content"].as_object();
+        let content_type =
+            content.and_then(|content| content.keys().next()).map_or("application/json", |it| it.as_str());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\n{}{token}\r\nConnection: close\r\n\
+             Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
+            if write.is_powerdns() { "X-API-Key: " } else { "Authorization: Bearer " },
+            write.body.len()
+        );
+        let mut stream = TcpStream::connect(self.app.base.strip_prefix("http://").unwrap()).await.unwrap();
+        let (first, _) = write.body.split_at(write.body.len().saturating_sub(1));
+        stream.write_all(&[head.as_bytes(), first].concat()).await.unwrap();
+        stream
+    }
+
+    /// Takes the permission away in the database.
+    async fn revoke(&self, sender: &Sender, loss: Loss) {
+        let Sender { subject, role, .. } = sender;
+        let user = format!("user_id = (SELECT id FROM identity.users WHERE subject = '{subject}')");
+        let member = format!("{user} AND org_id = (SELECT id FROM orgs.orgs WHERE slug = 'acme')");
+        let statement = match (loss, role) {
+            (Loss::Credential, _) => format!(
+                "UPDATE identity.sessions SET expires_at = '2000-01-01' WHERE {user};
+                 UPDATE identity.access_tokens SET revoked_at = now() WHERE {user}"
+            ),
+            (Loss::Role, Some("admin")) => format!("UPDATE orgs.members SET role = 'member' WHERE {member}"),
+            (Loss::Role, Some("member")) => format!("UPDATE orgs.members SET role = 'viewer' WHERE {member}"),
+            (Loss::Role, _) => format!("DELETE FROM orgs.members WHERE {member}"),
+        };
+        self.app.db_execute(&statement).await.unwrap();
+    }
+
+    /// The number of changes by these callers.
+    async fn changes(&self, senders: &[&Sender]) -> usize {
+        let subjects: Vec<String> = senders.iter().map(|sender| format!("'{}'", sender.subject)).collect();
+        let statement = format!(
+            "SELECT a.event FROM store.audit a JOIN identity.users u ON u.id = a.actor_id WHERE u.subject IN ({})",
+            subjects.join(", ")
+        );
+        self.app.db_rows(&statement).await.len()
+    }
+}
+
+/// The status and the error code of the response. PowerDNS has no codes.
+async fn response(mut stream: TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+    let body = text.split_once("\r\n\r\n").unwrap().1;
+    let code = serde_json::from_str::<Value>(body).unwrap_or_default()["code"].as_str().unwrap_or_default().to_owned();
+    (status, code)
+}
+
+fn expected(write: &Write, loss: Loss) -> (u16, String) {
+    let (status, code) = match loss {
+        Loss::Credential => (401, "unauthenticated"),
+        Loss::Role => (403, "forbidden"),
+    };
+    (status, if write.is_powerdns() { String::new() } else { code.to_owned() })
+}
+
+/// The table above has every write, and each succeeds for an authorized caller.
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_succeed_for_authorized_callers() {
+    let fixture = Fixture::new().await;
+    let writes = fixture.writes().await;
+    let known = writes.iter().filter(|write| !write.is_powerdns()).map(|write| write.route);
+    let known: BTreeSet<&str> = known.chain(NO_WRITE.iter().copied()).collect();
+    let document = fixture.app.document.clone();
+    let served: Vec<String> = document
+        .operations()
+        .filter(|(method, _, operation)| *method != "get" && operation["x-place"] != "open")
+        .map(|(method, path, _)| format!("{method} {path}"))
+        .collect();
+    assert_eq!(known, served.iter().map(String::as_str).collect(), "the writes of the OpenAPI document");
+    for write in &writes {
+        let (sender, path) = fixture.sender(write, write.is_powerdns()).await.unwrap();
+        let mut stream = fixture.send(write, &path, &sender.token).await;
+        stream.write_all(write.body.split_at(write.body.len().saturating_sub(1)).1).await.unwrap();
+        let (status, code) = response(stream).await;
+        assert!((200..300).contains(&status), "{}: {status} {code}", write.route);
+    }
+}
+
+/// The permission ends while the client sends the body.
+#[tokio::test(flavor = "multi_thread")]
+async fn write_with_a_delayed_body_is_rejected() {
+    let fixture = Fixture::new().await;
+    let writes = fixture.writes().await;
+    for (token, loss) in [(false, Loss::Credential), (false, Loss::Role), (true, Loss::Credential), (true, Loss::Role)]
+    {
+        let mut senders = Vec::new();
+        for write in writes.iter().filter(|write| write.wait == Wait::Body) {
+            if let Some((sender, path)) = fixture.sender(write, token).await
+                && (loss == Loss::Credential || sender.role.is_some())
+            {
+                senders.push((write, sender, path));
+            }
+        }
+        // The next use of a credential is recorded when its caller has been authorized.
+        let table = if token { "access_tokens" } else { "sessions" };
+        let forget = format!("UPDATE identity.{table} SET last_used_at = '2000-01-01'");
+        fixture.app.db_execute(&forget).await.unwrap();
+        let callers: Vec<&Sender> = senders.iter().map(|(_, sender, _)| sender).collect();
+        let before = fixture.changes(&callers).await;
+        let mut streams = Vec::new();
+        for (write, sender, path) in &senders {
+            streams.push(fixture.send(write, path, &sender.token).await);
+        }
+        let recorded = format!("SELECT id FROM identity.{table} WHERE last_used_at > '2000-01-01'");
+        eventually("the callers are authorized", async || {
+            (fixture.app.db_rows(&recorded).await.len() == senders.len()).then_some(())
+        })
+        .await;
+        join_all(callers.iter().map(|sender| fixture.revoke(sender, loss))).await;
+        for ((write, ..), mut stream) in senders.iter().zip(streams) {
+            stream.write_all(&write.body[write.body.len() - 1..]).await.unwrap();
+            assert_eq!(response(stream).await, expected(write, loss), "{} with a token: {token}", write.route);
+        }
+        assert_eq!(fixture.changes(&callers).await, before);
+    }
+}
+
+/// The permission ends while the request waits for a lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn write_that_waits_for_a_lock_is_rejected() {
+    let fixture = Fixture::new().await;
+    let writes = fixture.writes().await;
+    for write in &writes {
+        let all = [(true, Loss::Role), (false, Loss::Credential), (true, Loss::Credential)];
+        let (lock, cases) = match write.wait {
+            Wait::Lock(lock) => (lock, &all[..]),
+            // The other test has the other cases.
+            Wait::Body => (AUDIT_LOCK, &all[..1]),
+        };
+        for (token, loss) in cases {
+            reject_while_waiting(&fixture, write, lock, *token, *loss).await;
+        }
+    }
+}
+
+async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, token: bool, loss: Loss) {
+    use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+    // Postgres cancels a statement that waits for more than a second, which a busy machine may need here.
+    for _ in 0..10 {
+        let Some((sender, path)) = fixture.sender(write, token).await else { return };
+        if loss == Loss::Role && sender.role.is_none() {
+            return;
+        }
+        let before = fixture.changes(&[&sender]).await;
+        let mut holder = Connection::establish(&fixture.app.database.url()).await.unwrap();
+        holder.batch_execute(&format!("BEGIN; {lock}")).await.unwrap();
+        let mut stream = fixture.send(write, &path, &sender.token).await;
+        stream.write_all(write.body.split_at(write.body.len().saturating_sub(1)).1).await.unwrap();
+        eventually(&format!("{} waits", write.route), async || {
+            let waiting = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) \
+                           WHERE NOT granted AND datname = current_database()";
+            (!fixture.app.db_rows(waiting).await.is_empty()).then_some(())
+        })
+        .await;
+        fixture.revoke(&sender, loss).await;
+        holder.batch_execute("COMMIT").await.unwrap();
+        let response = response(stream).await;
+        assert_eq!(fixture.changes(&[&sender]).await, before, "{}", write.route);
+        if response.0 != 503 {
+            assert_eq!(response, expected(write, loss), "{} with a token: {token}", write.route);
+            return;
+        }
+    }
+    panic!("{} never answered in time", write.route);
+}
+
+/// Two sessions that end each other, two tokens' holders, and two admins who remove each other do not block each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn mutual_revocations_end_one_of_the_two() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
+    for round in 0..5 {
+        let subject = format!("user-{round}");
+        let (one, two) = (app.sign_in(&subject).await, app.sign_in(&subject).await);
+        let sessions = one.get("/v1/me/sessions").await.expect(200)["items"].clone();
+        let id = |current: bool| {
+            let session = sessions.as_array().unwrap().iter().find(|session| session["current"] == current);
+            session.unwrap()["id"].as_str().unwrap().to_owned()
+        };
+        let (end_two, end_one) = (format!("/v1/me/sessions/{}", id(false)), format!("/v1/me/sessions/{}", id(true)));
+        let (first, second) = tokio::join!(one.delete(&end_two), two.delete(&end_one));
+        let mut statuses = [first.status, second.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [204, 401]);
+
+        let (one, two) = (format!("one-{round}"), format!("two-{round}"));
+        let one = app.add_member(&ada, "acme", &one, "admin").await;
+        let two = app.add_member(&ada, "acme", &two, "admin").await;
+        let path = |caller: &Caller| format!("/v1/orgs/acme/members/{}", caller.user_id);
+        let (remove_two, remove_one) = (path(&two), path(&one));
+        let (first, second) = tokio::join!(one.delete(&remove_two), two.delete(&remove_one));
+        let mut statuses = [first.status, second.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [204, 403]);
+    }
+}

@@ -1,0 +1,182 @@
+//! The writes of `/v1`, and of the PowerDNS-compatible API.
+
+use serde_json::{Value, json};
+
+use super::Fixture;
+use crate::support::site;
+
+/// An SSH key.
+pub const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILrC93FEIzsjyWuBW+GrPjINWRUtyXJMWak3pXjBZRct ada@laptop";
+
+/// What a request waits for while its caller loses the permission.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Wait {
+    /// The rest of its body.
+    Body,
+    /// This lock, which the statement of another transaction holds.
+    Lock(&'static str),
+}
+
+/// The lock that the last statement of a transaction waits for.
+pub const AUDIT_LOCK: &str = "LOCK TABLE store.audit IN ACCESS EXCLUSIVE MODE";
+const AUDIT: Wait = Wait::Lock(AUDIT_LOCK);
+const USERS: Wait = Wait::Lock("SELECT FROM identity.users FOR UPDATE");
+const ORGS: Wait = Wait::Lock("SELECT FROM orgs.orgs FOR UPDATE");
+
+/// A write that succeeds for an authorized caller.
+pub struct Write {
+    /// The method and the path template.
+    pub route: &'static str,
+    pub path: String,
+    pub body: Vec<u8>,
+    pub wait: Wait,
+}
+
+impl Write {
+    /// Whether the write belongs to the PowerDNS-compatible API, which the OpenAPI document omits.
+    pub fn is_powerdns(&self) -> bool {
+        self.path.starts_with("/api")
+    }
+}
+
+impl Fixture {
+    /// Every write.
+    pub async fn writes(&self) -> Vec<Write> {
+        let json = |value: Value| value.to_string().into_bytes();
+        let invite = json!({ "email": "dan@example.org", "role": "member" });
+        let invite = self.ada.post("/v1/orgs/acme/invites", invite).await.expect(201)["id"].clone();
+        let ds = json!([{ "keyTag": 1, "algorithm": 13, "digestType": 2, "digest": "AB".repeat(32) }]);
+        let table = [
+            ("post /v1/orgs", "", json(json!({ "slug": "new" })), Wait::Body),
+            ("post /v1/me/tokens", "", json(json!({ "name": "laptop", "scopes": ["deploy"] })), Wait::Body),
+            ("post /v1/me/ssh-keys", "", json(json!({ "title": "laptop", "key": KEY })), Wait::Body),
+            ("delete /v1/me/ssh-keys/{keyId}", "{own key}", vec![], AUDIT),
+            ("delete /v1/me/tokens/{tokenId}", "{own token}", vec![], USERS),
+            ("delete /v1/me/sessions/{sessionId}", "{own session}", vec![], USERS),
+            ("post /v1/auth/logout", "", vec![], USERS),
+            ("post /v1/invites/{token}/accept", "{invitation}", vec![], AUDIT),
+            ("patch /v1/orgs/{orgSlug}", "", json(json!({ "name": "New" })), Wait::Body),
+            (
+                "post /v1/orgs/{orgSlug}/invites",
+                "",
+                json(json!({ "email": "x@example.org", "role": "admin" })),
+                Wait::Body,
+            ),
+            ("delete /v1/orgs/{orgSlug}/invites/{inviteId}", invite.as_str().unwrap(), vec![], AUDIT),
+            (
+                "post /v1/orgs/{orgSlug}/members",
+                "",
+                json(json!({ "provider": "dev", "subject": "cy", "role": "admin" })),
+                Wait::Body,
+            ),
+            (
+                "put /v1/orgs/{orgSlug}/members/{userId}",
+                &self.bob.user_id,
+                json(json!({ "role": "member" })),
+                Wait::Body,
+            ),
+            ("delete /v1/orgs/{orgSlug}/members/{userId}", "{own user}", vec![], ORGS),
+            ("post /v1/orgs/{orgSlug}/projects", "", json(json!({ "name": "new" })), Wait::Body),
+            (
+                "patch /v1/orgs/{orgSlug}/projects/{projectName}",
+                "renamed",
+                json(json!({ "name": "moved" })),
+                Wait::Body,
+            ),
+            (
+                "delete /v1/orgs/{orgSlug}/projects/{projectName}",
+                "doomed",
+                json(json!({ "confirm": "doomed" })),
+                Wait::Body,
+            ),
+            (
+                "put /v1/orgs/{orgSlug}/projects/{projectName}/access",
+                "site",
+                json(json!({ "mode": "org" })),
+                Wait::Body,
+            ),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/access/bypass", "site", vec![], AUDIT),
+            ("delete /v1/orgs/{orgSlug}/projects/{projectName}/access/bypass", "site", vec![], AUDIT),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/deployments", "site", site("three"), Wait::Body),
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/rollback",
+                "site",
+                json(json!({ "version": 1 })),
+                Wait::Body,
+            ),
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/hostnames",
+                "site",
+                json(json!({ "name": "new.example.net" })),
+                Wait::Body,
+            ),
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify",
+                "site check.example.org",
+                vec![],
+                AUDIT,
+            ),
+            (
+                "delete /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}",
+                "site old.example.net",
+                vec![],
+                AUDIT,
+            ),
+            ("post /v1/orgs/{orgSlug}/dns/zones", "", json(json!({ "name": "new.example" })), Wait::Body),
+            ("delete /v1/orgs/{orgSlug}/dns/zones/{zone}", "doomed.example", vec![], AUDIT),
+            ("put /v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds", "example.org", json(json!({ "ds": ds })), Wait::Body),
+            (
+                "post /v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec",
+                "example.org",
+                json(json!({ "enabled": false })),
+                Wait::Body,
+            ),
+            (
+                "patch /v1/orgs/{orgSlug}/dns/zones/{zone}/rrsets",
+                "example.org",
+                json(json!({ "rrsets": [{ "name": "new", "type": "A", "records": ["192.0.2.1"] }] })),
+                Wait::Body,
+            ),
+            (
+                "put /v1/orgs/{orgSlug}/dns/zones/{zone}/rrsets/{name}/{type}",
+                "example.org put A",
+                json(json!({ "records": ["192.0.2.1"] })),
+                Wait::Body,
+            ),
+            ("delete /v1/orgs/{orgSlug}/dns/zones/{zone}/rrsets/{name}/{type}", "example.org old A", vec![], AUDIT),
+            (
+                "put /v1/orgs/{orgSlug}/dns/zones/{zone}/zonefile",
+                "example.org",
+                b"file 300 IN A 192.0.2.1\n".to_vec(),
+                Wait::Body,
+            ),
+            (
+                "post /api/v1/servers/localhost/zones",
+                "",
+                json(json!({ "name": "powerdns.example.", "kind": "Native", "nameservers": [] })),
+                Wait::Body,
+            ),
+            (
+                "patch /api/v1/servers/localhost/zones/{zone}",
+                "example.org.",
+                json(
+                    json!({ "rrsets": [{ "name": "pdns.example.org.", "type": "A", "ttl": 300, "changetype": "REPLACE",
+                    "records": [{ "content": "192.0.2.1", "disabled": false }] }] }),
+                ),
+                Wait::Body,
+            ),
+            ("delete /api/v1/servers/localhost/zones/{zone}", "unwanted.example.", vec![], AUDIT),
+        ];
+        let writes = table.into_iter().map(|(route, values, body, wait)| {
+            let mut values =
+                if values.starts_with('{') { vec![values] } else { values.split(' ').collect() }.into_iter();
+            let segments = route.split_once(' ').unwrap().1.split('/').map(|segment| match segment {
+                "{orgSlug}" => "acme",
+                segment if segment.starts_with('{') => values.next().unwrap(),
+                segment => segment,
+            });
+            Write { route, path: segments.collect::<Vec<_>>().join("/"), body, wait }
+        });
+        writes.collect()
+    }
+}
