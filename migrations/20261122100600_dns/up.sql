@@ -12,8 +12,12 @@ CREATE TABLE dns.zones (
     serial bigint NOT NULL CONSTRAINT zones_serial_check CHECK (serial BETWEEN 0 AND 4294967295),
     -- The number of rows in dns.rrsets.
     rrset_count integer NOT NULL CONSTRAINT zones_rrset_count_check CHECK (rrset_count >= 0),
+    -- The bytes of the columns name and rdata of these rows.
+    bytes bigint NOT NULL CONSTRAINT zones_bytes_check CHECK (bytes >= 0),
     -- The number of the last journal entry.
     last_change_number bigint NOT NULL,
+    -- The bytes of the columns old_rdata and new_rdata of the zone's rows in dns.changes.
+    journal_bytes bigint NOT NULL CONSTRAINT zones_journal_bytes_check CHECK (journal_bytes >= 0),
     dnssec_state text NOT NULL CONSTRAINT zones_dnssec_state_check CHECK (dnssec_state IN ('off', 'signing', 'ds_pending')),
     -- The recorded DS records: an array of {keyTag, algorithm, digestType, digest}.
     ds jsonb NOT NULL,
@@ -34,16 +38,20 @@ CREATE TABLE dns.rrsets (
     zone_id uuid NOT NULL CONSTRAINT rrsets_zone_id_fkey REFERENCES dns.zones (id),
     -- Relative to the zone, lowercase; @ for the apex.
     name text COLLATE "C" NOT NULL,
+    -- The name in a form whose order is the canonical order (RFC 4034 section 6.1): its labels from the right, each
+    -- followed by a zero byte.
+    sort_key bytea NOT NULL,
     kind text COLLATE "C" NOT NULL,
     ttl integer NOT NULL,
     -- The RDATA of each record in wire format, preceded by a two-byte length, in canonical order.
     rdata bytea NOT NULL CONSTRAINT rrsets_rdata_check CHECK (octet_length(rdata) > 0),
     -- Set for rrsets that users may not change.
     managed_by text CONSTRAINT rrsets_managed_by_check CHECK (managed_by IN ('system', 'project', 'certificate')),
-    CONSTRAINT rrsets_pkey PRIMARY KEY (zone_id, name, kind)
+    CONSTRAINT rrsets_pkey PRIMARY KEY (zone_id, sort_key, kind)
 );
 
--- The journal of rrset changes by serial, for incremental zone transfers. Only the newest entries are kept.
+-- The journal of rrset changes by serial, for incremental zone transfers and for reads that take longer than a
+-- transaction. Only the newest entries are kept.
 CREATE TABLE dns.changes (
     zone_id uuid NOT NULL CONSTRAINT changes_zone_id_fkey REFERENCES dns.zones (id),
     -- Consecutive within the kept entries.
@@ -54,14 +62,60 @@ CREATE TABLE dns.changes (
     kind text COLLATE "C" NOT NULL,
     old_ttl integer,
     old_rdata bytea,
+    old_managed_by text,
     new_ttl integer,
     new_rdata bytea,
     CONSTRAINT changes_pkey PRIMARY KEY (zone_id, number)
 );
 
+-- Deleted zones, while their delegations may still name the platform's nameservers.
+CREATE TABLE dns.deleted_zones (
+    -- The id, name and path of the zone, as in dns.zones.
+    id uuid CONSTRAINT deleted_zones_pkey PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    -- The organization that deleted the zone.
+    org_id uuid NOT NULL CONSTRAINT deleted_zones_org_id_fkey REFERENCES orgs.orgs (id),
+    deleted_at timestamptz NOT NULL,
+    -- When the background job looks up the delegation next.
+    next_check_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX deleted_zones_name_key ON dns.deleted_zones (name);
+CREATE INDEX deleted_zones_path_idx ON dns.deleted_zones (path);
+CREATE INDEX deleted_zones_org_id_idx ON dns.deleted_zones (org_id, deleted_at);
+CREATE INDEX deleted_zones_next_check_at_idx ON dns.deleted_zones (next_check_at);
+
+-- The number of zones per organization. Triggers maintain it, because count(*) gets slower with each row.
+CREATE TABLE dns.zone_counts (
+    org_id uuid CONSTRAINT zone_counts_pkey PRIMARY KEY CONSTRAINT zone_counts_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
+    zones bigint NOT NULL CONSTRAINT zone_counts_zones_check CHECK (zones >= 0)
+);
+
+CREATE FUNCTION dns.count_inserted_zones() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO dns.zone_counts AS c (org_id, zones)
+        SELECT org_id, count(*) FROM added WHERE org_id IS NOT NULL GROUP BY org_id ORDER BY org_id
+        ON CONFLICT (org_id) DO UPDATE SET zones = c.zones + EXCLUDED.zones;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER zones_after_insert AFTER INSERT ON dns.zones
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dns.count_inserted_zones();
+
+CREATE FUNCTION dns.count_deleted_zones() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE dns.zone_counts c SET zones = c.zones - deleted.zones
+        FROM (SELECT org_id, count(*) AS zones FROM removed WHERE org_id IS NOT NULL GROUP BY org_id) deleted
+        WHERE c.org_id = deleted.org_id;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER zones_after_delete AFTER DELETE ON dns.zones
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION dns.count_deleted_zones();
+
 -- The catalog zone. Its name is a setting, and its records are relative to it.
-INSERT INTO dns.zones (id, name, path, serial, rrset_count, last_change_number, dnssec_state, ds, created_at)
-    VALUES ('00000000-0000-0000-0000-000000000000', '', '', 0, 2, 0, 'off', '[]', 'epoch');
-INSERT INTO dns.rrsets (zone_id, name, kind, ttl, rdata, managed_by) VALUES
-    ('00000000-0000-0000-0000-000000000000', '@', 'NS', 0, '\x000907696e76616c696400', 'system'),
-    ('00000000-0000-0000-0000-000000000000', 'version', 'TXT', 0, '\x00020132', 'system');
+INSERT INTO dns.zones (id, name, path, serial, rrset_count, bytes, last_change_number, journal_bytes, dnssec_state, ds, created_at)
+    VALUES ('00000000-0000-0000-0000-000000000000', '', '', 0, 2, 23, 0, 0, 'off', '[]', 'epoch');
+INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata, managed_by) VALUES
+    ('00000000-0000-0000-0000-000000000000', '@', '', 'NS', 0, '\x000907696e76616c696400', 'system'),
+    ('00000000-0000-0000-0000-000000000000', 'version', '\x76657273696f6e00', 'TXT', 0, '\x00020132', 'system');

@@ -1,6 +1,6 @@
 //! Errors of the DNS use cases.
 
-use kernel::{ApiError, Code, InvalidField, Kind};
+use kernel::{ApiError, Code, InvalidField, Kind, Plan};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::zonefile::LineError;
 /// A rejected request, or a storage error.
 #[derive(Debug, thiserror::Error)]
 pub enum DnsError {
-    #[error("this deployment does not host zones; its operator must configure nameservers first")]
+    #[error("this installation does not host zones; its operator must configure nameservers first")]
     NotConfigured,
     #[error("the organization has no such zone")]
     ZoneNotFound,
@@ -18,6 +18,26 @@ pub enum DnsError {
     RrsetNotFound,
     #[error("{0} overlaps with a zone of another organization")]
     ZoneTaken(String),
+    /// A deleted zone of another organization is still delegated to this platform. `nameservers` are those of its NS
+    /// records that are ours; empty if the delegation does not work.
+    #[error("{}", describe_delegation(zone, nameservers))]
+    ZoneDelegated { zone: String, nameservers: Vec<String> },
+    /// The delegation of a deleted zone of another organization is unknown, for this reason.
+    #[error(
+        "the name overlaps with a deleted zone of another organization, whose delegation could not be checked: {0}; \
+         try again in a moment"
+    )]
+    DelegationUnknown(String),
+    #[error("too many concurrent reads of large zones; try again in a moment")]
+    TooManyReads,
+    #[error("the {plan} plan allows {limit} zones, and the organization already has {count}")]
+    ZoneLimit { limit: u32, count: i64, plan: Plan },
+    /// `bytes` is the size that the zone would have.
+    #[error(
+        "the {plan} plan allows {limit} bytes of rrsets per zone, and {zone} would have {bytes}; make the change smaller \
+         or delete other rrsets first"
+    )]
+    ZoneBytesLimit { zone: String, limit: u64, bytes: u64, plan: Plan },
     #[error("{name} {kind} is managed ({managed_by}): {}", hint(*.managed_by))]
     Managed { name: String, kind: &'static str, managed_by: ManagedBy },
     #[error("{0} cannot have a CNAME and other records (RFC 1034 section 3.6.2); delete the CNAME or the others first")]
@@ -55,13 +75,30 @@ pub struct ItemError {
 
 impl DnsError {
     /// 503: no nameservers are configured.
-    pub const NOT_CONFIGURED: Code =
-        Code::new("dns_not_configured", Kind::Unavailable, "This deployment does not host zones (`SVC_NAMESERVERS`).");
+    pub const NOT_CONFIGURED: Code = Code::new(
+        "dns_not_configured",
+        Kind::Unavailable,
+        "This installation does not host zones (`SVC_NAMESERVERS`).",
+    );
     /// 409: the name overlaps with a zone of another organization.
     pub const ZONE_TAKEN: Code = Code::new(
         "zone_taken",
         Kind::Conflict,
-        "Another organization has this zone, a parent of it or a subdomain of it.",
+        "Another organization has this zone, a parent of it or a subdomain of it; or it had such a zone, whose public NS \
+         records still name this platform's nameservers (`details.zone`).",
+    );
+    /// 409: the plan's limit on zones is reached.
+    pub const ZONE_LIMIT: Code = Code::new(
+        "zone_limit",
+        Kind::Conflict,
+        "The organization has reached the zone limit of its plan. `details` contains `limit`, `count` and `plan`.",
+    );
+    /// 409: the zone would exceed the plan's limit on bytes.
+    pub const ZONE_BYTES_LIMIT: Code = Code::new(
+        "zone_bytes_limit",
+        Kind::Conflict,
+        "The zone would exceed the bytes per zone of the organization's plan. `details` contains `limit`, `bytes` and \
+         `plan`.",
     );
     /// 409: users cannot edit the rrset.
     pub const MANAGED_RRSET: Code =
@@ -82,7 +119,10 @@ impl ApiError for DnsError {
         match self {
             Self::NotConfigured => &Self::NOT_CONFIGURED,
             Self::ZoneNotFound | Self::RrsetNotFound => &Code::NOT_FOUND,
-            Self::ZoneTaken(_) => &Self::ZONE_TAKEN,
+            Self::ZoneTaken(_) | Self::ZoneDelegated { .. } => &Self::ZONE_TAKEN,
+            Self::DelegationUnknown(_) | Self::TooManyReads => &Code::UNAVAILABLE,
+            Self::ZoneLimit { .. } => &Self::ZONE_LIMIT,
+            Self::ZoneBytesLimit { .. } => &Self::ZONE_BYTES_LIMIT,
             Self::Managed { .. } => &Self::MANAGED_RRSET,
             Self::CnameConflict(_) => &Self::CNAME_CONFLICT,
             Self::DnssecOff => &Self::DNSSEC_OFF,
@@ -102,11 +142,29 @@ impl ApiError for DnsError {
             Self::InvalidField(malformed) => Some(malformed.details()),
             Self::InvalidItems(items) => Some(json!({ "items": items })),
             Self::InvalidLines(lines) => Some(json!({ "lines": lines })),
+            Self::ZoneDelegated { zone, nameservers } => Some(json!({ "zone": zone, "nameservers": nameservers })),
+            Self::ZoneLimit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
+            Self::ZoneBytesLimit { limit, bytes, plan, .. } => {
+                Some(json!({ "limit": limit, "bytes": bytes, "plan": plan }))
+            }
             Self::Managed { managed_by, .. } => Some(json!({ "managed_by": managed_by })),
             Self::SerialMismatch(serial) => Some(json!({ "serial": serial })),
+            Self::Store(error) => error.details(),
             _ => None,
         }
     }
+}
+
+fn describe_delegation(zone: &str, nameservers: &[String]) -> String {
+    let finding = if nameservers.is_empty() {
+        "its public delegation does not work, as if it still named this platform's nameservers".to_owned()
+    } else {
+        format!("its public NS records still name this platform's nameservers ({})", nameservers.join(", "))
+    };
+    format!(
+        "another organization deleted the zone {zone}, but {finding}; remove the delegation of {zone} at the domain's \
+         registrar and try again after the change is public, or ask the former organization to create the zone again"
+    )
 }
 
 fn hint(managed_by: ManagedBy) -> &'static str {

@@ -1,4 +1,4 @@
-//! The DNS hosting configuration of this deployment.
+//! The DNS hosting configuration of this installation.
 
 use crate::{OwnerName, Rdata, RecordType, Soa, ZoneName};
 

@@ -40,6 +40,7 @@ kernel::words! {
         "serial": 2026112101,
         "nameservers": ["ns1.svc.example", "ns2.svc.example"],
         "rrsetCount": 1,
+        "bytes": 39,
     }))
 )]
 pub struct Zone {
@@ -51,6 +52,9 @@ pub struct Zone {
     /// The nameservers to set at the registrar.
     pub nameservers: Vec<String>,
     pub rrset_count: u32,
+    /// Bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to the
+    /// zone, and their data in wire format, with two bytes for each record. The SOA does not count.
+    pub bytes: u64,
     pub dnssec: ZoneDnssec,
     pub created_at: Time,
 }
@@ -103,7 +107,7 @@ pub struct Rrset {
 /// A DS record (RFC 4034 section 5), for the parent of a signed zone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(
     feature = "openapi",
     schema(example = json!({

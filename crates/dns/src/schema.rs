@@ -10,19 +10,39 @@ diesel::table! {
         kind -> Text,
         old_ttl -> Nullable<Integer>,
         old_rdata -> Nullable<Binary>,
+        old_managed_by -> Nullable<Text>,
         new_ttl -> Nullable<Integer>,
         new_rdata -> Nullable<Binary>,
     }
 }
 
 diesel::table! {
-    dns.rrsets (zone_id, name, kind) {
+    dns.deleted_zones (id) {
+        id -> Uuid,
+        name -> Text,
+        path -> Text,
+        org_id -> Uuid,
+        deleted_at -> Timestamptz,
+        next_check_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    dns.rrsets (zone_id, sort_key, kind) {
         zone_id -> Uuid,
         name -> Text,
+        sort_key -> Binary,
         kind -> Text,
         ttl -> Integer,
         rdata -> Binary,
         managed_by -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    dns.zone_counts (org_id) {
+        org_id -> Uuid,
+        zones -> BigInt,
     }
 }
 
@@ -34,7 +54,9 @@ diesel::table! {
         path -> Text,
         serial -> BigInt,
         rrset_count -> Integer,
+        bytes -> BigInt,
         last_change_number -> BigInt,
+        journal_bytes -> BigInt,
         dnssec_state -> Text,
         ds -> Jsonb,
         signer -> Nullable<Jsonb>,
@@ -45,4 +67,4 @@ diesel::table! {
 
 diesel::joinable!(changes -> zones (zone_id));
 diesel::joinable!(rrsets -> zones (zone_id));
-diesel::allow_tables_to_appear_in_same_query!(changes, rrsets, zones);
+diesel::allow_tables_to_appear_in_same_query!(changes, deleted_zones, rrsets, zone_counts, zones);

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 crate::words! {
-    /// An organization's plan. Only the payments webhook changes it.
+    /// An organization's plan. No route changes it yet.
     pub enum Plan {
         /// The plan of a new organization.
         Free = "free",
@@ -31,6 +31,18 @@ pub struct PlanLimits {
     /// Pending invitations per organization. The limit prevents abuse and is the same for every plan by default.
     #[serde(default = "default_invites")]
     pub invites: u32,
+    /// Custom hostnames per project.
+    #[serde(default = "default_custom_hostnames")]
+    pub custom_hostnames: u32,
+    /// Custom hostnames per project whose ownership is not verified yet.
+    #[serde(default = "default_pending_hostnames")]
+    pub pending_hostnames: u32,
+    /// DNS zones per organization.
+    #[serde(default = "default_zones")]
+    pub zones: u32,
+    /// Bytes per DNS zone: the names and the data of its rrsets.
+    #[serde(default = "default_zone_bytes")]
+    pub zone_bytes: u64,
     /// The limits of a bundle.
     pub bundle: BundleLimits,
 }
@@ -62,14 +74,48 @@ const fn default_invites() -> u32 {
     50
 }
 
+const fn default_custom_hostnames() -> u32 {
+    100
+}
+
+const fn default_pending_hostnames() -> u32 {
+    20
+}
+
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_zones() -> u32 {
+    20
+}
+
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_zone_bytes() -> u64 {
+    8 * MIB
+}
+
 const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
     fn default() -> Self {
         let bundle = |compressed, unpacked| BundleLimits { compressed, unpacked, entries: 20_000 };
         Self {
-            free: PlanLimits { projects: 3, invites: default_invites(), bundle: bundle(50 * MIB, 250 * MIB) },
-            pro: PlanLimits { projects: 100, invites: default_invites(), bundle: bundle(200 * MIB, 1024 * MIB) },
+            free: PlanLimits {
+                projects: 3,
+                invites: default_invites(),
+                custom_hostnames: default_custom_hostnames(),
+                pending_hostnames: default_pending_hostnames(),
+                zones: default_zones(),
+                zone_bytes: default_zone_bytes(),
+                bundle: bundle(50 * MIB, 250 * MIB),
+            },
+            pro: PlanLimits {
+                projects: 100,
+                invites: default_invites(),
+                custom_hostnames: default_custom_hostnames(),
+                pending_hostnames: default_pending_hostnames(),
+                zones: 1000,
+                zone_bytes: 64 * MIB,
+                bundle: bundle(200 * MIB, 1024 * MIB),
+            },
         }
     }
 }

@@ -1,16 +1,28 @@
-//! Construction of DNS, the hidden primary with its NOTIFY worker, and the background jobs of zones.
+//! Construction of DNS, the hidden primary with its NOTIFY worker, the background jobs of zones, and the ports, which
+//! `orgs` and the resolver implement.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use dns::Dns;
+use async_trait::async_trait;
 use dns::primary::{Notifier, Primary};
 use dns::signer::Signer;
-use store::Store;
+use dns::{Dns, LookupFailure, NsRecords, Ports};
+use futures_util::{StreamExt as _, stream};
+use gateway::http::without_write_permit;
+use kernel::{OrgId, Plan};
+use orgs::OrgRepository as _;
+use providers::{LookupError, Resolver};
+use store::{Connection, Store};
+use tokio::time::Instant;
 
-use crate::config::{Config, DNS_CATALOG};
+use crate::config::{Config, DNS_CATALOG, DNS_RESOLVER};
 use crate::jobs::{Background, HOUR, Job, SECOND};
+
+/// The number of concurrent lookups of a check.
+const MAX_CONCURRENT_LOOKUPS: usize = 16;
 
 /// Returns the service and the address for zone transfers. Binds the hidden primary, which requires a tokio runtime.
 pub(super) fn wire(
@@ -18,7 +30,9 @@ pub(super) fn wire(
     store: &Store,
     background: &mut Background,
 ) -> anyhow::Result<(Dns, Option<SocketAddr>)> {
-    let dns = Dns::new(store.clone(), config.dns.clone());
+    let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
+    let ports = Ports { organizations: Arc::new(OrgsPort), resolver: Arc::new(ResolverPort(resolver)) };
+    let dns = Dns::new(store.clone(), config.dns.clone(), config.limits, ports);
     let mut listen = None;
     if let Some((settings, hosting)) = config.primary.as_ref().zip(config.dns.as_ref()) {
         let notifier = Notifier::new(settings, store.clock_rng().clone());
@@ -32,6 +46,8 @@ pub(super) fn wire(
     background.job(Job::every(HOUR, "dns.reconcile_nameservers"), dns.clone(), async |dns| {
         dns.reconcile_nameservers().await.map(drop)
     });
+    background
+        .job(Job::every(HOUR, "dns.purge_deleted"), dns.clone(), async |dns| dns.purge_deleted_zones().await.map(drop));
     if let Some(settings) = config.signer {
         let signer = Signer::new(settings, store.clock_rng().clone());
         background.job(Job::every(SECOND, "dns.check_signers"), (dns.clone(), signer), async |(dns, signer)| {
@@ -39,4 +55,42 @@ pub(super) fn wire(
         });
     }
     Ok((dns, listen))
+}
+
+#[derive(Debug)]
+struct OrgsPort;
+
+#[async_trait]
+impl dns::Organizations for OrgsPort {
+    async fn plan(&self, connection: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
+        Ok(connection.org_find(org).await?.map(|org| org.plan))
+    }
+}
+
+#[derive(Debug)]
+struct ResolverPort(Resolver);
+
+#[async_trait]
+impl dns::Resolver for ResolverPort {
+    async fn ns(&self, names: &[String], timeout: Duration) -> Vec<NsRecords> {
+        let deadline = Instant::now() + timeout;
+        let lookup = |name: &String| {
+            let (resolver, name) = (self.0.clone(), name.clone());
+            async move { resolver.ns(&name, deadline.saturating_duration_since(Instant::now())).await.map_err(failure) }
+        };
+        let lookups: Vec<_> = names.iter().map(lookup).collect();
+        let records = without_write_permit(stream::iter(lookups).buffered(MAX_CONCURRENT_LOOKUPS).collect()).await;
+        records.unwrap_or_else(|| {
+            let busy = || LookupFailure::Unavailable("too many concurrent changes to the organization".to_owned());
+            names.iter().map(|_| Err(busy())).collect()
+        })
+    }
+}
+
+fn failure(error: LookupError) -> LookupFailure {
+    match error {
+        LookupError::NoSuchName => LookupFailure::NoSuchName,
+        LookupError::ServerFailure => LookupFailure::ServerFailure,
+        error => LookupFailure::Unavailable(error.to_string()),
+    }
 }

@@ -119,11 +119,23 @@ impl OwnerName {
         WireName::new_unchecked(wire)
     }
 
-    /// The sort key of the canonical order (RFC 4034 section 6.1): the labels from the right.
+    /// The sort key of the canonical order (RFC 4034 section 6.1): the labels from the right, each followed by a zero
+    /// byte. The bytes 0 and 1 of a label become two bytes, so that a label sorts before its extensions. Different names
+    /// have different keys; the apex has the empty key.
     #[must_use]
-    pub fn canonical_key(&self) -> Vec<Vec<u8>> {
-        let mut key: Vec<_> = labels::labels(&self.relative_wire()).map(<[u8]>::to_vec).collect();
-        key.reverse();
+    pub fn canonical_key(&self) -> Vec<u8> {
+        let wire = self.relative_wire();
+        let labels: Vec<&[u8]> = labels::labels(&wire).collect();
+        let mut key = Vec::with_capacity(wire.len());
+        for label in labels.into_iter().rev() {
+            for &byte in label {
+                match byte {
+                    0 | 1 => key.extend([1, byte + 1]),
+                    _ => key.push(byte),
+                }
+            }
+            key.push(0);
+        }
         key
     }
 

@@ -183,7 +183,7 @@ impl OutboxHandler for Notifier {
         for (secondary, result) in results {
             match result {
                 Err(NotifyError::Refused(code)) if message.attempts >= MAX_REFUSED_ATTEMPTS => {
-                    tracing::info!(%secondary, zone = zone.to_host(), code, "a secondary refused a notice");
+                    tracing::info!(%secondary, zone = zone.to_host(), code, "a secondary refused a NOTIFY");
                 }
                 Err(error) if message.attempts >= MAX_ATTEMPTS => {
                     tracing::warn!(%secondary, zone = zone.to_host(), ?error, "gave up notifying a secondary");

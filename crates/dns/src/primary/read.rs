@@ -3,17 +3,17 @@
 use store::{Connection, Result};
 
 use crate::name::WireName;
-use crate::repository::{JournalEntry, ServedRepository as _, ServedZone};
+use crate::repository::{
+    ContentRepository as _, JournalEntry, PageLimit, ServedRepository as _, ServedZone, StoredSet,
+};
 use crate::wire::kind;
-use crate::{Hosting, Rdata, RecordSet, ZoneName, serial};
+use crate::{Hosting, ZoneName, serial};
 
 use super::Shared;
 use super::request::QueryKind;
 
-/// The number of rrsets per page.
-pub(super) const PAGE_SIZE: i64 = 500;
-/// The maximum size of records in bytes that are buffered to send an answer without a Postgres connection.
-const MAX_BUFFERED_BYTES: usize = 1 << 20;
+/// The size of a page. A zone of one page is buffered and sent without a Postgres connection.
+pub(super) const PAGE: PageLimit = PageLimit { rrsets: 500, bytes: 1 << 20 };
 /// The maximum number of journal entries in an answer. With more, the whole zone is not much longer.
 const MAX_JOURNAL_ENTRIES: i64 = 1000;
 
@@ -32,7 +32,7 @@ pub(super) enum AnswerContent {
     /// The changes since a serial.
     Changes(Zone, Vec<JournalEntry>),
     /// The whole zone.
-    Whole(Zone, Vec<RecordSet>),
+    Whole(Zone, Vec<StoredSet>),
     /// The whole zone, which is too large for the buffer.
     Large,
 }
@@ -51,16 +51,15 @@ impl Shared {
                     if !serial::is_newer(zone.served.serial, since) {
                         return Ok(Some(AnswerContent::Soa(zone)));
                     }
+                    // The journal's size is limited.
                     let changes = tx.served_changes(zone.served.id, since, MAX_JOURNAL_ENTRIES).await?;
-                    if let Some(changes) =
-                        changes.filter(|changes| data_size(changes.iter().flat_map(old_and_new)) <= MAX_BUFFERED_BYTES)
-                    {
+                    if let Some(changes) = changes {
                         return Ok(Some(AnswerContent::Changes(zone, changes)));
                     }
                 }
-                let sets = tx.served_page(zone.served.id, None, PAGE_SIZE).await?;
-                let is_large = is_full(&sets) || data_size(sets.iter().map(|set| &set.records)) > MAX_BUFFERED_BYTES;
-                Ok(Some(if is_large { AnswerContent::Large } else { AnswerContent::Whole(zone, sets) }))
+                let page = tx.rrset_page(zone.served.id, None, PAGE).await?;
+                let is_large = page.next.is_some();
+                Ok(Some(if is_large { AnswerContent::Large } else { AnswerContent::Whole(zone, page.sets) }))
             })
             .await
     }
@@ -78,19 +77,6 @@ impl Shared {
         };
         Ok(served.map(|served| Zone { name, wire, is_catalog, served }))
     }
-}
-
-fn old_and_new(change: &JournalEntry) -> impl Iterator<Item = &Vec<Rdata>> {
-    [&change.old, &change.new].into_iter().flatten().map(|(_, records)| records)
-}
-
-fn data_size<'a>(sets: impl Iterator<Item = &'a Vec<Rdata>>) -> usize {
-    sets.flatten().map(|record| record.wire().len()).sum()
-}
-
-/// Whether more pages may follow.
-pub(super) fn is_full(page: &[RecordSet]) -> bool {
-    i64::try_from(page.len()).is_ok_and(|length| length >= PAGE_SIZE)
 }
 
 impl Zone {

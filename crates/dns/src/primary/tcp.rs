@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kernel::error_chain;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Shared;
 use super::request::{RequestCheck, Transport};
@@ -18,6 +19,8 @@ use super::request::{RequestCheck, Transport};
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum length of a request. A question, an SOA and a signature need less than half of it.
 const MAX_REQUEST_LENGTH: usize = 4096;
+/// The least time between two warnings about failures to accept connections.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The sending half of a connection.
 pub(super) struct MessageSink(OwnedWriteHalf);
@@ -25,6 +28,7 @@ pub(super) struct MessageSink(OwnedWriteHalf);
 /// Accepts connections until it is dropped, which closes them.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     let mut connections = JoinSet::new();
+    let mut last_warning: Option<Instant> = None;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -41,8 +45,11 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "failed to accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    if last_warning.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+                        tracing::warn!(error = %error_chain(&error), "failed to accept a connection");
+                        last_warning = Some(Instant::now());
+                    }
+                    sleep(Duration::from_millis(100)).await;
                 }
             },
             Some(_) = connections.join_next() => {}

@@ -4,17 +4,18 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use kernel::error_chain;
 use store::Connection;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
+use crate::Rdata;
 use crate::name::WireName;
-use crate::repository::{JournalEntry, ServedRepository as _};
+use crate::repository::{ContentRepository as _, JournalEntry, StoredSet};
 use crate::wire::{MalformedMessage, Section, Writer, rcode};
-use crate::{Rdata, RecordSet};
 
 use super::Shared;
-use super::read::{AnswerContent, PAGE_SIZE, Zone, is_full};
+use super::read::{AnswerContent, PAGE, Zone};
 use super::reply::Reply;
 use super::request::QueryKind;
 use super::tcp::MessageSink;
@@ -142,7 +143,7 @@ impl Shared {
 
 /// Logs a storage error and returns the response code for it.
 fn log_storage_error(error: &store::Error) -> u16 {
-    tracing::warn!(%error, cause = ?std::error::Error::source(error), "failed to read a zone");
+    tracing::warn!(error = %error_chain(error), "failed to read a zone");
     rcode::SERVFAIL
 }
 
@@ -172,15 +173,12 @@ impl<'s> AnswerWriter<'s> {
         // It existed before this snapshot.
         let zone = zone.ok_or_else(|| store::Error::Unavailable("the zone was deleted".into()))?;
         self.write_soa(&zone, zone.served.serial).await?;
-        let mut after: Option<RecordSet> = None;
+        let mut after = None;
         loop {
-            let position = after.as_ref().map(|last| (last.owner.as_str(), last.kind.as_str()));
-            let mut page = tx.served_page(zone.served.id, position, PAGE_SIZE).await?;
-            self.write_sets(&zone, &page).await?;
-            if !is_full(&page) {
-                break;
-            }
-            after = page.pop();
+            let page = tx.rrset_page(zone.served.id, after.as_ref(), PAGE).await?;
+            self.write_sets(&zone, &page.sets).await?;
+            let Some(next) = page.next else { break };
+            after = Some(next);
         }
         self.write_soa(&zone, zone.served.serial).await?;
         self.flush().await
@@ -220,8 +218,8 @@ impl<'s> AnswerWriter<'s> {
         Ok(())
     }
 
-    async fn write_sets(&mut self, zone: &Zone, sets: &[RecordSet]) -> Result<(), AnswerError> {
-        for set in sets {
+    async fn write_sets(&mut self, zone: &Zone, sets: &[StoredSet]) -> Result<(), AnswerError> {
+        for StoredSet { set, .. } in sets {
             let name = set.owner.wire(&zone.name);
             for record in &set.records {
                 self.write_record(name.as_bytes(), set.kind.code(), set.ttl, record.wire()).await?;

@@ -204,7 +204,7 @@ pub(super) fn hex<'a>(words: impl IntoIterator<Item = &'a Word<'a>>) -> Result<V
 }
 
 pub(super) fn hex_text(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+    kernel::hex(octets)
 }
 
 /// The complete character strings. Stops at an incomplete one.

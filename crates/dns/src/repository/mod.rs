@@ -1,12 +1,16 @@
 //! Repositories. Each file holds a trait on [`store::Connection`] and its SQL.
 
 mod column;
+mod content;
+mod deleted_zone;
 mod rdata;
 mod rrset;
 mod served;
 mod signer_check;
 mod zone;
 
+pub use content::*;
+pub use deleted_zone::*;
 pub use rrset::*;
 pub use served::*;
 pub use signer_check::*;

@@ -6,13 +6,22 @@ use crate::Rdata;
 
 /// Each length fits in two bytes, because [`crate::RecordSet::MAX_BYTES`] limits the set.
 pub(super) fn pack(records: &[Rdata]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(records.iter().map(|record| record.wire().len() + 2).sum());
+    let mut packed = Vec::with_capacity(records.iter().map(record_len).sum());
     for record in records {
         let length = u16::try_from(record.wire().len()).unwrap_or(u16::MAX);
         packed.extend_from_slice(&length.to_be_bytes());
         packed.extend_from_slice(record.wire());
     }
     packed
+}
+
+/// The length of [`pack`]'s result.
+pub(super) fn packed_len(records: &[Rdata]) -> u64 {
+    records.iter().map(record_len).sum::<usize>() as u64
+}
+
+fn record_len(record: &Rdata) -> usize {
+    record.wire().len() + 2
 }
 
 pub(super) fn unpack(mut packed: &[u8]) -> Result<Vec<Rdata>> {

@@ -7,10 +7,9 @@ use store::{Connection, Error, Result};
 
 use super::column::serial;
 use super::rdata::unpack;
-use super::rrset::{RrsetRow, StoredSet};
 use super::zone::{ZoneRecord, ZoneRow, read_row};
-use crate::schema::{changes, rrsets, zones};
-use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName};
+use crate::schema::{changes, zones};
+use crate::{OwnerName, Rdata, RecordType, ZoneName};
 
 /// A zone, reduced to what a transfer needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,9 +39,6 @@ pub trait ServedRepository {
     /// The catalog. Its name is a setting and is not stored.
     async fn served_catalog(&mut self) -> Result<ServedZone>;
 
-    /// A page of the rrsets of a zone, by name and type, after the given name and type.
-    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, limit: i64) -> Result<Vec<RecordSet>>;
-
     /// The journal entries since a serial; none if the journal does not reach back that far or has too many entries.
     async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, limit: i64)
     -> Result<Option<Vec<JournalEntry>>>;
@@ -70,21 +66,6 @@ impl ServedRepository for Connection {
     async fn served_catalog(&mut self) -> Result<ServedZone> {
         let one = zones::table.filter(zones::org_id.is_null()).select(ZoneRow::as_select());
         one.first::<ZoneRow>(self).await?.try_into()
-    }
-
-    async fn served_page(&mut self, zone: ZoneId, after: Option<(&str, &str)>, limit: i64) -> Result<Vec<RecordSet>> {
-        let all = rrsets::table.filter(rrsets::zone_id.eq(zone)).order((rrsets::name, rrsets::kind));
-        let page = all.limit(limit).select(RrsetRow::as_select());
-        let rows: Vec<RrsetRow> = match after {
-            Some((name, kind)) => {
-                // The index serves the first condition.
-                let next = rrsets::name.ge(name.to_owned());
-                let next = next.and(rrsets::name.gt(name.to_owned()).or(rrsets::kind.gt(kind.to_owned())));
-                page.filter(next).load(self).await?
-            }
-            None => page.load(self).await?,
-        };
-        rows.into_iter().map(|row| StoredSet::try_from(row).map(|stored| stored.set)).collect()
     }
 
     async fn served_changes(

@@ -8,19 +8,25 @@ use store::{Connection, Error, Prepared, Result, any_of};
 use super::column::{from_json, serial, to_json};
 use super::rdata::pack;
 use crate::model::{DnssecState, Ds, ManagedBy, SignerView};
-use crate::schema::{changes, rrsets, zones};
+use crate::schema::{changes, rrsets, zone_counts, zones};
 use crate::{OwnerName, Rdata, RecordType, ZoneName};
 
 /// A row of `dns.zones`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneRecord {
     pub id: ZoneId,
+    /// None only for the catalog.
+    pub org: Option<OrgId>,
     pub name: ZoneName,
     pub serial: u32,
     /// The number of stored rrsets. The SOA is not stored.
     pub rrset_count: u32,
+    /// The bytes of the stored rrsets: their names, as text relative to the zone, and their data in the column format.
+    pub bytes: u64,
     /// The number of the last journal entry.
     pub last_change_number: i64,
+    /// The bytes of the data in the journal.
+    pub journal_bytes: u64,
     pub dnssec: DnssecState,
     pub ds: Vec<Ds>,
     pub signer: Option<SignerView>,
@@ -59,6 +65,12 @@ pub trait ZoneRepository {
     /// Whether another organization has this zone, a parent of it or a subdomain of it. Requires the catalog lock.
     async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
 
+    /// The number of an organization's zones. With the catalog lock, it is valid until the transaction ends.
+    async fn zone_count(&mut self, org: OrgId) -> Result<i64>;
+
+    /// The number of the last change of a zone; none if the zone does not exist.
+    async fn zone_last_change(&mut self, zone: ZoneId) -> Result<Option<i64>>;
+
     /// The organization's zones that contain a name, the most specific one first.
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
 
@@ -89,10 +101,13 @@ pub trait ZoneRepository {
 #[diesel(table_name = zones)]
 pub(super) struct ZoneRow {
     id: ZoneId,
+    org_id: Option<OrgId>,
     name: String,
     serial: i64,
     rrset_count: i32,
+    bytes: i64,
     last_change_number: i64,
+    journal_bytes: i64,
     dnssec_state: DnssecState,
     ds: serde_json::Value,
     signer: Option<serde_json::Value>,
@@ -108,7 +123,9 @@ struct NewRow<'a> {
     path: String,
     serial: i64,
     rrset_count: i32,
+    bytes: i64,
     last_change_number: i64,
+    journal_bytes: i64,
     dnssec_state: DnssecState,
     ds: serde_json::Value,
     created_at: Time,
@@ -160,6 +177,15 @@ impl ZoneRepository for Connection {
         Ok(diesel::select(diesel::dsl::exists(other_orgs)).get_result(self).await?)
     }
 
+    async fn zone_count(&mut self, org: OrgId) -> Result<i64> {
+        let count = zone_counts::table.find(org).select(zone_counts::zones).first(self).await.optional()?;
+        Ok(count.unwrap_or(0))
+    }
+
+    async fn zone_last_change(&mut self, zone: ZoneId) -> Result<Option<i64>> {
+        Ok(zones::table.find(zone).select(zones::last_change_number).first(self).await.optional()?)
+    }
+
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>> {
         let found = zones::table.filter(zones::org_id.eq(org)).filter(zones::name.eq_any(with_parents(name)));
         let mut names: Vec<String> = found.select(zones::name).load(self).await?;
@@ -175,7 +201,9 @@ impl ZoneRepository for Connection {
             path: path(&zone.name),
             serial: zone.serial.into(),
             rrset_count: zone.rrset_count.cast_signed(),
+            bytes: zone.bytes.cast_signed(),
             last_change_number: zone.last_change_number,
+            journal_bytes: zone.journal_bytes.cast_signed(),
             dnssec_state: zone.dnssec,
             ds: to_json(&zone.ds)?,
             created_at: zone.created_at,
@@ -193,7 +221,8 @@ impl ZoneRepository for Connection {
 
     async fn zone_raise_serial(&mut self, zone: ZoneId, serial: u32) -> Result<()> {
         diesel::delete(changes::table.filter(changes::zone_id.eq(zone))).execute(self).await?;
-        let raise = diesel::update(zones::table.find(zone)).set(zones::serial.eq(i64::from(serial)));
+        let cleared = (zones::serial.eq(i64::from(serial)), zones::journal_bytes.eq(0));
+        let raise = diesel::update(zones::table.find(zone)).set(cleared);
         Prepared(raise).execute(self).await?;
         Ok(())
     }
@@ -216,7 +245,7 @@ impl ZoneRepository for Connection {
         nameservers: &[Rdata],
         limit: i64,
     ) -> Result<Vec<(ZoneId, OrgId)>> {
-        let apex = rrsets::name.eq(OwnerName::apex().as_str().to_owned()).and(rrsets::kind.eq(RecordType::Ns.as_str()));
+        let apex = rrsets::sort_key.eq(OwnerName::apex().canonical_key()).and(rrsets::kind.eq(RecordType::Ns.as_str()));
         let managed = rrsets::managed_by.eq(ManagedBy::System.as_str());
         let other = rrsets::rdata.ne(pack(nameservers));
         let found = zones::table.inner_join(rrsets::table).filter(zones::org_id.is_not_null());
@@ -236,12 +265,12 @@ pub(super) fn read_row<T: TryFrom<ZoneRow, Error = Error>>(found: QueryResult<Zo
 }
 
 /// The name and all its parent names.
-fn with_parents(name: &str) -> Vec<&str> {
+pub(super) fn with_parents(name: &str) -> Vec<&str> {
     std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, rest)| rest)).collect()
 }
 
 /// The labels from the root down, each followed by a dot.
-fn path(name: &ZoneName) -> String {
+pub(super) fn path(name: &ZoneName) -> String {
     name.as_str().rsplit('.').flat_map(|label| [label, "."]).collect()
 }
 
@@ -251,10 +280,13 @@ impl TryFrom<ZoneRow> for ZoneRecord {
     fn try_from(row: ZoneRow) -> Result<Self> {
         Ok(Self {
             id: row.id,
+            org: row.org_id,
             name: ZoneName::new_unchecked(row.name),
             serial: serial(row.serial)?,
             rrset_count: row.rrset_count.cast_unsigned(),
+            bytes: row.bytes.cast_unsigned(),
             last_change_number: row.last_change_number,
+            journal_bytes: row.journal_bytes.cast_unsigned(),
             dnssec: row.dnssec_state,
             ds: from_json(row.ds)?,
             signer: row.signer.map(from_json).transpose()?,

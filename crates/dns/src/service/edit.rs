@@ -1,8 +1,7 @@
 //! Changes of rrsets. All writes of rrsets use this module.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kernel::InvalidField;
 use serde_json::json;
 use store::Connection;
 
@@ -17,8 +16,6 @@ use crate::{OwnerName, RecordSet, RecordType};
 pub(super) const MAX_JOURNAL_ENTRIES: i64 = 1000;
 /// Delay of the signer check after a change, in seconds.
 const SIGNER_CHECK_DELAY: i64 = 2;
-/// The maximum number of rrsets of a zone.
-pub(super) const MAX_RRSETS: u32 = 100_000;
 
 /// The requested content of an rrset. None deletes it.
 #[derive(Debug, Clone)]
@@ -62,7 +59,7 @@ impl Dns {
         changes: Vec<RrsetChange>,
         editor: Option<ManagedBy>,
     ) -> Result<Plan> {
-        let mut owners: Vec<&str> = changes.iter().map(|change| change.owner.as_str()).collect();
+        let mut owners: Vec<&OwnerName> = changes.iter().map(|change| &change.owner).collect();
         owners.sort_unstable();
         owners.dedup();
         let stored = tx.rrset_at(zone.id, &owners).await?;
@@ -105,6 +102,7 @@ impl Dns {
     }
 
     /// Writes edits under one new serial without a notice, and keeps at most `max_journal_entries` journal entries.
+    /// Fails if the zone would exceed a limit.
     pub(super) async fn write_edits(
         &self,
         tx: &mut Connection,
@@ -114,20 +112,10 @@ impl Dns {
     ) -> Result<ZoneRecord> {
         let now = self.store.clock_rng().now();
         let serial = zone.next_serial(now);
-        let count = edits.iter().fold(i64::from(zone.rrset_count), |count, edit| {
-            count + i64::from(edit.new.is_some()) - i64::from(edit.old.is_some())
-        });
-        let rrset_count = u32::try_from(count).map_err(store::Error::inconsistent)?;
-        // The limit does not apply to the catalog, which has two rrsets per zone.
-        let is_catalog = zone.name.as_str().is_empty();
-        if rrset_count > MAX_RRSETS && rrset_count > zone.rrset_count && !is_catalog {
-            return Err(InvalidField::new("", format!("a zone can have at most {MAX_RRSETS} rrsets")).into());
-        }
+        let size = self.check_size(tx, &zone, edits).await?;
         let signer_check_at = now.plus_seconds(SIGNER_CHECK_DELAY);
-        tx.rrset_apply(ZoneUpdate { zone: &zone, serial, edits, max_journal_entries, signer_check_at }).await?;
-        let last_change_number =
-            zone.last_change_number + i64::try_from(edits.len()).map_err(store::Error::inconsistent)?;
-        Ok(ZoneRecord { serial, rrset_count, last_change_number, ..zone })
+        let update = ZoneUpdate { zone: &zone, serial, edits, size, max_journal_entries, signer_check_at };
+        Ok(tx.rrset_apply(update).await?)
     }
 }
 
@@ -138,40 +126,43 @@ pub(super) fn plan_changes(
     changes: Vec<RrsetChange>,
     editor: Option<ManagedBy>,
 ) -> Plan {
-    type Names = BTreeMap<OwnerName, BTreeMap<RecordType, Content>>;
-    let mut before: Names = BTreeMap::new();
-    for stored in stored {
-        let RecordSet { owner, kind, ttl, records } = stored.set;
-        before.entry(owner).or_default().insert(kind, (ttl, records, stored.managed_by));
+    // The contents are moved, not cloned: a plan may contain a whole zone.
+    let mut before: BTreeMap<(OwnerName, RecordType), Content> = BTreeMap::new();
+    let mut kinds_after: BTreeMap<OwnerName, BTreeSet<RecordType>> = BTreeMap::new();
+    for StoredSet { set: RecordSet { owner, kind, ttl, records }, managed_by } in stored {
+        kinds_after.entry(owner.clone()).or_default().insert(kind);
+        before.insert((owner, kind), (ttl, records, managed_by));
     }
-    let (mut after, mut rejected, mut touched) = (before.clone(), Vec::new(), BTreeMap::new());
+    let (mut rejected, mut touched) = (Vec::new(), BTreeMap::<_, (usize, Option<Content>)>::new());
     for (index, RrsetChange { owner, kind, content }) in changes.into_iter().enumerate() {
-        let kinds = after.entry(owner.clone()).or_default();
-        let current = kinds.get(&kind).and_then(|(.., managed_by)| *managed_by);
+        let key = (owner, kind);
+        let current = touched.get(&key).map_or_else(|| before.get(&key), |(_, content)| content.as_ref());
+        let current = current.and_then(|(.., managed_by)| *managed_by);
         let managed = if kind == RecordType::Soa { Some(ManagedBy::System) } else { current };
         if let Some(managed_by) = managed.filter(|by| Some(*by) != editor) {
-            let name = owner.absolute(&zone.name);
+            let name = key.0.absolute(&zone.name);
             rejected.push((index, DnsError::Managed { name, kind: kind.as_str(), managed_by }));
             continue;
         }
-        match content {
-            Some(content) => drop(kinds.insert(kind, content)),
-            None => drop(kinds.remove(&kind)),
-        }
-        touched.insert((owner, kind), index);
+        let kinds = kinds_after.entry(key.0.clone()).or_default();
+        if content.is_some() {
+            kinds.insert(kind)
+        } else {
+            kinds.remove(&kind)
+        };
+        touched.insert(key, (index, content));
     }
-    for ((owner, _), index) in &touched {
-        let kinds = after.get(owner);
+    for ((owner, _), (index, _)) in &touched {
+        let kinds = kinds_after.get(owner);
         let is_only_type = kinds.is_none_or(|kinds| kinds.len() < 2) && !owner.is_apex();
-        if !is_only_type && kinds.is_some_and(|kinds| kinds.contains_key(&RecordType::Cname)) {
+        if !is_only_type && kinds.is_some_and(|kinds| kinds.contains(&RecordType::Cname)) {
             rejected.push((*index, DnsError::CnameConflict(owner.absolute(&zone.name))));
         }
     }
     rejected.sort_by_key(|(index, _)| *index);
-    let edits = touched.into_keys().filter_map(|(owner, kind)| {
-        let content = |names: &Names| names.get(&owner).and_then(|kinds| kinds.get(&kind)).cloned();
-        let (old, new) = (content(&before), content(&after));
-        (old != new).then_some(Edit { owner, kind, old, new })
+    let edits = touched.into_iter().filter_map(|(key, (_, new))| {
+        let old = before.remove(&key);
+        (old != new).then_some(Edit { owner: key.0, kind: key.1, old, new })
     });
     Plan { edits: edits.collect(), rejected }
 }

@@ -3,8 +3,9 @@
 use kernel::OrgId;
 use store::Connection;
 
-use super::edit::{MAX_RRSETS, RrsetChange};
+use super::edit::RrsetChange;
 use super::{Dns, Result};
+use crate::error::DnsError;
 use crate::model::ManagedBy;
 use crate::repository::{RrsetRepository as _, ZoneRepository as _};
 use crate::{OwnerName, RecordSet, RecordType};
@@ -16,7 +17,7 @@ pub enum LinkResult {
     Linked { changed: bool },
     /// The organization has no zone that contains the name.
     NoZone,
-    /// The zone has reached the rrset limit.
+    /// The zone would exceed a limit.
     Full { zone: String },
     /// The name has other records.
     Occupied { zone: String },
@@ -25,7 +26,7 @@ pub enum LinkResult {
 }
 
 impl Dns {
-    /// The organization's most specific zone that contains a name; none if this deployment does not host zones.
+    /// The organization's most specific zone that contains a name; none if this installation does not host zones.
     ///
     /// # Errors
     /// [`crate::DnsError::Store`].
@@ -53,7 +54,7 @@ impl Dns {
             return Ok(LinkResult::NoAddress { zone: zone_name });
         }
         let ours = |kind: RecordType| records.iter().find(|(it, _)| *it == kind).map(|(_, records)| records);
-        let is_occupied = tx.rrset_at(zone.id, &[owner.as_str()]).await?.into_iter().any(|stored| {
+        let is_occupied = tx.rrset_at(zone.id, &[&owner]).await?.into_iter().any(|stored| {
             let is_replaceable = stored.managed_by == Some(ManagedBy::Project);
             let is_address = matches!(stored.set.kind, RecordType::A | RecordType::Aaaa | RecordType::Cname);
             // A CNAME conflicts with all other types, addresses only with addresses and CNAME.
@@ -68,8 +69,10 @@ impl Dns {
             RrsetChange::set(set, Some(ManagedBy::Project))
         });
         let edits = self.plan_edits(tx, &zone, changes.collect(), Some(ManagedBy::Project)).await?;
-        if zone.rrset_count as usize + edits.len() > MAX_RRSETS as usize {
-            return Ok(LinkResult::Full { zone: zone_name });
+        match self.check_size(tx, &zone, &edits).await {
+            Ok(_) => {}
+            Err(DnsError::Store(error)) => return Err(error.into()),
+            Err(_) => return Ok(LinkResult::Full { zone: zone_name }),
         }
         self.apply_edits(tx, zone, &edits).await?;
         Ok(LinkResult::Linked { changed: !edits.is_empty() })
@@ -87,7 +90,7 @@ impl Dns {
         for name in tx.zones_enclosing(org, host).await? {
             let Some(zone) = tx.zone_lock(org, &name).await? else { continue };
             let Ok(owner) = OwnerName::parse(host, &zone.name) else { continue };
-            let stored = tx.rrset_at(zone.id, &[owner.as_str()]).await?;
+            let stored = tx.rrset_at(zone.id, &[&owner]).await?;
             let ours = stored.into_iter().filter(|stored| stored.managed_by == Some(ManagedBy::Project));
             let changes: Vec<RrsetChange> =
                 ours.map(|stored| RrsetChange::delete(owner.clone(), stored.set.kind)).collect();

@@ -1,25 +1,35 @@
 //! The DNS use cases.
 
+mod delegation;
 mod dnssec;
 mod edit;
+mod limit;
 mod link;
+mod org_permits;
+mod read;
 mod rrset;
 mod zone;
 mod zonefile;
 
 use std::sync::Arc;
 
-use kernel::OrgId;
+use kernel::{Limits, OrgId};
 use store::{Connection, Store};
 
+use crate::ZoneName;
 use crate::error::DnsError;
 use crate::hosting::Hosting;
-use crate::model::{ManagedBy, Rrset, Zone, ZoneDnssec};
+use crate::model::{Zone, ZoneDnssec};
+use crate::ports::{Organizations, Ports};
 use crate::repository::{ZoneRecord, ZoneRepository as _};
-use crate::{OwnerName, RecordType, ZoneName};
+
+use self::delegation::Delegations;
+use self::read::ReadPermits;
 
 pub use dnssec::Observation;
 pub use link::LinkResult;
+pub use read::ZoneReader;
+pub use rrset::RrsetChanges;
 pub use zonefile::ImportResult;
 
 type Result<T> = std::result::Result<T, DnsError>;
@@ -29,6 +39,11 @@ type Result<T> = std::result::Result<T, DnsError>;
 pub struct Dns {
     store: Store,
     hosting: Option<Arc<Hosting>>,
+    limits: Limits,
+    organizations: Arc<dyn Organizations>,
+    delegations: Arc<Delegations>,
+    /// The permits for reads of large zones.
+    read_permits: Arc<ReadPermits>,
 }
 
 /// The precondition of a change: the serials that the zone may have.
@@ -50,8 +65,11 @@ pub struct AtSerial<T> {
 impl Dns {
     /// Creates the service. Without `hosting`, the use cases return [`DnsError::NotConfigured`].
     #[must_use]
-    pub fn new(store: Store, hosting: Option<Hosting>) -> Self {
-        Self { store, hosting: hosting.map(Arc::new) }
+    pub fn new(store: Store, hosting: Option<Hosting>, limits: Limits, ports: Ports) -> Self {
+        let Ports { organizations, resolver } = ports;
+        let delegations = Arc::new(Delegations::new(resolver));
+        let read_permits = Arc::default();
+        Self { store, hosting: hosting.map(Arc::new), limits, organizations, delegations, read_permits }
     }
 
     /// The hosting configuration.
@@ -87,15 +105,10 @@ impl Dns {
             nameservers: self.hosting()?.nameservers().to_vec(),
             // The SOA is not stored.
             rrset_count: zone.rrset_count + 1,
+            bytes: zone.bytes,
             dnssec: ZoneDnssec { state: zone.dnssec, ds: zone.ds.clone() },
             created_at: zone.created_at,
         })
-    }
-
-    fn soa(&self, zone: &ZoneRecord) -> Result<Rrset> {
-        let (ttl, soa) = self.hosting()?.soa(&zone.name, zone.serial);
-        let key = (&OwnerName::apex(), RecordType::Soa);
-        Ok(Rrset::new(&zone.name, key, ttl, &[soa.rdata()], Some(ManagedBy::System)))
     }
 }
 

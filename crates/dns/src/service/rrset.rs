@@ -5,11 +5,10 @@ use kernel::{ApiError as _, Code, InvalidField, OrgId};
 use store::{Connection, Outcome};
 
 use super::edit::{RrsetChange, audit_data};
-use super::zone::rrset_view;
 use super::{AtSerial, Dns, Precondition, Result};
 use crate::error::{DnsError, ItemError};
-use crate::model::{Difference, Patched, Rrset, RrsetContent, RrsetPatch, RrsetsPatch};
-use crate::repository::{Content, Edit, StoredSet, ZoneRecord};
+use crate::model::{Rrset, RrsetContent, RrsetPatch, RrsetsPatch};
+use crate::repository::{Content, Edit, ZoneRecord};
 use crate::{InvalidSet, OwnerName, Rdata, RecordSet, RecordType, ZoneName};
 
 impl Dns {
@@ -17,7 +16,8 @@ impl Dns {
     ///
     /// # Errors
     /// [`DnsError::InvalidField`] for an invalid name, type or record, [`DnsError::Managed`],
-    /// [`DnsError::CnameConflict`], [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`].
+    /// [`DnsError::CnameConflict`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`],
+    /// [`DnsError::SerialMismatch`].
     pub async fn rrset_put(
         &self,
         actor: &Actor,
@@ -84,26 +84,28 @@ impl Dns {
     /// Changes several rrsets, all or none.
     ///
     /// # Errors
-    /// [`DnsError::InvalidItems`], [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`].
+    /// [`DnsError::InvalidItems`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`],
+    /// [`DnsError::SerialMismatch`].
     pub async fn rrsets_patch(
         &self,
         actor: &Actor,
         (org, zone): (OrgId, &str),
         patch: RrsetsPatch,
         precondition: &Precondition,
-    ) -> Result<AtSerial<Patched>> {
+    ) -> Result<AtSerial<RrsetChanges>> {
         self.hosting()?;
         let RrsetsPatch { rrsets, dry_run } = patch;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let zone = self.lock_zone(tx, org, zone, precondition).await?;
                 let edits = self.plan_patch(tx, &zone, &rrsets).await?;
+                self.check_size(tx, &zone, &edits).await?;
                 if dry_run || edits.is_empty() {
-                    return Ok(Outcome::Unchanged(patch_result(&zone, &edits)));
+                    return Ok(Outcome::Unchanged(RrsetChanges::at(&zone, edits)));
                 }
                 let zone = self.apply_edits(tx, zone, &edits).await?;
                 let event = Event::in_org("dns.rrset.patch", org, zone.id, audit_data(&zone, &edits));
-                Ok(Outcome::Changed(patch_result(&zone, &edits), event))
+                Ok(Outcome::Changed(RrsetChanges::at(&zone, edits), event))
             })
             .await
     }
@@ -125,27 +127,40 @@ impl Dns {
     }
 }
 
-/// The API representation of edits.
-pub(super) fn difference(zone: &ZoneRecord, edits: &[Edit]) -> Difference {
-    let view = |edit: &Edit, (ttl, records, managed_by): &Content| {
-        let set = RecordSet { owner: edit.owner.clone(), kind: edit.kind, ttl: *ttl, records: records.clone() };
-        rrset_view(zone, &StoredSet { set, managed_by: *managed_by })
-    };
-    let (mut added, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
-    for edit in edits {
-        match (&edit.old, &edit.new) {
-            (None, Some(new)) => added.push(view(edit, new)),
-            (Some(_), Some(new)) => changed.push(view(edit, new)),
-            (Some(old), None) => removed.push(view(edit, old)),
-            (None, None) => {}
-        }
-    }
-    Difference { added, changed, removed }
+/// The rrsets that a change adds, changes and removes. The text of each is created when it is read, because a change can
+/// remove a whole zone.
+#[derive(Debug)]
+pub struct RrsetChanges {
+    zone: ZoneName,
+    edits: Vec<Edit>,
 }
 
-fn patch_result(zone: &ZoneRecord, edits: &[Edit]) -> AtSerial<Patched> {
-    let Difference { added, changed, removed } = difference(zone, edits);
-    AtSerial { serial: zone.serial, value: Patched { serial: zone.serial, added, changed, removed } }
+impl RrsetChanges {
+    pub(super) fn at(zone: &ZoneRecord, edits: Vec<Edit>) -> AtSerial<Self> {
+        AtSerial { serial: zone.serial, value: Self { zone: zone.name.clone(), edits } }
+    }
+
+    /// The new rrsets.
+    pub fn added(&self) -> impl Iterator<Item = Rrset> {
+        self.views(|edit| edit.new.as_ref().filter(|_| edit.old.is_none()))
+    }
+
+    /// The rrsets with other content, as they are after the change.
+    pub fn changed(&self) -> impl Iterator<Item = Rrset> {
+        self.views(|edit| edit.new.as_ref().filter(|_| edit.old.is_some()))
+    }
+
+    /// The deleted rrsets, as they were before the change.
+    pub fn removed(&self) -> impl Iterator<Item = Rrset> {
+        self.views(|edit| edit.old.as_ref().filter(|_| edit.new.is_none()))
+    }
+
+    fn views(&self, select: fn(&Edit) -> Option<&Content>) -> impl Iterator<Item = Rrset> {
+        let selected = self.edits.iter().filter_map(move |edit| Some((edit, select(edit)?)));
+        selected.map(|(edit, (ttl, records, managed_by))| {
+            Rrset::new(&self.zone, (&edit.owner, edit.kind), *ttl, records, *managed_by)
+        })
+    }
 }
 
 /// Validates the rrset of a request.

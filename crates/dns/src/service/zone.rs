@@ -6,13 +6,14 @@ use kernel::{InvalidField, OrgId, Page, Paging, ZoneId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
+use super::delegation::{CreateAttempt, MAX_CHECKS, find_conflicts};
 use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange};
-use super::{AtSerial, Dns, Precondition, Result, load_zone};
+use super::{Dns, Precondition, Result, ZoneReader, load_zone};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
-use crate::model::{DnssecState, ManagedBy, NewZone, Rrset, RrsetPatch, Zone, ZoneDetail};
+use crate::model::{DnssecState, ManagedBy, NewZone, RrsetPatch, Zone};
 use crate::notify::Notice;
-use crate::repository::{RrsetRepository as _, StoredSet, ZoneRecord, ZoneRepository as _};
+use crate::repository::{DeletedZoneRepository as _, ZoneRecord, ZoneRepository as _};
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName, serial};
 
 impl Dns {
@@ -27,27 +28,6 @@ impl Dns {
         Ok(Page::cut(zones, paging, |zone: &Zone| zone.name.clone()))
     }
 
-    /// One zone with all its rrsets in canonical order (RFC 4034 section 6.1), starting with the apex.
-    ///
-    /// # Errors
-    /// [`DnsError::ZoneNotFound`].
-    pub async fn zone(&self, org: OrgId, name: &str) -> Result<AtSerial<ZoneDetail>> {
-        let (zone, stored) = self.load_content(org, name).await?;
-        self.zone_detail(&zone, stored)
-    }
-
-    /// A zone and its rrsets from one snapshot.
-    pub(super) async fn load_content(&self, org: OrgId, name: &str) -> Result<(ZoneRecord, Vec<StoredSet>)> {
-        self.hosting()?;
-        self.store
-            .snapshot(async |tx: &mut Connection| {
-                let zone = load_zone(tx, org, name).await?;
-                let stored = tx.rrset_list(zone.id).await?;
-                Ok((zone, stored))
-            })
-            .await
-    }
-
     /// One zone without its rrsets.
     ///
     /// # Errors
@@ -60,31 +40,53 @@ impl Dns {
     /// Creates a zone with SOA and NS records. If the organization already has the zone, returns it unchanged.
     ///
     /// # Errors
-    /// [`DnsError::InvalidField`] for an invalid name, [`DnsError::ZoneTaken`].
-    pub async fn zone_create(&self, actor: &Actor, org: OrgId, new: NewZone) -> Result<AtSerial<ZoneDetail>> {
+    /// [`DnsError::InvalidField`] for an invalid name, [`DnsError::ZoneTaken`], [`DnsError::ZoneDelegated`],
+    /// [`DnsError::DelegationUnknown`], [`DnsError::ZoneLimit`], [`DnsError::TooManyReads`].
+    pub async fn zone_create(&self, actor: &Actor, org: OrgId, new: NewZone) -> Result<ZoneReader> {
         self.zone_create_with(actor, org, new, &[]).await
     }
 
     /// Creates a zone with initial rrsets, which an existing zone does not receive.
     ///
     /// # Errors
-    /// The errors of [`Dns::zone_create`], and [`DnsError::InvalidItems`].
+    /// The errors of [`Dns::zone_create`], [`DnsError::InvalidItems`], and [`DnsError::ZoneBytesLimit`].
     pub async fn zone_create_with(
         &self,
         actor: &Actor,
         org: OrgId,
         new: NewZone,
         rrsets: &[RrsetPatch],
-    ) -> Result<AtSerial<ZoneDetail>> {
+    ) -> Result<ZoneReader> {
         let hosting = self.hosting()?;
         let name = ZoneName::parse(&new.name).map_err(|error| InvalidField::new("name", error))?;
         let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
         if let Some(own) = hosting.platform_domains.iter().find(related) {
             return Err(InvalidField::new("name", format!("overlaps with a domain of this platform: {own}")).into());
         }
-        let zone = self.new_zone(name);
-        let (zone, stored) = self
-            .store
+        let mut checks = 0;
+        loop {
+            match self.zone_try_create(actor, org, &name, rrsets).await? {
+                CreateAttempt::Done(zone) => return Ok(*zone),
+                CreateAttempt::CheckFirst(_) if checks == MAX_CHECKS => {
+                    return Err(DnsError::DelegationUnknown("there are too many such zones".to_owned()));
+                }
+                // Between the attempts, so that no transaction waits for the lookups.
+                CreateAttempt::CheckFirst(deleted) => self.release_undelegated(org, &deleted).await?,
+            }
+            checks += 1;
+        }
+    }
+
+    /// Creates a zone, unless deleted zones of other organizations must be checked first.
+    async fn zone_try_create(
+        &self,
+        actor: &Actor,
+        org: OrgId,
+        name: &ZoneName,
+        rrsets: &[RrsetPatch],
+    ) -> Result<CreateAttempt> {
+        let (hosting, zone) = (self.hosting()?, self.new_zone(org, name.clone()));
+        self.store
             .transaction(actor, async |tx: &mut Connection| {
                 // The first lookup avoids the catalog lock. The second one, under the lock, decides.
                 let mut existing = tx.zone_find(org, &zone.name).await?;
@@ -94,13 +96,17 @@ impl Dns {
                     existing = tx.zone_find(org, &zone.name).await?;
                 }
                 let (None, Some(catalog)) = (&existing, catalog) else {
-                    let there = existing.ok_or(DnsError::ZoneNotFound)?;
-                    let stored = tx.rrset_list(there.id).await?;
-                    return Ok(Outcome::Unchanged((there, stored)));
+                    let existing = existing.ok_or(DnsError::ZoneNotFound)?;
+                    return Ok(Outcome::Unchanged(CreateAttempt::Done(
+                        self.open_zone(tx, org, existing).await?.into(),
+                    )));
                 };
-                if tx.zone_overlaps(org, &zone.name).await? {
-                    return Err(DnsError::ZoneTaken(zone.name.as_str().to_owned()));
+                self.check_zone_count(tx, org).await?;
+                let deleted = find_conflicts(tx, org, &zone.name).await?;
+                if !deleted.is_empty() {
+                    return Ok(Outcome::Unchanged(CreateAttempt::CheckFirst(deleted)));
                 }
+                tx.deleted_zone_forget(&zone.name).await?;
                 tx.zone_insert(org, &zone).await?;
                 let zone = self
                     .write_edits(tx, zone, &[nameserver_change(hosting).into_insert()], MAX_JOURNAL_ENTRIES)
@@ -114,25 +120,25 @@ impl Dns {
                 let listed =
                     self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
                 self.apply_edits(tx, catalog, &listed).await?;
-                let stored = tx.rrset_list(zone.id).await?;
                 let event = Event::in_org("dns.zone.create", org, zone.id, json!({ "zone": zone.name.as_str() }));
-                Ok(Outcome::Changed((zone, stored), event))
+                Ok(Outcome::Changed(CreateAttempt::Done(self.open_zone(tx, org, zone).await?.into()), event))
             })
-            .await?;
-        self.zone_detail(&zone, stored)
+            .await
     }
 
-    /// Deletes a zone with all its rrsets and removes it from the catalog.
+    /// Deletes a zone with all its rrsets and removes it from the catalog. Remembers its name, so that another
+    /// organization cannot take over a domain that is still delegated here.
     ///
     /// # Errors
-    /// [`DnsError::ZoneNotFound`].
-    pub async fn zone_delete(&self, actor: &Actor, org: OrgId, name: &str) -> Result<()> {
+    /// [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`].
+    pub async fn zone_delete(&self, actor: &Actor, org: OrgId, name: &str, precondition: &Precondition) -> Result<()> {
         self.hosting()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let catalog = tx.catalog_lock().await?;
-                let zone = self.lock_zone(tx, org, name, &Precondition::Any).await?;
+                let zone = self.lock_zone(tx, org, name, precondition).await?;
                 tx.zone_delete(zone.id).await?;
+                self.remember_deleted(tx, org, &zone).await?;
                 let gone = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, false), Some(ManagedBy::System)).await?;
                 self.apply_edits(tx, catalog, &gone).await?;
                 let data = json!({ "zone": zone.name.as_str(), "rrsets": zone.rrset_count });
@@ -179,32 +185,23 @@ impl Dns {
     }
 
     /// A new zone, not yet stored.
-    fn new_zone(&self, name: ZoneName) -> ZoneRecord {
+    fn new_zone(&self, org: OrgId, name: ZoneName) -> ZoneRecord {
         let now = self.store.clock_rng().now();
         ZoneRecord {
             id: self.store.clock_rng().id(),
+            org: Some(org),
             name,
             serial: serial::at(now),
             rrset_count: 0,
+            bytes: 0,
             last_change_number: 0,
+            journal_bytes: 0,
             dnssec: DnssecState::Off,
             ds: Vec::new(),
             signer: None,
             created_at: now,
         }
     }
-
-    fn zone_detail(&self, zone: &ZoneRecord, mut stored: Vec<StoredSet>) -> Result<AtSerial<ZoneDetail>> {
-        stored.sort_by_cached_key(|stored| (stored.set.owner.canonical_key(), stored.set.kind));
-        let mut rrsets = vec![self.soa(zone)?];
-        rrsets.extend(stored.iter().map(|stored| rrset_view(zone, stored)));
-        Ok(AtSerial { serial: zone.serial, value: ZoneDetail { zone: self.zone_view(zone)?, rrsets } })
-    }
-}
-
-pub(super) fn rrset_view(zone: &ZoneRecord, stored: &StoredSet) -> Rrset {
-    let RecordSet { owner, kind, ttl, records } = &stored.set;
-    Rrset::new(&zone.name, (owner, *kind), *ttl, records, stored.managed_by)
 }
 
 /// The change that sets the apex NS rrset.

@@ -10,6 +10,7 @@ mod write;
 
 pub use read::read;
 pub use write::write;
+pub(crate) use write::{directives, write_sets};
 
 use crate::{RecordSet, Soa};
 

@@ -40,9 +40,16 @@ impl ErrorFormat for PowerDnsErrors {
     }
 }
 
-/// The status of an error in PowerDNS: 422 for invalid values, where `/v1` has 400 or 409.
+/// The status of an error in PowerDNS: 422 for invalid values, where `/v1` has 400 or 409. In PowerDNS, a 409 means that
+/// the zone exists.
 fn status(code: &Code) -> StatusCode {
-    let of_values = [&Code::BAD_REQUEST, &DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT];
+    let of_values = [
+        &Code::BAD_REQUEST,
+        &DnsError::MANAGED_RRSET,
+        &DnsError::CNAME_CONFLICT,
+        &DnsError::ZONE_LIMIT,
+        &DnsError::ZONE_BYTES_LIMIT,
+    ];
     if of_values.contains(&code) { StatusCode::UNPROCESSABLE_ENTITY } else { protocol::status(code) }
 }
 

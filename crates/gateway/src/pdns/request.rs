@@ -3,7 +3,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
-use dns::{Hosting, RrsetPatch, ZoneName};
+use dns::{Hosting, RecordSet, RrsetPatch, StoredSet, ZoneName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -25,8 +25,8 @@ pub(super) struct LenientJson<T>(pub(super) T);
 pub(super) struct ZoneQuery {
     pub(super) zone: Option<String>,
     rrsets: Option<String>,
-    pub(super) rrset_name: Option<String>,
-    pub(super) rrset_type: Option<String>,
+    rrset_name: Option<String>,
+    rrset_type: Option<String>,
 }
 
 /// A zone to create.
@@ -86,6 +86,14 @@ impl ZoneQuery {
     /// Whether the response contains rrsets.
     pub(super) fn shows_rrsets(&self) -> bool {
         self.rrsets.as_deref() != Some("false")
+    }
+
+    /// Whether the query requests an rrset.
+    pub(super) fn matches(&self, zone: &ZoneName, stored: &StoredSet) -> bool {
+        let RecordSet { owner, kind, .. } = &stored.set;
+        let is_same = |name: &str| name.trim_end_matches('.').eq_ignore_ascii_case(&owner.absolute(zone));
+        self.rrset_name.as_deref().is_none_or(is_same)
+            && self.rrset_type.as_deref().is_none_or(|requested| requested.eq_ignore_ascii_case(kind.as_str()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Zones in PowerDNS's format. Names end with a dot.
 
-use dns::{DnssecState, ManagedBy, Rrset, Zone, ZoneDetail};
+use dns::{DnssecState, ManagedBy, Rrset, StoredSet, Zone, ZoneDetail};
 use serde::Serialize;
 
 /// The kind of zones whose secondaries are notified. Some clients request notifications only for this kind.
@@ -41,7 +41,7 @@ pub(super) struct ZoneDetailView {
 }
 
 #[derive(Debug, Serialize)]
-struct RrsetView {
+pub(super) struct RrsetView {
     name: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -92,18 +92,21 @@ impl ZoneDetailView {
         }
     }
 
-    /// Returns the zone with the rrsets that match `is_requested`. Rrsets that the platform manages for projects and
-    /// certificates are hidden, because a client that manages the whole zone would delete them.
-    pub(super) fn with_rrsets(detail: ZoneDetail, org: &str, is_requested: impl Fn(&Rrset) -> bool) -> Self {
+    /// Returns a new zone with its rrsets, none of which is hidden.
+    pub(super) fn with_rrsets(detail: ZoneDetail, org: &str) -> Self {
         let ZoneDetail { zone, rrsets } = detail;
-        let is_visible = |rrset: &Rrset| matches!(rrset.managed_by, None | Some(ManagedBy::System));
-        let rrsets = rrsets.into_iter().filter(|rrset| is_visible(rrset) && is_requested(rrset)).map(RrsetView::of);
-        Self { rrsets: Some(rrsets.collect()), ..Self::of(zone, org) }
+        Self { rrsets: Some(rrsets.into_iter().map(RrsetView::of).collect()), ..Self::of(zone, org) }
     }
 }
 
+/// Whether an rrset is not hidden. Rrsets that the platform manages for projects and certificates are, because a client
+/// that manages the whole zone would delete them.
+pub(super) fn is_visible(stored: &StoredSet) -> bool {
+    matches!(stored.managed_by, None | Some(ManagedBy::System))
+}
+
 impl RrsetView {
-    fn of(rrset: Rrset) -> Self {
+    pub(super) fn of(rrset: Rrset) -> Self {
         let records = rrset.records.into_iter().map(|content| RecordView { content, disabled: false });
         Self {
             name: format!("{}.", rrset.name),

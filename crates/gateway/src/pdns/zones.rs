@@ -1,23 +1,25 @@
 //! Zones and their rrsets.
 
-use ::dns::{DnsError, DnssecSwitch, NewZone, Precondition, Rrset, RrsetsPatch, Zone, ZoneName};
+use ::dns::{DnsError, DnssecSwitch, NewZone, Precondition, RrsetsPatch, Zone, ZoneName};
 use actix_web::http::header::ACCEPT;
 use kernel::{Code, Kind, OrgId, Paging, ZoneId};
-use serde_json::json;
+use serde_json::Value;
 
 use super::error::{dns_problem, unprocessable};
 use super::policy::{ApiKeyCaller, ApiKeyOrg, ApiKeyZone};
 use super::request::{LenientJson, NewZoneBody, RrsetsBody, ZoneChangeBody, ZoneQuery};
 use super::response::{ActionResult, PdnsCreated, PdnsResponse};
-use super::view::{ZoneDetailView, ZoneView};
+use super::view::{RrsetView, ZoneDetailView, ZoneView, is_visible};
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{DnsRead, DnsWrite};
-use crate::http::{Bytes, NoContent, RequestHeaders, Routes};
+use crate::http::{BodyWriter, Bytes, NoContent, RequestHeaders, Routes, Streamed};
 use crate::problem::Problem;
 use crate::require::RequireDns;
 
 const ZONES: &str = "/api/v1/servers/localhost/zones";
 const ZONE: &str = "/api/v1/servers/localhost/zones/{zone}";
+
+const JSON: &str = "application/json";
 
 /// 409, where `/v1` returns the existing zone.
 const EXISTS: Code = Code::new("zone_exists", Kind::Conflict, "The zone already exists.");
@@ -35,25 +37,25 @@ pub(super) fn routes(routes: &mut Routes) {
     area.put("rectify", "/api/v1/servers/localhost/zones/{zone}/rectify", rectify);
 }
 
-/// Returns all zones of all organizations that the token may access, because PowerDNS has no pagination.
+/// Returns all zones of all organizations that the token may access: PowerDNS has no pagination, and its clients expect
+/// the whole list. It is read and sent in pages.
 async fn list(
     at: ApiKeyCaller<DnsRead>,
     zones: RequireDns,
     query: ZoneQuery,
-) -> Result<PdnsResponse<Vec<ZoneView>>, Problem> {
-    let mut views = Vec::new();
-    for org in &at.orgs {
-        let found = match &query.zone {
-            Some(name) => {
-                let found = find_zone(&zones, org.id, name).await?;
-                let may_show = |zone: &Zone| at.zones.as_ref().is_none_or(|only| only.contains(&zone.id));
-                found.into_iter().filter(may_show).collect()
+) -> Result<Streamed<PdnsResponse<Vec<ZoneView>>>, Problem> {
+    let body = async move |body: &mut BodyWriter| {
+        let mut is_first = true;
+        body.write(b"[").await?;
+        for org in &at.orgs {
+            let mut pages = ZonePages::of(&query, at.zones.as_deref());
+            while let Some(page) = pages.next(&zones, org.id).await? {
+                body.write_items(page.into_iter().map(|zone| ZoneView::of(zone, &org.slug)), &mut is_first).await?;
             }
-            None => all_zones(&zones, org.id, at.zones.as_deref()).await?,
-        };
-        views.extend(found.into_iter().map(|zone| ZoneView::of(zone, &org.slug)));
-    }
-    Ok(PdnsResponse(views))
+        }
+        body.write(b"]").await
+    };
+    Streamed::produce(JSON, body).await
 }
 
 async fn create(
@@ -68,13 +70,15 @@ async fn create(
         return Err(Problem::new(&EXISTS, format!("Conflict: the zone {}. already exists", name.as_str())));
     }
     let new_zone = NewZone { name: new.name };
-    let mut detail = zones.zone_create_with(&at.actor, at.org.id, new_zone, &rrsets).await.map_err(dns_problem)?.value;
+    let created = zones.zone_create_with(&at.actor, at.org.id, new_zone, &rrsets).await.map_err(dns_problem)?;
+    // Not larger than the request.
+    let mut detail = created.collect().await?;
     if new.dnssec == Some(true) {
         let switch = DnssecSwitch { enabled: true };
         detail.zone = zones.dnssec_switch(&at.actor, at.org.id, name.as_str(), switch).await?.value;
     }
     Ok(PdnsCreated(if query.shows_rrsets() {
-        ZoneDetailView::with_rrsets(detail, &at.org.slug, |_| true)
+        ZoneDetailView::with_rrsets(detail, &at.org.slug)
     } else {
         ZoneDetailView::of(detail.zone, &at.org.slug)
     }))
@@ -84,18 +88,24 @@ async fn get(
     at: ApiKeyZone<Viewer, DnsRead>,
     zones: RequireDns,
     query: ZoneQuery,
-) -> Result<PdnsResponse<ZoneDetailView>, Problem> {
+) -> Result<Streamed<PdnsResponse<ZoneDetailView>>, Problem> {
     if !query.shows_rrsets() {
         let zone = zones.zone_entry(at.org.id, at.zone.as_str()).await?;
-        return Ok(PdnsResponse(ZoneDetailView::of(zone, &at.org.slug)));
+        let view = ZoneDetailView::of(zone, &at.org.slug);
+        return Streamed::produce(JSON, async move |body: &mut BodyWriter| body.write_json(&view).await).await;
     }
-    let zone = zones.zone(at.org.id, at.zone.as_str()).await?;
-    let name = query.rrset_name.as_deref().map(|name| name.trim_end_matches('.').to_ascii_lowercase());
-    let matches = |rrset: &Rrset| {
-        name.as_ref().is_none_or(|name| *name == rrset.name)
-            && query.rrset_type.as_ref().is_none_or(|kind| kind.eq_ignore_ascii_case(rrset.kind.as_str()))
+    let mut zone = zones.zone(at.org.id, at.zone.as_str()).await?;
+    let body = async move |body: &mut BodyWriter| {
+        body.open_object(&ZoneDetailView::of(zone.zone().clone(), &at.org.slug)).await?;
+        body.write(b",\"rrsets\":[").await?;
+        let mut is_first = true;
+        while let Some(page) = zone.next_page().await? {
+            let requested = page.iter().filter(|stored| is_visible(stored) && query.matches(&at.zone, stored));
+            body.write_items(requested.map(|stored| RrsetView::of(zone.rrset(stored))), &mut is_first).await?;
+        }
+        body.write(b"]}").await
     };
-    Ok(PdnsResponse(ZoneDetailView::with_rrsets(zone.value, &at.org.slug, matches)))
+    Streamed::produce(JSON, body).await
 }
 
 async fn patch(
@@ -125,19 +135,29 @@ async fn change(
 }
 
 async fn delete(at: ApiKeyZone<Admin, DnsWrite>, zones: RequireDns) -> Result<NoContent, Problem> {
-    zones.zone_delete(&at.actor, at.org.id, at.zone.as_str()).await?;
+    zones.zone_delete(&at.actor, at.org.id, at.zone.as_str(), &Precondition::Any).await?;
     Ok(NoContent)
 }
 
 /// Returns the zone file as text, or in JSON if the client accepts JSON.
-async fn export(at: ApiKeyZone<Viewer, DnsRead>, zones: RequireDns, headers: RequestHeaders) -> Result<Bytes, Problem> {
-    let file = zones.zonefile(at.org.id, at.zone.as_str()).await?.value;
+async fn export(
+    at: ApiKeyZone<Viewer, DnsRead>,
+    zones: RequireDns,
+    headers: RequestHeaders,
+) -> Result<Streamed<Bytes>, Problem> {
+    let mut zone = zones.zone(at.org.id, at.zone.as_str()).await?;
     let as_json = headers.get(ACCEPT.as_str()).is_some_and(|accept| accept.contains("application/json"));
-    Ok(if as_json {
-        Bytes::whole("application/json", json!({ "zone": file }).to_string())
-    } else {
-        Bytes::whole("text/plain; charset=utf-8", file)
-    })
+    let body = async move |body: &mut BodyWriter| {
+        if as_json {
+            body.write(b"{\"zone\":\"").await?;
+        }
+        while let Some(lines) = zone.next_lines().await? {
+            let lines = if as_json { escape_json(&lines) } else { lines };
+            body.write(lines.as_bytes()).await?;
+        }
+        if as_json { body.write(b"\"}").await } else { Ok(()) }
+    };
+    Streamed::produce(if as_json { JSON } else { "text/plain; charset=utf-8" }, body).await
 }
 
 /// Does nothing, because every change notifies the secondaries.
@@ -158,14 +178,38 @@ async fn find_zone(zones: &RequireDns, org: OrgId, name: &str) -> Result<Option<
     }
 }
 
-async fn all_zones(zones: &RequireDns, org: OrgId, only: Option<&[ZoneId]>) -> Result<Vec<Zone>, Problem> {
-    let (mut all, mut paging) = (Vec::new(), Paging { limit: Paging::<String>::MAX_LIMIT, after: None });
-    loop {
-        let page = zones.zones(org, only, &paging).await?;
-        paging.after = page.items.last().map(|zone| zone.name.clone());
-        all.extend(page.items);
-        if page.next_cursor.is_none() {
-            return Ok(all);
+/// The content of a JSON string, without the quotation marks.
+fn escape_json(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
+}
+
+/// The pages of an organization's zones that a listing shows.
+struct ZonePages<'a> {
+    /// The only zone to show.
+    name: Option<&'a str>,
+    /// The zones that the token may access, if it is restricted to some.
+    only: Option<&'a [ZoneId]>,
+    /// The next page; none after the last one.
+    paging: Option<Paging<String>>,
+}
+
+impl<'a> ZonePages<'a> {
+    fn of(query: &'a ZoneQuery, only: Option<&'a [ZoneId]>) -> Self {
+        let paging = Some(Paging { limit: Paging::<String>::MAX_LIMIT, after: None });
+        Self { name: query.zone.as_deref(), only, paging }
+    }
+
+    async fn next(&mut self, zones: &RequireDns, org: OrgId) -> Result<Option<Vec<Zone>>, Problem> {
+        let Some(paging) = self.paging.take() else { return Ok(None) };
+        if let Some(name) = self.name {
+            let may_show = |zone: &Zone| self.only.is_none_or(|only| only.contains(&zone.id));
+            return Ok(Some(find_zone(zones, org, name).await?.filter(may_show).into_iter().collect()));
         }
+        let page = zones.zones(org, self.only, &paging).await?;
+        if page.next_cursor.is_some() {
+            self.paging = Some(Paging { after: page.items.last().map(|zone| zone.name.clone()), ..paging });
+        }
+        Ok(Some(page.items))
     }
 }

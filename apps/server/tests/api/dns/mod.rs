@@ -1,9 +1,15 @@
 //! Zones and rrsets.
 
+mod delegation;
+mod deletion;
 mod dnssec;
 mod hostnames;
+mod large;
+mod limits;
+mod memory;
 mod races;
 mod rrsets;
+mod slow_resolver;
 mod zonefile;
 mod zones;
 
@@ -14,7 +20,7 @@ use crate::support::{App, Caller};
 /// Ada's zone.
 pub const ZONE: &str = "/v1/orgs/ada/dns/zones/example.org";
 
-/// A deployment that hosts zones, and Ada with the zone `example.org`.
+/// An installation that hosts zones, and Ada with the zone `example.org`.
 async fn setup() -> (App, Caller) {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;

@@ -51,6 +51,7 @@ async fn each_concurrent_write_increments_the_serial_once() {
 async fn concurrent_creates_of_overlapping_zones_succeed_for_one_organization() {
     let (app, ada) = setup().await;
     let bob = app.sign_in("bob").await;
+    app.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await.unwrap();
     for round in 0..10 {
         let names = [format!("r{round}.example"), format!("a.r{round}.example"), format!("a.b.r{round}.example")];
         let creates = names.iter().flat_map(|name| {

@@ -215,6 +215,7 @@ async fn new_zone_belongs_to_the_organization_of_the_token() {
 #[tokio::test(flavor = "multi_thread")]
 async fn list_returns_all_zones() {
     let (app, ada, tool) = setup().await;
+    app.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await.unwrap();
     for number in 0..201 {
         ada.post("/v1/orgs/ada/dns/zones", json!({ "name": format!("z{number}.example") })).await.expect(200);
     }

@@ -46,11 +46,14 @@ impl Rig {
         let path: String = name.rsplit('.').flat_map(|label| [label, "."]).collect();
         let statement = format!(
             "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) VALUES ('{id}', 'o{}', 'o', 'free', false, now()); \
-             INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, last_change_number, dnssec_state, ds, created_at) \
-                 VALUES ('{id}', '{id}', '{name}', '{path}', {serial}, {addresses} + 1, 0, 'off', '[]', now()); \
-             INSERT INTO dns.rrsets (zone_id, name, kind, ttl, rdata) VALUES ('{id}', '@', 'NS', 3600, '\\x000100'); \
-             INSERT INTO dns.rrsets (zone_id, name, kind, ttl, rdata) SELECT '{id}', 'host-' || n, 'A', 300, \
-                 '\\x00040a00'::bytea || set_byte(set_byte('\\x0000'::bytea, 0, n / 256), 1, n % 256) \
+             INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, bytes, last_change_number, journal_bytes, \
+                     dnssec_state, ds, created_at) \
+                 VALUES ('{id}', '{id}', '{name}', '{path}', {serial}, {addresses} + 1, 0, 0, 0, 'off', '[]', now()); \
+             INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata) \
+                 VALUES ('{id}', '@', '', 'NS', 3600, '\\x000100'); \
+             INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata) \
+                 SELECT '{id}', 'host-' || n, convert_to('host-' || n, 'UTF8') || '\\x00', 'A', 300, \
+                     '\\x00040a00'::bytea || set_byte(set_byte('\\x0000'::bytea, 0, n / 256), 1, n % 256) \
                  FROM generate_series(0, {addresses} - 1) n;",
             id.simple()
         );

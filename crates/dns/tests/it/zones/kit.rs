@@ -1,15 +1,23 @@
-//! The test fixture: a separate database with one organization, and a manual clock.
+//! The test fixture: a separate database with one organization, a manual clock, and fakes of the ports.
 
+use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use dns::{Dns, Hosting, NewZone, Precondition, RrsetContent, ServedRepository as _, ServedZone};
-use kernel::OrgId;
+use dns::{
+    Dns, Hosting, LookupFailure, NewZone, NsRecords, Organizations, Ports, Precondition, Resolver, RrsetContent,
+    ServedRepository as _, ServedZone,
+};
 use kernel::audit::Actor;
+use kernel::{Limits, OrgId, Plan};
 use testkit::TestStore;
 
 pub struct Kit {
     pub dns: Dns,
     pub org: OrgId,
+    pub delegations: Arc<PublicDelegations>,
+    pub plans: Arc<Plans>,
     base: TestStore,
 }
 
@@ -26,15 +34,23 @@ pub const ZONE: &str = "example.org";
 impl Kit {
     /// Creates the fixture with the zone `example.org`.
     pub async fn start() -> Self {
+        Self::with(Limits::default()).await
+    }
+
+    /// Creates the fixture with these limits.
+    pub async fn with(limits: Limits) -> Self {
         let base = TestStore::start().await;
         let mut hosting = Hosting::new(&["ns.svc.example".to_owned()], "fallback.svc.example").unwrap();
         (hosting.has_primary, hosting.has_signer) = (true, true);
-        let dns = Dns::new(base.store.clone(), Some(hosting));
+        let delegations = Arc::<PublicDelegations>::default();
+        let plans = Arc::new(Plans(Mutex::new(Plan::Free)));
+        let ports = Ports { organizations: plans.clone(), resolver: delegations.clone() };
+        let dns = Dns::new(base.store.clone(), Some(hosting), limits, ports);
         let org: OrgId = base.store.clock_rng().id();
         let insert =
             format!("INSERT INTO orgs.orgs VALUES ('{}', 'acme', 'Acme', 'free', false, now())", org.as_uuid());
         base.db_execute(&insert).await;
-        let kit = Self { dns, org, base };
+        let kit = Self { dns, org, delegations, plans, base };
         kit.dns.zone_create(&actor(), org, NewZone { name: ZONE.to_owned() }).await.unwrap();
         kit
     }
@@ -52,4 +68,39 @@ impl Kit {
 
 pub fn actor() -> Actor {
     Actor::service("test")
+}
+
+/// The plan of every organization.
+#[derive(Debug)]
+pub struct Plans(Mutex<Plan>);
+
+impl Plans {
+    pub fn set(&self, plan: Plan) {
+        *self.0.lock().unwrap() = plan;
+    }
+}
+
+#[async_trait::async_trait]
+impl Organizations for Plans {
+    async fn plan(&self, _: &mut store::Connection, _: OrgId) -> store::Result<Option<Plan>> {
+        Ok(Some(*self.0.lock().unwrap()))
+    }
+}
+
+/// The NS records in the public DNS. A name without records does not exist.
+#[derive(Debug, Default)]
+pub struct PublicDelegations(Mutex<HashMap<String, NsRecords>>);
+
+impl PublicDelegations {
+    pub fn set(&self, name: &str, records: NsRecords) {
+        self.0.lock().unwrap().insert(name.to_owned(), records);
+    }
+}
+
+#[async_trait::async_trait]
+impl Resolver for PublicDelegations {
+    async fn ns(&self, names: &[String], _: Duration) -> Vec<NsRecords> {
+        let records = self.0.lock().unwrap();
+        names.iter().map(|name| records.get(name).cloned().unwrap_or(Err(LookupFailure::NoSuchName))).collect()
+    }
 }

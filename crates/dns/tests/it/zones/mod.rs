@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "tests panic on failure")]
 
+mod deleted;
 mod example;
 mod journal;
 mod kit;
+mod limits;
+mod reading;
 mod signing;

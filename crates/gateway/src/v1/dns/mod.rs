@@ -1,11 +1,12 @@
 //! DNS zones of an organization.
 
+mod content;
 mod if_match;
 mod parameter;
 
 use ::dns::{
-    Difference, DnsError, Dnssec, DnssecSwitch, DsReport, ImportResult, NewZone, Patched, Rrset, RrsetContent,
-    RrsetsPatch, Zone, ZoneDetail,
+    AtSerial, Difference, DnsError, Dnssec, DnssecSwitch, DsReport, ImportResult, NewZone, Patched, Rrset,
+    RrsetContent, RrsetsPatch, Zone, ZoneDetail,
 };
 use kernel::Page;
 use serde::Deserialize;
@@ -17,7 +18,9 @@ use self::parameter::{RrsetName, RrsetPath, RrsetType};
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{DnsRead, DnsWrite};
 use crate::authority::{InOrg, InOrgFiltered, InZone};
-use crate::http::{Body, Bytes, Either, Json, NoContent, Pagination, Path, Query, Routes, WithEtag, ZonefileText};
+use crate::http::{
+    Body, Bytes, Either, Json, NoContent, Pagination, Path, Query, Routes, Streamed, WithEtag, ZonefileText,
+};
 use crate::problem::Problem;
 use crate::require::RequireDns;
 
@@ -36,7 +39,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("list", ZONES, list).summary("List the zones of an organization, sorted by name");
     area.post("create", ZONES, create)
         .summary("Create a zone, or return the existing one of the organization")
-        .codes(&[&DnsError::ZONE_TAKEN])
+        .codes(&[&DnsError::ZONE_TAKEN, &DnsError::ZONE_LIMIT])
         .link("dns.get", "zone", "/name")
         .link("dns.patch", "zone", "/name")
         .link("dns.delete", "zone", "/name");
@@ -44,14 +47,18 @@ pub(super) fn routes(routes: &mut Routes) {
     area.delete("delete", ZONE, delete).summary("Delete a zone with all its rrsets");
     area.put("put", RRSET, put)
         .summary("Create or replace an rrset")
-        .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT])
+        .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT, &DnsError::ZONE_BYTES_LIMIT])
         .link("dns.remove", "name", "/name");
     area.delete("remove", RRSET, remove).summary("Delete an rrset").codes(&[&DnsError::MANAGED_RRSET]);
-    area.patch("patch", RRSETS, patch)
-        .summary("Change several rrsets in one transaction")
-        .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT]);
+    area.patch("patch", RRSETS, patch).summary("Change several rrsets in one transaction").codes(&[
+        &DnsError::MANAGED_RRSET,
+        &DnsError::CNAME_CONFLICT,
+        &DnsError::ZONE_BYTES_LIMIT,
+    ]);
     area.get("export", ZONEFILE, export).summary("Export a zone as a zone file (RFC 1035)");
-    area.put("import", ZONEFILE, import).summary("Replace the unmanaged rrsets of a zone with those of a zone file");
+    area.put("import", ZONEFILE, import)
+        .summary("Replace the unmanaged rrsets of a zone with those of a zone file")
+        .codes(&[&DnsError::ZONE_BYTES_LIMIT]);
     area.get("dnssec", DNSSEC, dnssec).summary("Get the DNSSEC state of a zone, as last seen at the signer");
     area.post("switch", DNSSEC, switch).summary("Enable or disable DNSSEC for a zone");
     area.put("report", "/v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds", report)
@@ -87,26 +94,25 @@ async fn create(
     at: InOrg<Admin, DnsWrite>,
     zones: RequireDns,
     Body(new): Body<NewZone>,
-) -> Result<WithEtag<Json<ZoneDetail>>, Problem> {
-    let zone = zones.zone_create(&at.actor, at.org.id, new).await?;
-    Ok(WithEtag(zone.serial, Json(zone.value)))
+) -> Result<WithEtag<Streamed<Json<ZoneDetail>>>, Problem> {
+    content::zone(zones.zone_create(&at.actor, at.org.id, new).await?).await
 }
 
 async fn get(
     at: InZone<Viewer, DnsRead>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
-) -> Result<WithEtag<Json<ZoneDetail>>, Problem> {
-    let zone = zones.zone(at.org.id, &zone).await?;
-    Ok(WithEtag(zone.serial, Json(zone.value)))
+) -> Result<WithEtag<Streamed<Json<ZoneDetail>>>, Problem> {
+    content::zone(zones.zone(at.org.id, &zone).await?).await
 }
 
 async fn delete(
     at: InZone<Admin, DnsWrite>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
+    IfMatch(expected): IfMatch,
 ) -> Result<NoContent, Problem> {
-    zones.zone_delete(&at.actor, at.org.id, &zone).await?;
+    zones.zone_delete(&at.actor, at.org.id, &zone, &expected).await?;
     Ok(NoContent)
 }
 
@@ -137,32 +143,33 @@ async fn patch(
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
     IfMatch(expected): IfMatch,
     Body(patch): Body<RrsetsPatch, MAX_PATCH_BYTES>,
-) -> Result<WithEtag<Json<Patched>>, Problem> {
-    let patched = zones.rrsets_patch(&at.actor, (at.org.id, &zone), patch, &expected).await?;
-    Ok(WithEtag(patched.serial, Json(patched.value)))
+) -> Result<WithEtag<Streamed<Json<Patched>>>, Problem> {
+    let AtSerial { serial, value } = zones.rrsets_patch(&at.actor, (at.org.id, &zone), patch, &expected).await?;
+    content::changes(serial, serde_json::Map::from_iter([("serial".to_owned(), serial.into())]), value).await
 }
 
 async fn export(
     at: InZone<Viewer, DnsRead>,
     zones: RequireDns,
     Path(ZoneParameter(zone)): Path<ZoneParameter>,
-) -> Result<WithEtag<Bytes>, Problem> {
-    let file = zones.zonefile(at.org.id, &zone).await?;
-    Ok(WithEtag(file.serial, Bytes::whole(ZonefileText::TYPE, file.value)))
+) -> Result<WithEtag<Streamed<Bytes>>, Problem> {
+    content::zonefile(zones.zone(at.org.id, &zone).await?).await
 }
 
 async fn import(
     at: InZone<Member, DnsWrite>,
     zones: RequireDns,
     (Path(ZoneParameter(zone)), IfMatch(expected)): (Path<ZoneParameter>, IfMatch),
-    Query(how): Query<Import>,
+    Query(query): Query<Import>,
     ZonefileText(text): ZonefileText,
-) -> Result<WithEtag<Either<ZoneDetail, Difference>>, Problem> {
-    let dry_run = how.dry_run == Some(DryRun::True);
-    Ok(match zones.zonefile_put(&at.actor, (at.org.id, &zone), text, dry_run, &expected).await? {
-        ImportResult::Applied(zone) => WithEtag(zone.serial, Either::Left(zone.value)),
-        ImportResult::DryRun(difference) => WithEtag(difference.serial, Either::Right(difference.value)),
-    })
+) -> Result<WithEtag<Streamed<Either<ZoneDetail, Difference>>>, Problem> {
+    let dry_run = query.dry_run == Some(DryRun::True);
+    match zones.zonefile_put(&at.actor, (at.org.id, &zone), text, dry_run, &expected).await? {
+        ImportResult::Applied(zone) => content::zone(*zone).await,
+        ImportResult::DryRun(AtSerial { serial, value }) => {
+            content::changes(serial, serde_json::Map::new(), value).await
+        }
+    }
 }
 
 async fn dnssec(

@@ -1,0 +1,46 @@
+//! The ports that the server implements.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kernel::{OrgId, Plan};
+use store::Connection;
+
+/// The implementations of the ports.
+#[derive(Debug)]
+pub struct Ports {
+    pub organizations: Arc<dyn Organizations>,
+    pub resolver: Arc<dyn Resolver>,
+}
+
+/// Access to organizations.
+#[async_trait::async_trait]
+pub trait Organizations: Debug + Send + Sync {
+    /// Returns the organization's plan, or `None` for an unknown organization.
+    async fn plan(&self, connection: &mut Connection, org: OrgId) -> store::Result<Option<Plan>>;
+}
+
+/// The targets of a name's NS records, lowercase and without the final dot; empty if the name exists without NS
+/// records.
+pub type NsRecords = Result<Vec<String>, LookupFailure>;
+
+/// A failed DNS lookup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LookupFailure {
+    /// The name does not exist.
+    NoSuchName,
+    /// The resolver responds, but it failed to resolve the name (SERVFAIL). This is the response for a delegation to
+    /// nameservers that do not serve the zone.
+    ServerFailure,
+    /// No usable response, with a message for users.
+    Unavailable(String),
+}
+
+/// Lookups in the public DNS.
+#[async_trait::async_trait]
+pub trait Resolver: Debug + Send + Sync {
+    /// Looks up the NS records of names concurrently, and returns them in the order of the names. Aliases are not
+    /// followed. The timeout applies to all lookups together.
+    async fn ns(&self, names: &[String], timeout: Duration) -> Vec<NsRecords>;
+}

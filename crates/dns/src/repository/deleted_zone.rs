@@ -1,0 +1,132 @@
+//! Deleted zones, whose delegations may still name the platform's nameservers.
+
+use diesel::prelude::*;
+use diesel::sql_types::{Array, BigInt, Timestamptz, Uuid};
+use diesel::upsert::excluded;
+use diesel_async::RunQueryDsl;
+use kernel::{OrgId, Time, ZoneId};
+use store::{Connection, Prepared, Result};
+
+use super::zone::{path, with_parents};
+use crate::ZoneName;
+use crate::schema::deleted_zones;
+
+/// A deleted zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedZone {
+    /// The id of the zone. A zone that is created again has another id.
+    pub id: ZoneId,
+    pub name: ZoneName,
+    /// The organization that deleted the zone.
+    pub org: OrgId,
+    pub deleted_at: Time,
+}
+
+/// Deleted zones on a [`store::Connection`].
+pub trait DeletedZoneRepository {
+    /// Remembers a deleted zone, in the transaction that deletes it. Keeps the newest `limit` deleted zones of the
+    /// organization.
+    async fn deleted_zone_insert(&mut self, zone: &DeletedZone, next_check_at: Time, limit: i64) -> Result<()>;
+
+    /// Forgets the deleted zone of this name, in the transaction that creates the zone again.
+    async fn deleted_zone_forget(&mut self, name: &ZoneName) -> Result<()>;
+
+    /// The deleted zones of other organizations that have this name, enclose it or are below it, sorted by path. With the catalog lock, the result is valid until the transaction ends.
+    async fn deleted_zones_related(&mut self, org: OrgId, name: &ZoneName, limit: i64) -> Result<Vec<DeletedZone>>;
+
+    /// Leases deleted zones whose delegations are due for a check. They are due again at `leased_until`.
+    async fn deleted_zones_lease(&mut self, now: Time, leased_until: Time, limit: i64) -> Result<Vec<DeletedZone>>;
+
+    /// Forgets these deleted zones. Skips those that other transactions have locked.
+    async fn deleted_zones_forget(&mut self, zones: &[ZoneId]) -> Result<()>;
+}
+
+#[derive(Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = deleted_zones)]
+struct DeletedZoneRow {
+    id: ZoneId,
+    name: String,
+    org_id: OrgId,
+    deleted_at: Time,
+}
+
+const DELETE_OLDEST: &str = "\
+    DELETE FROM dns.deleted_zones WHERE id = ANY (ARRAY( \
+        SELECT id FROM dns.deleted_zones WHERE org_id = $1 ORDER BY deleted_at DESC, id DESC OFFSET $2))";
+
+/// `ARRAY(…)`, so that Postgres evaluates the limit once.
+const LEASE_DUE: &str = "\
+    UPDATE dns.deleted_zones SET next_check_at = $2 WHERE id = ANY (ARRAY( \
+        SELECT id FROM dns.deleted_zones WHERE next_check_at <= $1 \
+        ORDER BY next_check_at LIMIT $3 FOR UPDATE SKIP LOCKED)) \
+    RETURNING id, name, org_id, deleted_at";
+
+/// Skips locked rows, so that it cannot deadlock with `DELETE_OLDEST`.
+const FORGET: &str = "\
+    DELETE FROM dns.deleted_zones WHERE id = ANY (ARRAY( \
+        SELECT id FROM dns.deleted_zones WHERE id = ANY ($1) FOR UPDATE SKIP LOCKED))";
+
+impl DeletedZoneRepository for Connection {
+    async fn deleted_zone_insert(&mut self, zone: &DeletedZone, next_check_at: Time, limit: i64) -> Result<()> {
+        let row = (
+            deleted_zones::id.eq(zone.id),
+            deleted_zones::name.eq(zone.name.as_str()),
+            deleted_zones::path.eq(path(&zone.name)),
+            deleted_zones::org_id.eq(zone.org),
+            deleted_zones::deleted_at.eq(zone.deleted_at),
+            deleted_zones::next_check_at.eq(next_check_at),
+        );
+        let insert = diesel::insert_into(deleted_zones::table).values(row);
+        let insert = insert.on_conflict(deleted_zones::name).do_update().set((
+            deleted_zones::id.eq(excluded(deleted_zones::id)),
+            deleted_zones::org_id.eq(excluded(deleted_zones::org_id)),
+            deleted_zones::deleted_at.eq(excluded(deleted_zones::deleted_at)),
+            deleted_zones::next_check_at.eq(excluded(deleted_zones::next_check_at)),
+        ));
+        Prepared(insert).execute(self).await?;
+        let evict = diesel::sql_query(DELETE_OLDEST).bind::<Uuid, _>(zone.org).bind::<BigInt, _>(limit);
+        Prepared(evict).execute(self).await?;
+        Ok(())
+    }
+
+    async fn deleted_zone_forget(&mut self, name: &ZoneName) -> Result<()> {
+        let same = deleted_zones::table.filter(deleted_zones::name.eq(name.as_str()));
+        diesel::delete(same).execute(self).await?;
+        Ok(())
+    }
+
+    async fn deleted_zones_related(&mut self, org: OrgId, name: &ZoneName, limit: i64) -> Result<Vec<DeletedZone>> {
+        let path = path(name);
+        // As in `zone_overlaps`.
+        let below = deleted_zones::path
+            .ge(path.clone())
+            .and(deleted_zones::path.lt(format!("{}/", path.trim_end_matches('.'))));
+        let related = deleted_zones::name.eq_any(with_parents(name.as_str())).or(below);
+        let found = deleted_zones::table.filter(deleted_zones::org_id.ne(org)).filter(related);
+        let found = found.order(deleted_zones::path).limit(limit).select(DeletedZoneRow::as_select());
+        let rows: Vec<DeletedZoneRow> = found.load(self).await?;
+        Ok(rows.into_iter().map(DeletedZone::from).collect())
+    }
+
+    async fn deleted_zones_lease(&mut self, now: Time, leased_until: Time, limit: i64) -> Result<Vec<DeletedZone>> {
+        let lease = diesel::sql_query(LEASE_DUE);
+        let lease = lease.bind::<Timestamptz, _>(now).bind::<Timestamptz, _>(leased_until).bind::<BigInt, _>(limit);
+        let rows: Vec<DeletedZoneRow> = Prepared(lease).load(self).await?;
+        Ok(rows.into_iter().map(DeletedZone::from).collect())
+    }
+
+    async fn deleted_zones_forget(&mut self, zones: &[ZoneId]) -> Result<()> {
+        if !zones.is_empty() {
+            let forget = diesel::sql_query(FORGET).bind::<Array<Uuid>, _>(zones);
+            Prepared(forget).execute(self).await?;
+        }
+        Ok(())
+    }
+}
+
+impl From<DeletedZoneRow> for DeletedZone {
+    fn from(row: DeletedZoneRow) -> Self {
+        let DeletedZoneRow { id, name, org_id, deleted_at } = row;
+        Self { id, name: ZoneName::new_unchecked(name), org: org_id, deleted_at }
+    }
+}

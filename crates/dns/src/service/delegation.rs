@@ -1,0 +1,179 @@
+//! The delegations of deleted zones. While the delegation of a deleted zone names this platform's nameservers, the
+//! owner of any zone with its name, or with a name above or below it, would answer for the domain. Only the former
+//! organization may create such a zone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kernel::{OrgId, ZoneId};
+use store::Connection;
+
+use super::org_permits::OrgPermits;
+use super::{Dns, Result, ZoneReader};
+use crate::ZoneName;
+use crate::error::DnsError;
+use crate::ports::{LookupFailure, NsRecords, Resolver};
+use crate::repository::{DeletedZone, DeletedZoneRepository as _, ZoneRecord, ZoneRepository as _};
+
+/// The timeout of a check.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The number of checks that a creation may need, if there are many deleted zones or they change concurrently.
+pub(super) const MAX_CHECKS: usize = 4;
+
+/// The number of deleted zones in one check.
+const MAX_CHECKED_ZONES: i64 = 50;
+
+/// The number of concurrent checks of an organization, so that one organization cannot exhaust the resolver.
+const MAX_CHECKS_PER_ORG: usize = 4;
+
+/// The number of remembered deleted zones of an organization, the newest ones: as many as zones in the largest plan.
+const MAX_DELETED_ZONES: i64 = 1000;
+
+/// When the background job first checks the delegation of a deleted zone: 30 days after the deletion.
+const FIRST_CHECK_SECONDS: i64 = 30 * 24 * 3600;
+
+/// When the background job checks a delegation again.
+const CHECK_INTERVAL_SECONDS: i64 = 24 * 3600;
+
+/// The result of an attempt to create a zone.
+#[derive(Debug)]
+pub(super) enum CreateAttempt {
+    /// The zone, which now exists.
+    Done(Box<ZoneReader>),
+    /// The delegations of these deleted zones of other organizations must be checked first.
+    CheckFirst(Vec<DeletedZone>),
+}
+
+/// Looks up delegations. The organizations share the resolver.
+#[derive(Debug)]
+pub(super) struct Delegations {
+    resolver: Arc<dyn Resolver>,
+    /// The permits for checks.
+    permits: OrgPermits,
+}
+
+/// The public delegation of a deleted zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Delegation {
+    /// It does not exist, or names only nameservers of others.
+    Elsewhere,
+    /// It names these of our nameservers.
+    Here(Vec<String>),
+    /// Its nameservers do not serve the zone. After a deletion, ours do not.
+    Broken,
+    /// The lookup failed for this reason.
+    Unknown(String),
+}
+
+impl Delegations {
+    pub(super) fn new(resolver: Arc<dyn Resolver>) -> Self {
+        Self { resolver, permits: OrgPermits::new(MAX_CHECKS_PER_ORG) }
+    }
+
+    /// Looks up the delegations of zones, in the order of the zones. [`Delegation::Broken`] is only distinguished from
+    /// [`Delegation::Unknown`] if the zones share a top-level domain.
+    async fn find(&self, zones: &[DeletedZone], ours: &[String]) -> Vec<Delegation> {
+        let mut names: Vec<String> = zones.iter().map(|zone| zone.name.as_str().to_owned()).collect();
+        // A resolver that fails for the top-level domain as well is itself broken.
+        names.extend(names.first().and_then(|name| name.rsplit('.').next()).map(str::to_owned));
+        let mut found = self.resolver.ns(&names, LOOKUP_TIMEOUT).await;
+        let control = found.pop().filter(|_| found.len() == zones.len());
+        let Some(control) = control else {
+            return vec![Delegation::Unknown("the resolver returned too few results".to_owned()); zones.len()];
+        };
+        let resolver_works = matches!(control, Ok(_) | Err(LookupFailure::NoSuchName));
+        found.into_iter().map(|records| classify(records, ours, resolver_works)).collect()
+    }
+}
+
+fn classify(records: NsRecords, ours: &[String], resolver_works: bool) -> Delegation {
+    match records {
+        Ok(targets) => {
+            let here: Vec<String> = targets.into_iter().filter(|target| ours.contains(target)).collect();
+            if here.is_empty() { Delegation::Elsewhere } else { Delegation::Here(here) }
+        }
+        Err(LookupFailure::NoSuchName) => Delegation::Elsewhere,
+        Err(LookupFailure::ServerFailure) if resolver_works => Delegation::Broken,
+        Err(LookupFailure::ServerFailure) => Delegation::Unknown("the resolver fails for all names".to_owned()),
+        Err(LookupFailure::Unavailable(reason)) => Delegation::Unknown(reason),
+    }
+}
+
+impl Dns {
+    /// Checks the delegations of deleted zones of other organizations. Forgets those that are not delegated here, so
+    /// that the organization can create its zone.
+    ///
+    /// Call it outside transactions and without a connection: the lookups take seconds.
+    pub(super) async fn release_undelegated(&self, org: OrgId, zones: &[DeletedZone]) -> Result<()> {
+        let permits = self.delegations.permits.of(org);
+        let Ok(_permit) = permits.try_acquire() else {
+            return Err(DnsError::DelegationUnknown("too many concurrent checks for this organization".to_owned()));
+        };
+        let delegations = self.delegations.find(zones, self.hosting()?.nameservers()).await;
+        self.forget_undelegated(zones, &delegations).await?;
+        let mut unknown = None;
+        for (zone, delegation) in zones.iter().zip(delegations) {
+            let name = zone.name.as_str();
+            let nameservers = match delegation {
+                Delegation::Elsewhere => continue,
+                Delegation::Unknown(reason) => {
+                    unknown.get_or_insert(DnsError::DelegationUnknown(format!("{name}: {reason}")));
+                    continue;
+                }
+                Delegation::Here(nameservers) => nameservers,
+                Delegation::Broken => Vec::new(),
+            };
+            return Err(DnsError::ZoneDelegated { zone: name.to_owned(), nameservers });
+        }
+        unknown.map_or(Ok(()), Err)
+    }
+
+    /// Forgets the deleted zones that are no longer delegated here, from 30 days after their deletion. Returns their
+    /// number. A lookup that fails forgets nothing. Several processes share the work.
+    ///
+    /// # Errors
+    /// [`DnsError::Store`]. Zones that were forgotten before the error stay forgotten.
+    pub async fn purge_deleted_zones(&self) -> Result<usize> {
+        let Some(hosting) = self.hosting.as_deref() else { return Ok(0) };
+        let mut purged = 0;
+        loop {
+            let now = self.store.clock_rng().now();
+            let leased_until = now.plus_seconds(CHECK_INTERVAL_SECONDS);
+            let due = self.store.connection().await?.deleted_zones_lease(now, leased_until, MAX_CHECKED_ZONES).await?;
+            if due.is_empty() {
+                return Ok(purged);
+            }
+            let delegations = self.delegations.find(&due, hosting.nameservers()).await;
+            purged += self.forget_undelegated(&due, &delegations).await?;
+            // With a broken resolver, each batch would take seconds.
+            if delegations.iter().all(|it| matches!(it, Delegation::Unknown(_))) {
+                return Ok(purged);
+            }
+        }
+    }
+
+    /// Remembers a zone in the transaction that deletes it.
+    pub(super) async fn remember_deleted(&self, tx: &mut Connection, org: OrgId, zone: &ZoneRecord) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        let deleted = DeletedZone { id: zone.id, name: zone.name.clone(), org, deleted_at: now };
+        let first_check_at = now.plus_seconds(FIRST_CHECK_SECONDS);
+        Ok(tx.deleted_zone_insert(&deleted, first_check_at, MAX_DELETED_ZONES).await?)
+    }
+
+    async fn forget_undelegated(&self, zones: &[DeletedZone], delegations: &[Delegation]) -> Result<usize> {
+        let released = zones.iter().zip(delegations).filter(|(_, delegation)| **delegation == Delegation::Elsewhere);
+        let released: Vec<ZoneId> = released.map(|(zone, _)| zone.id).collect();
+        self.store.connection().await?.deleted_zones_forget(&released).await?;
+        Ok(released.len())
+    }
+}
+
+/// Returns the deleted zones of other organizations that overlap with the name of a new zone, if no existing zone of
+/// another organization does. Requires the catalog lock.
+pub(super) async fn find_conflicts(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<Vec<DeletedZone>> {
+    if tx.zone_overlaps(org, name).await? {
+        return Err(DnsError::ZoneTaken(name.as_str().to_owned()));
+    }
+    Ok(tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?)
+}

@@ -1,0 +1,55 @@
+//! The limits of zones. The plan of the organization limits the number of its zones and the bytes of each.
+
+use kernel::{InvalidField, OrgId, Plan};
+use store::Connection;
+
+use super::{Dns, Result};
+use crate::error::DnsError;
+use crate::model::ManagedBy;
+use crate::repository::{Edit, ZoneRecord, ZoneRepository as _, ZoneSize};
+
+/// The maximum number of rrsets of a zone, in every plan.
+const MAX_RRSETS: u32 = 100_000;
+
+impl Dns {
+    /// Checks that the organization may have another zone. The caller holds the catalog lock, so that the number does
+    /// not change before the zone is written.
+    ///
+    /// # Errors
+    /// [`DnsError::ZoneLimit`].
+    pub(super) async fn check_zone_count(&self, tx: &mut Connection, org: OrgId) -> Result<()> {
+        let plan = self.plan_of(tx, org).await?;
+        let (limit, count) = (self.limits.for_plan(plan).zones, tx.zone_count(org).await?);
+        if count >= i64::from(limit) { Err(DnsError::ZoneLimit { limit, count, plan }) } else { Ok(()) }
+    }
+
+    /// The size of a locked zone after these edits. A zone above a limit may shrink, but not grow: the plan may have
+    /// changed. The platform's own rrsets are exempt, as they must stay correct in a full zone.
+    ///
+    /// # Errors
+    /// [`DnsError::ZoneBytesLimit`], [`DnsError::InvalidField`] for too many rrsets.
+    pub(super) async fn check_size(&self, tx: &mut Connection, zone: &ZoneRecord, edits: &[Edit]) -> Result<ZoneSize> {
+        let size = ZoneSize::after(zone, edits)?;
+        let is_exempt = |edit: &Edit| edit.new.as_ref().is_none_or(|(.., by)| *by == Some(ManagedBy::System));
+        let Some(org) = zone.org.filter(|_| !edits.iter().all(is_exempt)) else { return Ok(size) };
+        if size.rrset_count > MAX_RRSETS && size.rrset_count > zone.rrset_count {
+            return Err(InvalidField::new("", format!("a zone can have at most {MAX_RRSETS} rrsets")).into());
+        }
+        // Most zones are within the limit of every plan and need no lookup.
+        let smallest_limit = Plan::ALL.iter().map(|plan| self.limits.for_plan(*plan).zone_bytes).min();
+        if size.bytes <= zone.bytes || size.bytes <= smallest_limit.unwrap_or_default() {
+            return Ok(size);
+        }
+        let plan = self.plan_of(tx, org).await?;
+        let (limit, bytes) = (self.limits.for_plan(plan).zone_bytes, size.bytes);
+        if bytes > limit {
+            return Err(DnsError::ZoneBytesLimit { zone: zone.name.as_str().to_owned(), limit, bytes, plan });
+        }
+        Ok(size)
+    }
+
+    async fn plan_of(&self, tx: &mut Connection, org: OrgId) -> Result<Plan> {
+        let plan = self.organizations.plan(tx, org).await?;
+        Ok(plan.ok_or_else(|| store::Error::inconsistent("the organization of a zone does not exist"))?)
+    }
+}

@@ -1,0 +1,212 @@
+//! Reads of zones of any size: one version of a zone, in pages.
+//!
+//! Clients may take minutes to receive a large zone, so no connection or transaction is held between two pages. If the
+//! zone changes during the read, the journal gives the content of a page before the changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kernel::OrgId;
+use store::{Connection, Store};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::org_permits::OrgPermits;
+use super::{Dns, Result, load_zone};
+use crate::error::DnsError;
+use crate::hosting::Hosting;
+use crate::model::{ManagedBy, Rrset, Zone, ZoneDetail};
+use crate::repository::{
+    ContentRepository as _, FormerSet, PageLimit, RrsetPage, RrsetPosition, StoredSet, ZoneRecord, ZoneRepository as _,
+};
+use crate::zonefile;
+use crate::{OwnerName, RecordSet, RecordType};
+
+/// The size of a page. Its text is up to five times as long.
+pub(super) const PAGE: PageLimit = PageLimit { rrsets: 2000, bytes: 128 * 1024 };
+/// How often a page is read if Postgres is unavailable.
+const MAX_ATTEMPTS: usize = 3;
+/// The time between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// The maximum number of concurrent reads of zones with more than one page.
+const MAX_LARGE_READS: usize = 64;
+/// The maximum number of these reads for the zones of one organization.
+const MAX_LARGE_READS_PER_ORG: usize = 16;
+
+/// The content of one version of a zone, in canonical order (RFC 4034 section 6.1), starting with the SOA.
+///
+/// It keeps one page in memory. A zone of one page is complete when it is opened.
+#[derive(Debug)]
+pub struct ZoneReader {
+    store: Store,
+    record: ZoneRecord,
+    zone: Zone,
+    /// The page that was read with the zone.
+    first: Option<Vec<StoredSet>>,
+    /// The last rrset of the previous page, if another page follows.
+    after: Option<RrsetPosition>,
+    _permit: Option<ReadPermit>,
+}
+
+/// The permits for reads of zones with more than one page.
+#[derive(Debug)]
+pub(super) struct ReadPermits {
+    all: Arc<Semaphore>,
+    per_org: OrgPermits,
+}
+
+/// The permits of one read.
+#[derive(Debug)]
+struct ReadPermit {
+    _all: OwnedSemaphorePermit,
+    _per_org: OwnedSemaphorePermit,
+}
+
+impl Dns {
+    /// Reads a zone with all its rrsets.
+    ///
+    /// # Errors
+    /// [`DnsError::ZoneNotFound`], [`DnsError::TooManyReads`].
+    pub async fn zone(&self, org: OrgId, name: &str) -> Result<ZoneReader> {
+        self.hosting()?;
+        self.store
+            .snapshot(async |tx: &mut Connection| {
+                let zone = load_zone(tx, org, name).await?;
+                self.open_zone(tx, org, zone).await
+            })
+            .await
+    }
+
+    /// Opens a zone that was read in this transaction.
+    pub(super) async fn open_zone(&self, tx: &mut Connection, org: OrgId, record: ZoneRecord) -> Result<ZoneReader> {
+        let RrsetPage { mut sets, next } = tx.rrset_page(record.id, None, PAGE).await?;
+        sets.insert(0, soa(self.hosting()?, &record));
+        let permit = next.as_ref().map(|_| self.read_permits.acquire(org)).transpose()?;
+        let (store, zone) = (self.store.clone(), self.zone_view(&record)?);
+        Ok(ZoneReader { store, record, zone, first: Some(sets), after: next, _permit: permit })
+    }
+}
+
+impl ZoneReader {
+    /// The zone.
+    #[must_use]
+    pub fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    /// Reads the next rrsets. Returns `None` at the end.
+    ///
+    /// # Errors
+    /// [`DnsError::Store`], also if the zone was deleted or has changed too much to know its previous content.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<StoredSet>>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let Some(after) = self.after.take() else { return Ok(None) };
+        let mut attempts = 1;
+        let page = loop {
+            let page = self.store.snapshot(async |tx: &mut Connection| read_page(tx, &self.record, &after).await).await;
+            match page {
+                // An error would end a response that the client has received in part.
+                Err(DnsError::Store(store::Error::Unavailable(_))) if attempts < MAX_ATTEMPTS => {
+                    attempts += 1;
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+                page => break page?,
+            }
+        };
+        self.after = page.next;
+        Ok(Some(page.sets))
+    }
+
+    /// Reads the next lines of the zone file. Returns `None` at the end. At each name, the NS records come first.
+    ///
+    /// # Errors
+    /// As [`ZoneReader::next_page`].
+    pub async fn next_lines(&mut self) -> Result<Option<String>> {
+        let is_first = self.first.is_some();
+        let Some(page) = self.next_page().await? else { return Ok(None) };
+        let mut text = if is_first { zonefile::directives(&self.record.name) } else { String::new() };
+        zonefile::write_sets(&mut text, page.iter().map(|stored| &stored.set));
+        Ok(Some(text))
+    }
+
+    /// The API representation of an rrset of the zone.
+    #[must_use]
+    pub fn rrset(&self, stored: &StoredSet) -> Rrset {
+        let RecordSet { owner, kind, ttl, records } = &stored.set;
+        Rrset::new(&self.record.name, (owner, *kind), *ttl, records, stored.managed_by)
+    }
+
+    /// Reads the whole zone. Only for zones whose size the caller knows.
+    ///
+    /// # Errors
+    /// As [`ZoneReader::next_page`].
+    pub async fn collect(mut self) -> Result<ZoneDetail> {
+        let mut rrsets = Vec::new();
+        while let Some(page) = self.next_page().await? {
+            rrsets.extend(page.iter().map(|stored| self.rrset(stored)));
+        }
+        Ok(ZoneDetail { zone: self.zone, rrsets })
+    }
+}
+
+/// The SOA, which is not stored.
+fn soa(hosting: &Hosting, zone: &ZoneRecord) -> StoredSet {
+    let (ttl, soa) = hosting.soa(&zone.name, zone.serial);
+    let set = RecordSet { owner: OwnerName::apex(), kind: RecordType::Soa, ttl, records: vec![soa.rdata()] };
+    StoredSet { set, managed_by: Some(ManagedBy::System) }
+}
+
+/// Reads the page behind a position, with the content that it had in this version of the zone.
+async fn read_page(tx: &mut Connection, zone: &ZoneRecord, after: &RrsetPosition) -> Result<RrsetPage> {
+    let unavailable = |reason: &str| DnsError::Store(store::Error::Unavailable(reason.into()));
+    let last_change =
+        tx.zone_last_change(zone.id).await?.ok_or_else(|| unavailable("the zone was deleted while it was read"))?;
+    let mut page = tx.rrset_page(zone.id, Some(after), PAGE).await?;
+    if last_change == zone.last_change_number {
+        return Ok(page);
+    }
+    let former = tx.rrsets_changed_since(zone.id, zone.last_change_number).await?;
+    if i64::try_from(former.len()) != Ok(last_change - zone.last_change_number) {
+        return Err(unavailable("the zone changed too much while it was read"));
+    }
+    page.sets =
+        undo(page.sets, former, |position| position > after && page.next.as_ref().is_none_or(|last| position <= last));
+    Ok(page)
+}
+
+/// Undoes changes in the rrsets of a range of positions.
+fn undo(sets: Vec<StoredSet>, former: Vec<FormerSet>, is_in_range: impl Fn(&RrsetPosition) -> bool) -> Vec<StoredSet> {
+    let mut sets: BTreeMap<RrsetPosition, StoredSet> =
+        sets.into_iter().map(|stored| (stored.position(), stored)).collect();
+    for FormerSet { owner, kind, content } in former.into_iter().rev() {
+        let position = RrsetPosition::of(&owner, kind);
+        if !is_in_range(&position) {
+            continue;
+        }
+        match content {
+            Some((ttl, records, managed_by)) => {
+                let set = RecordSet { owner, kind, ttl, records };
+                sets.insert(position, StoredSet { set, managed_by });
+            }
+            None => drop(sets.remove(&position)),
+        }
+    }
+    sets.into_values().collect()
+}
+
+impl Default for ReadPermits {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(MAX_LARGE_READS)), per_org: OrgPermits::new(MAX_LARGE_READS_PER_ORG) }
+    }
+}
+
+impl ReadPermits {
+    /// Acquires the permits of a read, without waiting.
+    fn acquire(&self, org: OrgId) -> Result<ReadPermit> {
+        let per_org = self.per_org.of(org).try_acquire_owned().map_err(|_| DnsError::TooManyReads)?;
+        let all = self.all.clone().try_acquire_owned().map_err(|_| DnsError::TooManyReads)?;
+        Ok(ReadPermit { _all: all, _per_org: per_org })
+    }
+}

@@ -1,0 +1,117 @@
+//! Deleted zones, which are remembered while their delegations may name the platform's nameservers.
+
+use dns::{DnsError, LookupFailure, NewZone, Precondition};
+use kernel::OrgId;
+use serde_json::json;
+
+use super::kit::{Kit, ZONE, actor};
+
+const DAY: i64 = 24 * 3600;
+
+impl Kit {
+    async fn create(&self, org: OrgId, name: &str) -> Result<(), DnsError> {
+        self.dns.zone_create(&actor(), org, NewZone { name: name.to_owned() }).await.map(drop)
+    }
+
+    async fn delete(&self, name: &str) {
+        self.dns.zone_delete(&actor(), self.org, name, &Precondition::Any).await.unwrap();
+    }
+
+    async fn create_and_delete(&self, name: &str) {
+        self.create(self.org, name).await.unwrap();
+        self.delete(name).await;
+    }
+
+    async fn remembered(&self) -> Vec<String> {
+        let rows = self.db_rows("SELECT name FROM dns.deleted_zones ORDER BY name").await;
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn another_org(&self) -> OrgId {
+        let org: OrgId = self.store.clock_rng().id();
+        let insert =
+            format!("INSERT INTO orgs.orgs VALUES ('{}', 'other', 'Other', 'free', false, now())", org.as_uuid());
+        self.db_execute(&insert).await;
+        org
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_zones_are_purged_after_30_days_if_they_are_not_delegated_here() {
+    let kit = Kit::start().await;
+    for name in ["gone.example", "elsewhere.example", "here.example", "broken.example", "unknown.example"] {
+        kit.create_and_delete(name).await;
+    }
+    kit.delegations.set("elsewhere.example", Ok(vec!["ns.other.example".to_owned()]));
+    kit.delegations.set("here.example", Ok(vec!["ns.other.example".to_owned(), "ns.svc.example".to_owned()]));
+    kit.delegations.set("broken.example", Err(LookupFailure::ServerFailure));
+    kit.delegations.set("unknown.example", Err(LookupFailure::Unavailable("no response".to_owned())));
+    kit.advance(30 * DAY - 1);
+    assert_eq!(kit.dns.purge_deleted_zones().await.unwrap(), 0);
+    kit.advance(1);
+    assert_eq!(kit.dns.purge_deleted_zones().await.unwrap(), 2);
+    assert_eq!(kit.remembered().await, ["broken.example", "here.example", "unknown.example"]);
+    // The next check is a day later.
+    for name in ["broken.example", "here.example", "unknown.example"] {
+        kit.delegations.set(name, Ok(Vec::new()));
+    }
+    assert_eq!(kit.dns.purge_deleted_zones().await.unwrap(), 0);
+    kit.advance(DAY);
+    assert_eq!(kit.dns.purge_deleted_zones().await.unwrap(), 3);
+    assert_eq!(kit.remembered().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zone_that_is_created_again_is_no_longer_remembered() {
+    let kit = Kit::start().await;
+    kit.delete(ZONE).await;
+    assert_eq!(kit.remembered().await, [ZONE]);
+    kit.create(kit.org, ZONE).await.unwrap();
+    assert_eq!(kit.remembered().await, [""; 0]);
+    // Another organization forgets a zone that is delegated elsewhere.
+    kit.delete(ZONE).await;
+    kit.create(kit.another_org().await, "sub.example.org").await.unwrap();
+    assert_eq!(kit.remembered().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn organization_has_at_most_1000_remembered_zones() {
+    let kit = Kit::start().await;
+    let insert = format!(
+        "INSERT INTO dns.deleted_zones (id, name, path, org_id, deleted_at, next_check_at) \
+         SELECT md5(n::text)::uuid, 'd' || n || '.example', 'example.d' || n || '.', '{}', \
+                timestamptz 'epoch' + n * interval '1 s', 'infinity' FROM generate_series(1, 1000) n",
+        kit.org.as_uuid()
+    );
+    kit.db_execute(&insert).await;
+    kit.delete(ZONE).await;
+    assert_eq!(kit.db_number("SELECT count(*) FROM dns.deleted_zones").await, 1000);
+    let oldest = "SELECT name FROM dns.deleted_zones ORDER BY deleted_at LIMIT 1";
+    assert_eq!(kit.db_rows(oldest).await, [json!({ "name": "d2.example" })]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_deleted_zones_below_a_name_are_checked_in_parts() {
+    let kit = Kit::start().await;
+    let other = kit.another_org().await;
+    let insert = |count: u32| {
+        format!(
+            "INSERT INTO dns.deleted_zones (id, name, path, org_id, deleted_at, next_check_at) \
+             SELECT md5(n::text)::uuid, 'd' || n || '.large.example', 'example.large.d' || n || '.', '{}', now(), now() \
+             FROM generate_series(1, {count}) n",
+            kit.org.as_uuid()
+        )
+    };
+    kit.db_execute(&insert(200)).await;
+    kit.create(other, "large.example").await.unwrap();
+    assert_eq!(kit.remembered().await, [""; 0]);
+    // Each attempt makes progress.
+    kit.db_execute(&insert(220).replace("large", "larger")).await;
+    let refused = kit.create(other, "larger.example").await.unwrap_err();
+    assert!(matches!(refused, DnsError::DelegationUnknown(_)), "{refused}");
+    assert_eq!(kit.remembered().await.len(), 20);
+    // Only the last one is delegated here.
+    kit.delegations.set(&kit.remembered().await[19], Ok(vec!["ns.svc.example".to_owned()]));
+    let refused = kit.create(other, "larger.example").await.unwrap_err();
+    assert!(matches!(refused, DnsError::ZoneDelegated { .. }), "{refused}");
+}
