@@ -21,7 +21,7 @@ CREATE TABLE identity.sessions (
     user_agent text,
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
-    -- Accurate to minutes; null until the session is used some minutes after its creation.
+    -- Accurate to ten minutes; null until the session is used more than ten minutes after the sign-in.
     last_used_at timestamptz
 );
 CREATE INDEX sessions_user_id_idx ON identity.sessions (user_id, id);
@@ -40,12 +40,14 @@ CREATE TABLE identity.access_tokens (
     restricted_zone_ids uuid[],
     created_at timestamptz NOT NULL,
     expires_at timestamptz,
-    -- Accurate to minutes.
+    -- Accurate to ten minutes.
     last_used_at timestamptz,
     revoked_at timestamptz,
     CONSTRAINT access_tokens_restriction_check CHECK (restricted_org_id IS NOT NULL OR restricted_project_ids IS NULL AND restricted_zone_ids IS NULL)
 );
 CREATE INDEX access_tokens_user_id_idx ON identity.access_tokens (user_id, id);
+-- The live tokens of a user, which are limited.
+CREATE INDEX access_tokens_user_id_expires_at_idx ON identity.access_tokens (user_id, expires_at) WHERE revoked_at IS NULL;
 
 CREATE TABLE identity.ssh_keys (
     id uuid CONSTRAINT ssh_keys_pkey PRIMARY KEY,

@@ -25,8 +25,11 @@ CREATE TABLE orgs.invites (
     -- As entered; compared case-insensitively.
     email text NOT NULL,
     role text NOT NULL CONSTRAINT invites_role_check CHECK (role IN ('viewer', 'member', 'admin')),
-    -- SHA-256 of the token; a resend replaces it.
+    -- SHA-256 of the newest token; a resend replaces it.
     token_hash bytea NOT NULL CONSTRAINT invites_token_hash_key UNIQUE,
+    -- SHA-256 of the token in the newest mail, and the admin who knows it. A resend that sends no mail leaves it valid.
+    mailed_token_hash bytea CONSTRAINT invites_mailed_token_hash_key UNIQUE,
+    mailed_by uuid,
     invited_by uuid NOT NULL,
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
@@ -34,12 +37,26 @@ CREATE TABLE orgs.invites (
     -- When it was accepted or revoked, and the user who accepted it.
     ended_at timestamptz,
     accepted_by uuid,
-    CONSTRAINT invites_accepted_by_check CHECK (accepted_by IS NULL OR ended_at IS NOT NULL)
+    CONSTRAINT invites_accepted_by_check CHECK (accepted_by IS NULL OR ended_at IS NOT NULL),
+    CONSTRAINT invites_mailed_by_check CHECK ((mailed_token_hash IS NULL) = (mailed_by IS NULL))
 );
 -- At most one pending invitation per organization and address.
 CREATE UNIQUE INDEX invites_org_id_email_key ON orgs.invites (org_id, lower(email)) WHERE ended_at IS NULL;
 CREATE INDEX invites_org_id_idx ON orgs.invites (org_id, id) WHERE ended_at IS NULL;
 CREATE INDEX invites_org_id_ended_at_idx ON orgs.invites (org_id, ended_at);
+
+-- The invitation mails of the last day, for the limits on mails. Purged when the organization invites again.
+CREATE TABLE orgs.invite_mails (
+    id bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT invite_mails_pkey PRIMARY KEY,
+    org_id uuid NOT NULL CONSTRAINT invite_mails_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
+    invited_by uuid NOT NULL,
+    -- In lower case.
+    email text NOT NULL,
+    -- When the mail is due. If it was withdrawn before that time, there is no row.
+    due_at timestamptz NOT NULL
+);
+CREATE INDEX invite_mails_org_id_due_at_idx ON orgs.invite_mails (org_id, due_at);
+CREATE INDEX invite_mails_invited_by_due_at_idx ON orgs.invite_mails (invited_by, due_at);
 
 CREATE TABLE orgs.notifications (
     id uuid CONSTRAINT notifications_pkey PRIMARY KEY,

@@ -1,7 +1,7 @@
 //! Errors of users and their credentials.
 
 use kernel::{ApiError, Code, InvalidField, Kind};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ports::CodeHostFailure;
 
@@ -12,6 +12,8 @@ pub enum IdentityError {
     SessionNotFound,
     #[error("you have no token with this id")]
     TokenNotFound,
+    #[error("you have {count} live tokens, and the limit is {limit}; revoke one that you do not use")]
+    TokenLimit { limit: u32, count: i64 },
     #[error("you have no key with this id")]
     KeyNotFound,
     #[error("the key {0} is already registered, with this account or another; use a separate key for each account")]
@@ -35,6 +37,12 @@ impl IdentityError {
         Kind::Conflict,
         "The public key is already registered, with this account or another.",
     );
+    /// 409: the user has too many live tokens (contract section 1, "Plan limits").
+    pub const TOKEN_LIMIT: Code = Code::new(
+        "token_limit",
+        Kind::Conflict,
+        "The user has reached the limit of live tokens. `details` contains `limit` and `count`.",
+    );
     /// Sent in the fragment of the redirect: the user or the code host declined the sign-in.
     pub const ACCESS_DENIED: Code =
         Code::new("access_denied", Kind::Forbidden, "The sign-in was declined at the code host.");
@@ -48,6 +56,7 @@ impl ApiError for IdentityError {
         match self {
             Self::SessionNotFound | Self::TokenNotFound | Self::KeyNotFound => &Code::NOT_FOUND,
             Self::KeyExists(_) => &Self::SSH_KEY_EXISTS,
+            Self::TokenLimit { .. } => &Self::TOKEN_LIMIT,
             Self::Field(_) | Self::UnknownLogin => &Code::BAD_REQUEST,
             Self::LoginRefused | Self::CodeHost(CodeHostFailure::Refused(_)) => &Self::ACCESS_DENIED,
             Self::CodeHost(CodeHostFailure::Unavailable(_)) => &Self::CODEHOST_UNAVAILABLE,
@@ -58,6 +67,8 @@ impl ApiError for IdentityError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::Field(field) => Some(field.details()),
+            Self::TokenLimit { limit, count } => Some(json!({ "limit": limit, "count": count })),
+            Self::Store(error) => error.details(),
             _ => None,
         }
     }

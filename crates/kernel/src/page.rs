@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// One page of a list (contract section 1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -54,22 +55,37 @@ impl<K: DeserializeOwned> Paging<K> {
     /// Parses a cursor.
     ///
     /// # Errors
-    /// Returns an error if [`Page::cut`] did not create the cursor for a list that is ordered by `K`.
+    /// Returns an error if [`Page::cut`] did not create the cursor for a list that is ordered by `K`. In particular, a
+    /// cursor never contains U+0000, which Postgres rejects.
     pub fn after(limit: u16, cursor: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
+        if false /*MUT*/ && contains_nul(&serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?) {
+            return Err(InvalidCursor);
+        }
         let key = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;
         Ok(Self { limit, after: Some(key) })
     }
 }
 
+/// Whether a string or a name in the JSON value contains U+0000.
+fn contains_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(contains_nul),
+        Value::Object(object) => object.iter().any(|(name, value)| name.contains('\0') || contains_nul(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 impl<T> Page<T> {
-    /// Builds the page from up to [`Paging::fetch`] items. `key` returns the key of an item.
-    pub fn cut<K: Serialize>(mut items: Vec<T>, paging: &Paging<K>, key: impl FnOnce(&T) -> K) -> Self {
+    /// Builds the page from up to [`Paging::fetch`] items. `key` returns the key of an item. A cursor is the JSON of its
+    /// key; the conversion cannot fail.
+    pub fn cut<K: Into<Value>>(mut items: Vec<T>, paging: &Paging<K>, key: impl FnOnce(&T) -> K) -> Self {
         let limit = usize::from(paging.limit);
         let more = items.len() > limit;
         items.truncate(limit);
-        let last = items.last().filter(|_| more).map(key);
-        let next_cursor = last.and_then(|key| serde_json::to_vec(&key).ok()).map(|key| URL_SAFE_NO_PAD.encode(key));
+        let last: Option<Value> = items.last().filter(|_| more).map(|item| key(item).into());
+        let next_cursor = last.map(|key| URL_SAFE_NO_PAD.encode(key.to_string()));
         Self { items, next_cursor }
     }
 }
@@ -141,6 +157,17 @@ mod tests {
             let _ = Paging::<u32>::after(50, &text);
             let _ = Paging::<(String, crate::UserId)>::after(50, &text);
         }
+    }
+
+    #[test]
+    fn cursor_with_nul_is_rejected() {
+        let after = |json: &str| Paging::<(String, u32)>::after(1, &URL_SAFE_NO_PAD.encode(json));
+        for json in [r#"["\u0000", 1]"#, r#"["a\u0000.example", 1]"#] {
+            assert_eq!(after(json), Err(InvalidCursor), "{json}");
+        }
+        // A backslash in front of `u0000` is not an escape.
+        let key = after(r#"["\\u0000", 1]"#).expect("a cursor").after;
+        assert_eq!(key, Some((r"\u0000".to_owned(), 1)));
     }
 
     #[test]

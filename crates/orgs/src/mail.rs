@@ -113,7 +113,7 @@ impl OutboxHandler for InviteMails {
     }
 
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
-        let mail: InviteMail = message.parse().map_err(|error| store::Error::inconsistent(format!("{error:?}")))?;
+        let mail: InviteMail = message.parse_delivered()?;
         let token = Token::parse(TokenKind::Invite, &mail.token);
         let token = token.ok_or_else(|| store::Error::inconsistent("the queued mail has no token"))?;
         tx.invite_mark_sent(mail.invite, token.hash(), at).await
@@ -132,8 +132,7 @@ impl OutboxHandler for NotificationMails {
     }
 
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
-        let mail: NotificationMail =
-            message.parse().map_err(|error| store::Error::inconsistent(format!("{error:?}")))?;
+        let mail: NotificationMail = message.parse_delivered()?;
         tx.notification_mark_sent(mail.notification, at).await
     }
 }

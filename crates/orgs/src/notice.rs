@@ -36,8 +36,10 @@ pub enum Notice {
     PaymentFailed { charge: Charge },
     /// An active hostname failed its ownership check. It is served until this time.
     HostnameUnproved { project: String, hostname: String, until: Time },
-    /// Another organization proved the ownership of a hostname of the project.
+    /// Another project, usually of another organization, took over a hostname of the project.
     HostnameTakenOver { project: String, hostname: String },
+    /// The project took over a hostname of another project.
+    HostnameAcquired { project: String, hostname: String },
     /// The certificate of a hostname of the project was not issued.
     CertificateFailed { project: String, hostname: String, reason: String },
 }
@@ -75,7 +77,9 @@ impl Notice {
             Self::DomainExpiring { .. } => (Kind::DomainExpiring, None, None),
             Self::PaymentFailed { .. } => (Kind::PaymentFailed, None, None),
             Self::HostnameUnproved { project, .. } => (Kind::HostnameUnproved, Some(project), None),
-            Self::HostnameTakenOver { project, .. } => (Kind::HostnameTakenOver, Some(project), None),
+            Self::HostnameTakenOver { project, .. } | Self::HostnameAcquired { project, .. } => {
+                (Kind::HostnameTakenOver, Some(project), None)
+            }
             Self::CertificateFailed { project, .. } => (Kind::CertificateFailed, Some(project), None),
         }
     }
@@ -152,10 +156,18 @@ impl Notice {
                 ),
             ),
             Self::HostnameTakenOver { project, hostname } => (
-                format!("Another organization took over {hostname}"),
+                format!("Another project took over {hostname}"),
                 format!(
-                    "Another organization proved that it owns {hostname}, so {project} no longer serves it. If you own \
-                     it, add it again and publish the TXT record."
+                    "The DNS of {hostname} has the TXT record of another project, which proves its ownership. The \
+                     hostname no longer belongs to {project}. If you own the domain, delete that record, add the \
+                     hostname again and publish the TXT record that you receive."
+                ),
+            ),
+            Self::HostnameAcquired { project, hostname } => (
+                format!("{project} took over {hostname}"),
+                format!(
+                    "{hostname} belonged to another project. Your TXT record proved that you own it, so it now \
+                     belongs to {project}."
                 ),
             ),
             Self::CertificateFailed { project, hostname, reason } => (

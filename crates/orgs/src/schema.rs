@@ -16,12 +16,24 @@ diesel::table! {
 }
 
 diesel::table! {
+    orgs.invite_mails (id) {
+        id -> BigInt,
+        org_id -> Uuid,
+        invited_by -> Uuid,
+        email -> Text,
+        due_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     orgs.invites (id) {
         id -> Uuid,
         org_id -> Uuid,
         email -> Text,
         role -> Text,
         token_hash -> Binary,
+        mailed_token_hash -> Nullable<Binary>,
+        mailed_by -> Nullable<Uuid>,
         invited_by -> Uuid,
         created_at -> Timestamptz,
         expires_at -> Timestamptz,
@@ -75,7 +87,16 @@ diesel::table! {
     }
 }
 
+diesel::joinable!(invite_mails -> orgs (org_id));
 diesel::joinable!(invites -> orgs (org_id));
 diesel::joinable!(members -> orgs (org_id));
 diesel::joinable!(notifications -> orgs (org_id));
-diesel::allow_tables_to_appear_in_same_query!(audit_events, invites, members, notifications, orgs, user_profiles);
+diesel::allow_tables_to_appear_in_same_query!(
+    audit_events,
+    invite_mails,
+    invites,
+    members,
+    notifications,
+    orgs,
+    user_profiles
+);

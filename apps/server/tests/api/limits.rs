@@ -1,9 +1,11 @@
 //! Rate limits that two servers on one database share. Most tests stop the clock, so that the quota is not replenished.
 
+use ::chaos::{NetworkFault, Proxy};
 use futures_util::future::join_all;
+use kernel::Secret;
 use serde_json::json;
 
-use crate::support::{ApiResponse, App, Caller};
+use crate::support::{ApiResponse, App, Caller, TestDatabase, eventually};
 
 /// Starts two servers with these limits.
 async fn two_servers(sign_in: u32, credential: u32) -> (App, App) {
@@ -183,4 +185,96 @@ async fn clock_that_was_ahead_does_not_block_callers() {
     login(&app).await.expect_error(429, "rate_limited");
     app.clock.advance(13);
     login(&app).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_limit_is_shared_by_all_credentials_and_servers() {
+    let app = App::with(|config| {
+        config.gateway.rate_limits.credential = 120.try_into().unwrap();
+        config.gateway.rate_limits.user = Some(180.try_into().unwrap());
+    })
+    .await;
+    app.clock.stop();
+    let other = app.another().await;
+    let servers = [&app, &other];
+    let session = app.sign_in("ada").await;
+    let body = json!({ "name": "ci", "scopes": ["account:read", "org:read"] });
+    let created = session.post("/v1/me/tokens", body).await.expect(201).clone();
+    let token = app.with_token(created["token"].as_str().unwrap());
+    let third = app.sign_in("ada").await;
+    // The creation of the token counts, too.
+    assert_eq!(admitted(&servers, &session, 120).await, 119);
+    assert_eq!(admitted(&servers, &token, 120).await, 60);
+    assert_eq!(admitted(&servers, &third, 20).await, 0);
+    for server in servers {
+        let response = server.connect(&third).get("/v1/me").await;
+        response.expect_error(429, "rate_limited");
+        assert_eq!(response.header("retry-after"), "1");
+        assert_eq!(response.header("ratelimit-policy"), "\"user\";q=180;w=60");
+        assert_eq!(response.header("ratelimit"), "\"user\";r=0;t=60");
+    }
+    // Each user has a bucket.
+    app.sign_in("eve").await.get("/v1/me").await.expect(200);
+    // Half of the window replenishes half of the quota.
+    app.clock.advance(30);
+    assert_eq!(admitted(&servers, &third, 120).await, 90);
+    assert_eq!(admitted(&servers, &token, 20).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_many_credentials_reserve_no_permits_in_vain() {
+    let app = App::with(|config| config.gateway.rate_limits.user = Some(600.try_into().unwrap())).await;
+    app.clock.stop();
+    let mut credentials = Vec::new();
+    for _ in 0..30 {
+        credentials.push(app.sign_in("ada").await);
+    }
+    let other = app.another().await;
+    for server in [&app, &other] {
+        for credential in &credentials {
+            server.connect(credential).get("/v1/me").await.expect(200);
+        }
+    }
+    // A server reserves ten permits of the user at a time, not ten for each credential.
+    let response = credentials[0].get("/v1/me").await;
+    let remaining = response.header("ratelimit").split(";r=").nth(1).unwrap().split(';').next().unwrap();
+    assert!(remaining.parse::<i64>().unwrap() > 600 - 61 - 20, "{response:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_credential_of_an_address_over_its_rate_costs_no_statement() {
+    let database = TestDatabase::create().await;
+    let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
+    let app = App::with(move |config| {
+        config.database = store::Config::new(Secret::new(url), "test");
+        config.gateway.rate_limits.credential = 60.try_into().unwrap();
+    })
+    .await;
+    app.clock.stop();
+    let (ada, used) = (app.sign_in("ada").await, app.sign_in("ada").await);
+    used.get("/v1/me").await.expect(200);
+    used.post("/v1/auth/logout", json!(null)).await.expect(204);
+    let unknown = |n: usize| app.with_token(&format!("svc_pat_{:A>43}", format!("{n}x")));
+    for n in 0..60 {
+        unknown(n).get("/v1/me").await.expect_error(401, "unauthenticated");
+    }
+    unknown(60).get("/v1/me").await.expect_error(429, "rate_limited");
+    // The process forgets a credential that is no longer valid.
+    used.get("/v1/me").await.expect_error(429, "rate_limited");
+    // Without Postgres, a request that runs a statement fails with 503.
+    proxy.set_fault(NetworkFault::Disconnect);
+    for n in 61..70 {
+        let response = unknown(n).get("/v1/me").await;
+        response.expect_error(429, "rate_limited");
+        assert_eq!(response.header("retry-after"), "1");
+    }
+    used.get("/v1/me").await.expect_error(429, "rate_limited");
+    app.anonymous().get("/v1/me").await.expect_error(429, "rate_limited");
+    // A new session is known as valid, so it is looked up although it was not used before.
+    ada.get("/v1/me").await.expect_error(503, "unavailable");
+    proxy.set_fault(NetworkFault::None);
+    eventually("the session is accepted", async || (ada.get("/v1/me").await.status == 200).then_some(())).await;
+    // The rate of the address is replenished.
+    app.clock.advance(1);
+    unknown(70).get("/v1/me").await.expect_error(401, "unauthenticated");
 }

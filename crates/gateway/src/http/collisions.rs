@@ -1,10 +1,11 @@
-//! Collisions between routes.
+//! Collisions between routes, and bodies that accept unknown fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
+use super::closed_bodies::open_schemas;
 use super::route_trie::shape;
 use super::schemas::error_schemas;
 use super::{Operation, Routes};
@@ -15,16 +16,16 @@ pub struct Collisions(pub Vec<String>);
 
 impl fmt::Display for Collisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the routes collide: {}", self.0.join("; "))
+        write!(f, "the routes are invalid: {}", self.0.join("; "))
     }
 }
 
 impl std::error::Error for Collisions {}
 
 /// The first registration under each key.
-struct Registered<K, V>(BTreeMap<K, (V, String)>);
+struct Registry<K, V>(BTreeMap<K, (V, String)>);
 
-impl<K: Ord, V: PartialEq> Registered<K, V> {
+impl<K: Ord, V: PartialEq> Registry<K, V> {
     fn new() -> Self {
         Self(BTreeMap::new())
     }
@@ -48,12 +49,13 @@ impl<K: Ord, V: PartialEq> Registered<K, V> {
 ///
 /// # Errors
 /// Returns the areas, operations, schemas and path parameters that share a name with different meanings, the operations
-/// that share a route or an id, and the operations whose parameters do not match their path.
+/// that share a route or an id, the operations whose parameters do not match their path, and the operations whose JSON
+/// body accepts unknown fields at some level.
 pub(super) fn check(all: &[&Routes]) -> Result<(), Collisions> {
     let mut found = Vec::new();
     let operations = || all.iter().flat_map(|routes| routes.operations());
     areas(all, &mut found);
-    let (mut ids, mut routes, mut patterns) = (Registered::new(), Registered::new(), Registered::new());
+    let (mut ids, mut routes, mut patterns) = (Registry::new(), Registry::new(), Registry::new());
     for (number, operation) in operations().enumerate() {
         let place = name(operation);
         if let Some(other) = ids.conflict(operation.id.as_str(), number, &place) {
@@ -67,6 +69,7 @@ pub(super) fn check(all: &[&Routes]) -> Result<(), Collisions> {
             found.push(format!("{other} and {} differ only in the names of their parameters", operation.path));
         }
         found.extend(operation.undescribed.iter().map(|name| format!("{place} does not describe {{{name}}}")));
+        found.extend(open_schemas(operation).iter().map(|open| format!("{place} accepts {open}")));
         if operation.surplus_parameters > 0 {
             found.push(format!("{place} describes more parameters than its path has"));
         }
@@ -81,7 +84,7 @@ fn name(operation: &Operation) -> String {
 }
 
 fn areas(all: &[&Routes], found: &mut Vec<String>) {
-    let mut areas = Registered::new();
+    let mut areas = Registry::new();
     for (area, description) in all.iter().flat_map(|routes| routes.areas()) {
         if areas.conflict(area, description, "").is_some() {
             found.push(format!("the area {area} has two descriptions"));
@@ -91,7 +94,7 @@ fn areas(all: &[&Routes], found: &mut Vec<String>) {
 
 fn schemas<'a>(operations: impl Iterator<Item = &'a Operation>, found: &mut Vec<String>) {
     let error_schemas = error_schemas();
-    let mut schemas = Registered::new();
+    let mut schemas = Registry::new();
     for (schema, value) in &error_schemas {
         schemas.conflict(schema.as_str(), value, "the error envelope");
     }
@@ -109,10 +112,10 @@ fn schemas<'a>(operations: impl Iterator<Item = &'a Operation>, found: &mut Vec<
 
 fn parameters<'a>(operations: impl Iterator<Item = &'a Operation>, found: &mut Vec<String>) {
     let text = |parameter: &Value, key: &str| parameter.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut in_paths = Registered::new();
+    let mut in_paths = Registry::new();
     for operation in operations {
         let place = name(operation);
-        let mut own = Registered::new();
+        let mut own = Registry::new();
         for (number, parameter) in operation.parameters.iter().enumerate() {
             let (at, parameter_name) = (text(parameter, "in"), text(parameter, "name"));
             if own.conflict((at.clone(), parameter_name.clone()), number, "").is_some() {

@@ -2,10 +2,12 @@
 
 use kernel::{KeyId, Time};
 use serde::{Deserialize, Serialize};
-use ssh_key::{Algorithm, EcdsaCurve, HashAlg, PublicKey, public::KeyData};
+use ssh_key::public::{EcdsaPublicKey, KeyData};
+use ssh_key::{Algorithm, EcdsaCurve, HashAlg, PublicKey};
 use validator::Validate;
 
 use super::Title;
+use super::curve::is_on_curve;
 
 /// The allowed bits of an RSA modulus: the minimum of the specification ("Limits") and the maximum of OpenSSH.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=16384;
@@ -84,6 +86,8 @@ pub enum InvalidKey {
     Type(String),
     #[error("is an RSA key of {0} bits; use {min} to {max} bits", min = RSA_BITS.start(), max = RSA_BITS.end())]
     Bits(usize),
+    #[error("is not a point on the curve of its type; paste the content of the .pub file again")]
+    Point,
 }
 
 impl ParsedKey {
@@ -116,6 +120,11 @@ impl ParsedKey {
             Algorithm::Rsa { .. } => KeyType::Rsa,
             other => return Err(InvalidKey::Type(other.as_str().chars().take(64).collect())),
         };
+        if let KeyData::Ecdsa(ecdsa) = key.key_data()
+            && !has_valid_point(ecdsa)
+        {
+            return Err(InvalidKey::Point);
+        }
         if let KeyData::Rsa(rsa) = key.key_data() {
             let modulus = rsa.n.as_positive_bytes().ok_or(InvalidKey::Unreadable)?;
             let bits = modulus.first().map_or(0, |first| modulus.len() * 8 - first.leading_zeros() as usize);
@@ -127,4 +136,11 @@ impl ParsedKey {
         let line = key.to_openssh().map_err(|_| InvalidKey::Unreadable)?;
         Ok(Self { kind, fingerprint, public_key: line.trim_end().to_owned() })
     }
+}
+
+/// Whether the key is an uncompressed point on its curve (RFC 5656 section 3.1). OpenSSH rejects compressed points.
+fn has_valid_point(key: &EcdsaPublicKey) -> bool {
+    let Some((4, coordinates)) = key.as_sec1_bytes().split_first() else { return false };
+    let (x, y) = coordinates.split_at(coordinates.len() / 2);
+    is_on_curve(key.curve(), x, y)
 }

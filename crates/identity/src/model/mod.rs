@@ -1,5 +1,6 @@
 //! The wire types (contract section 2).
 
+mod curve;
 mod key;
 mod token;
 
@@ -44,7 +45,7 @@ pub struct Session {
 pub struct LoginSession {
     pub id: SessionId,
     pub created_at: Time,
-    /// The last use, accurate to ten minutes. Null if the session was not used after the sign-in.
+    /// The last use, accurate to ten minutes. Null until the session is used more than ten minutes after the sign-in.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_used_at: Option<Time>,
     #[cfg_attr(feature = "openapi", schema(required))]

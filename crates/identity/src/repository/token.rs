@@ -42,6 +42,10 @@ pub trait TokenRepository {
     /// Returns the user's tokens, including revoked ones, newest first.
     async fn token_list(&mut self, user: UserId, paging: &Paging<TokenId>) -> Result<Vec<AccessToken>>;
 
+    /// Counts the tokens of the user that are neither revoked nor expired. The result is reliable only under
+    /// [`crate::IdentityRepository::user_lock`].
+    async fn token_count_live(&mut self, user: UserId, at: Time) -> Result<i64>;
+
     /// Revokes a token of the user. Returns false if the user has no such token or it is already revoked.
     async fn token_revoke(&mut self, user: UserId, token: TokenId, at: Time) -> Result<bool>;
 
@@ -114,6 +118,12 @@ impl TokenRepository for Connection {
             .select((TokenRow::as_select(), Option::<RestrictionRow>::as_select()));
         let page = newest_first!(all, access_tokens::user_id = user, access_tokens::id, paging);
         Ok(page.load::<TokenWithNames>(self).await?.into_iter().map(AccessToken::from).collect())
+    }
+
+    async fn token_count_live(&mut self, user: UserId, at: Time) -> Result<i64> {
+        let live = access_tokens::user_id.eq(user).and(access_tokens::revoked_at.is_null());
+        let unexpired = access_tokens::expires_at.is_null().or(access_tokens::expires_at.gt(at));
+        Ok(access_tokens::table.filter(live.and(unexpired)).count().get_result(self).await?)
     }
 
     async fn token_revoke(&mut self, user: UserId, token: TokenId, at: Time) -> Result<bool> {

@@ -21,7 +21,7 @@ use crate::repository::{IdentityRepository as _, LoginRecord};
 /// The time in which a sign-in must end (contract section 2).
 const LOGIN_LIFETIME_SECONDS: i64 = 600;
 
-/// The code host of a deployment, and the allowed redirects after a sign-in.
+/// The code host of an installation, and the allowed redirects after a sign-in.
 pub struct CodeHostLogin {
     pub host: Arc<dyn CodeHost>,
     /// The callback address that is registered at the code host.

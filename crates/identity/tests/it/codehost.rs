@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::join_all;
 use identity::{CodeHost, CodeHostFailure, CodeHostLogin, Identity, IdentityError, LoginResult, LoginStart, SignIn};
-use kernel::{ApiError as _, Code, Provider, Token, TokenKind};
+use kernel::{ApiError as _, Code, Provider, Token, TokenKind, hex};
 use serde_json::{Value, json};
 
 use crate::kit::{Kit, anonymous_actor};
@@ -179,8 +179,7 @@ async fn neither_state_nor_cookie_nor_verifier_is_stored() {
     let verifier = host.exchanged()[0][2].clone();
     for secret in [login.state.reveal(), login.browser.reveal(), &verifier] {
         // Postgres prints bytes in hex.
-        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-        assert!(!stored.contains(secret) && !stored.contains(&hex), "{stored}");
+        assert!(!stored.contains(secret) && !stored.contains(&hex(secret.as_bytes())), "{stored}");
         let events = Value::from(kit.db_rows("SELECT a::text FROM store.audit a").await).to_string();
         assert!(!events.contains(secret), "{events}");
     }

@@ -168,6 +168,7 @@ async fn unsupported_key_is_rejected_with_the_reason() {
         (SK_ED25519, "type sk-ssh-ed25519@openssh.com; supported types are ed25519"),
         (SK_P256, "type sk-ecdsa-sha2-nistp256@openssh.com; supported types are ed25519"),
         (CERTIFICATE, "type ssh-ed25519-cert-v01@openssh.com; supported types are ed25519"),
+        (&P256.replace("VZ+t8=", "VZ+t4="), "not a point on the curve"),
         (PRIVATE, "private key; paste the content of the .pub file"),
         (&PRIVATE.replace("OPENSSH", "RSA"), "private key; paste the content of the .pub file"),
         (&format!("{ED25519}\n{P256}"), "not one line"),
@@ -202,6 +203,36 @@ async fn unsupported_key_is_rejected_with_the_reason() {
         assert!(message.contains(reason) && message.starts_with("is "), "{text:?}: {message}");
     }
     assert_eq!((keys(&kit, ada).await, kit.audited().await), (vec![], vec![]));
+}
+
+/// `ssh-keygen -l` rejects each of these keys, too.
+#[test]
+fn ecdsa_key_without_a_valid_point_is_rejected() {
+    for (key, replacements) in [
+        // The last bit of y differs.
+        (P256, &[("VZ+t8=", "VZ+t4=")][..]),
+        (P384, &[("wMoQ==", "wMoA==")]),
+        (P521, &[("Uzyw==", "Uzyg==")]),
+        // The prime of the curve is added to y: a second encoding of the same point.
+        (P521, &[("786QBOH", "786QJOH"), ("Uzyw==", "Uzyg==")]),
+    ] {
+        let mut text = key.to_owned();
+        for (from, to) in replacements {
+            assert!(text.contains(from), "{text}");
+            text = text.replace(from, to);
+        }
+        assert_eq!(ParsedKey::parse(&text), Err(InvalidKey::Point), "{text}");
+    }
+    for text in [
+        // P256 with a compressed point.
+        "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAAAhA62y+mYr+vEi2tBpP28mHugqfdBZMYIRQ6q5\
+         dJfBh9gW",
+        // Both coordinates are zero.
+        "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\
+         AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    ] {
+        assert_eq!(ParsedKey::parse(text), Err(InvalidKey::Point), "{text}");
+    }
 }
 
 #[test]

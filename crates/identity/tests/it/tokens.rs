@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use identity::{AccessToken, AccessTokenCreated, IdentityError, NewAccessToken, Restrict, Restriction};
 use kernel::audit::Credential;
-use kernel::{ApiError as _, Code, Digest, Page, Paging, Scope, Time, Token, TokenId, TokenKind, UserId};
+use kernel::{ApiError as _, Code, Digest, Page, Paging, Scope, Time, Token, TokenId, TokenKind, UserId, hex};
 use serde_json::{Value, json};
 
 use crate::kit::{Kit, anonymous_actor};
@@ -86,8 +86,7 @@ async fn only_hash_and_prefix_of_a_token_are_stored() {
         assert!(rows.contains("org:read") && !rows.contains(&token[12..]), "{rows}");
         // A name may be a mail address, so the audit log omits it.
         assert_eq!(rows.contains("laptop"), table != "store.audit", "{rows}");
-        let hex: String = token.bytes().map(|byte| format!("{byte:02x}")).collect();
-        assert!(!rows.contains(&hex[24..]), "{rows}");
+        assert!(!rows.contains(&hex(token.as_bytes())[24..]), "{rows}");
     }
     let events = kit.audited().await;
     let [row] = events.as_slice() else { panic!("one row is expected: {events:?}") };
@@ -275,4 +274,53 @@ async fn last_use_of_a_token_is_stored_at_most_every_ten_minutes() {
     let second = touch().await;
     assert_eq!(last_used_at(token).await, Some(second));
     assert_eq!((last_used_at(other).await, kit.audited().await), (None, vec![]));
+}
+
+/// Creates `count` tokens without audit rows.
+async fn create_many(kit: &Kit, user: UserId, count: usize) -> Vec<TokenId> {
+    let mut ids = Vec::with_capacity(count);
+    for n in 0..count {
+        ids.push(create(kit, user, new_token(&format!("token {n}"))).await.unwrap().metadata.id);
+    }
+    kit.audited().await;
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn live_tokens_of_a_user_are_limited() {
+    let kit = Kit::start().await;
+    let (ada, eve) = (user(&kit, "ada").await, user(&kit, "eve").await);
+    let mut live = create_many(&kit, ada, 98).await;
+    // Expired and revoked tokens do not count.
+    let soon = Some(kit.now().plus_seconds(60));
+    for _ in 0..2 {
+        create(&kit, ada, NewAccessToken { expires_at: soon, ..new_token("soon") }).await.unwrap();
+    }
+    kit.audited().await;
+    let refuses = async || {
+        let error = create(&kit, ada, new_token("one more")).await.unwrap_err();
+        assert_eq!((error.code(), error.code().name), (&IdentityError::TOKEN_LIMIT, "token_limit"));
+        assert_eq!(error.details(), Some(json!({ "limit": 100, "count": 100 })));
+        assert_eq!(kit.audited().await, []);
+    };
+    refuses().await;
+    create(&kit, eve, new_token("hers")).await.unwrap();
+    kit.audited().await;
+    kit.advance(60);
+    live.extend(create_many(&kit, ada, 2).await);
+    refuses().await;
+    kit.identity.token_revoke(&anonymous_actor(), ada, live[0]).await.unwrap();
+    create_many(&kit, ada, 1).await;
+    refuses().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_requests_respect_the_token_limit() {
+    let kit = Kit::start().await;
+    let ada = user(&kit, "ada").await;
+    create_many(&kit, ada, 95).await;
+    let outcomes = futures_util::future::join_all((0..20).map(|_| create(&kit, ada, new_token("racing")))).await;
+    let (made, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!((made.len(), kit.audited().await.len()), (5, 5));
+    assert!(refused.iter().all(|it| matches!(it, Err(IdentityError::TokenLimit { limit: 100, .. }))), "{refused:?}");
 }

@@ -67,7 +67,7 @@ pub struct Invite {
 pub struct InviteCreated {
     #[serde(flatten)]
     pub invite: Invite,
-    /// The link to join. Pass it on yourself if the deployment sends no mail.
+    /// The link to join. Pass it on yourself if the installation sends no mail.
     #[cfg_attr(feature = "openapi", schema(format = Password))]
     pub accept_url: String,
 }
@@ -95,8 +95,8 @@ pub struct InviteView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", schema(example = json!({ "alreadyMember": false })))]
-pub struct Joined {
+#[cfg_attr(feature = "openapi", schema(as = Joined, example = json!({ "alreadyMember": false })))]
+pub struct JoinResult {
     pub org: Org,
     /// The caller's role.
     pub role: Role,

@@ -20,7 +20,12 @@ pub struct InviteRecord {
     pub org_id: OrgId,
     pub email: String,
     pub role: Role,
+    /// The token that the last request to send the invitation returned.
     pub token_hash: TokenHash,
+    /// The token in the newest mail, if there is one. It also stays valid when a later request sends no mail.
+    pub mailed_token_hash: Option<TokenHash>,
+    /// The admin who queued the newest mail, and knows its token.
+    pub mailed_by: Option<UserId>,
     pub invited_by: UserId,
     pub created_at: Time,
     pub expires_at: Time,
@@ -29,15 +34,16 @@ pub struct InviteRecord {
     pub accepted_by: Option<UserId>,
 }
 
-/// Invitations on a [`store::Connection`]. Callers take [`crate::OrgRepository::org_lock`] before they change one.
+/// Invitations on a [`store::Connection`]. Callers take [`crate::OrgRepository::org_lock`] before they change one,
+/// except for `invite_mark_sent`, which compares the token.
 pub trait InviteRepository {
     /// Inserts an invitation, or updates the one with the same id.
     async fn invite_upsert(&mut self, invite: &InviteRecord) -> Result<()>;
 
-    /// Returns the open invitation of an address. Ignores case.
+    /// Returns the open invitation of an address, and locks its row. Ignores case.
     async fn invite_find_open(&mut self, org: OrgId, email: &str) -> Result<Option<InviteRecord>>;
 
-    /// Returns the invitation with this token, and its organization.
+    /// Returns the invitation with this token, returned or mailed, and its organization.
     async fn invite_find_by_token(&mut self, token: TokenHash) -> Result<Option<(InviteRecord, OrgRecord)>>;
 
     /// Returns the open invitations, including expired ones, newest first.
@@ -52,7 +58,7 @@ pub trait InviteRepository {
     /// Revokes an open invitation. Returns false if there is no such invitation.
     async fn invite_revoke(&mut self, org: OrgId, invite: InviteId, at: Time) -> Result<bool>;
 
-    /// Revokes the open invitations that this user sent last, and returns their ids.
+    /// Revokes the open invitations of which this user knows a link, and returns their ids.
     async fn invite_revoke_all_by(&mut self, org: OrgId, by: UserId, at: Time) -> Result<Vec<InviteId>>;
 
     /// Stores the time at which the mail with this token was sent.
@@ -80,6 +86,8 @@ impl InviteRepository for Connection {
             invites::email.eq(excluded(invites::email)),
             invites::role.eq(excluded(invites::role)),
             invites::token_hash.eq(excluded(invites::token_hash)),
+            invites::mailed_token_hash.eq(excluded(invites::mailed_token_hash)),
+            invites::mailed_by.eq(excluded(invites::mailed_by)),
             invites::invited_by.eq(excluded(invites::invited_by)),
             invites::expires_at.eq(excluded(invites::expires_at)),
             invites::sent_at.eq(excluded(invites::sent_at)),
@@ -93,6 +101,7 @@ impl InviteRepository for Connection {
         let found = invites::table
             .filter(open.and(lower(invites::email).eq(lower(email))))
             .select(InviteRecord::as_select())
+            .for_update()
             .first(self)
             .await;
         Ok(found.optional()?)
@@ -101,7 +110,7 @@ impl InviteRepository for Connection {
     async fn invite_find_by_token(&mut self, token: TokenHash) -> Result<Option<(InviteRecord, OrgRecord)>> {
         let found = invites::table
             .inner_join(orgs::table)
-            .filter(invites::token_hash.eq(token))
+            .filter(invites::token_hash.eq(token).or(invites::mailed_token_hash.eq(token)))
             .select((InviteRecord::as_select(), OrgRecord::as_select()))
             .first(self)
             .await;
@@ -125,8 +134,9 @@ impl InviteRepository for Connection {
     }
 
     async fn invite_accept(&mut self, invite: InviteId, token: TokenHash, by: UserId, at: Time) -> Result<bool> {
-        let open = invites::token_hash.eq(token).and(invites::ended_at.is_null()).and(invites::expires_at.gt(at));
-        let accept = diesel::update(invites::table.find(invite).filter(open))
+        let has_token = invites::token_hash.eq(token).or(invites::mailed_token_hash.eq(token));
+        let open = invites::ended_at.is_null().and(invites::expires_at.gt(at));
+        let accept = diesel::update(invites::table.find(invite).filter(open.and(has_token)))
             .set((invites::ended_at.eq(at), invites::accepted_by.eq(by)));
         Ok(Prepared(accept).execute(self).await? == 1)
     }
@@ -138,13 +148,14 @@ impl InviteRepository for Connection {
     }
 
     async fn invite_revoke_all_by(&mut self, org: OrgId, by: UserId, at: Time) -> Result<Vec<InviteId>> {
-        let open = invites::org_id.eq(org).and(invites::invited_by.eq(by)).and(invites::ended_at.is_null());
+        let knows_link = invites::invited_by.eq(by).or(invites::mailed_by.eq(by));
+        let open = invites::org_id.eq(org).and(invites::ended_at.is_null()).and(knows_link);
         let revoke = diesel::update(invites::table.filter(open)).set(invites::ended_at.eq(at)).returning(invites::id);
         Ok(Prepared(revoke.as_query()).load(self).await?)
     }
 
     async fn invite_mark_sent(&mut self, invite: InviteId, token: TokenHash, at: Time) -> Result<()> {
-        let same = invites::table.find(invite).filter(invites::token_hash.eq(token));
+        let same = invites::table.find(invite).filter(invites::mailed_token_hash.eq(token));
         Prepared(diesel::update(same).set(invites::sent_at.eq(at))).execute(self).await?;
         Ok(())
     }

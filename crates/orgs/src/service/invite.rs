@@ -6,12 +6,11 @@
 use kernel::audit::{Actor, Event};
 use kernel::{InviteId, OrgId, Page, Paging, Role, Time, Token, TokenHash, TokenKind, UserId};
 use serde_json::json;
-use store::{Connection, Outcome, outbox};
+use store::{Connection, Outcome};
 
 use super::{Orgs, Result};
 use crate::error::OrgError;
-use crate::mail::{INVITE, InviteMail};
-use crate::model::{Invite, InviteCreated, InviteState, InviteView, Joined, NewInvite, OpenState};
+use crate::model::{Invite, InviteCreated, InviteState, InviteView, JoinResult, NewInvite, OpenState};
 use crate::repository::{InviteRecord, InviteRepository as _, OrgRepository as _};
 
 /// The time in which an invitation can be accepted (specification, "Limits"): 7 days.
@@ -25,7 +24,8 @@ const ENDED_VISIBLE_SECONDS: i64 = 30 * 24 * 3600;
 pub enum InviteOutcome {
     /// The invitation is new.
     Created(InviteCreated),
-    /// The open invitation was sent again with a new link. The old link is invalid.
+    /// The open invitation was renewed with a new link. The old links are invalid, except for the link of a mail of the
+    /// last ten minutes: no new mail is sent in that time.
     Resent(InviteCreated),
 }
 
@@ -33,45 +33,28 @@ impl Orgs {
     /// Invites an address, or sends its open invitation again with a new link, a new expiry and this role.
     ///
     /// # Errors
-    /// [`OrgError::AlreadyMember`], [`OrgError::TooManyInvites`].
+    /// [`OrgError::AlreadyMember`], [`OrgError::TooManyInvites`], [`OrgError::TooManyInviteMails`].
     pub async fn invite(&self, actor: &Actor, org: OrgId, by: UserId, new: NewInvite) -> Result<InviteOutcome> {
-        let NewInvite { email, role } = new;
-        let email = email.to_string();
         let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
         let token = Token::mint(TokenKind::Invite, clock_rng);
-        let (token_hash, expires_at) = (token.hash(), now.plus_seconds(LIFETIME_SECONDS));
+        let new = InviteRecord::new(clock_rng.id_at(now), (org, by), new, &token, now);
         self.store
             .transaction(actor, async |tx| {
                 let plan = tx.org_lock(org).await?.ok_or(OrgError::OrgNotFound)?;
-                if tx.member_has_email(org, &email).await? {
+                if tx.member_has_email(org, &new.email).await? {
                     return Err(OrgError::AlreadyMember);
                 }
                 tx.invite_purge(org, now.plus_seconds(-ENDED_VISIBLE_SECONDS)).await?;
-                let open = tx.invite_find_open(org, &email).await?;
+                let open = tx.invite_find_open(org, &new.email).await?;
                 let limit = self.limits.for_plan(plan).invites;
                 if tx.invite_count_pending(org, open.as_ref().map(|open| open.id), now).await? >= i64::from(limit) {
                     return Err(OrgError::TooManyInvites(limit));
                 }
                 let is_resend = open.is_some();
-                let (id, created_at) =
-                    open.map_or_else(|| (clock_rng.id_at(now), now), |open| (open.id, open.created_at));
-                let invite = InviteRecord {
-                    id,
-                    org_id: org,
-                    email,
-                    role,
-                    token_hash,
-                    invited_by: by,
-                    created_at,
-                    expires_at,
-                    sent_at: None,
-                    ended_at: None,
-                    accepted_by: None,
-                };
+                let invite = self.invite_mail_queue(tx, new.replacing(open), &token).await?;
                 tx.invite_upsert(&invite).await?;
-                self.enqueue_mail(tx, &invite, &token).await?;
-                let data = json!({ "email": invite.email, "role": role, "again": is_resend });
-                let event = Event::in_org("member.invite", org, id, data);
+                let data = json!({ "email": invite.email, "role": invite.role, "again": is_resend });
+                let event = Event::in_org("member.invite", org, invite.id, data);
                 let accept_url = self.site.accept_url(token.reveal());
                 let created = InviteCreated { invite: Invite::new(invite, now), accept_url };
                 Ok(Outcome::Changed(
@@ -102,7 +85,7 @@ impl Orgs {
                 if !tx.invite_revoke(org, invite, now).await? {
                     return Err(OrgError::InviteNotFound);
                 }
-                outbox::withdraw(tx, INVITE, &invite.to_string()).await?;
+                self.invite_mail_withdraw(tx, invite).await?;
                 Ok(Outcome::Changed((), Event::in_org("member.uninvite", org, invite, json!({}))))
             })
             .await
@@ -124,7 +107,7 @@ impl Orgs {
     ///
     /// # Errors
     /// [`OrgError::InviteUnknown`], [`OrgError::InviteUsed`], [`OrgError::InviteRevoked`], [`OrgError::InviteExpired`].
-    pub async fn invite_accept(&self, actor: &Actor, user: UserId, token: &str) -> Result<Joined> {
+    pub async fn invite_accept(&self, actor: &Actor, user: UserId, token: &str) -> Result<JoinResult> {
         let (hash, now) = (parse_token(token)?, self.store.clock_rng().now());
         self.store
             .transaction(actor, async |tx| {
@@ -138,39 +121,26 @@ impl Orgs {
                 }
                 let already_member = !tx.member_insert(org_id, user, invite.role, now).await?;
                 let role = if already_member { self.role_of(tx, org_id, user).await? } else { invite.role };
-                outbox::withdraw(tx, INVITE, &id.to_string()).await?;
+                self.invite_mail_withdraw(tx, id).await?;
                 let data =
                     json!({ "email": invite.email, "user": user, "role": role, "alreadyMember": already_member });
                 let event = Event::in_org("member.accept", org_id, id, data);
-                Ok(Outcome::Changed(Joined { org: self.org_view(org, role), role, already_member }, event))
+                Ok(Outcome::Changed(JoinResult { org: self.org_view(org, role), role, already_member }, event))
             })
             .await
     }
 
-    /// Revokes the open invitations of a user who is no longer an admin, because the user may know their links.
+    /// Revokes the open invitations of which a user knows a link. For a user who is no longer an admin.
     pub(super) async fn revoke_invites_by(&self, tx: &mut Connection, org: OrgId, user: UserId) -> Result<usize> {
         let revoked = tx.invite_revoke_all_by(org, user, self.store.clock_rng().now()).await?;
         for invite in &revoked {
-            outbox::withdraw(tx, INVITE, &invite.to_string()).await?;
+            self.invite_mail_withdraw(tx, *invite).await?;
         }
         Ok(revoked.len())
     }
 
     async fn role_of(&self, tx: &mut Connection, org: OrgId, user: UserId) -> Result<Role> {
         tx.member_find(org, user).await?.map(|member| member.role).ok_or(OrgError::MemberNotFound)
-    }
-
-    /// Queues the mail, and withdraws a queued one with an old link.
-    async fn enqueue_mail(&self, tx: &mut Connection, invite: &InviteRecord, token: &Token) -> Result<()> {
-        let key = invite.id.to_string();
-        outbox::withdraw(tx, INVITE, &key).await?;
-        if !self.site.sends_mail {
-            return Ok(());
-        }
-        let org = tx.org_find(invite.org_id).await?.ok_or(OrgError::OrgNotFound)?.name;
-        let inviter = tx.person_display_name(invite.invited_by).await?;
-        let mail = InviteMail::new(invite, token, org, inviter);
-        Ok(self.store.enqueue(tx, INVITE, &key, &mail).await?)
     }
 }
 
@@ -189,6 +159,36 @@ fn parse_token(token: &str) -> Result<TokenHash> {
 }
 
 impl InviteRecord {
+    fn new(id: InviteId, (org_id, invited_by): (OrgId, UserId), new: NewInvite, token: &Token, now: Time) -> Self {
+        let NewInvite { email, role } = new;
+        Self {
+            id,
+            org_id,
+            email: email.to_string(),
+            role,
+            token_hash: token.hash(),
+            mailed_token_hash: None,
+            mailed_by: None,
+            invited_by,
+            created_at: now,
+            expires_at: now.plus_seconds(LIFETIME_SECONDS),
+            sent_at: None,
+            ended_at: None,
+            accepted_by: None,
+        }
+    }
+
+    /// Returns the record of this invitation as a renewal of the open one, if there is one. The last mail of the open
+    /// one is kept.
+    fn replacing(self, open: Option<Self>) -> Self {
+        match open {
+            None => self,
+            Some(Self { id, created_at, mailed_token_hash, mailed_by, sent_at, .. }) => {
+                Self { id, created_at, mailed_token_hash, mailed_by, sent_at, ..self }
+            }
+        }
+    }
+
     /// Returns the state of the invitation.
     #[must_use]
     pub fn state(&self, now: Time) -> InviteState {

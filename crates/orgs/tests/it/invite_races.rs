@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream;
 use kernel::{InviteId, OrgId, Role, UserId};
-use orgs::{InviteCreated, InviteOutcome, InviteState, Joined, OrgError};
+use orgs::{InviteCreated, InviteOutcome, InviteState, JoinResult, OrgError};
 use serde_json::json;
 
 use crate::kit::{Kit, session_actor, token};
@@ -15,7 +15,7 @@ const ROUNDS: usize = 12;
 
 /// The result of one concurrent call.
 enum RaceResult {
-    Accepted(Result<Joined, OrgError>),
+    Accepted(Result<JoinResult, OrgError>),
     Revoked(Result<(), OrgError>),
     Resent(Result<InviteOutcome, OrgError>),
 }
@@ -107,7 +107,7 @@ async fn concurrent_accept_revoke_and_resend_are_serialized() {
         let (state, events) = match (accepted.unwrap(), revoked.unwrap(), &resent) {
             // Accepted first: there is no invitation to revoke, and the resend creates a new one.
             (
-                Ok(Joined { role: Role::Member, already_member: false, .. }),
+                Ok(JoinResult { role: Role::Member, already_member: false, .. }),
                 Err(OrgError::InviteNotFound),
                 InviteOutcome::Created(_),
             ) => ("used", ["member.accept", "member.invite"]),

@@ -1,7 +1,7 @@
 //! Creating, resending and revoking invitations. `joining` has the tests of accepting them.
 
-use kernel::{ApiError as _, Code, Digest, InviteId, Limits, OrgId, Page, Paging, Role, Token, TokenKind, UserId};
-use orgs::{Invite, InviteCreated, InviteOutcome, InviteState, Joined, NewInvite, OpenState, OrgError, Orgs, Site};
+use kernel::{ApiError as _, Code, Digest, InviteId, Limits, OrgId, Page, Paging, Role, Token, TokenKind, UserId, hex};
+use orgs::{Invite, InviteCreated, InviteOutcome, InviteState, JoinResult, NewInvite, OpenState, OrgError, Orgs, Site};
 use serde_json::{Value, json};
 use validator::Validate as _;
 
@@ -40,7 +40,7 @@ pub async fn state(kit: &Kit, token: &str) -> Option<InviteState> {
     }
 }
 
-pub async fn accept(kit: &Kit, user: UserId, token: &str) -> Result<Joined, OrgError> {
+pub async fn accept(kit: &Kit, user: UserId, token: &str) -> Result<JoinResult, OrgError> {
     kit.orgs.invite_accept(&session_actor(user), user, token).await
 }
 
@@ -76,7 +76,7 @@ async fn only_the_hash_of_an_invite_token_is_stored() {
 
     let hash = "SELECT encode(token_hash, 'hex') AS hash FROM orgs.invites";
     assert_eq!(kit.database.rows(hash).await, [json!({ "hash": Digest::of(link_token.as_bytes()).hex() })]);
-    let hex: String = link_token.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(link_token.as_bytes());
     for table in ["orgs.invites", "store.outbox", "store.audit"] {
         let rows = Value::from(kit.database.rows(&format!("SELECT t::text FROM {table} t")).await).to_string();
         assert!(rows.contains(&invite.id.to_string()) || table == "orgs.invites", "{rows}");
@@ -96,7 +96,7 @@ async fn resend_updates_the_invitation_and_replaces_its_link() {
     for (at, (wait, email, role)) in
         [(DAY, "BOB@example.com", Role::Admin), (7 * DAY, "bob@EXAMPLE.com", Role::Viewer)].into_iter().enumerate()
     {
-        kit.db_execute("UPDATE orgs.invites SET sent_at = now()").await;
+        kit.db_execute("UPDATE orgs.invites SET sent_at = created_at").await;
         kit.advance(wait);
         let now = kit.now();
         let outcome = kit.invite(org, eve, email, role).await.unwrap();

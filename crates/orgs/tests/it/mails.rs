@@ -5,24 +5,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kernel::{OrgId, Paging, Role, Time, UserId};
-use orgs::{InviteMails, MailMessage, Mailer, NewInvite, Notice, NotificationMails, OrgChange, Orgs};
+use orgs::{InviteMails, MailMessage, Mailer, NewInvite, Notice, NotificationMails, OrgChange};
 use store::outbox::{DeliveryError, Message, OutboxHandler};
 
 use crate::kit::{Kit, raise, session_actor, site, token};
 
-/// Counts the messages that were not attempted. At zero, each is delivered, waits for a retry, or is a dead letter.
-const UNATTEMPTED: &str = "SELECT count(*) FROM store.outbox WHERE last_error IS NULL";
-
 /// Records mails and returns queued errors.
 #[derive(Default)]
-struct FakeMailer {
+pub struct FakeMailer {
     sent: Mutex<Vec<MailMessage>>,
     /// The errors of the next mails. Later mails succeed.
     errors: Mutex<VecDeque<DeliveryError>>,
 }
 
 impl FakeMailer {
-    fn sent(&self) -> Vec<MailMessage> {
+    pub fn sent(&self) -> Vec<MailMessage> {
         self.sent.lock().unwrap().clone()
     }
 
@@ -43,15 +40,20 @@ fn transient_error() -> DeliveryError {
     DeliveryError::Transient("451 try again".to_owned())
 }
 
-fn invites(mailer: &Arc<FakeMailer>) -> Arc<InviteMails> {
+pub fn invites(mailer: &Arc<FakeMailer>) -> Arc<InviteMails> {
     Arc::new(InviteMails { site: site(), mailer: mailer.clone() })
 }
 
 /// Attempts all due messages.
-async fn deliver(kit: &Kit, handler: Arc<dyn OutboxHandler>) {
+pub async fn deliver(kit: &Kit, handler: Arc<dyn OutboxHandler>) {
+    // At zero, each due message is delivered, waits for a retry, or is a dead letter.
+    let unattempted = format!(
+        "SELECT count(*) FROM store.outbox WHERE last_error IS NULL AND (attempts > 0 OR next_attempt_at <= '{}')",
+        kit.now()
+    );
     let worker = kit.store.spawn_outbox_worker(handler);
     let idle = async {
-        while kit.db_number(UNATTEMPTED).await > 0 {
+        while kit.db_number(&unattempted).await > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -159,14 +161,17 @@ async fn permanently_failed_mail_stays_unsent_until_the_invitation_is_resent() {
     let sent = mailer.sent();
     assert!(sent[1].action.as_ref().is_some_and(|(_, link)| link.ends_with(&link_token)));
     assert_ne!(sent[0].id, sent[1].id);
-    // A resend resets the time, because the new mail is not sent yet.
+    // A resend resets the time if it queues a new mail.
+    invite(&kit, org, ada).await;
+    assert_eq!(sent_at(&kit, org).await, Some(kit.now()));
+    kit.advance(600);
     invite(&kit, org, ada).await;
     assert_eq!(sent_at(&kit, org).await, None);
 }
 
-/// Resends the invitation during the delivery of the first mail. The second mail fails at first.
+/// Resends the invitation during a long delivery of the first mail. The second mail fails at first.
 struct ResendDuringSend {
-    orgs: Orgs,
+    kit: Arc<Kit>,
     org: OrgId,
     ada: UserId,
     mailer: FakeMailer,
@@ -179,7 +184,8 @@ impl Mailer for ResendDuringSend {
             let new = NewInvite { email: mail.to.parse().unwrap(), role: Role::Admin };
             // Record the mail first, because the next mail may be delivered before `invite` returns.
             self.mailer.sent.lock().unwrap().push(mail);
-            self.orgs.invite(&session_actor(self.ada), self.org, self.ada, new).await.unwrap();
+            self.kit.db_execute("UPDATE orgs.invite_mails SET due_at = due_at - interval '10 minutes'").await;
+            self.kit.orgs.invite(&session_actor(self.ada), self.org, self.ada, new).await.unwrap();
             return Ok(());
         }
         self.mailer.send(mail).await
@@ -188,9 +194,9 @@ impl Mailer for ResendDuringSend {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn delivery_of_an_outdated_mail_does_not_mark_the_invitation_as_sent() {
-    let kit = Kit::start().await;
+    let kit = Arc::new(Kit::start().await);
     let (org, ada) = acme(&kit).await;
-    let resending = Arc::new(ResendDuringSend { orgs: kit.orgs.clone(), org, ada, mailer: FakeMailer::default() });
+    let resending = Arc::new(ResendDuringSend { kit: kit.clone(), org, ada, mailer: FakeMailer::default() });
     resending.mailer.fail_next(transient_error());
     let mails = || Arc::new(InviteMails { site: site(), mailer: resending.clone() });
     invite(&kit, org, ada).await;
@@ -233,6 +239,7 @@ async fn only_delivery_of_the_newest_mail_is_recorded() {
     let recorder = Arc::new(MessageRecorder { mails: invites(&mailer), message: Mutex::default() });
     let mut messages = Vec::new();
     for _ in 0..2 {
+        kit.advance(600);
         mailer.fail_next(transient_error());
         invite(&kit, org, ada).await;
         deliver(&kit, recorder.clone()).await;

@@ -5,6 +5,7 @@
 mod audit;
 mod creation;
 mod example;
+mod invite_mails;
 mod invite_races;
 mod invites;
 mod joining;

@@ -29,7 +29,7 @@ async fn twenty_admins(kit: &Kit, slug: &str) -> (OrgId, Vec<UserId>) {
     (org, admins)
 }
 
-async fn stop(kit: &Kit, org: OrgId, admins: &[UserId], at: usize, exit: AdminExit) -> Result<(), OrgError> {
+async fn exit_admin(kit: &Kit, org: OrgId, admins: &[UserId], at: usize, exit: AdminExit) -> Result<(), OrgError> {
     let (user, next) = (admins[at], admins[(at + 1) % admins.len()]);
     match exit {
         AdminExit::Demoted => {
@@ -51,8 +51,8 @@ async fn one_admin_remains_when_all_exit_concurrently() {
         ("mixed", &[AdminExit::Demoted, AdminExit::Left, AdminExit::RemovedByTheNext]),
     ] {
         let (org, admins) = twenty_admins(&kit, slug).await;
-        let stops = (0..20).map(|at| stop(&kit, org, &admins, at, ways[at % ways.len()]));
-        let outcomes = join_all(stops).await;
+        let exits = (0..20).map(|at| exit_admin(&kit, org, &admins, at, ways[at % ways.len()]));
+        let outcomes = join_all(exits).await;
         let refused: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         assert!(matches!(refused.as_slice(), [OrgError::LastAdmin]), "{slug}: {refused:?}");
         let left = format!("SELECT count(*) FROM orgs.members WHERE org_id = '{}' AND role = 'admin'", org.as_uuid());

@@ -120,3 +120,19 @@ async fn last_use_of_a_token_is_recorded_every_ten_minutes() {
     let second = eventually("a later use is recorded", async || Some(last().await).filter(|at| *at != first)).await;
     assert_eq!(time(&second), time(&first).plus_seconds(610));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn live_tokens_of_a_user_are_limited() {
+    let app = App::with(|config| config.abuse_limits.tokens_per_user = 2).await;
+    let (ada, eve) = (app.sign_in("ada").await, app.sign_in("eve").await);
+    let body = json!({ "name": "ci", "scopes": ["account:read"] });
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(create_token(&app, &ada, body.clone()).await.1["id"].as_str().unwrap().to_owned());
+    }
+    let refused = ada.post("/v1/me/tokens", body.clone()).await;
+    assert_eq!(refused.expect_error(409, "token_limit")["details"], json!({ "limit": 2, "count": 2 }));
+    create_token(&app, &eve, body.clone()).await;
+    ada.delete(&format!("/v1/me/tokens/{}", ids[0])).await.expect(204);
+    create_token(&app, &ada, body).await;
+}

@@ -5,16 +5,26 @@ use std::time::Duration;
 use mail_parser::MessageParser;
 use sandbox::{Encryption, SmtpServer};
 use serde_json::{Value, json};
+use server::Config;
 use server::config::MailConfig;
 
-use super::{INVITES, accept, acme, invite, invited, listed, token};
+use super::{INVITES, accept, acme, invite, invited, listed, preview, token};
 use crate::support::{App, Caller, eventually};
 
-/// Starts a deployment that sends mail through this SMTP server.
+/// Starts an installation that sends mail through this SMTP server.
 async fn mailing(smtp: &SmtpServer) -> App {
+    mailing_with(smtp, |_| {}).await
+}
+
+/// Like [`mailing`], with a configuration that `change` modifies.
+async fn mailing_with(smtp: &SmtpServer, change: impl FnOnce(&mut Config)) -> App {
     let server = smtp.url().parse().unwrap();
     let from = "Hosting <hello@svc.example>".parse().unwrap();
-    App::with(|config| config.mail = Some(MailConfig { server, from })).await
+    App::with(|config| {
+        config.mail = Some(MailConfig { server, from });
+        change(config);
+    })
+    .await
 }
 
 /// The `sentAt` of the only invitation, once it is set.
@@ -67,9 +77,21 @@ async fn repeated_invitation_sends_a_new_link() {
     let ada = acme(&app).await;
     let (_, old) = invited(&ada, "bob@example.org", "viewer").await;
     smtp.wait_for(1).await;
-    eventually("sentAt is set", async || sent_at(&ada).await).await;
+    let first_sent_at = eventually("sentAt is set", async || sent_at(&ada).await).await;
+    // No mail is sent within ten minutes. The link of the mail and the new one are valid.
+    app.clock.advance(540);
+    for _ in 0..3 {
+        let kept = invite(&ada, "bob@example.org", "viewer").await.expect(200).clone();
+        assert_eq!(kept["sentAt"], first_sent_at);
+        for link in [&old, &token(&kept["acceptUrl"])] {
+            assert_eq!(preview(&app, link).await.expect(200)["state"], "pending");
+        }
+    }
+    assert_eq!(app.db_rows("SELECT * FROM store.outbox").await, Vec::<Value>::new());
+    app.clock.advance(60);
     let again = invite(&ada, "bob@example.org", "viewer").await.expect(200).clone();
     assert_eq!(again["sentAt"], json!(null));
+    preview(&app, &old).await.expect_error(404, "not_found");
     let new = token(&again["acceptUrl"]);
     let received = smtp.wait_for(2).await;
     let texts: Vec<String> = received
@@ -86,6 +108,23 @@ async fn repeated_invitation_sends_a_new_link() {
         .collect();
     assert_ne!(ids[0], ids[1]);
     eventually("sentAt is set", async || sent_at(&ada).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invitation_mails_are_limited_per_organization_and_day() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    let app = mailing_with(&smtp, |config| config.abuse_limits.invite_mails_per_org = 2).await;
+    let ada = acme(&app).await;
+    invited(&ada, "bob@example.org", "viewer").await;
+    invited(&ada, "carol@example.org", "viewer").await;
+    let refused = invite(&ada, "dave@example.org", "viewer").await;
+    assert_eq!(refused.expect_error(429, "rate_limited")["details"], json!({ "limit": 2 }));
+    let retry_after: i64 = refused.header("retry-after").parse().unwrap();
+    assert!((24 * 3600 - 60..=24 * 3600).contains(&retry_after), "{retry_after}");
+    assert_eq!((listed(&ada).await.len(), smtp.wait_for(2).await.len()), (2, 2));
+    app.clock.advance(retry_after);
+    invited(&ada, "dave@example.org", "viewer").await;
+    assert_eq!(smtp.wait_for(3).await[2].to, ["dave@example.org"]);
 }
 
 /// Waits for a failed delivery, and checks that its error contains no token or address.

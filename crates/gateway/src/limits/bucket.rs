@@ -1,0 +1,149 @@
+//! The arithmetic of a bucket (GCRA). Times are in microseconds since 1970.
+
+use actix_web::http::header::RETRY_AFTER;
+use actix_web::{HttpMessage as _, HttpRequest};
+use kernel::{Code, Time};
+
+use crate::problem::Problem;
+
+/// How long a process may use the permits that it took.
+pub(super) const LOCAL_PERMIT_TTL_MICROS: i64 = 10_000_000;
+
+/// A request for permits of a bucket in Postgres. Zero permits only read the bucket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PermitRequest {
+    pub(crate) now: i64,
+    pub(crate) permits: i64,
+    /// The cost of a permit and the size of the bucket, in microseconds.
+    pub(crate) cost: i64,
+    pub(crate) bucket: i64,
+}
+
+/// The permits that Postgres granted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PermitGrant {
+    pub(crate) permits: i64,
+    pub(crate) reset_at: i64,
+}
+
+/// The local permits of a bucket, taken at `taken_at`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LocalPermits {
+    pub(super) permits: i64,
+    pub(super) reset_at: i64,
+    pub(super) taken_at: i64,
+}
+
+/// The values of the `RateLimit` headers (draft-ietf-httpapi-ratelimit-headers).
+#[derive(Debug, Clone)]
+pub(crate) struct RateLimitHeaders {
+    pub(crate) policy: String,
+    pub(crate) state: String,
+}
+
+/// The numbers of the parameters of a statement that are the fields of a [`PermitRequest`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PermitParameters {
+    pub(crate) now: usize,
+    pub(crate) permits: usize,
+    pub(crate) cost: usize,
+    pub(crate) bucket: usize,
+}
+
+impl PermitParameters {
+    /// An `INSERT` that charges a bucket for the granted permits, which may be none, and returns `granted` and
+    /// `reset_at`. `key` is the SQL expression of the bucket's key, and `from` the tables that it refers to, if any.
+    pub(crate) fn charge(self, key: &str, from: &str) -> String {
+        let Self { now, permits, cost, bucket } = self;
+        // A process with a fast clock may have written a later time than an empty bucket has.
+        let reset_at = format!("LEAST(GREATEST(r.reset_at, ${now}), ${now} + ${bucket})");
+        let granted = format!("LEAST(${permits}, GREATEST(0, (${now} + ${bucket} - {reset_at}) / ${cost}))");
+        format!(
+            "INSERT INTO store.rate_limits AS r (key, reset_at, granted) \
+             SELECT {key}, ${now} + ${permits} * ${cost}, ${permits} {from} \
+             ON CONFLICT (key) DO UPDATE SET granted = {granted}, reset_at = {reset_at} + ${cost} * {granted} \
+             RETURNING granted, reset_at"
+        )
+    }
+}
+
+impl PermitRequest {
+    /// A request for the permits of one second, of a bucket that holds the permits of one minute.
+    pub(super) fn new(per_minute: i64, now: i64) -> Self {
+        let cost = (60_000_000 / per_minute).max(1);
+        Self { now, permits: (per_minute / 60).max(1), cost, bucket: cost * per_minute }
+    }
+
+    /// The permits that are left in the bucket, given the time when it is full again.
+    pub(super) fn remaining(&self, reset_at: i64) -> i64 {
+        ((self.now + self.bucket - reset_at.max(self.now)) / self.cost).max(0)
+    }
+}
+
+impl LocalPermits {
+    /// No local permits of a bucket.
+    pub(super) fn none(needed: PermitRequest, granted: PermitGrant) -> Self {
+        Self { permits: 0, reset_at: granted.reset_at, taken_at: needed.now }
+    }
+
+    /// Takes a permit, if one is left.
+    pub(super) fn take(&mut self, now: i64) -> bool {
+        let is_available = self.permits > 0 && now < self.taken_at + LOCAL_PERMIT_TTL_MICROS;
+        self.permits -= i64::from(is_available);
+        is_available
+    }
+
+    /// Whether neither this process nor the bucket has a permit left.
+    pub(super) fn is_exhausted(&self, needed: PermitRequest) -> bool {
+        let has_local = self.permits > 0 && needed.now < self.taken_at + LOCAL_PERMIT_TTL_MICROS;
+        // If the clock went back, `reset_at` is unreliable and Postgres decides.
+        !has_local && needed.remaining(self.reset_at) == 0 && self.reset_at <= needed.now + needed.bucket
+    }
+
+    /// Adds granted permits, and takes one of them. Returns false if none is left: a concurrent request of the caller
+    /// may have received all of them. A request for zero permits already has its permit.
+    pub(super) fn accept(&mut self, needed: PermitRequest, granted: PermitGrant) -> bool {
+        self.reset_at = self.reset_at.max(granted.reset_at);
+        if needed.permits == 0 {
+            return true;
+        }
+        if self.taken_at + LOCAL_PERMIT_TTL_MICROS <= needed.now {
+            self.permits = 0;
+        }
+        self.permits += granted.permits;
+        self.taken_at = needed.now;
+        self.take(needed.now)
+    }
+
+    /// The permits that the caller has left, here and in the bucket.
+    pub(super) fn remaining(&self, needed: PermitRequest) -> i64 {
+        needed.remaining(self.reset_at) + self.permits
+    }
+}
+
+/// Sets the headers of the response.
+pub(super) fn set_headers(request: &HttpRequest, name: &str, needed: PermitRequest, local: LocalPermits) {
+    let (quota, remaining) = (needed.bucket / needed.cost, local.remaining(needed));
+    let full_in = seconds(local.reset_at - needed.now);
+    request.extensions_mut().insert(RateLimitHeaders {
+        policy: format!("\"{name}\";q={quota};w=60"),
+        state: format!("\"{name}\";r={remaining};t={full_in}"),
+    });
+}
+
+/// 429, with the headers of the bucket and the time after which it has a permit.
+pub(super) fn refuse(request: &HttpRequest, name: &str, needed: PermitRequest, local: LocalPermits) -> Problem {
+    set_headers(request, name, needed, LocalPermits { permits: 0, ..local });
+    let wait = seconds(local.reset_at + needed.cost - needed.bucket - needed.now).max(1);
+    let message = format!("too many requests; retry in {wait} s");
+    Problem::new(&Code::RATE_LIMITED, message).with_header(RETRY_AFTER, wait.to_string())
+}
+
+/// Whole seconds, rounded up.
+fn seconds(micros: i64) -> i64 {
+    (micros.max(0) + 999_999) / 1_000_000
+}
+
+pub(super) fn micros(time: Time) -> i64 {
+    time.unix_millis() * 1000
+}

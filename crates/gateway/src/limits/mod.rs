@@ -1,0 +1,209 @@
+//! Rate limits that all processes share: a bucket for each caller in Postgres (GCRA), from which a process takes a few
+//! permits at a time. Few requests query Postgres, and all processes together never admit more than the limit.
+//!
+//! This file counts requests by address. [`caller`] counts them by credential and by user.
+
+mod bucket;
+mod caller;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use actix_web::HttpRequest;
+use diesel::sql_types::{BigInt, Text};
+use diesel_async::RunQueryDsl;
+use kernel::{ClockRng, TokenHash, UserId};
+use store::{Prepared, Store};
+
+use self::bucket::{LOCAL_PERMIT_TTL_MICROS, LocalPermits, micros, refuse, set_headers};
+use self::caller::KnownCredential;
+use crate::config::RateLimits;
+use crate::problem::Problem;
+
+pub(crate) use self::bucket::{PermitGrant, PermitParameters, PermitRequest, RateLimitHeaders};
+pub(crate) use self::caller::{CallerCheck, CallerGrant, CallerRequest};
+
+/// The rate limit that a route counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Limit {
+    /// Sign-in endpoints: a low limit for each address.
+    SignIn,
+    /// Previews of invitations: a low limit for each address, against guessing of tokens.
+    Preview,
+    /// All other routes: a limit for each credential, or for each address without a valid credential.
+    General,
+    /// All other routes: a limit for each user, over all credentials.
+    User,
+}
+
+/// The caller that a request counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    Address(IpAddr),
+    Credential(TokenHash),
+    User(UserId),
+}
+
+/// The rate limits, and the permits that this process holds.
+pub struct Limiters {
+    rates: RateLimits,
+    clock_rng: ClockRng,
+    local: Mutex<Local>,
+}
+
+/// The permits that this process holds, and the credentials that it has seen as valid.
+#[derive(Default)]
+struct Local {
+    permits: HashMap<(Limit, Key), LocalPermits>,
+    known: HashMap<TokenHash, KnownCredential>,
+}
+
+#[derive(diesel::QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    granted: i64,
+    #[diesel(sql_type = BigInt)]
+    reset_at: i64,
+}
+
+static CHARGE_ADDRESS: LazyLock<String> =
+    LazyLock::new(|| PermitParameters { now: 2, permits: 3, cost: 4, bucket: 5 }.charge("$1", ""));
+
+impl Limiters {
+    /// Returns the limits, without any local permits.
+    #[must_use]
+    pub fn new(rates: RateLimits, clock_rng: ClockRng) -> Self {
+        Self { rates, clock_rng, local: Mutex::default() }
+    }
+
+    /// Removes the expired local permits, the credentials that were not used for an hour, and the full buckets of idle
+    /// callers. A background job calls it.
+    ///
+    /// # Errors
+    /// Returns the error of Postgres.
+    pub async fn purge_idle(&self, store: &Store) -> store::Result<()> {
+        let now = self.now();
+        {
+            let mut local = self.local();
+            local.permits.retain(|_, it| it.taken_at + LOCAL_PERMIT_TTL_MICROS > now || it.reset_at > now);
+            local.known.retain(|_, it| it.is_recent(now));
+        }
+        let full = "DELETE FROM store.rate_limits WHERE key = ANY (ARRAY( \
+            SELECT key FROM store.rate_limits WHERE reset_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
+        loop {
+            let full = diesel::sql_query(full).bind::<BigInt, _>(now).bind::<BigInt, _>(store::BATCH_SIZE);
+            if !store::is_full_batch(Prepared(full).execute(&mut *store.connection().await?).await?) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Counts a request by its address, and sets the headers of its response.
+    ///
+    /// # Errors
+    /// 429, if the address is over its rate.
+    pub(crate) async fn count_address(
+        &self,
+        request: &HttpRequest,
+        store: &Store,
+        limit: Limit,
+        address: IpAddr,
+    ) -> Result<(), Problem> {
+        let bucket = (limit, Key::Address(address));
+        let needed = self.permit_request(limit, self.now());
+        if self.take_local(request, bucket, needed)? {
+            return Ok(());
+        }
+        let query = diesel::sql_query(CHARGE_ADDRESS.as_str())
+            .bind::<Text, _>(format!("{} {address}", limit.name()))
+            .bind::<BigInt, _>(needed.now)
+            .bind::<BigInt, _>(needed.permits)
+            .bind::<BigInt, _>(needed.cost)
+            .bind::<BigInt, _>(needed.bucket);
+        let row: store::Result<Row> =
+            Prepared(query).get_result(&mut *store.connection().await?).await.map_err(store::Error::from);
+        let granted = match row {
+            Ok(Row { granted, reset_at }) => PermitGrant { permits: granted, reset_at },
+            Err(error) if error.refuses_writes() => self.grant_locally(bucket, needed),
+            Err(error) => return Err(error.into()),
+        };
+        self.accept_grant(request, bucket, needed, granted)
+    }
+
+    /// Takes a local permit of the bucket. Returns false if Postgres must grant more.
+    ///
+    /// # Errors
+    /// 429, if neither this process nor the bucket has a permit left.
+    fn take_local(&self, request: &HttpRequest, bucket: (Limit, Key), needed: PermitRequest) -> Result<bool, Problem> {
+        let mut local = self.local();
+        let Some(permits) = local.permits.get_mut(&bucket) else { return Ok(false) };
+        if permits.take(needed.now) {
+            set_headers(request, bucket.0.name(), needed, *permits);
+            return Ok(true);
+        }
+        if permits.is_exhausted(needed) {
+            return Err(refuse(request, bucket.0.name(), needed, *permits));
+        }
+        Ok(false)
+    }
+
+    /// Takes one of the granted permits, and keeps the others.
+    ///
+    /// # Errors
+    /// 429, if no permit was granted and no local permit is left.
+    fn accept_grant(
+        &self,
+        request: &HttpRequest,
+        bucket: (Limit, Key),
+        needed: PermitRequest,
+        granted: PermitGrant,
+    ) -> Result<(), Problem> {
+        let mut local = self.local();
+        let permits = local.permits.entry(bucket).or_insert_with(|| LocalPermits::none(needed, granted));
+        if !permits.accept(needed, granted) {
+            return Err(refuse(request, bucket.0.name(), needed, *permits));
+        }
+        set_headers(request, bucket.0.name(), needed, *permits);
+        Ok(())
+    }
+
+    /// Grants permits without Postgres, so that reads continue while it is read-only.
+    fn grant_locally(&self, bucket: (Limit, Key), needed: PermitRequest) -> PermitGrant {
+        let reset_at = self.local().permits.get(&bucket).map_or(needed.now, |local| local.reset_at.max(needed.now));
+        let permits = needed.permits.min(needed.remaining(reset_at));
+        PermitGrant { permits, reset_at: reset_at + permits * needed.cost }
+    }
+
+    fn permit_request(&self, limit: Limit, now: i64) -> PermitRequest {
+        PermitRequest::new(i64::from(self.per_minute(limit).get()), now)
+    }
+
+    fn per_minute(&self, limit: Limit) -> NonZeroU32 {
+        match limit {
+            Limit::SignIn | Limit::Preview => self.rates.sign_in,
+            Limit::General => self.rates.credential,
+            Limit::User => self.rates.user(),
+        }
+    }
+
+    fn now(&self) -> i64 {
+        micros(self.clock_rng.now())
+    }
+
+    fn local(&self) -> std::sync::MutexGuard<'_, Local> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Limit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::SignIn => "sign-in",
+            Self::Preview => "preview",
+            Self::General => "general",
+            Self::User => "user",
+        }
+    }
+}
