@@ -1,6 +1,7 @@
 DROP VIEW projects.placements;
 DROP TABLE projects.project_counts;
 DROP TABLE projects.used_access_codes;
+DROP TABLE projects.first_claims;
 DROP TABLE projects.former_hostnames;
 DROP TABLE projects.hostnames;
 ALTER TABLE projects.projects DROP CONSTRAINT projects_live_version_fkey;

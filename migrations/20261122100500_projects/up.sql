@@ -77,7 +77,9 @@ CREATE TABLE projects.hostnames (
     -- Since when an active hostname has failed its ownership check.
     unverified_since timestamptz,
     -- When an unverified claim expires.
-    claim_expires_at timestamptz
+    claim_expires_at timestamptz,
+    -- Until when an unverified claim reserves the name. Later, the claim of any other project replaces it.
+    reserved_until timestamptz
 );
 CREATE INDEX hostnames_project_id_idx ON projects.hostnames (project_id, name);
 CREATE UNIQUE INDEX hostnames_default_key ON projects.hostnames (project_id) WHERE kind = 'default';
@@ -89,6 +91,16 @@ CREATE TABLE projects.former_hostnames (
     org_id uuid NOT NULL,
     active_at timestamptz NOT NULL
 );
+
+-- When an organization first claimed a name that it has not proved since. The row outlives the claim, so that the
+-- organization cannot restart the reservation. Without a foreign key, a claim does not wait for the organization's lock.
+CREATE TABLE projects.first_claims (
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    claimed_at timestamptz NOT NULL,
+    CONSTRAINT first_claims_pkey PRIMARY KEY (org_id, name)
+);
+CREATE INDEX first_claims_claimed_at_idx ON projects.first_claims (claimed_at);
 
 -- Used one-time codes of access sign-ins.
 CREATE TABLE projects.used_access_codes (
@@ -127,9 +139,9 @@ CREATE TRIGGER projects_after_soft_delete AFTER UPDATE OF deleted_at ON projects
 
 CREATE FUNCTION projects.count_purged_projects() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE projects.project_counts c SET projects = c.projects - gone.projects
-        FROM (SELECT org_id, count(*) AS projects FROM removed WHERE deleted_at IS NULL GROUP BY org_id) gone
-        WHERE c.org_id = gone.org_id;
+    UPDATE projects.project_counts c SET projects = c.projects - deleted.projects
+        FROM (SELECT org_id, count(*) AS projects FROM removed WHERE deleted_at IS NULL GROUP BY org_id) deleted
+        WHERE c.org_id = deleted.org_id;
     RETURN NULL;
 END
 $$;

@@ -3,6 +3,30 @@
 use kernel::{ApiError, Code, InvalidField, Kind, Plan};
 use serde_json::{Value, json};
 
+use crate::model::VerifyRecord;
+
+/// A limit of the hostnames of a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostnameLimit {
+    /// Custom hostnames.
+    Custom,
+    /// Custom hostnames that are pending.
+    Pending,
+}
+
+/// The reason why a project cannot take a hostname over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakeoverObstacle {
+    /// The TXT record of the project is not published.
+    NotPublished,
+    /// The lookup of the record failed, with this message.
+    LookupFailed(String),
+    /// The TXT record of the current project is published too.
+    HolderProves,
+    /// The hostname changed during the request.
+    Changed,
+}
+
 /// A rejected request, or a dependency that is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
@@ -10,6 +34,12 @@ pub enum ProjectError {
     NameTaken,
     #[error("the hostname {0} is in use; choose another name")]
     HostnameTaken(String),
+    #[error("another project uses the hostname {hostname}; {}", obstacle.advice(record))]
+    HostnameHeld { hostname: String, record: VerifyRecord, obstacle: TakeoverObstacle },
+    #[error("the {plan} plan allows {limit} {of}, and this project already has {count}; {}", of.advice())]
+    HostnameLimit { of: HostnameLimit, limit: u32, count: i64, plan: Plan },
+    #[error("too many concurrent ownership checks for this organization; try again in a moment")]
+    TooManyChecks,
     #[error("the {plan} plan allows {limit} projects, and the organization already has {count}")]
     Limit { limit: u32, count: i64, plan: Plan },
     #[error("no such project")]
@@ -49,7 +79,19 @@ impl ProjectError {
     pub const NAME_TAKEN: Code =
         Code::new("project_name_taken", Kind::Conflict, "The organization already has a project with this name.");
     /// 409: the hostname is in use.
-    pub const HOSTNAME_TAKEN: Code = Code::new("hostname_taken", Kind::Conflict, "Another project uses the hostname.");
+    pub const HOSTNAME_TAKEN: Code = Code::new(
+        "hostname_taken",
+        Kind::Conflict,
+        "Another project uses the hostname. For a custom hostname, `details.verify` is the TXT record that proves your \
+         ownership. Publish it, then send the same request again with a new `Idempotency-Key`, if it has one.",
+    );
+    /// 409: a limit of hostnames is reached.
+    pub const HOSTNAME_LIMIT: Code = Code::new(
+        "hostname_limit",
+        Kind::Conflict,
+        "The project has reached the limit of custom hostnames, or of pending ones. `details` contains `limit`, \
+         `count`, `plan`, and `of`, which is `custom` or `pending`.",
+    );
     /// 409: the plan's project limit is reached.
     pub const LIMIT: Code = Code::new(
         "project_limit",
@@ -74,7 +116,9 @@ impl ApiError for ProjectError {
     fn code(&self) -> &'static Code {
         match self {
             Self::NameTaken => &Self::NAME_TAKEN,
-            Self::HostnameTaken(_) => &Self::HOSTNAME_TAKEN,
+            Self::HostnameTaken(_) | Self::HostnameHeld { .. } => &Self::HOSTNAME_TAKEN,
+            Self::HostnameLimit { .. } => &Self::HOSTNAME_LIMIT,
+            Self::TooManyChecks => &Code::UNAVAILABLE,
             Self::Limit { .. } => &Self::LIMIT,
             Self::NotFound
             | Self::VersionNotFound
@@ -97,6 +141,10 @@ impl ApiError for ProjectError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::Limit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
+            Self::HostnameHeld { record, .. } => Some(json!({ "verify": record })),
+            Self::HostnameLimit { of, limit, count, plan } => {
+                Some(json!({ "limit": limit, "count": count, "plan": plan, "of": of.as_str() }))
+            }
             Self::Bundle(bundle::BundleError::TooLarge { limit, max }) => {
                 Some(json!({ "limit": max, "of": limit.as_str() }))
             }
@@ -104,7 +152,56 @@ impl ApiError for ProjectError {
                 Some(json!({ "reason": reason.as_str(), "entry": entry }))
             }
             Self::Field(invalid) => Some(invalid.details()),
+            Self::Store(error) => error.details(),
             _ => None,
+        }
+    }
+}
+
+impl HostnameLimit {
+    /// The name of the limit in error details.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Custom => "custom",
+            Self::Pending => "pending",
+        }
+    }
+
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::Custom => "remove a hostname first",
+            Self::Pending => "verify or remove a pending hostname first",
+        }
+    }
+}
+
+impl std::fmt::Display for HostnameLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Custom => "custom hostnames per project",
+            Self::Pending => "unverified custom hostnames per project",
+        })
+    }
+}
+
+impl TakeoverObstacle {
+    /// The next step for the user. `record` proves the ownership of the user's project.
+    fn advice(&self, record: &VerifyRecord) -> String {
+        let VerifyRecord { name, value, .. } = record;
+        match self {
+            Self::NotPublished => format!(
+                "to take it over, publish the TXT record {name} with the value {value} at the DNS provider of the \
+                 domain, then send the request again"
+            ),
+            Self::LookupFailed(reason) => {
+                format!("the lookup of the TXT record {name} failed: {reason}; try again in a moment")
+            }
+            Self::HolderProves => format!(
+                "its TXT record is published next to yours; to take the hostname over, delete all values at {name} \
+                 except {value}, then send the request again"
+            ),
+            Self::Changed => "it changed during the request; send the request again".to_owned(),
         }
     }
 }

@@ -27,6 +27,10 @@ pub enum Notice {
     ProjectLimit { limit: u32 },
     /// An active hostname failed its ownership check. It is served until `until`.
     HostnameUnproved { project: String, hostname: String, until: Time },
+    /// Another project took over a hostname of the project.
+    HostnameTakenOver { project: String, hostname: String },
+    /// The project took over a hostname of another project.
+    HostnameAcquired { project: String, hostname: String },
 }
 
 /// The desired state of a project on its node.
@@ -52,7 +56,8 @@ pub struct LiveAccess {
     pub password: Option<String>,
     /// The hash of the bypass key.
     pub bypass: Option<TokenHash>,
-    /// Increases with every change, which invalidates the access cookies issued before.
+    /// Increases with every change of the mode or the password, which invalidates the access cookies issued before. A
+    /// change of the bypass key does not increase it.
     pub version: i32,
 }
 

@@ -23,6 +23,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    projects.first_claims (org_id, name) {
+        org_id -> Uuid,
+        name -> Text,
+        claimed_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     projects.former_hostnames (name) {
         name -> Text,
         org_id -> Uuid,
@@ -45,6 +53,7 @@ diesel::table! {
         next_check_at -> Nullable<Timestamptz>,
         unverified_since -> Nullable<Timestamptz>,
         claim_expires_at -> Nullable<Timestamptz>,
+        reserved_until -> Nullable<Timestamptz>,
     }
 }
 
@@ -92,6 +101,7 @@ diesel::joinable!(deployments -> projects (project_id));
 diesel::joinable!(hostnames -> projects (project_id));
 diesel::allow_tables_to_appear_in_same_query!(
     deployments,
+    first_claims,
     former_hostnames,
     hostnames,
     placements,

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use convergence::{Builder, PartWriter, ProjectRemover, ReportReceiver};
 use dns::{Dns, LinkResult};
+use gateway::http::without_write_permit;
 use kernel::{AccessMode, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
 use orgs::{OrgRepository as _, Orgs};
 use projects::{
@@ -60,7 +61,8 @@ pub(super) fn wire(
         projects.hostnames_check().await.map(drop)
     });
     background.job(Job::every(HOUR, "projects.purge_deleted"), projects.clone(), async |projects| {
-        projects.purge().await.map(drop)
+        projects.purge().await?;
+        projects.first_claims_purge().await
     });
     let sweep = (bundles, store.clock_rng().clone());
     background.job(Job::every(HOUR, "projects.sweep_uploads"), sweep, async |(bundles, clock_rng)| {
@@ -105,6 +107,12 @@ fn to_orgs(notice: projects::Notice) -> orgs::Notice {
         projects::Notice::ProjectLimit { limit } => orgs::Notice::ProjectLimit { limit },
         projects::Notice::HostnameUnproved { project, hostname, until } => {
             orgs::Notice::HostnameUnproved { project, hostname, until }
+        }
+        projects::Notice::HostnameTakenOver { project, hostname } => {
+            orgs::Notice::HostnameTakenOver { project, hostname }
+        }
+        projects::Notice::HostnameAcquired { project, hostname } => {
+            orgs::Notice::HostnameAcquired { project, hostname }
         }
     }
 }
@@ -189,15 +197,19 @@ fn failure(error: LookupError) -> LookupFailure {
     LookupFailure { message: error.to_string(), temporary: error.is_temporary() }
 }
 
+fn too_many_changes() -> LookupFailure {
+    LookupFailure { message: "too many concurrent changes to the organization".to_owned(), temporary: true }
+}
+
 struct ResolverPort(Resolver);
 
 #[async_trait]
 impl projects::Resolver for ResolverPort {
     async fn txt(&self, name: &str, timeout: Duration) -> Result<Vec<String>, LookupFailure> {
-        self.0.txt(name, timeout).await.map_err(failure)
+        without_write_permit(self.0.txt(name, timeout)).await.ok_or_else(too_many_changes)?.map_err(failure)
     }
 
     async fn cname(&self, name: &str, timeout: Duration) -> Result<Option<String>, LookupFailure> {
-        self.0.cname(name, timeout).await.map_err(failure)
+        without_write_permit(self.0.cname(name, timeout)).await.ok_or_else(too_many_changes)?.map_err(failure)
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures_util::{Stream, StreamExt as _};
-use kernel::{BundleLimits, Digest, Digester, Time};
+use kernel::{BundleLimits, Digest, Digester, Time, error_chain};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
@@ -158,7 +158,7 @@ async fn commit(
     writer.finish().await.map_err(store_error)?;
     if let Err(error) = objects.rename(&temporary, &object_path).await {
         if let Err(error) = objects.delete(&temporary).await {
-            tracing::warn!(%error, "failed to delete a temporary object");
+            tracing::warn!(error = %error_chain(&error), "failed to delete a temporary object");
         }
         return Err(store_error(error));
     }

@@ -4,6 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kernel::error_chain;
 use object_store::{MultipartUpload, Result};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -137,6 +138,6 @@ async fn abort(mut upload: Box<dyn MultipartUpload>, mut in_flight: JoinSet<Resu
         in_flight.shutdown().await;
     }
     if let Err(error) = upload.abort().await {
-        tracing::warn!(%error, "failed to abort a rejected upload");
+        tracing::warn!(error = %error_chain(&error), "failed to abort a rejected upload");
     }
 }

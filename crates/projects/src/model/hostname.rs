@@ -70,6 +70,14 @@ pub struct Hostname {
 /// A DNS record to publish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "type": "TXT",
+        "name": "_svc-verify.www.example.org",
+        "value": "svc-verify=6c1b3f0d9e2a4875b1c0d9e8f7a6b5c4d3e2f1a0",
+    }))
+)]
 pub struct VerifyRecord {
     #[serde(rename = "type")]
     pub kind: VerifyRecordType,
@@ -101,6 +109,15 @@ pub struct NewHostname {
     pub name: String,
 }
 
+impl VerifyRecord {
+    /// The TXT record that proves the ownership of a hostname with this token (contract section 5).
+    #[must_use]
+    pub fn txt(hostname: &str, token: &str) -> Self {
+        let (name, value) = (format!("_svc-verify.{hostname}"), format!("svc-verify={token}"));
+        Self { kind: VerifyRecordType::Txt, name, value }
+    }
+}
+
 impl Hostname {
     /// Adds the records that prove ownership, if the hostname is pending.
     #[must_use]
@@ -108,11 +125,8 @@ impl Hostname {
         let Some(token) = self.verification_token.as_ref().filter(|_| self.state == HostnameState::PendingDns) else {
             return self;
         };
-        let record = |kind, name: String, value: String| VerifyRecord { kind, name, value };
-        let verify = vec![
-            record(VerifyRecordType::Txt, format!("_svc-verify.{}", self.name), format!("svc-verify={token}")),
-            record(VerifyRecordType::Cname, self.name.clone(), fallback_origin.to_owned()),
-        ];
-        Self { verify, ..self }
+        let (name, value) = (self.name.clone(), fallback_origin.to_owned());
+        let cname = VerifyRecord { kind: VerifyRecordType::Cname, name, value };
+        Self { verify: vec![VerifyRecord::txt(&self.name, token), cname], ..self }
     }
 }

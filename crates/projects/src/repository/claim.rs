@@ -3,24 +3,29 @@
 use diesel::dsl::AsSelect;
 use diesel::pg::Pg;
 use diesel::prelude::*;
-use diesel::sql_types::{Array, Jsonb, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, ProjectId, Time};
 use store::{Connection, Error, Prepared, Result};
 
 use crate::model::{Check, HostnameKind, HostnameState, Proof};
-use crate::schema::{former_hostnames, hostnames, projects};
+use crate::schema::{first_claims, former_hostnames, hostnames, projects};
 
 /// A claim to insert.
 #[derive(Debug, Clone, Copy)]
 pub struct NewClaim<'a> {
     pub name: &'a str,
     pub project: ProjectId,
+    pub org: OrgId,
     /// The token for the TXT record.
     pub token: &'a str,
+    /// A message for users.
+    pub error: Option<&'a str>,
     pub at: Time,
     pub expires_at: Time,
+    /// Until when the claim reserves the name. Later, a claim of another project replaces it.
+    pub reserved_until: Time,
 }
 
 /// A custom hostname of a project, with the data for its verification.
@@ -33,6 +38,8 @@ pub struct Claim {
     pub state: HostnameState,
     pub token: String,
     pub expires_at: Option<Time>,
+    /// Until when the claim reserves the name.
+    pub reserved_until: Option<Time>,
     /// When an active hostname first failed its verification.
     pub unverified_since: Option<Time>,
     /// Whether the hostname was last active for another organization.
@@ -43,7 +50,7 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedVerification {
     pub name: String,
-    /// Identifies this claim among claims of the same name.
+    /// Identifies the project's claim among claims of the same name.
     pub token: String,
     pub error: Option<String>,
     pub checks: Vec<Check>,
@@ -59,7 +66,7 @@ impl FailedVerification {
 
 /// Claims of hostnames on a [`store::Connection`].
 pub trait ClaimRepository {
-    /// Inserts a claim; returns false when the name is in use. Replaces an expired claim of the same name.
+    /// Inserts a claim; returns false when the name is in use. Remembers the organization's first claim of the name.
     async fn claim_insert(&mut self, claim: &NewClaim<'_>) -> Result<bool>;
 
     /// Finds the claim of a custom hostname.
@@ -80,16 +87,21 @@ pub trait ClaimRepository {
     /// Marks an active hostname as unverified; returns false when it already was.
     async fn claim_mark_unverified(&mut self, failure: &FailedVerification, at: Time) -> Result<bool>;
 
-    /// Turns an active, unverified hostname into a pending claim; returns false when it is no longer unverified.
+    /// Turns an active, unverified hostname into a pending claim of the organization; returns false when it is no
+    /// longer unverified. The reservation of the name starts `at` this time.
     async fn claim_detach(
         &mut self,
+        org: OrgId,
         failure: &FailedVerification,
+        at: Time,
         claim_expires_at: Time,
-        next_check_at: Time,
     ) -> Result<bool>;
 
     /// Deletes an expired claim; returns false when it was verified or deleted concurrently.
     async fn claim_delete_expired(&mut self, claim: &Claim, at: Time) -> Result<bool>;
+
+    /// Forgets up to `limit` first claims from before `before`, and returns their number.
+    async fn first_claims_purge(&mut self, before: Time, limit: i64) -> Result<usize>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -100,10 +112,24 @@ struct ClaimRow {
     state: HostnameState,
     verification_token: Option<String>,
     claim_expires_at: Option<Time>,
+    reserved_until: Option<Time>,
     unverified_since: Option<Time>,
 }
 
 type ClaimTuple = (ClaimRow, (OrgId, String), Option<OrgId>);
+
+/// Inserts a claim, and the first claim of its organization, in one statement, because every claim runs it.
+const INSERT: &str = "\
+    WITH first AS (INSERT INTO projects.first_claims (org_id, name, claimed_at) VALUES ($3, $1, $6) \
+        ON CONFLICT DO NOTHING) \
+    INSERT INTO projects.hostnames (name, project_id, kind, state, verification_token, last_error, created_at, \
+        next_check_at, claim_expires_at, reserved_until) \
+    VALUES ($1, $2, 'custom', 'pending_dns', $4, $5, $6, $6, $7, $8) ON CONFLICT (name) DO NOTHING";
+
+/// `ARRAY(…)` evaluates the limit only once.
+const PURGE_FIRST_CLAIMS: &str = "\
+    DELETE FROM projects.first_claims WHERE ctid = ANY (ARRAY( \
+        SELECT ctid FROM projects.first_claims WHERE claimed_at < $1 LIMIT $2))";
 
 /// Records all failures in one statement, from parallel arrays. Writes no error message to a hostname that was verified
 /// concurrently.
@@ -116,19 +142,16 @@ const RECORD_FAILURES: &str = "\
 
 impl ClaimRepository for Connection {
     async fn claim_insert(&mut self, claim: &NewClaim<'_>) -> Result<bool> {
-        let expired = hostnames::state.eq(HostnameState::PendingDns).and(hostnames::claim_expires_at.le(claim.at));
-        diesel::delete(hostnames::table.find(claim.name).filter(expired)).execute(self).await?;
-        let row = (
-            hostnames::name.eq(claim.name),
-            hostnames::project_id.eq(claim.project),
-            hostnames::kind.eq(HostnameKind::Custom),
-            hostnames::state.eq(HostnameState::PendingDns),
-            hostnames::verification_token.eq(claim.token),
-            hostnames::created_at.eq(claim.at),
-            hostnames::next_check_at.eq(claim.at),
-            hostnames::claim_expires_at.eq(claim.expires_at),
-        );
-        let insert = diesel::insert_into(hostnames::table).values(row).on_conflict(hostnames::name).do_nothing();
+        let NewClaim { name, project, org, token, error, at, expires_at, reserved_until } = *claim;
+        let insert = diesel::sql_query(INSERT)
+            .bind::<Text, _>(name)
+            .bind::<Uuid, _>(project)
+            .bind::<Uuid, _>(org)
+            .bind::<Text, _>(token)
+            .bind::<Nullable<Text>, _>(error)
+            .bind::<Timestamptz, _>(at)
+            .bind::<Timestamptz, _>(expires_at)
+            .bind::<Timestamptz, _>(reserved_until);
         Ok(Prepared(insert).execute(self).await? == 1)
     }
 
@@ -145,10 +168,7 @@ impl ClaimRepository for Connection {
                 SELECT name FROM projects.hostnames WHERE kind = 'custom' AND next_check_at <= $1 \
                 ORDER BY next_check_at LIMIT $3 FOR UPDATE SKIP LOCKED)) RETURNING name",
         );
-        let lease = lease
-            .bind::<Timestamptz, _>(now)
-            .bind::<Timestamptz, _>(lease_expires_at)
-            .bind::<diesel::sql_types::BigInt, _>(limit);
+        let lease = lease.bind::<Timestamptz, _>(now).bind::<Timestamptz, _>(lease_expires_at).bind::<BigInt, _>(limit);
         let leased: Vec<Name> = Prepared(lease).load(self).await?;
         let names: Vec<String> = leased.into_iter().map(|row| row.name).collect();
         let found = claims().filter(hostnames::name.eq_any(names)).load::<ClaimTuple>(self).await?;
@@ -168,24 +188,12 @@ impl ClaimRepository for Connection {
             hostnames::last_error.eq(None::<String>),
             hostnames::checks.eq(None::<serde_json::Value>),
             hostnames::claim_expires_at.eq(None::<Time>),
+            hostnames::reserved_until.eq(None::<Time>),
         ));
         if Prepared(activate).execute(self).await? == 0 {
             return Ok(false);
         }
-        let row = (
-            former_hostnames::name.eq(&claim.name),
-            former_hostnames::org_id.eq(claim.org),
-            former_hostnames::active_at.eq(at),
-        );
-        let remember = diesel::insert_into(former_hostnames::table)
-            .values(row)
-            .on_conflict(former_hostnames::name)
-            .do_update()
-            .set((
-                former_hostnames::org_id.eq(excluded(former_hostnames::org_id)),
-                former_hostnames::active_at.eq(excluded(former_hostnames::active_at)),
-            ));
-        Prepared(remember).execute(self).await?;
+        remember_proved(self, claim.org, &claim.name, at).await?;
         Ok(true)
     }
 
@@ -233,9 +241,10 @@ impl ClaimRepository for Connection {
 
     async fn claim_detach(
         &mut self,
+        org: OrgId,
         failure: &FailedVerification,
+        at: Time,
         claim_expires_at: Time,
-        next_check_at: Time,
     ) -> Result<bool> {
         let unverified = hostnames::verification_token
             .eq(&failure.token)
@@ -248,10 +257,21 @@ impl ClaimRepository for Connection {
             hostnames::unverified_since.eq(None::<Time>),
             hostnames::last_error.eq(&failure.error),
             hostnames::checks.eq(json(&failure.checks)?),
-            hostnames::next_check_at.eq(next_check_at),
+            hostnames::next_check_at.eq(failure.next_check_at),
             hostnames::claim_expires_at.eq(claim_expires_at),
+            hostnames::reserved_until.eq(claim_expires_at),
         ));
-        Ok(Prepared(detach).execute(self).await? == 1)
+        if Prepared(detach).execute(self).await? == 0 {
+            return Ok(false);
+        }
+        let row = (first_claims::org_id.eq(org), first_claims::name.eq(&failure.name), first_claims::claimed_at.eq(at));
+        let remember = diesel::insert_into(first_claims::table)
+            .values(row)
+            .on_conflict((first_claims::org_id, first_claims::name))
+            .do_update()
+            .set(first_claims::claimed_at.eq(excluded(first_claims::claimed_at)));
+        Prepared(remember).execute(self).await?;
+        Ok(true)
     }
 
     async fn claim_delete_expired(&mut self, claim: &Claim, at: Time) -> Result<bool> {
@@ -261,6 +281,25 @@ impl ClaimRepository for Connection {
             .and(hostnames::claim_expires_at.le(at));
         Ok(diesel::delete(hostnames::table.find(&claim.name).filter(expired)).execute(self).await? == 1)
     }
+
+    async fn first_claims_purge(&mut self, before: Time, limit: i64) -> Result<usize> {
+        let purge = diesel::sql_query(PURGE_FIRST_CLAIMS).bind::<Timestamptz, _>(before).bind::<BigInt, _>(limit);
+        Ok(Prepared(purge).execute(self).await?)
+    }
+}
+
+/// Remembers that the organization proved its ownership of a name: another organization needs a stronger proof from now
+/// on, and the organization may reserve the name again.
+pub(super) async fn remember_proved(connection: &mut Connection, org: OrgId, name: &str, at: Time) -> Result<()> {
+    let row = (former_hostnames::name.eq(name), former_hostnames::org_id.eq(org), former_hostnames::active_at.eq(at));
+    let remember =
+        diesel::insert_into(former_hostnames::table).values(row).on_conflict(former_hostnames::name).do_update().set((
+            former_hostnames::org_id.eq(excluded(former_hostnames::org_id)),
+            former_hostnames::active_at.eq(excluded(former_hostnames::active_at)),
+        ));
+    Prepared(remember).execute(connection).await?;
+    diesel::delete(first_claims::table.find((org, name))).execute(connection).await?;
+    Ok(())
 }
 
 #[derive(QueryableByName)]
@@ -287,7 +326,15 @@ impl TryFrom<ClaimTuple> for Claim {
     type Error = Error;
 
     fn try_from((row, (org, project_name), former): ClaimTuple) -> Result<Self> {
-        let ClaimRow { name, project_id, state, verification_token, claim_expires_at, unverified_since } = row;
+        let ClaimRow {
+            name,
+            project_id,
+            state,
+            verification_token,
+            claim_expires_at,
+            reserved_until,
+            unverified_since,
+        } = row;
         let token = verification_token.ok_or_else(|| Error::inconsistent(format!("{name} has no token")))?;
         let held_by_another_org = former.is_some_and(|former| former != org);
         Ok(Self {
@@ -298,6 +345,7 @@ impl TryFrom<ClaimTuple> for Claim {
             state,
             token,
             expires_at: claim_expires_at,
+            reserved_until,
             unverified_since,
             held_by_another_org,
         })

@@ -34,8 +34,9 @@ pub trait DeploymentRepository {
     /// Lists the deployments of a project, newest first.
     async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>>;
 
-    /// Records a reported status. Ignores a crash or failure of a retired deployment. The status `serving` retires all
-    /// other deployments except the live one, which is still starting.
+    /// Records a reported status. Ignores a crash or failure of a retired deployment. The status `serving` retires the
+    /// pending, serving and crashed deployments, except the live one, which is still starting. Failed deployments stay
+    /// `failed`.
     async fn deployment_set_status(
         &mut self,
         project: ProjectId,
@@ -94,7 +95,6 @@ impl DeploymentRepository for Connection {
     ) -> Result<()> {
         let reported = deployments::project_id.eq(project).and(deployments::version.eq(version));
         let unchanged = deployments::status.eq(status).and(deployments::status_message.is_not_distinct_from(message));
-        // A crash or failure of a retired deployment changes nothing.
         let ends = matches!(status, DeploymentStatus::Crashed | DeploymentStatus::Failed);
         let after_retirement = deployments::status.eq(DeploymentStatus::Retired).and(ends.into_sql::<Bool>());
         let changed = deployments::table.filter(reported).filter(diesel::dsl::not(unchanged.or(after_retirement)));

@@ -16,7 +16,7 @@ pub trait HostnameRepository {
     /// Finds a hostname of a project.
     async fn hostname_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Hostname>>;
 
-    /// Sets or clears the error message of a hostname.
+    /// Sets or clears the error message of an active hostname.
     async fn hostname_set_error(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()>;
 
     /// Removes a custom hostname.
@@ -52,7 +52,8 @@ impl HostnameRepository for Connection {
     }
 
     async fn hostname_set_error(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()> {
-        let own = hostnames::table.find(name).filter(hostnames::project_id.eq(project));
+        let active = hostnames::project_id.eq(project).and(hostnames::state.eq(HostnameState::Active));
+        let own = hostnames::table.find(name).filter(active);
         Prepared(diesel::update(own).set(hostnames::last_error.eq(problem))).execute(self).await?;
         Ok(())
     }

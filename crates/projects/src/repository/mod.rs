@@ -3,11 +3,13 @@
 mod access;
 mod claim;
 mod deployment;
+mod holder;
 mod hostname;
 mod project;
 
 pub use access::*;
 pub use claim::*;
 pub use deployment::*;
+pub use holder::*;
 pub use hostname::*;
 pub use project::*;

@@ -1,4 +1,4 @@
-//! Custom hostnames: claims and their periodic verification.
+//! Custom hostnames: listing, deletion and periodic verification.
 //!
 //! A claim reserves a name for seven days. Verified ownership makes the hostname active. An active hostname is verified
 //! daily, and becomes a pending claim again after seven days without a proof. Both the API call and the background job,
@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, ProjectId};
+use kernel::{ProjectId, error_chain};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::{Org, Projects, Result};
 use crate::error::ProjectError;
-use crate::hostname::{HostName, normalise};
-use crate::model::{Hostname, HostnameKind, HostnameState, NewHostname, Proof};
-use crate::repository::{
-    ClaimRepository as _, FailedVerification, HostnameRepository as _, NewClaim, ProjectRepository as _,
-};
+use crate::hostname::normalise;
+use crate::model::{Hostname, HostnameKind, HostnameState};
+use crate::repository::{ClaimRepository as _, FailedVerification, HostnameRepository as _, ProjectRepository as _};
+
+/// The background job, as in the audit log.
+pub(super) const JOB: &str = "hostnames";
 
 /// The lifetime of an unverified claim (contract section 5): 7 days.
 pub(super) const CLAIM_SECONDS: i64 = 7 * 24 * 3600;
@@ -27,7 +28,7 @@ pub(super) const CLAIM_SECONDS: i64 = 7 * 24 * 3600;
 const LEASE_SECONDS: i64 = 60;
 
 /// The DNS timeout when a caller waits for the result.
-const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(4);
+pub(super) const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The DNS timeout in the background job. A name that is not yet cached usually resolves on the next run.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -45,56 +46,6 @@ impl Projects {
         Ok(hostnames.into_iter().map(|hostname| hostname.with_verify_records(&self.site.fallback_origin)).collect())
     }
 
-    /// Claims a hostname for a project. Returns the existing hostname if the project already has it. A name in a hosted
-    /// zone of the organization becomes active immediately.
-    ///
-    /// # Errors
-    /// [`ProjectError::Field`] for an invalid hostname, [`ProjectError::HostnameTaken`].
-    pub async fn hostname_add(
-        &self,
-        actor: &Actor,
-        org: &Org,
-        project: ProjectId,
-        new: NewHostname,
-    ) -> Result<Hostname> {
-        let name =
-            HostName::parse(&new.name, &self.site.own_domains).map_err(|error| InvalidField::new("name", error))?;
-        let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
-        let token = kernel::hex(&clock_rng.bytes::<20>());
-        let claim = NewClaim {
-            name: name.as_str(),
-            project,
-            token: &token,
-            at: now,
-            expires_at: now.plus_seconds(CLAIM_SECONDS),
-        };
-        let added = self
-            .store
-            .transaction(actor, async |tx: &mut Connection| {
-                tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
-                if !tx.claim_insert(&claim).await? {
-                    // The project itself or another project has the hostname.
-                    let own = tx.hostname_find(project, name.as_str()).await?;
-                    return match own {
-                        Some(own) => Ok(Outcome::Unchanged(own)),
-                        None => Err(ProjectError::HostnameTaken(name.as_str().to_owned())),
-                    };
-                }
-                let claimed = tx.claim_find(project, name.as_str()).await?.ok_or(ProjectError::HostnameNotFound)?;
-                let zone = self.zones.zone_of(tx, org.id, name.as_str()).await?;
-                let data = if zone.is_some() && !claimed.held_by_another_org {
-                    self.attach(tx, &claimed, Proof::Zone, now).await?;
-                    json!({ "hostname": name.as_str(), "proof": Proof::Zone })
-                } else {
-                    json!({ "hostname": name.as_str() })
-                };
-                let added = tx.hostname_find(project, name.as_str()).await?.ok_or(ProjectError::HostnameNotFound)?;
-                Ok(Outcome::Changed(added, Event::in_org("hostname.add", org.id, project, data)))
-            })
-            .await?;
-        Ok(added.with_verify_records(&self.site.fallback_origin))
-    }
-
     /// Deletes a custom hostname of a project. The name is free immediately.
     ///
     /// # Errors
@@ -110,8 +61,7 @@ impl Projects {
                 }
                 tx.hostname_delete(project, &name).await?;
                 if hostname.state == HostnameState::Active {
-                    self.update_desired(tx, project).await?;
-                    self.zones.unlink(tx, org.id, &name).await?;
+                    self.stop_serving(tx, org.id, project, &name).await?;
                 }
                 Ok(Outcome::Changed((), Event::in_org("hostname.delete", org.id, project, json!({ "hostname": name }))))
             })
@@ -121,12 +71,14 @@ impl Projects {
     /// Verifies the ownership of a hostname now, like the background job.
     ///
     /// # Errors
-    /// [`ProjectError::HostnameNotFound`].
+    /// [`ProjectError::HostnameNotFound`], [`ProjectError::TooManyChecks`].
     pub async fn hostname_verify(&self, actor: &Actor, project: ProjectId, name: &str) -> Result<Hostname> {
         let name = normalise(name).ok_or(ProjectError::HostnameNotFound)?;
         let claim = self.store.connection().await?.claim_find(project, &name).await?;
         if let Some(claim) = claim {
+            let permit = self.lookups.acquire(claim.org).await.ok_or(ProjectError::TooManyChecks)?;
             let verification = self.verify_ownership(&claim, INTERACTIVE_TIMEOUT).await?;
+            drop(permit);
             if let Some(failure) = self.apply_verification(actor, &claim, verification).await? {
                 self.store.connection().await?.claims_record_failures(&[failure]).await?;
             }
@@ -140,7 +92,7 @@ impl Projects {
     /// # Errors
     /// [`ProjectError::Store`]. The results recorded before the error are kept.
     pub async fn hostnames_check(&self) -> Result<usize> {
-        let actor = Actor::service("hostnames");
+        let actor = Actor::service(JOB);
         let mut checked = 0;
         loop {
             let now = self.store.clock_rng().now();
@@ -165,7 +117,7 @@ impl Projects {
                 match outcome {
                     Ok(failure) => failures.extend(failure),
                     // The hostname is due again when its lease expires.
-                    Err(error) => tracing::warn!(%error, "failed to verify a hostname"),
+                    Err(error) => tracing::warn!(error = %error_chain(&error), "failed to verify a hostname"),
                 }
             }
             // A fixed lock order prevents deadlocks with other updates of several hostnames.

@@ -1,8 +1,10 @@
 //! The projects service. Deployments, hostnames and access policies are in the submodules.
 
 mod access;
+mod claim;
 mod deployment;
 mod hostname;
+mod lookups;
 mod password;
 mod verification;
 
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use kernel::audit::{Actor, Event};
-use kernel::{Digest, Limits, OrgId, Page, Paging, Plan, ProjectId};
+use kernel::{Digest, Limits, OrgId, Page, Paging, Plan, ProjectId, error_chain};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
@@ -24,6 +26,8 @@ use crate::model::{
 use crate::ports::{Notice, Organizations, Placements, Resolver, Zones};
 use crate::repository::{HostnameRepository as _, ProjectRecord, ProjectRepository as _};
 use crate::site_url::SiteUrl;
+
+use lookups::LookupLimit;
 
 /// The longest label of a hostname, in bytes (RFC 1035 section 2.3.4).
 const MAX_LABEL_BYTES: usize = 63;
@@ -47,6 +51,7 @@ pub struct Projects {
     placements: Arc<dyn Placements>,
     zones: Arc<dyn Zones>,
     resolver: Arc<dyn Resolver>,
+    lookups: Arc<LookupLimit>,
 }
 
 /// The host names of this installation.
@@ -81,7 +86,8 @@ impl Projects {
     #[must_use]
     pub fn new(store: Store, bundles: Bundles, limits: Limits, site: Site, ports: Ports) -> Self {
         let Ports { organizations, placements, zones, resolver } = ports;
-        Self { store, bundles, limits, site: Arc::new(site), organizations, placements, zones, resolver }
+        let (site, lookups) = (Arc::new(site), Arc::default());
+        Self { store, bundles, limits, site, organizations, placements, zones, resolver, lookups }
     }
 
     /// Creates a project and its default hostname, within the plan's limit.
@@ -116,7 +122,7 @@ impl Projects {
         if let Err(ProjectError::Limit { limit, .. }) = created
             && let Err(error) = self.notify_limit_reached(actor, org.id, limit).await
         {
-            tracing::warn!(%error, "failed to notify the organization of its project limit");
+            tracing::warn!(error = %error_chain(&error), "failed to notify the organization of its project limit");
         }
         created
     }
@@ -134,6 +140,12 @@ impl Projects {
                 Ok(Outcome::Changed((), Event::in_org("notification.raise", org, id, data)))
             })
             .await
+    }
+
+    /// The limits of each plan.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Lists the projects of an organization, oldest first. `only` limits the list for a restricted credential.

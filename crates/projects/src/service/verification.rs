@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use kernel::Time;
 use kernel::audit::{Actor, Event};
+use kernel::{OrgId, ProjectId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::hostname::CLAIM_SECONDS;
 use super::{Projects, Result};
 use crate::error::ProjectError;
-use crate::model::{Check, HostnameState, Proof};
+use crate::model::{Check, HostnameState, Proof, VerifyRecord};
 use crate::ports::{LookupFailure, Notice, PublishedRecords};
 use crate::repository::{
     Claim, ClaimRepository as _, FailedVerification, HostnameRepository as _, ProjectRepository as _,
@@ -23,7 +23,7 @@ const GRACE_SECONDS: i64 = 7 * 24 * 3600;
 const PENDING_CHECK_SECONDS: i64 = 60;
 
 /// The check interval of an active hostname (security rules, "Names and addresses").
-const ACTIVE_CHECK_SECONDS: i64 = 24 * 3600;
+pub(super) const ACTIVE_CHECK_SECONDS: i64 = 24 * 3600;
 
 /// The result of checking the proofs of a claim.
 pub(super) struct Verification {
@@ -38,7 +38,7 @@ impl Projects {
     /// was last active for another organization, only TXT counts, because its CNAME may be stale.
     pub(super) async fn verify_ownership(&self, claim: &Claim, timeout: Duration) -> Result<Verification> {
         let at = self.store.clock_rng().now();
-        let (txt_name, expected) = (format!("_svc-verify.{}", claim.name), format!("svc-verify={}", claim.token));
+        let VerifyRecord { name: txt_name, value: expected, .. } = VerifyRecord::txt(&claim.name, &claim.token);
         let (txt, cname, zone) =
             tokio::join!(self.resolver.txt(&txt_name, timeout), self.resolver.cname(&claim.name, timeout), async {
                 self.zones.zone_of(&mut *self.store.connection().await?, claim.org, &claim.name).await
@@ -80,8 +80,8 @@ impl Projects {
         Ok(Verification { proof, checks, inconclusive })
     }
 
-    /// Applies the result of a verification. Returns a failure that changes only the error message, so that the caller
-    /// can record several in one statement.
+    /// Applies the result of a verification. Returns a failure that leaves the state unchanged, so that the caller can
+    /// record several in one statement.
     pub(super) async fn apply_verification(
         &self,
         actor: &Actor,
@@ -97,7 +97,7 @@ impl Projects {
                 self.expire(actor, claim, now).await.map(|()| None)
             }
             (HostnameState::PendingDns, None) => {
-                let error = explanation(claim, &checks, &self.site.fallback_origin);
+                let error = explanation(claim, &checks, &self.site.fallback_origin, now);
                 Ok(Some(FailedVerification::new(claim, Some(error), checks, later(PENDING_CHECK_SECONDS))))
             }
             (HostnameState::Active, Some(proof)) => {
@@ -109,11 +109,14 @@ impl Projects {
                 Ok(Some(FailedVerification::new(claim, None, checks, later(ACTIVE_CHECK_SECONDS / 24))))
             }
             (HostnameState::Active, None) => {
-                let error = explanation(claim, &checks, &self.site.fallback_origin);
+                let error = explanation(claim, &checks, &self.site.fallback_origin, now);
                 let failure = FailedVerification::new(claim, Some(error), checks, later(ACTIVE_CHECK_SECONDS));
                 match claim.unverified_since {
                     Some(since) if since.plus_seconds(GRACE_SECONDS) > now => Ok(Some(failure)),
-                    Some(_) => self.detach(actor, claim, &failure, now).await.map(|()| None),
+                    Some(_) => {
+                        let failure = FailedVerification { next_check_at: later(PENDING_CHECK_SECONDS), ..failure };
+                        self.detach(actor, claim, &failure, now).await.map(|()| None)
+                    }
                     None => self.mark_unverified(actor, claim, &failure, now).await.map(|()| None),
                 }
             }
@@ -142,12 +145,38 @@ impl Projects {
         if !tx.claim_activate(claim, proof, now, now.plus_seconds(ACTIVE_CHECK_SECONDS)).await? {
             return Ok(false);
         }
-        self.update_desired(tx, claim.project).await?;
-        let PublishedRecords { problem, .. } = self.zones.link(tx, claim.org, &claim.name).await?;
-        if problem.is_some() {
-            tx.hostname_set_error(claim.project, &claim.name, problem.as_deref()).await?;
-        }
+        self.start_serving(tx, claim.org, claim.project, &claim.name).await?;
         Ok(true)
+    }
+
+    /// Serves an active hostname, and publishes its records if it is in a hosted zone. The caller holds the project's
+    /// row lock.
+    pub(super) async fn start_serving(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        project: ProjectId,
+        name: &str,
+    ) -> Result<()> {
+        self.update_desired(tx, project).await?;
+        let PublishedRecords { problem, .. } = self.zones.link(tx, org, name).await?;
+        if problem.is_some() {
+            tx.hostname_set_error(project, name, problem.as_deref()).await?;
+        }
+        Ok(())
+    }
+
+    /// Stops serving a hostname that the project no longer has, or that is no longer active, and removes its records.
+    /// The caller holds the project's row lock.
+    pub(super) async fn stop_serving(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        project: ProjectId,
+        name: &str,
+    ) -> Result<()> {
+        self.update_desired(tx, project).await?;
+        Ok(self.zones.unlink(tx, org, name).await?)
     }
 
     /// Publishes the DNS records of an active hostname, if its zone does not have them yet.
@@ -219,13 +248,10 @@ impl Projects {
                 if tx.project_lock(claim.org, claim.project).await?.is_none() {
                     return Ok(Outcome::Unchanged(()));
                 }
-                let (claim_expires_at, next_check_at) =
-                    (now.plus_seconds(CLAIM_SECONDS), now.plus_seconds(PENDING_CHECK_SECONDS));
-                if !tx.claim_detach(failure, claim_expires_at, next_check_at).await? {
+                if !tx.claim_detach(claim.org, failure, now, now.plus_seconds(CLAIM_SECONDS)).await? {
                     return Ok(Outcome::Unchanged(()));
                 }
-                self.update_desired(tx, claim.project).await?;
-                self.zones.unlink(tx, claim.org, &claim.name).await?;
+                self.stop_serving(tx, claim.org, claim.project, &claim.name).await?;
                 let data = json!({ "hostname": claim.name });
                 Ok(Outcome::Changed((), Event::in_org("hostname.detach", claim.org, claim.project, data)))
             })
@@ -234,7 +260,7 @@ impl Projects {
 }
 
 /// Returns the error message of an unverified hostname: the expected records, the observed records, and what to do.
-fn explanation(claim: &Claim, checks: &[Check], fallback_origin: &str) -> String {
+fn explanation(claim: &Claim, checks: &[Check], fallback_origin: &str, now: Time) -> String {
     let observation = |proof: Proof| {
         let check = checks.iter().find(|check| check.proof == proof);
         match check {
@@ -245,16 +271,16 @@ fn explanation(claim: &Claim, checks: &[Check], fallback_origin: &str) -> String
             _ => "found none".to_owned(),
         }
     };
-    let name = &claim.name;
-    let mut text = format!(
-        "Ownership is not verified. TXT record _svc-verify.{name} with svc-verify={}: {}.",
-        claim.token,
-        observation(Proof::Txt)
-    );
+    let (name, txt) = (&claim.name, VerifyRecord::txt(&claim.name, &claim.token));
+    let mut text =
+        format!("Ownership is not verified. TXT record {} with {}: {}.", txt.name, txt.value, observation(Proof::Txt));
     if claim.held_by_another_org {
         text.push_str(" Another organization used this hostname before, so only the TXT record counts.");
     } else {
         text.push_str(&format!(" CNAME record {name} to {fallback_origin}: {}.", observation(Proof::Cname)));
+    }
+    if claim.state == HostnameState::PendingDns && claim.reserved_until.is_some_and(|until| until <= now) {
+        text.push_str(" The reservation is over, so another project can claim the hostname.");
     }
     let interval = if claim.state == HostnameState::PendingDns { "every minute" } else { "once a day" };
     text.push_str(&format!(" Publish the record at the DNS provider of the domain. We check it {interval}."));

@@ -65,7 +65,7 @@ async fn claim_reserves_a_name_and_returns_verification_records() {
     for (org, name) in [(&org, "blog"), (&other, "shop")] {
         let project = kit.project(org, name).await.id;
         let refused = kit.claim(org, project, NAME).await.unwrap_err();
-        assert!(matches!(&refused, ProjectError::HostnameTaken(name) if name == NAME), "{refused:?}");
+        assert!(matches!(&refused, ProjectError::HostnameHeld { hostname, .. } if hostname == NAME), "{refused:?}");
         assert_eq!(refused.code(), &ProjectError::HOSTNAME_TAKEN);
         assert_eq!(kit.audited().await, []);
     }
@@ -291,11 +291,17 @@ async fn concurrent_claims_have_one_winner() {
     let kit = Kit::start().await;
     let (acme, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
     let projects = [(&acme, kit.project(&acme, "shop").await.id), (&other, kit.project(&other, "shop").await.id)];
-    // Round 0 claims a free name, round 1 a name with an expired claim.
-    for round in 0..2 {
-        let race = (0..20).map(|n| kit.claim(projects[n % 2].0, projects[n % 2].1, NAME));
+    let third = kit.db_org("third", Plan::Free).await;
+    let former = kit.project(&third, "shop").await.id;
+    // A free name, and a name with an expired claim.
+    for (name, expired) in [(NAME, false), ("b.example.org", true)] {
+        if expired {
+            kit.claim(&third, former, name).await.unwrap();
+            kit.advance(7 * DAY);
+        }
+        let race = (0..20).map(|n| kit.claim(projects[n % 2].0, projects[n % 2].1, name));
         let outcomes = join_all(race).await;
-        let taken = |it: &Result<Hostname, ProjectError>| matches!(it, Err(ProjectError::HostnameTaken(_)));
+        let taken = |it: &Result<Hostname, ProjectError>| matches!(it, Err(ProjectError::HostnameHeld { .. }));
         assert!(outcomes.iter().all(|it| it.is_ok() || taken(it)), "{outcomes:?}");
         let winner = usize::from(outcomes[1].is_ok());
         assert!(outcomes.iter().enumerate().all(|(n, it)| it.is_ok() == (n % 2 == winner)), "{outcomes:?}");
@@ -303,9 +309,10 @@ async fn concurrent_claims_have_one_winner() {
         claims.dedup();
         assert_eq!(claims.len(), 1, "{claims:?}");
         let (org, project) = projects[winner];
-        let data = json!({ "hostname": NAME });
-        assert_eq!(kit.audited().await, [kit.audit_row("hostname.add", org, project, data)], "round {round}");
-        kit.advance(7 * DAY);
+        let data = json!({ "hostname": name });
+        let mut expected = vec![kit.audit_row("hostname.add", org, project, data.clone())];
+        expected.extend(expired.then(|| kit.system_audit_row("hostname.lapse", &third, former, data)));
+        assert_eq!(kit.audited().await, expected);
     }
 }
 

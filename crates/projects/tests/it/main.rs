@@ -9,6 +9,8 @@ mod creation;
 mod deployments;
 mod example;
 mod hostname_checks;
+mod hostname_reservations;
+mod hostname_takeovers;
 mod hostnames;
 mod kit;
 mod lifecycle;

@@ -2,5 +2,7 @@
 
 mod access;
 mod deployments;
+mod hostname_takeovers;
 mod hostnames;
 mod project;
+mod uploads;

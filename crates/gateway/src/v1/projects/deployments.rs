@@ -9,7 +9,9 @@ use projects::{Author, Deployment, Git, ProjectError, Projects, Rollback};
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{Deploy, ProjectRead};
-use crate::http::{Body, Created, Json, Pagination, Path, RequestHeaders, Routes, Upload, path_parameters};
+use crate::http::{
+    Body, Created, Json, Pagination, Path, RequestHeaders, Routes, Upload, path_parameters, upload_problem,
+};
 use crate::problem::Problem;
 
 const DEPLOYMENTS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/deployments";
@@ -55,7 +57,9 @@ async fn create(
 ) -> Result<Created<Deployment>, Problem> {
     let by = Author { user_id: at.user.id, subject: at.user.subject };
     let body = upload.into_stream();
-    Ok(Created(projects.deploy(&at.actor, &(&at.org).into(), at.project.id, (by, provenance(&header)), body).await?))
+    let by = (by, provenance(&header));
+    let deployed = projects.deploy(&at.actor, &(&at.org).into(), at.project.id, by, body).await;
+    Ok(Created(deployed.map_err(upload_problem)?))
 }
 
 async fn rollback(

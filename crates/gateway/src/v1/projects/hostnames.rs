@@ -2,7 +2,7 @@
 
 use actix_web::web::Data;
 use kernel::Page;
-use projects::{Hostname, NewHostname, ProjectError, Projects};
+use projects::{Hostname, NewHostname, ProjectError, Projects, VerifyRecord};
 
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
@@ -17,7 +17,8 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("list", HOSTNAMES, list).summary("List the hostnames of a project, the default one first");
     area.post("add", HOSTNAMES, add)
         .summary("Claim a hostname, which is served after its ownership is verified")
-        .codes(&[&ProjectError::HOSTNAME_TAKEN])
+        .codes(&[&ProjectError::HOSTNAME_LIMIT])
+        .error_detail::<VerifyRecord>(&ProjectError::HOSTNAME_TAKEN, "verify")
         .link("hostnames.verify", "host", "/name")
         .link("hostnames.delete", "host", "/name");
     area.delete("delete", "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}", delete)
