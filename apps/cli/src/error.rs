@@ -69,11 +69,13 @@ impl CliError {
         }
     }
 
-    /// Further lines: field errors, the error code and the request ID.
+    /// Further lines: field errors, the DNS record to publish, the error code and the request ID.
     pub fn details(&self) -> Vec<String> {
         match self {
             Self::Api(Error::Api { envelope, .. }) => {
-                let mut lines = field_errors(envelope.details.as_ref().and_then(|it| it.get("fields")));
+                let detail = |name| envelope.details.as_ref().and_then(|it| it.get(name));
+                let mut lines = field_errors(detail("fields"));
+                lines.extend(detail("verify").map(verify_record));
                 lines.push(format!("code {}, request {}", envelope.code, envelope.request_id));
                 lines
             }
@@ -104,6 +106,11 @@ impl CliError {
             "forbidden" => {
                 "`svc orgs list` shows your role; ask an admin of the organization for a higher one".to_owned()
             }
+            "hostname_taken" if envelope.details.as_ref().is_some_and(|it| it.contains_key("verify")) => {
+                "if you own the domain, publish the TXT record at its DNS provider, then run the same command again: \
+                 the hostname moves to your project"
+                    .to_owned()
+            }
             "not_found" => "check the names with `svc orgs list` and `svc projects list`".to_owned(),
             "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),
             "unavailable" | "rate_limited" => "try again in a moment".to_owned(),
@@ -112,9 +119,17 @@ impl CliError {
     }
 }
 
+fn text(object: &Value, name: &str) -> String {
+    object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The DNS record in `details.verify`.
+fn verify_record(record: &Value) -> String {
+    format!("{} {} {}", text(record, "name"), text(record, "type"), text(record, "value"))
+}
+
 /// The entries of `details.fields`, one per line.
 fn field_errors(fields: Option<&Value>) -> Vec<String> {
-    let text = |field: &Value, name: &str| field.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let fields = fields.and_then(Value::as_array).into_iter().flatten();
     fields.map(|field| format!("{} {}", text(field, "path"), text(field, "message")).trim().to_owned()).collect()
 }

@@ -93,7 +93,10 @@ async fn respond(
         Method::GET if is_our_page => response(StatusCode::OK, PAGE),
         Method::POST if is_our_page && is_same_origin => {
             let Ok(body) = Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await else {
-                return Ok(response(StatusCode::BAD_REQUEST, "The request is too large."));
+                return Ok(response(
+                    StatusCode::BAD_REQUEST,
+                    "The request is too large or incomplete. Run svc login again.",
+                ));
             };
             let params: CallbackParams = url::form_urlencoded::parse(&body.to_bytes()).into_owned().collect();
             let message = match params.get("message") {

@@ -38,7 +38,7 @@ pub fn pack(folder: &Path) -> Result<Packed, CliError> {
     let mut file = tempfile::tempfile()?;
     write(&mut file, folder, &files)?;
     file.rewind()?;
-    let contents = bundle::read(&mut file, &NO_LIMITS, |_| Ok(())).map_err(refused)?;
+    let contents = bundle::read(&mut file, &NO_LIMITS, |_| Ok(())).map_err(bundle_error)?;
     let bytes = file.metadata()?.len();
     Ok(Packed { file, bytes, contents })
 }
@@ -66,7 +66,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
             continue;
         }
         if let Some(reason) = rejection(kind) {
-            return Err(refused(BundleError::Invalid { reason, entry: Some(path.display().to_string()) }));
+            return Err(bundle_error(BundleError::Invalid { reason, entry: Some(path.display().to_string()) }));
         }
         files.push(path.to_owned());
     }
@@ -121,13 +121,13 @@ fn write(output: &mut File, folder: &Path, files: &[PathBuf]) -> Result<(), CliE
     Ok(())
 }
 
-fn refused(fault: BundleError) -> CliError {
-    match fault {
+fn bundle_error(error: BundleError) -> CliError {
+    match error {
         BundleError::Io(error) | BundleError::Visit(error) => error.into(),
         BundleError::Invalid { reason: Reason::ManifestMissing, .. } => {
             CliError::Bundle(format!("{} Run `svc init` to create one.", Reason::ManifestMissing))
         }
-        fault => CliError::Bundle(fault.to_string()),
+        error => CliError::Bundle(error.to_string()),
     }
 }
 

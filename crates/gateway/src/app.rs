@@ -17,10 +17,11 @@ use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::http::{
-    Collisions, ConcurrencyLimit, OrgWriteLimiter, Router, StaticResponses, UploadPermits, guard, request_telemetry,
+    Collisions, ConcurrencyLimit, OrgWriteLimiter, Router, StaticResponses, UploadLimiter, guard, request_telemetry,
 };
 use crate::limits::Limiters;
 use crate::openapi::Reference;
+use crate::readiness::Readiness;
 use crate::v1::Contexts;
 use crate::{internal, pdns, v1};
 
@@ -47,8 +48,10 @@ pub struct Services {
     contexts: Contexts,
     limiters: Data<Limiters>,
     concurrency_limit: Data<ConcurrencyLimit>,
-    uploads: Data<UploadPermits>,
+    upload_limiter: Data<UploadLimiter>,
+    plan_limits: Data<kernel::Limits>,
     org_write_limiter: Data<OrgWriteLimiter>,
+    readiness: Data<Readiness>,
     reference: Data<Reference>,
     registry: Data<Registry>,
 }
@@ -65,10 +68,12 @@ impl Services {
             static_responses: Data::new(StaticResponses::of(&public)),
             public: Router::of(&[&public, &pdns::routes()])?,
             internal: Router::of(&[&internal])?,
-            limiters: Data::new(Limiters::new(config.rate_limits)),
-            uploads: Data::new(UploadPermits::default()),
+            limiters: Data::new(Limiters::new(config.rate_limits, store.clock_rng().clone())),
+            upload_limiter: Data::new(UploadLimiter::default()),
+            plan_limits: Data::new(contexts.projects.limits()),
             org_write_limiter: Data::new(OrgWriteLimiter::default()),
             concurrency_limit: Data::new(ConcurrencyLimit(Arc::new(Semaphore::new(config.max_concurrent_requests)))),
+            readiness: Data::new(Readiness::default()),
             config: Data::new(config),
             clock_rng: Data::new(store.clock_rng().clone()),
             store: Data::new(store),
@@ -98,8 +103,10 @@ pub fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.store.clone())
         .app_data(services.limiters.clone())
         .app_data(services.concurrency_limit.clone())
-        .app_data(services.uploads.clone())
+        .app_data(services.upload_limiter.clone())
+        .app_data(services.plan_limits.clone())
         .app_data(services.org_write_limiter.clone())
+        .app_data(services.readiness.clone())
         .app_data(services.reference.clone())
         .app_data(services.static_responses.clone())
         .configure(|app| services.contexts.register(app))

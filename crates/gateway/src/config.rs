@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 use settings::Networks;
 
-/// The name and addresses of this deployment: the response of `GET /v1/config`.
+/// The name and addresses of this installation: the response of `GET /v1/config`.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Config)]
@@ -40,7 +40,7 @@ pub struct Site {
     pub version: String,
 }
 
-/// The sign-in methods that a deployment offers.
+/// The sign-in methods that an installation offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignInMethods {
     /// The development login.
@@ -52,7 +52,7 @@ pub struct SignInMethods {
 /// The configuration of the gateway.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The public description of the deployment.
+    /// The public description of the installation.
     pub site: Site,
     /// The enabled sign-in methods.
     pub sign_ins: SignInMethods,
@@ -68,16 +68,28 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimits {
-    /// The limit of an address on the sign-in endpoints.
+    /// The limit of an address on the sign-in endpoints, and separately on previews of invitations.
     pub sign_in: NonZeroU32,
     /// The limit of a credential on all other endpoints. Anonymous requests count against their address.
     pub credential: NonZeroU32,
+    /// The limit of a user over all credentials; `None` for twice the limit of a credential.
+    pub user: Option<NonZeroU32>,
 }
+
+impl RateLimits {
+    /// The limit of a user over all credentials.
+    #[must_use]
+    pub fn user(&self) -> NonZeroU32 {
+        self.user.unwrap_or_else(|| self.credential.saturating_mul(TWO))
+    }
+}
+
+const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 impl Default for RateLimits {
     fn default() -> Self {
         let rate = |per_minute| NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN);
-        Self { sign_in: rate(30), credential: rate(600) }
+        Self { sign_in: rate(30), credential: rate(600), user: None }
     }
 }
 

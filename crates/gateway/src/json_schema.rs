@@ -3,6 +3,9 @@
 //! serde stops at the first error. The schemas describe the same types, so a request is validated against its published
 //! schema, and the response lists all errors.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use regex_lite::Regex;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,6 +24,21 @@ pub fn validate(schema: &Value, components: &Map<String, Value>, value: &Value) 
     let mut checker = Checker { components, errors: Vec::new() };
     checker.check(schema, value, "");
     checker.errors
+}
+
+thread_local! {
+    /// The compiled patterns of the schemas; `None` for a pattern that does not compile.
+    static PATTERNS: RefCell<HashMap<String, Option<Regex>>> = RefCell::default();
+}
+
+/// Returns whether the text matches a pattern of a schema. A pattern that does not compile matches every text.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    PATTERNS.with_borrow_mut(|patterns| {
+        if !patterns.contains_key(pattern) {
+            patterns.insert(pattern.to_owned(), Regex::new(pattern).ok());
+        }
+        patterns.get(pattern).and_then(Option::as_ref).is_none_or(|regex| regex.is_match(text))
+    })
 }
 
 struct Checker<'a> {
@@ -84,8 +102,8 @@ impl Checker<'_> {
             let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
             self.report(path, format!("must be one of: {}", words.join(" ")));
         }
-        let pattern = schema.get("pattern").and_then(Value::as_str).and_then(|pattern| Regex::new(pattern).ok());
-        if pattern.is_some_and(|pattern| !pattern.is_match(text)) {
+        let pattern = schema.get("pattern").and_then(Value::as_str);
+        if pattern.is_some_and(|pattern| !matches_pattern(pattern, text)) {
             let rule = schema.get("description").and_then(Value::as_str).unwrap_or("a string in the documented format");
             return self.report(path, format!("must be {rule}"));
         }

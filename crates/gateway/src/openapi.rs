@@ -7,7 +7,7 @@ use kernel::Code;
 use serde_json::{Map, Value, json};
 
 use crate::example;
-use crate::http::{Operation, PolicyTarget, Routes, Schemas};
+use crate::http::{ErrorDetail, Operation, PolicyTarget, Routes, Schemas};
 use crate::protocol;
 
 /// The document as it is served, and the configuration of the page that shows it.
@@ -74,14 +74,15 @@ pub fn document(routes: &Routes) -> Value {
             "title": "Hosting platform control API",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
-            "description": "All errors have the same shape. Rely on `code`, not on the message. `x-role` is the \
-                minimum role in the organization and `x-scope` the scope that a token needs. `x-limited-token` \
-                states whether the operation accepts a token that is restricted to an organization or to some of its \
-                projects or zones. Requests that fail before a route is found receive the same error shape. Examples \
+            "description": "All errors have the same shape. Rely on `code`, not on the message. `x-place` is what the \
+                operation protects: `open` is nothing. `x-role` is the minimum role in the organization and `x-scope` \
+                the scope that a token needs. `x-session-only` states whether the operation needs a login session \
+                instead of a token. `x-limited-token` states whether it accepts a token that is restricted to an \
+                organization or to some of its projects or zones. Requests that fail before a route is found receive the same error shape. Examples \
                 are a path that is not UTF-8, an unsupported method, headers that are too large, and a server at \
                 capacity.",
         },
-        "servers": [{ "url": "/", "description": "The deployment that serves this document." }],
+        "servers": [{ "url": "/", "description": "The installation that serves this document." }],
         "tags": tags(routes),
         "paths": paths,
         "components": {
@@ -147,12 +148,24 @@ fn describe(operation: &Operation, routes: &Routes) -> Value {
     described
 }
 
-/// Adds the examples of an operation's JSON bodies: of its request and of each success.
+/// Adds the examples of an operation's JSON bodies: of its request, of each success, and of each error with a described
+/// field in its `details`.
 fn add_examples(operation: &Operation, described: &mut Value, schemas: &Map<String, Value>) {
     let successes = operation.successes.iter().map(|(status, ..)| format!("/responses/{status}/content"));
     for pointer in successes.chain(["/requestBody/content".to_owned()]) {
         if let Some(content) = described.pointer_mut(&pointer) {
             example::add(content, schemas);
+        }
+    }
+    for ErrorDetail { code, field, schema } in &operation.error_details {
+        let pointer = format!("/responses/{}/content/application~1json", protocol::status(code).as_u16());
+        if let Some(media) = described.pointer_mut(&pointer).and_then(Value::as_object_mut)
+            && let Ok(detail) = example::compose(schema, schemas)
+        {
+            let details = json!({ *field: detail });
+            let error = json!({ "code": code.name, "message": code.meaning, "details": details, "requestId": "req-1" });
+            let examples = media.entry("examples").or_insert_with(|| json!({}));
+            examples.as_object_mut().map(|examples| examples.insert(code.name.to_owned(), json!({ "value": error })));
         }
     }
 }
@@ -190,9 +203,9 @@ fn responses(operation: &Operation, routes: &Routes) -> Value {
         by_status.entry(protocol::status(code).as_u16()).or_default().push(code);
     }
     for (status, codes) in by_status {
-        responses.insert(status.to_string(), error_response(&codes));
+        responses.insert(status.to_string(), error_response(&codes, &operation.error_details));
     }
-    responses.insert("default".to_owned(), error_response(&[]));
+    responses.insert("default".to_owned(), error_response(&[], &[]));
     Value::Object(responses)
 }
 
@@ -212,7 +225,7 @@ fn links(operation: &Operation, routes: &Routes) -> Map<String, Value> {
     links
 }
 
-fn error_response(codes: &[&Code]) -> Value {
+fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
     let envelope = json!({ "$ref": "#/components/schemas/Error" });
     if codes.is_empty() {
         let content = json!({ "application/json": { "schema": envelope } });
@@ -221,9 +234,15 @@ fn error_response(codes: &[&Code]) -> Value {
     let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
     let names: Vec<&str> = codes.iter().map(|code| code.name).collect();
     let mut properties = Map::from_iter([("code".to_owned(), json!({ "enum": names }))]);
+    let details = details.iter().filter(|detail| codes.contains(&detail.code));
+    let mut fields: Map<String, Value> =
+        details.map(|detail| (detail.field.to_owned(), detail.schema.clone())).collect();
     if codes.contains(&&Code::BAD_REQUEST) {
         let faults = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Fault" } });
-        let details = json!({ "type": ["object", "null"], "properties": { "fields": faults } });
+        fields.insert("fields".to_owned(), faults);
+    }
+    if !fields.is_empty() {
+        let details = json!({ "type": ["object", "null"], "properties": fields });
         properties.insert("details".to_owned(), details);
     }
     let schema = json!({ "allOf": [envelope, { "type": "object", "properties": properties }] });

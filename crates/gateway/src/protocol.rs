@@ -7,14 +7,17 @@ pub(crate) const SESSION_REQUIRED: Code =
     Code::new("session_required", Kind::Unauthenticated, "The operation requires a login session, not a token.");
 pub(crate) const INSUFFICIENT_SCOPE: Code =
     Code::new("insufficient_scope", Kind::Forbidden, "The token lacks the scope in `details.required`.");
-pub(crate) const RATE_LIMITED: Code =
-    Code::new("rate_limited", Kind::RateLimited, "Too many requests; `Retry-After` states when to retry.");
 pub(crate) const METHOD_NOT_ALLOWED: Code =
     Code::new("method_not_allowed", Kind::Invalid, "The path does not support the method; see `Allow`.");
 pub(crate) const UNSUPPORTED_MEDIA_TYPE: Code = Code::new(
     "unsupported_media_type",
     Kind::Invalid,
     "The operation does not accept the content type or encoding of the body.",
+);
+pub(crate) const REQUEST_TIMEOUT: Code = Code::new(
+    "request_timeout",
+    Kind::Invalid,
+    "The body did not arrive in time, or more slowly than 16 KiB per second.",
 );
 pub(crate) const URI_TOO_LONG: Code = Code::new("uri_too_long", Kind::Invalid, "The URL is longer than 8 KiB.");
 pub(crate) const HEADERS_TOO_LARGE: Code =
@@ -27,6 +30,9 @@ pub(crate) fn status(code: &Code) -> StatusCode {
     }
     if *code == UNSUPPORTED_MEDIA_TYPE {
         return StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    }
+    if *code == REQUEST_TIMEOUT {
+        return StatusCode::REQUEST_TIMEOUT;
     }
     if *code == URI_TOO_LONG {
         return StatusCode::URI_TOO_LONG;

@@ -20,11 +20,11 @@ impl RequestId {
         request.extensions().get::<Self>().map_or_else(String::new, |id| id.0.clone())
     }
 
-    pub(crate) fn of(request: &ServiceRequest, world: &ClockRng) -> Self {
+    pub(crate) fn of(request: &ServiceRequest, clock_rng: &ClockRng) -> Self {
         let is_valid = |id: &&str| {
             (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         };
         let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(is_valid);
-        Self(sent.map_or_else(|| world.id::<uuid::Uuid>().to_string(), str::to_owned))
+        Self(sent.map_or_else(|| clock_rng.id::<uuid::Uuid>().to_string(), str::to_owned))
     }
 }

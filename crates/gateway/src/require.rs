@@ -1,4 +1,4 @@
-//! Extractors for parts of the platform that a deployment may lack.
+//! Extractors for parts of the platform that an installation may lack.
 
 use std::ops::Deref;
 
@@ -29,7 +29,7 @@ impl Extract for RequireCore {
     }
 }
 
-/// Requires DNS hosting. The route fails with `dns_not_configured` if the deployment hosts no zones, and with `no_core`
+/// Requires DNS hosting. The route fails with `dns_not_configured` if the installation hosts no zones, and with `no_core`
 /// without the link to the nameservers (specification, "DNS zones", rule 1).
 #[derive(Debug)]
 pub struct RequireDns(Data<Dns>);

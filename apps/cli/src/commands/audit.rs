@@ -22,12 +22,12 @@ pub struct Audit {
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     #[command(flatten)]
-    part: PageArgs,
+    page: PageArgs,
 }
 
 impl Audit {
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
-        let paging = self.part.paging();
+        let paging = self.page.paging();
         let Self { event, actor, since, until, .. } = self;
         let query = OrgsAuditQuery { event, actor, since, until, limit: paging.limit, cursor: paging.cursor };
         let page = svc.client()?.orgs_audit(&svc.org()?, &query).send().await?;

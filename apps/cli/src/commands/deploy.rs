@@ -3,7 +3,7 @@
 use client::types::NewProject;
 use client::{Client, Error};
 
-use super::deployments::{summary, wait_until_served};
+use super::deployments::{summary, superseded, wait_until_served};
 use super::open;
 use crate::error::CliError;
 use crate::options::FolderArgs;
@@ -47,7 +47,10 @@ impl Deploy {
         // Print the deployment even if a later step failed, and report that failure even if the output is closed.
         let printed = svc.out.response(&latest, summary);
         outcome?;
-        svc.out.success(format!("deployed to {}", address_or_path((&client, &org, &project)).await));
+        svc.out.success(match superseded(&latest) {
+            Some(message) => message,
+            None => format!("deployed to {}", address_or_path((&client, &org, &project)).await),
+        });
         printed
     }
 

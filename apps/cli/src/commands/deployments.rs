@@ -15,9 +15,9 @@ const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const SERVING_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub async fn list(svc: &Svc<'_>, part: &PageArgs) -> Result<(), CliError> {
+pub async fn list(svc: &Svc<'_>, page: &PageArgs) -> Result<(), CliError> {
     let (org, project) = svc.project()?;
-    let page = svc.client()?.deployments_list(&org, &project, &part.paging()).send().await?;
+    let page = svc.client()?.deployments_list(&org, &project, &page.paging()).send().await?;
     svc.out.page(&page, ["VERSION", "", "STATUS", "CREATED", "BY", "FROM"], |it| {
         let live = if it.live { "live" } else { "" };
         [
@@ -53,9 +53,14 @@ impl Rollback {
         };
         let printed = svc.out.response(&latest, summary);
         outcome?;
-        svc.out.success(format!("version {} is live again", self.version));
+        svc.out.success(superseded(&latest).unwrap_or_else(|| format!("version {} is live again", self.version)));
         printed
     }
+}
+
+/// The message for a deployment that is no longer live.
+pub fn superseded(deployment: &Deployment) -> Option<String> {
+    (!deployment.live).then(|| format!("version {} was superseded by a newer deployment", deployment.version))
 }
 
 /// Polls a deployment until it is served. Returns its last observed state and the outcome.

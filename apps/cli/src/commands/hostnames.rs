@@ -10,7 +10,8 @@ use crate::svc::Svc;
 pub enum Hostnames {
     /// List the hostnames of a project
     List,
-    /// Claim a hostname, which is served after ownership verification
+    /// Claim a hostname, which is served after ownership verification. If another project has it, prints the TXT record
+    /// that takes it over
     Add { name: String },
     /// Verify the ownership of a hostname now
     Verify { name: String },

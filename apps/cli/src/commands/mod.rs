@@ -43,7 +43,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Init(init) => init.run(svc).await,
         Command::Deploy(deploy) => deploy.run(svc).await,
         Command::Rollback(rollback) => rollback.run(svc).await,
-        Command::Deployments(part) => deployments::list(svc, &part).await,
+        Command::Deployments(page) => deployments::list(svc, &page).await,
         Command::Hostnames(hostnames) => hostnames.run(svc).await,
         Command::Access(access) => access.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,

@@ -32,8 +32,8 @@ impl Orgs {
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let client = svc.client()?;
         match self {
-            Self::List(part) => {
-                let page = client.orgs_list(&part.paging()).send().await?;
+            Self::List(page) => {
+                let page = client.orgs_list(&page.paging()).send().await?;
                 svc.out.page(&page, ["SLUG", "ROLE", "PLAN", "NAME"], |org| {
                     [org.slug.clone(), org.role.to_string(), org.plan.to_string(), org.name.clone()]
                 })
@@ -55,7 +55,8 @@ impl Orgs {
                 let token = link.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
                 let joined = client.invites_accept(token).send().await?;
                 svc.out.response(&joined, |joined| joined.org.slug.clone())?;
-                svc.out.success(format!("you are {} of {}", joined.role, joined.org.slug));
+                let article = if joined.role == Role::Admin { "an" } else { "a" };
+                svc.out.success(format!("you are {article} {} of {}", joined.role, joined.org.slug));
                 Ok(())
             }
         }

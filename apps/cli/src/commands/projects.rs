@@ -33,8 +33,8 @@ impl Projects {
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let client = svc.client()?;
         match self {
-            Self::List(part) => {
-                let page = client.projects_list(&svc.org()?, &part.paging()).send().await?;
+            Self::List(page) => {
+                let page = client.projects_list(&svc.org()?, &page.paging()).send().await?;
                 svc.out.page(&page, ["NAME", "HOSTNAME", "CREATED"], |it| {
                     [it.name.clone(), it.hostname.clone(), it.created_at.clone()]
                 })

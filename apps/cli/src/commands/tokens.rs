@@ -45,8 +45,8 @@ impl Tokens {
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let client = svc.client()?;
         match self {
-            Self::List(part) => {
-                let page = client.credentials_tokens(&part.paging()).send().await?;
+            Self::List(page) => {
+                let page = client.credentials_tokens(&page.paging()).send().await?;
                 svc.out.page(&page, ["ID", "NAME", "SCOPES", "STATE"], row)
             }
             Self::Create(create) => {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use sandbox::{Encryption, SmtpServer};
+use sandbox::{DnsServer, Encryption, RecordType, SmtpServer};
 use serde_json::{Value, json};
 
 use crate::support::{Machine, Platform};
@@ -64,7 +64,7 @@ async fn invitation_is_mailed_and_accepted_once() {
     let grace = Machine::new(&platform.api);
     grace.svc(&["orgs", "join", link]).fails(3);
     grace.svc(&["login", "--dev", "grace"]).succeeds();
-    grace.svc(&["orgs", "join", link]).succeeds().stderr_contains("you are viewer of acme");
+    grace.svc(&["orgs", "join", link]).succeeds().stderr_contains("you are a viewer of acme");
     let token = link.rsplit('/').next().unwrap();
     assert!(ada.svc(&["orgs", "join", token]).code != 0, "a used invitation was accepted again");
     let orgs = grace.json(&["orgs", "list"]);
@@ -112,6 +112,24 @@ async fn manages_hostnames_and_access_and_opens_a_project() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     assert_eq!(fs::read_to_string(opened).unwrap(), address);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn taken_hostname_is_added_with_its_txt_record() {
+    let dns = DnsServer::start().await;
+    let platform = Platform::with(&[("SVC_DNS_RESOLVER", dns.address().to_string())]).await;
+    platform.ada_with_site().svc(&["hostnames", "add", "www.example.org"]).succeeds();
+    let bob = Machine::new(&platform.api);
+    bob.svc(&["login", "--dev", "bob"]).succeeds();
+    bob.svc(&["projects", "create", "site", "--org", "bob"]).succeeds();
+    let add = ["hostnames", "add", "www.example.org", "--org", "bob", "--project", "site"];
+    let refused = bob.svc(&add).fails(1);
+    refused.stderr_contains("another project uses the hostname").stderr_contains("next: if you own the domain");
+    let record = refused.err.lines().find(|line| line.starts_with("  _svc-verify.www.example.org TXT "));
+    let value = record.unwrap().split_whitespace().last().unwrap();
+    dns.set("_svc-verify.www.example.org", RecordType::TXT, &[value]);
+    let added = bob.svc(&add).succeeds();
+    assert_eq!(added.out.trim(), "www.example.org  active");
 }
 
 #[tokio::test(flavor = "multi_thread")]

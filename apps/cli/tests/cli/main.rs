@@ -11,4 +11,5 @@ mod packing;
 mod reverse_proxy;
 mod signing_in;
 mod support;
+mod untrusted_git;
 mod waiting;

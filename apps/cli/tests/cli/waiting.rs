@@ -39,10 +39,14 @@ async fn waiting_survives_transient_errors_of_the_api() {
     let token = ada.svc(&["tokens", "create", "ci", "--scope", "deploy", "--scope", "project:read"]).succeeds().out;
     let mut deploy = deploy.env("SVC_CLI_TOKEN", token.trim()).spawn().unwrap();
     wait_until(&mut deploy, || polls.load(Ordering::SeqCst) > ERRORS.len()).await;
-    ada.svc(&["deploy", "--no-wait"]).succeeds();
+    let mut newer = ada.command(&["deploy", "--no-wait", "--api", &proxy]);
+    let newer = newer.env("SVC_CLI_TOKEN", token.trim()).spawn().unwrap().wait_with_output().unwrap();
+    let stderr = String::from_utf8(newer.stderr).unwrap();
+    assert_eq!((newer.status.code(), stderr.contains("deployed to ada/site")), (Some(0), true), "{stderr}");
     let output = deploy.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), stderr.contains("deployed to ada/site")), (Some(0), true), "{stderr}");
+    let superseded = stderr.contains("version 1 was superseded by a newer deployment");
+    assert_eq!((output.status.code(), superseded), (Some(0), true), "{stderr}");
     assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["version"], 1);
 }
 

@@ -273,12 +273,27 @@ async fn upload_with_a_key_is_deployed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn retry_of_an_upload_is_read_up_to_the_limit_of_the_plan() {
+    let app = App::with(|config| config.limits.free.bundle.compressed = 2000).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let first = upload(&ada, "key-1", site("page")).await;
+    first.expect(201);
+    let response = upload(&ada, "key-1", vec![0; 2001]).await;
+    let details = &response.expect_error(413, "payload_too_large")["details"];
+    assert_eq!(details, &json!({ "limit": 2000, "of": "compressed" }));
+    upload(&ada, "key-1", vec![0; 2000]).await.expect_error(422, "idempotency_mismatch");
+    assert_replay(&first, &upload(&ada, "key-1", site("page")).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn concurrent_uploads_with_one_key_create_one_version() {
     let app = App::with(|config| config.database.connections = 24).await;
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    let callers = (0..10).map(|n| if n % 2 == 0 { ada.clone() } else { other.connect(&ada) });
+    // As many uploads as a user may have at each server.
+    let callers = (0..8).map(|n| if n % 2 == 0 { ada.clone() } else { other.connect(&ada) });
     let responses = join_all(callers.map(|caller| async move { upload(&caller, "key-1", site("page")).await })).await;
     let fresh = responses.iter().filter(|response| response.status == 201 && !is_replayed(response)).count();
     assert_eq!(fresh, 1);

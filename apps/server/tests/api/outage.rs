@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use ::chaos::{NetworkFault, Proxy};
 use kernel::Secret;
+use reqwest::Method;
 use serde_json::json;
 
-use crate::support::App;
+use crate::support::{App, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_fail_with_503_during_a_postgres_outage_and_recover() {
@@ -98,10 +99,16 @@ async fn locked_organization_does_not_block_others() {
     // More than the pool has connections.
     let blocked = (0..32).map(|_| ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })));
     let blocked = futures_util::future::join_all(blocked);
-    let (blocked, free) = tokio::join!(blocked, bob.post("/v1/orgs/bob/projects", json!({ "name": "site" })));
+    let (blocked, read, free) = tokio::join!(
+        blocked,
+        // Reads need no write permit.
+        ada.send(Method::HEAD, "/v1/orgs/ada/projects", |request| request),
+        bob.post("/v1/orgs/bob/projects", json!({ "name": "site" }))
+    );
     for refused in blocked {
         refused.expect_error(503, "unavailable");
     }
+    assert_eq!(read.status, 200);
     free.expect(201);
     holder.await.unwrap();
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
@@ -125,4 +132,54 @@ async fn reads_succeed_while_postgres_is_read_only() {
     }
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect_error(503, "unavailable");
     app.with_token("svc_pat_wrong").get("/v1/me").await.expect_error(401, "unauthenticated");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readiness_is_probed_at_most_once_a_second() {
+    let app = App::start().await;
+    app.clock.stop();
+    let anonymous = app.anonymous();
+    let is_ready = async || anonymous.get("/readyz").await.status == 200;
+    assert!(is_ready().await);
+    let history = "public.__diesel_schema_migrations";
+    app.db_execute(&format!("CREATE TABLE applied AS TABLE {history}; DELETE FROM {history}")).await.unwrap();
+    for (elapsed, expected) in [(0, true), (1, false)] {
+        app.clock.advance(elapsed);
+        for _ in 0..5 {
+            assert_eq!(is_ready().await, expected);
+        }
+    }
+    anonymous.get("/readyz").await.expect_error(503, "unavailable");
+    app.db_execute(&format!("INSERT INTO {history} TABLE applied")).await.unwrap();
+    assert!(!is_ready().await);
+    app.clock.advance(1);
+    assert!(is_ready().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_readiness_checks_share_one_probe() {
+    use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+    let app = App::start().await;
+    // The result of the first probe is valid for all requests of the test.
+    app.clock.stop();
+    let ada = app.sign_in("ada").await;
+    let mut holder = store::Connection::establish(&app.database.url()).await.unwrap();
+    let lock = "BEGIN; LOCK TABLE public.__diesel_schema_migrations IN ACCESS EXCLUSIVE MODE";
+    holder.batch_execute(lock).await.unwrap();
+    // More than the pool has connections.
+    let anonymous = app.anonymous();
+    let checks =
+        tokio::spawn(async move { futures_util::future::join_all((0..64).map(|_| anonymous.get("/readyz"))).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity \
+        WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let waiting = async || app.db_rows(waiting).await[0]["count"].as_i64().unwrap();
+    eventually("a probe waits for the lock", async || (waiting().await > 0).then_some(())).await;
+    for _ in 0..20 {
+        ada.get("/v1/me").await.expect(200);
+        assert!(waiting().await <= 1);
+    }
+    holder.batch_execute("COMMIT").await.unwrap();
+    let checks = checks.await.unwrap();
+    // The probe may have timed out.
+    assert!(checks.iter().all(|check| check.status == checks[0].status), "{checks:?}");
 }

@@ -124,6 +124,13 @@ impl Process {
         std::fs::read_to_string(self.folder.with_extension("log")).unwrap()
     }
 
+    /// The peak of the process's resident memory, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+    }
+
     fn terminate(&self) {
         let id = rustix::process::Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();

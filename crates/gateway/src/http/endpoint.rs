@@ -12,7 +12,7 @@ use kernel::Code;
 use super::extract::{Extract, IntoResponse, Policy};
 use super::idempotency::{self, IdempotencyCheck};
 use super::operation::Limits;
-use super::{Operation, org_write_limiter};
+use super::{Operation, org_write_limiter, upload_limiter};
 use crate::problem::Problem;
 
 /// The timeout of a request.
@@ -76,16 +76,17 @@ macro_rules! endpoint {
                 limits: Limits,
             ) -> Result<HttpResponse, Problem> {
                 let mut policy = P::extract(request, &mut payload).await?;
-                let work = match idempotency::check(request, &mut payload, policy.actor(), limits).await? {
-                    IdempotencyCheck::Execute(work) => work,
+                let _upload = upload_limiter::acquire(request, policy.actor(), limits)?;
+                let idempotent_request = match idempotency::check(request, &mut payload, &mut policy, limits).await? {
+                    IdempotencyCheck::Execute(request) => request,
                     IdempotencyCheck::Replay(response) => return Ok(response),
                 };
                 let outcome = async {
                     $(let $value = $argument::extract(request, &mut payload).await?;)*
-                    let _permit = org_write_limiter::acquire(request, limits.long).await?;
-                    Ok(self(policy, $($value),*).await?.into_response())
+                    let permit = org_write_limiter::acquire(request, limits.long).await?;
+                    Ok(org_write_limiter::hold(permit, self(policy, $($value),*)).await?.into_response())
                 };
-                work.finish(request, outcome.await).await
+                idempotent_request.finish(request, outcome.await).await
             }
         }
     };

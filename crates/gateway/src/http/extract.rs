@@ -2,6 +2,7 @@
 
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, HttpResponse, web};
+use kernel::Plan;
 use kernel::audit::Actor;
 
 use super::Operation;
@@ -23,6 +24,11 @@ pub trait Extract: Describe + Sized {
 pub trait Policy: Extract {
     /// The caller, if the policy authenticates one.
     fn actor(&mut self) -> Option<&mut Actor> {
+        None
+    }
+
+    /// The plan of the target's organization, if the policy has one and the limit of an upload depends on it.
+    fn plan(&self) -> Option<Plan> {
         None
     }
 }

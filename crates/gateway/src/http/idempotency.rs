@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::body::to_bytes;
+use actix_web::body::{BodySize, MessageBody as _, to_bytes};
 use actix_web::dev::Payload;
 use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use actix_web::http::{Method, StatusCode};
@@ -16,14 +16,14 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
-use kernel::audit::{Actor, IdempotencyClaim};
-use kernel::{Code, Digest, Digester, Kind};
+use kernel::audit::IdempotencyClaim;
+use kernel::{Code, Digest, Digester, Kind, Plan, error_chain};
 use serde::{Deserialize, Serialize};
 use store::{ClaimOutcome, Store};
 
 use super::body::{Upload, read_in_time};
 use super::operation::Limits;
-use super::{Extract as _, Operation};
+use super::{Extract as _, Operation, Policy};
 use crate::problem::Problem;
 use crate::request_id::RequestId;
 
@@ -91,7 +91,7 @@ enum BodyDigest {
 
 /// A stored response.
 #[derive(Serialize, Deserialize)]
-struct StoredReply {
+struct IdempotentResponse {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
@@ -101,10 +101,11 @@ struct StoredReply {
 pub(crate) async fn check(
     request: &HttpRequest,
     payload: &mut Payload,
-    actor: Option<&mut Actor>,
+    policy: &mut impl Policy,
     limits: Limits,
 ) -> Result<IdempotencyCheck, Problem> {
-    let Some(actor) = actor.filter(|_| request.method() == Method::POST) else {
+    let plan = policy.plan();
+    let Some(actor) = policy.actor().filter(|_| request.method() == Method::POST) else {
         return Ok(IdempotencyCheck::Execute(IdempotentRequest(None)));
     };
     let Some(key) = key(request)? else { return Ok(IdempotencyCheck::Execute(IdempotentRequest(None))) };
@@ -152,7 +153,7 @@ pub(crate) async fn check(
         ClaimOutcome::Completed { body, response: answer } => {
             let retry_digest = match body_digest {
                 Some(digest) => Some(digest),
-                None => drain(request, payload, &upload_digest).await?,
+                None => drain(request, payload, (max_upload(request, plan), &upload_digest)).await?,
             };
             if body != retry_digest {
                 return Err(mismatch());
@@ -182,6 +183,11 @@ impl IdempotentRequest {
             active.release().await;
             return Ok(response);
         };
+        // Only a POST that found a large existing object has a streamed response. It may be executed again.
+        if response.body().size() == BodySize::Stream {
+            active.release().await;
+            return Ok(response);
+        }
         let id = RequestId::text(request);
         if let Ok(id) = HeaderValue::from_str(&id) {
             response.headers_mut().insert(REQUEST_ID, id);
@@ -190,12 +196,12 @@ impl IdempotentRequest {
         let bytes = to_bytes(body).await.map_err(|error| Problem::internal(error.to_string()))?;
         let text = |name: &HeaderName| Some((name.to_string(), head.headers().get(name)?.to_str().ok()?.to_owned()));
         let headers = STORED_HEADERS.iter().filter_map(text).collect();
-        let answer = StoredReply { status: head.status().as_u16(), headers, body: STANDARD.encode(&bytes) };
+        let answer = IdempotentResponse { status: head.status().as_u16(), headers, body: STANDARD.encode(&bytes) };
         let answer = serde_json::to_vec(&answer).map_err(|error| Problem::internal(error.to_string()))?;
         active.is_closed = true;
         if let Err(error) = active.store.idempotency_store_response(active.claim, digest, &answer).await {
             // The request was executed anyway. A retry receives `idempotency_answer_lost`.
-            tracing::warn!(%error, "failed to store the response of an idempotency key");
+            tracing::warn!(error = %error_chain(&error), "failed to store the response of an idempotency key");
         }
         Ok(head.set_body(bytes).map_into_boxed_body())
     }
@@ -206,7 +212,9 @@ impl ActiveClaim {
     async fn release(&mut self) {
         match self.store.idempotency_release(self.claim).await {
             Ok(()) => self.is_closed = true,
-            Err(error) => tracing::debug!(%error, "failed to release an idempotency key; retrying once"),
+            Err(error) => {
+                tracing::debug!(error = %error_chain(&error), "failed to release an idempotency key; retrying once")
+            }
         }
     }
 }
@@ -223,7 +231,7 @@ impl Drop for ActiveClaim {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 if let Err(error) = store.idempotency_release(claim).await {
-                    tracing::debug!(%error, "failed to release an idempotency key; its lease expires");
+                    tracing::debug!(error = %error_chain(&error), "failed to release an idempotency key; its lease expires");
                 }
             });
         }
@@ -243,7 +251,7 @@ async fn renew_claim(store: web::Data<Store>, claim: IdempotencyClaim) {
     loop {
         tokio::time::sleep(RENEW_INTERVAL).await;
         if let Err(error) = store.idempotency_renew(claim).await {
-            tracing::debug!(%error, "failed to renew the lease of an idempotency key");
+            tracing::debug!(error = %error_chain(&error), "failed to renew the lease of an idempotency key");
         }
     }
 }
@@ -265,7 +273,8 @@ fn mismatch() -> Problem {
 fn replay(answer: &[u8]) -> Result<HttpResponse, Problem> {
     let broken =
         |error: &dyn std::fmt::Display| Problem::internal(format!("failed to read a stored response: {error}"));
-    let StoredReply { status, headers, body } = serde_json::from_slice(answer).map_err(|error| broken(&error))?;
+    let IdempotentResponse { status, headers, body } =
+        serde_json::from_slice(answer).map_err(|error| broken(&error))?;
     let mut response = HttpResponse::build(StatusCode::from_u16(status).map_err(|error| broken(&error))?);
     for (name, value) in headers {
         response.insert_header((name, value));
@@ -274,17 +283,28 @@ fn replay(answer: &[u8]) -> Result<HttpResponse, Problem> {
     Ok(response.insert_header((REPLAYED, "true")).body(body))
 }
 
-/// Reads an upload to its end and returns its digest.
+/// Reads an upload to its end and returns its digest. A larger upload than the plan allows was never stored.
 async fn drain(
     request: &HttpRequest,
     payload: &mut Payload,
-    digest: &Mutex<Option<Digest>>,
+    (limit, digest): (u64, &Mutex<Option<Digest>>),
 ) -> Result<Option<Digest>, Problem> {
     let mut stream = Upload::extract(request, payload).await?.into_stream();
+    let mut bytes = 0;
     while let Some(chunk) = stream.next().await {
-        chunk.map_err(|error| Problem::bad_request(format!("failed to read the body: {error}")))?;
+        bytes += chunk?.len() as u64;
+        if bytes > limit {
+            let details = serde_json::json!({ "limit": limit, "of": "compressed" });
+            return Err(Problem::too_large(limit).with_details(Some(details)));
+        }
     }
     Ok(*digest.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The largest bundle of a plan, in bytes; 0 for a policy without a plan.
+fn max_upload(request: &HttpRequest, plan: Option<Plan>) -> u64 {
+    let limits = request.app_data::<web::Data<kernel::Limits>>();
+    limits.zip(plan).map_or(0, |(limits, plan)| limits.for_plan(plan).bundle.compressed)
 }
 
 type PayloadItem = Result<Bytes, actix_web::error::PayloadError>;

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::body::DEFAULT_LIMIT;
 use super::route_trie::parameters;
+use super::upload_kind::UploadKind;
 use super::{PathParameter, parameter};
 use crate::protocol;
 
@@ -25,7 +26,7 @@ pub enum PolicyTarget {
     Project,
     /// A zone.
     Zone,
-    /// The internal listener.
+    /// A node, on the internal listener.
     Node,
 }
 
@@ -36,6 +37,8 @@ pub struct Limits {
     pub(crate) long: bool,
     /// The largest body, in bytes, if the body is read as a whole.
     pub(crate) body: usize,
+    /// The kind of upload, if the route is one.
+    pub(crate) upload: Option<UploadKind>,
 }
 
 /// The description of a route, from its types and its registration.
@@ -61,6 +64,8 @@ pub struct Operation {
     /// The status, content type and schema of each successful response.
     pub(crate) successes: Vec<(u16, &'static str, Option<Value>)>,
     pub(crate) codes: Vec<&'static Code>,
+    /// Fields in the `details` of errors.
+    pub(crate) error_details: Vec<ErrorDetail>,
     pub(crate) schemas: BTreeMap<String, Value>,
     /// The names of two or more different schemas.
     pub(crate) ambiguous_schemas: Vec<String>,
@@ -68,6 +73,8 @@ pub struct Operation {
     pub(crate) has_etag: bool,
     /// Whether the route is an upload or a long poll, with a longer timeout.
     pub(crate) long: bool,
+    /// The kind of upload, if the route is one.
+    upload: Option<UploadKind>,
     /// Whether the response never changes while the process runs.
     pub(crate) is_static: bool,
     pub(crate) links: Vec<Link>,
@@ -84,6 +91,14 @@ pub(crate) struct Link {
     pub(crate) operation: &'static str,
     pub(crate) parameter: &'static str,
     pub(crate) pointer: &'static str,
+}
+
+/// A field in the `details` of an error.
+#[derive(Debug, Clone)]
+pub(crate) struct ErrorDetail {
+    pub(crate) code: &'static Code,
+    pub(crate) field: &'static str,
+    pub(crate) schema: Value,
 }
 
 impl Operation {
@@ -104,10 +119,12 @@ impl Operation {
             body_limit: DEFAULT_LIMIT,
             successes: Vec::new(),
             codes: vec![&Code::INTERNAL, &Code::UNAVAILABLE],
+            error_details: Vec::new(),
             schemas: BTreeMap::new(),
             ambiguous_schemas: Vec::new(),
             has_etag: false,
             long: false,
+            upload: None,
             is_static: false,
             links: Vec::new(),
             undescribed: parameters(path).collect(),
@@ -137,6 +154,14 @@ impl Operation {
         for code in codes {
             self.code(code);
         }
+        self
+    }
+
+    /// Adds an error code, and the type of a field in the error's `details`.
+    pub fn error_detail<T: ToSchema>(&mut self, code: &'static Code, field: &'static str) -> &mut Self {
+        self.code(code);
+        let schema = self.schema::<T>();
+        self.error_details.push(ErrorDetail { code, field, schema });
         self
     }
 
@@ -182,7 +207,24 @@ impl Operation {
 
     /// The limits of a request.
     pub(crate) fn limits(&self) -> Limits {
-        Limits { long: self.long, body: self.body_limit }
+        Limits { long: self.long, body: self.body_limit, upload: self.upload }
+    }
+
+    /// States that the body is an upload.
+    pub(crate) fn upload(&mut self, kind: UploadKind) {
+        (self.upload, self.long) = (Some(kind), true);
+    }
+
+    /// The path pattern.
+    #[must_use]
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// The largest body, in bytes; `None` for bundles, whose limit depends on the plan.
+    #[must_use]
+    pub fn max_body_bytes(&self) -> Option<usize> {
+        (self.upload != Some(UploadKind::Bundle)).then_some(self.body_limit)
     }
 
     /// Describes the next parameter of the path that no argument has claimed, in the order of the handler's arguments.
@@ -192,20 +234,20 @@ impl Operation {
             return;
         }
         let name = self.undescribed.remove(0);
-        self.parameters.push(parameter::in_path::<P>(name));
+        self.parameters.push(parameter::path_parameter::<P>(name));
         // 400 for an invalid encoding of the path, 404 for an unknown name.
         self.codes(&[&Code::BAD_REQUEST, &Code::NOT_FOUND]);
     }
 
     pub(crate) fn parameter(&mut self, place: &str, name: &str, description: &str, schema: &Value) {
-        self.parameters.push(parameter::elsewhere(place, name, description, schema));
+        self.parameters.push(parameter::query_or_header_parameter(place, name, description, schema));
     }
 
     /// States the target, minimum role and scope of a route that needs a credential.
     pub(crate) fn require_caller(&mut self, place: PolicyTarget, role: Option<Role>, scope: Option<Scope>) {
         (self.target, self.role, self.scope) = (place, role, scope);
         self.code(&Code::UNAUTHENTICATED);
-        self.code(&protocol::RATE_LIMITED);
+        self.code(&Code::RATE_LIMITED);
         if scope.is_some() {
             self.code(&protocol::INSUFFICIENT_SCOPE);
         }

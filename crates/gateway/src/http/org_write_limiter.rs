@@ -1,16 +1,16 @@
 //! The write limit of an organization. Its writes wait for each other's row locks, and each waiting write holds a
 //! connection. Without a limit, one organization could exhaust the pool.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::Method;
 use actix_web::{HttpRequest, web};
 use kernel::Code;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::RouteMatch;
+use super::keyed_semaphores::KeyedSemaphores;
 use crate::problem::Problem;
 
 /// The limit of concurrent writes of an organization: a quarter of the usual pool size.
@@ -20,20 +20,18 @@ const MAX_WRITES_PER_ORG: usize = 4;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(750);
 
 /// The semaphores of organizations with writes in progress, by slug.
-#[derive(Debug, Default)]
-pub(crate) struct OrgWriteLimiter(Mutex<HashMap<String, Weak<Semaphore>>>);
+#[derive(Debug)]
+pub(crate) struct OrgWriteLimiter(KeyedSemaphores<String>);
 
-impl OrgWriteLimiter {
-    fn of(&self, org: &str) -> Arc<Semaphore> {
-        let mut semaphores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(semaphore) = semaphores.get(org).and_then(Weak::upgrade) {
-            return semaphore;
-        }
-        semaphores.retain(|_, semaphore| semaphore.strong_count() > 0);
-        let semaphore = Arc::new(Semaphore::new(MAX_WRITES_PER_ORG));
-        semaphores.insert(org.to_owned(), Arc::downgrade(&semaphore));
-        semaphore
+impl Default for OrgWriteLimiter {
+    fn default() -> Self {
+        Self(KeyedSemaphores::new(MAX_WRITES_PER_ORG))
     }
+}
+
+tokio::task_local! {
+    /// The write permit of the request that the current task handles.
+    static HELD: RefCell<Option<OwnedSemaphorePermit>>;
 }
 
 /// Acquires a write permit of the path's organization, if the request writes to one. Uploads need none: they rarely
@@ -42,15 +40,36 @@ pub(super) async fn acquire(request: &HttpRequest, is_upload: bool) -> Result<Op
     let matched = RouteMatch::of(request);
     let org = matched.as_ref().and_then(|matched| matched.get("orgSlug"));
     let limiter = request.app_data::<web::Data<OrgWriteLimiter>>();
-    let Some((limiter, org)) = limiter.zip(org).filter(|_| !is_upload && request.method() != Method::GET) else {
+    let Some((limiter, org)) = limiter.zip(org).filter(|_| !is_upload && !request.method().is_safe()) else {
         return Ok(None);
     };
-    let semaphore = limiter.of(org);
+    acquire_from(limiter.0.of(org.to_owned())).await.map(Some)
+}
+
+async fn acquire_from(semaphore: Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
     match tokio::time::timeout(ACQUIRE_TIMEOUT, semaphore.acquire_owned()).await {
-        Ok(Ok(permit)) => Ok(Some(permit)),
+        Ok(Ok(permit)) => Ok(permit),
         _ => Err(Problem::new(
             &Code::UNAVAILABLE,
             "too many concurrent changes to this organization; try again in a moment",
         )),
     }
+}
+
+/// Runs a handler with its write permit, which it holds except during [`without_write_permit`].
+pub(super) async fn hold<F: Future>(permit: Option<OwnedSemaphorePermit>, handler: F) -> F::Output {
+    HELD.scope(RefCell::new(permit), handler).await
+}
+
+/// Waits for an external system without the write permit of the request, so that a slow system does not block the
+/// organization's other changes. Without a request or a permit, just runs `call`. Returns `None` if no permit is free
+/// after the call; the caller must then fail.
+pub async fn without_write_permit<F: Future>(call: F) -> Option<F::Output> {
+    let Some(permit) = HELD.try_with(RefCell::take).ok().flatten() else { return Some(call.await) };
+    let semaphore = permit.semaphore().clone();
+    drop(permit);
+    let output = call.await;
+    let permit = acquire_from(semaphore).await.ok()?;
+    HELD.with(|held| held.replace(Some(permit)));
+    Some(output)
 }

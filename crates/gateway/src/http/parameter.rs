@@ -20,7 +20,7 @@ pub trait PathParameter {
 }
 
 /// Describes a path parameter.
-pub(super) fn in_path<P: PathParameter>(name: &str) -> Value {
+pub(super) fn path_parameter<P: PathParameter>(name: &str) -> Value {
     let mut parameter = json!({
         "name": name, "in": "path", "required": true, "description": P::DESCRIPTION, "schema": P::schema(),
     });
@@ -31,6 +31,6 @@ pub(super) fn in_path<P: PathParameter>(name: &str) -> Value {
 }
 
 /// Describes a query parameter or a header.
-pub(super) fn elsewhere(place: &str, name: &str, description: &str, schema: &Value) -> Value {
+pub(super) fn query_or_header_parameter(place: &str, name: &str, description: &str, schema: &Value) -> Value {
     json!({ "name": name, "in": place, "required": false, "description": description, "schema": schema })
 }

@@ -1,5 +1,7 @@
 //! The responses of handlers.
 
+use std::marker::PhantomData;
+
 use actix_web::HttpResponse;
 use actix_web::cookie::Cookie;
 use actix_web::http::header;
@@ -113,7 +115,7 @@ impl IntoResponse for TemporaryRedirect {
 /// Omits the location, whose fragment may contain a token.
 impl std::fmt::Debug for SignInRedirect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Redirect(…)")
+        f.write_str("SignInRedirect(…)")
     }
 }
 
@@ -167,25 +169,13 @@ impl IntoResponse for Bytes {
     }
 }
 
-/// 200 with one of two bodies.
+/// 200 with one of two bodies, as the description of a [`super::Streamed`] response.
 #[derive(Debug)]
-pub enum Either<A, B> {
-    Left(A),
-    Right(B),
-}
+pub struct Either<A, B>(PhantomData<(A, B)>);
 
 impl<A: ToSchema, B: ToSchema> Describe for Either<A, B> {
     fn describe(operation: &mut Operation) {
         let schema = json!({ "oneOf": [operation.schema::<A>(), operation.schema::<B>()] });
         operation.successes.push((200, "application/json", Some(schema)));
-    }
-}
-
-impl<A: ToSchema + Serialize, B: ToSchema + Serialize> IntoResponse for Either<A, B> {
-    fn into_response(self) -> HttpResponse {
-        match self {
-            Self::Left(body) => Json(body).into_response(),
-            Self::Right(body) => Json(body).into_response(),
-        }
     }
 }

@@ -43,7 +43,7 @@ pub struct Area<'a> {
 }
 
 impl Routes {
-    /// Adds an area. `name` is the tag of its operations in the OpenAPI document, `about` the tag's description.
+    /// Adds an area. `name` is the tag of its operations in the OpenAPI document, `description` the tag's description.
     pub fn area(&mut self, name: &'static str, description: &'static str) -> Area<'_> {
         self.areas.push((name, description));
         Area { name, routes: self }

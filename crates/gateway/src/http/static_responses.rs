@@ -15,11 +15,11 @@ use super::guard::headers_within_limits;
 
 /// The routes with static responses, by path.
 #[derive(Debug, Default)]
-pub(crate) struct StaticResponses(HashMap<&'static str, OnceLock<StoredResponse>>);
+pub(crate) struct StaticResponses(HashMap<&'static str, OnceLock<StaticResponse>>);
 
 /// A response, without the headers that the telemetry middleware adds.
 #[derive(Debug)]
-pub(crate) struct StoredResponse {
+pub(crate) struct StaticResponse {
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
 }
@@ -41,7 +41,7 @@ impl StaticResponses {
 
     /// Returns the stored response, if there is one.
     pub(crate) fn get(&self, path: &str) -> Option<HttpResponse> {
-        let StoredResponse { headers, body } = self.0.get(path)?.get()?;
+        let StaticResponse { headers, body } = self.0.get(path)?.get()?;
         let mut response = HttpResponse::with_body(StatusCode::OK, BoxBody::new(body.clone()));
         for (name, value) in headers {
             response.headers_mut().append(name.clone(), value.clone());
@@ -58,7 +58,7 @@ impl StaticResponses {
         match (self.0.get(path), body.try_into_bytes()) {
             (Some(slot), Ok(body)) => {
                 let headers = response.headers().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-                let _ = slot.set(StoredResponse { headers, body: body.clone() });
+                let _ = slot.set(StaticResponse { headers, body: body.clone() });
                 response.set_body(BoxBody::new(body))
             }
             (_, Ok(body)) => response.set_body(BoxBody::new(body)),

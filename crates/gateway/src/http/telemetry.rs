@@ -9,6 +9,7 @@ use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage as _, web};
+use kernel::error_chain;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
 use opentelemetry::propagation::Extractor;
@@ -18,7 +19,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use super::{RouteMatch, StaticResponses};
 use crate::config::Config;
 use crate::limits::RateLimitHeaders;
-use crate::problem::{Problem, Rendered};
+use crate::problem::{Problem, RenderedMarker};
 use crate::request_id::RequestId;
 
 static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
@@ -102,7 +103,7 @@ fn span(request: &ServiceRequest, id: &RequestId, method: &Method) -> Span {
         let headers = HeaderExtractor(request.headers());
         let parent = opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&headers));
         if let Err(error) = span.set_parent(parent) {
-            tracing::trace!(%error, "failed to set the parent span");
+            tracing::trace!(error = %error_chain(&error), "failed to set the parent span");
         }
     }
     span
@@ -118,7 +119,7 @@ fn method_label(method: &Method) -> &'static str {
 fn ensure_envelope(response: ServiceResponse<impl MessageBody + 'static>) -> ServiceResponse<BoxBody> {
     let status = response.status();
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-    let is_rendered = response.response().extensions().get::<Rendered>().is_some();
+    let is_rendered = response.response().extensions().get::<RenderedMarker>().is_some();
     if (status.is_client_error() || status.is_server_error()) && !is_json && !is_rendered {
         let problem = if status.is_client_error() {
             Problem::bad_request(status.canonical_reason().unwrap_or("the request was rejected"))

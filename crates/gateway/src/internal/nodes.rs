@@ -8,7 +8,7 @@ use actix_web::web::Data;
 use convergence::{Convergence, ConvergenceError};
 use kernel::{Code, Digest};
 use projects::Projects;
-use protocol::{Batch, Desired, Receipt, Redeem, Redeemed};
+use protocol::{Batch, Desired, Receipt, RedeemRequest, RedeemResult};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -31,13 +31,15 @@ path_parameters! {
     Digest: "The bundle's digest.";
 }
 
+const INVALID_LONG_POLL: &str = "since and wait must be non-negative integers";
+
 /// The query of a long poll.
 #[derive(Debug, Deserialize)]
 struct LongPollQuery {
     #[serde(default)]
     since: i64,
     #[serde(default)]
-    wait: u64,
+    wait: i64,
 }
 
 impl Describe for LongPollQuery {
@@ -52,13 +54,18 @@ impl Describe for LongPollQuery {
 
 impl Extract for LongPollQuery {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        serde_urlencoded::from_str(request.query_string())
-            .map_err(|error| Problem::bad_request(format!("since and wait must be integers: {error}")))
+        let query: Self = serde_urlencoded::from_str(request.query_string())
+            .map_err(|error| Problem::bad_request(format!("{INVALID_LONG_POLL}: {error}")))?;
+        if query.since < 0 || query.wait < 0 {
+            return Err(Problem::bad_request(INVALID_LONG_POLL));
+        }
+        Ok(query)
     }
 }
 
-async fn desired(by: NodeCaller, nodes: Data<Convergence>, since: LongPollQuery) -> Result<Json<Desired>, Problem> {
-    Ok(Json(nodes.desired(by.node, since.since, Duration::from_secs(since.wait)).await?))
+async fn desired(by: NodeCaller, nodes: Data<Convergence>, query: LongPollQuery) -> Result<Json<Desired>, Problem> {
+    let wait = Duration::from_secs(query.wait.unsigned_abs());
+    Ok(Json(nodes.desired(by.node, query.since, wait).await?))
 }
 
 async fn bundle(
@@ -80,13 +87,13 @@ async fn redeem(
     by: NodeCaller,
     nodes: Data<Convergence>,
     projects: Data<Projects>,
-    Body(Redeem { host, code }): Body<Redeem>,
-) -> Result<Json<Redeemed>, Problem> {
+    Body(RedeemRequest { host, code }): Body<RedeemRequest>,
+) -> Result<Json<RedeemResult>, Problem> {
     // A code can be redeemed once, so this check must come first.
     nodes.core()?;
     let (project, user) = projects.access_redeem(&host, &code).await?;
     if !nodes.is_home(by.node, project).await? {
         return Err(ConvergenceError::NotPlacedOnNode.into());
     }
-    Ok(Json(Redeemed { project: project.to_string(), user: user.to_string() }))
+    Ok(Json(RedeemResult { project: project.to_string(), user: user.to_string() }))
 }

@@ -29,7 +29,7 @@ impl ErrorFormats {
 }
 
 /// Marks a response that an error format rendered.
-pub(crate) struct Rendered;
+pub(crate) struct RenderedMarker;
 
 /// The default body of an error response (contract section 1, "Error envelope").
 #[derive(Debug, Serialize, utoipa::ToSchema)]

@@ -5,7 +5,7 @@ mod format;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse, web};
-use kernel::{ApiError, Code, Kind};
+use kernel::{ApiError, Code, Kind, error_chain};
 use serde_json::{Value, json};
 
 use crate::json_schema::FieldError;
@@ -13,7 +13,7 @@ use crate::protocol;
 use crate::request_id::RequestId;
 
 pub use format::ErrorFormat;
-pub(crate) use format::{BareStatus, Envelope, EnvelopeFormat, ErrorFormats, OauthErrors, Rendered};
+pub(crate) use format::{BareStatus, Envelope, EnvelopeFormat, ErrorFormats, OauthErrors, RenderedMarker};
 
 /// The error of a request.
 #[derive(Debug)]
@@ -27,10 +27,13 @@ pub struct Problem {
 
 impl<F: ApiError> From<F> for Problem {
     fn from(failure: F) -> Self {
-        let causes = std::iter::successors(std::error::Error::source(&failure), |cause| cause.source());
-        let causes: Vec<String> = causes.map(ToString::to_string).collect();
-        let problem = Self::new(failure.code(), failure.to_string()).with_details(failure.details());
-        Self { cause: (!causes.is_empty()).then(|| causes.join(": ")), ..problem }
+        let cause = std::error::Error::source(&failure).map(|source| error_chain(source).to_string());
+        let mut problem = Self::new(failure.code(), failure.to_string()).with_details(failure.details());
+        if let Some(seconds) = failure.retry_after() {
+            problem.headers.retain(|(name, _)| name != RETRY_AFTER);
+            problem = problem.with_header(RETRY_AFTER, seconds.to_string());
+        }
+        Self { cause, ..problem }
     }
 }
 
@@ -133,7 +136,7 @@ impl Problem {
         let formats = request.app_data::<web::Data<ErrorFormats>>();
         let format = formats.map_or(&EnvelopeFormat as &dyn ErrorFormat, |formats| formats.of(request.path()));
         let mut response = format.render(self, &RequestId::text(request));
-        response.extensions_mut().insert(Rendered);
+        response.extensions_mut().insert(RenderedMarker);
         response
     }
 }

@@ -2,7 +2,6 @@
 
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use actix_web::web::Data;
-use kernel::Code;
 use serde::Serialize;
 use store::Store;
 use utoipa::ToSchema;
@@ -12,6 +11,7 @@ use crate::config::{Config, Site};
 use crate::http::{Bytes, Json, Path, Routes, TemporaryRedirect, text_path_parameters};
 use crate::openapi::Reference;
 use crate::problem::Problem;
+use crate::readiness::Readiness;
 
 /// The API reference loads its own scripts and styles, and calls only this API.
 const REFERENCE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
@@ -19,7 +19,9 @@ const REFERENCE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("service", "Configuration, documentation and health of the service.");
-    area.get("config", "/v1/config", config).summary("Get the name and addresses of this deployment").static_response();
+    area.get("config", "/v1/config", config)
+        .summary("Get the name and addresses of this installation")
+        .static_response();
     area.get("openapi", "/v1/openapi.json", openapi).summary("Get this API as an OpenAPI 3.1 document");
     area.get("docs_index", "/docs", docs_index).summary("Redirect to the interactive API reference");
     area.get("docs", "/docs/{file}", docs).summary("Get a file of the API reference");
@@ -62,14 +64,7 @@ async fn healthz(_: Open) -> Result<Json<Health>, Problem> {
     Ok(Json(Health { status: "up" }))
 }
 
-async fn readyz(_: Open, store: Data<Store>) -> Result<Json<Health>, Problem> {
-    let mut connection = store.connection().await?;
-    match store::migrations::pending(&mut connection).await {
-        Ok(pending) if pending.is_empty() => Ok(Json(Health { status: "ready" })),
-        Ok(_) => Err(Problem::new(&Code::UNAVAILABLE, "the database is not migrated; run `xtask migrate up`")),
-        Err(error) => {
-            tracing::warn!(%error, "failed to read the applied migrations");
-            Err(Problem::new(&Code::UNAVAILABLE, "the applied migrations cannot be read; see the log"))
-        }
-    }
+async fn readyz(_: Open, store: Data<Store>, readiness: Data<Readiness>) -> Result<Json<Health>, Problem> {
+    readiness.check(&store).await?;
+    Ok(Json(Health { status: "ready" }))
 }

@@ -13,6 +13,7 @@ use validator::Validate;
 use crate::kit::{TestResponse, call};
 
 #[derive(Debug, Serialize, Deserialize, Validate, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct Exchange {
     grant_type: String,
     #[serde(default)]

@@ -2,10 +2,11 @@
 
 use gateway::Problem;
 use gateway::authority::Open;
-use gateway::http::{Area, Json, NoContent, Path, PathParameter, Router, Routes};
-use serde::Serialize;
+use gateway::http::{Area, Body, Json, NoContent, Path, PathParameter, Router, Routes};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
+use validator::Validate;
 
 macro_rules! parameters {
     ($($name:ident: $description:literal;)+) => { $(
@@ -69,6 +70,25 @@ async fn of_rrset(_: Open, _: Path<Rrset>) -> Result<NoContent, Problem> {
 }
 
 async fn of_secret(_: Open, _: Path<Secret>) -> Result<NoContent, Problem> {
+    Ok(NoContent)
+}
+
+#[derive(Deserialize, ToSchema)]
+struct Wheel {
+    #[expect(dead_code, reason = "only the schema is tested")]
+    inches: u32,
+}
+
+#[derive(Deserialize, Validate, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the schema is tested")]
+struct NewCar {
+    spare: Option<Wheel>,
+    wheels: Vec<Wheel>,
+    radio: Option<Value>,
+}
+
+async fn build(_: Open, _: Body<NewCar>) -> Result<NoContent, Problem> {
     Ok(NoContent)
 }
 
@@ -154,12 +174,20 @@ fn argument_without_a_path_parameter_is_rejected() {
 }
 
 #[test]
+fn body_that_accepts_unknown_fields_is_rejected() {
+    let found = collisions(|area| {
+        area.post("build", "/cars", build);
+    });
+    assert_eq!(found, ["POST /cars accepts any value in NewCar", "POST /cars accepts unknown fields in Wheel"]);
+}
+
+#[test]
 fn area_with_two_descriptions_is_rejected() {
     let mut routes = Routes::default();
     routes.area("test", "One thing.");
     routes.area("test", "Another thing.");
     let found = Router::of(&[&routes]).err().unwrap();
-    assert_eq!(found.to_string(), "the routes collide: the area test has two descriptions");
+    assert_eq!(found.to_string(), "the routes are invalid: the area test has two descriptions");
 }
 
 #[test]

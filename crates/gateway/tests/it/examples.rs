@@ -66,6 +66,22 @@ fn every_json_body_has_an_example_that_matches_its_schema() {
 }
 
 #[test]
+fn error_with_described_details_has_an_example_that_matches_its_schema() {
+    let document = document();
+    let components = components(&document);
+    let responses = &document["paths"]["/v1/orgs/{orgSlug}/projects/{projectName}/hostnames"]["post"]["responses"];
+    let media = &responses["409"]["content"]["application/json"];
+    let example = &media["examples"]["hostname_taken"]["value"];
+    assert_eq!(gateway::validate(&media["schema"], components, example), []);
+    assert_eq!(example["details"]["verify"]["name"], "_svc-verify.www.example.org");
+    // A record without a value does not match.
+    let mut incomplete = example.clone();
+    incomplete["details"]["verify"].as_object_mut().unwrap().remove("value");
+    let faults = gateway::validate(&media["schema"], components, &incomplete);
+    assert_eq!(faults.iter().map(|fault| fault.path.as_str()).collect::<Vec<_>>(), ["details.verify.value"]);
+}
+
+#[test]
 fn examples_agree_with_each_other() {
     let document = document();
     let mut fields = Vec::new();

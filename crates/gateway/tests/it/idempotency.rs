@@ -37,6 +37,7 @@ impl Policy for TestCaller {
 }
 
 #[derive(Serialize, Deserialize, Validate, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct Text {
     text: String,
 }

@@ -1,6 +1,7 @@
 //! An application with the routes of a test.
 
 use actix_web::App;
+use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
 use actix_web::middleware::from_fn;
@@ -37,11 +38,25 @@ pub async fn call_with(
     services: impl FnOnce(&mut ServiceConfig),
     request: TestRequest,
 ) -> TestResponse {
+    call_streaming(routes, services, request, None).await
+}
+
+/// Like [`call_with`], with this body.
+pub async fn call_streaming(
+    routes: &Routes,
+    services: impl FnOnce(&mut ServiceConfig),
+    request: TestRequest,
+    body: Option<Payload>,
+) -> TestResponse {
     let router = Router::of(&[routes]).unwrap();
     let app = App::new().configure(services).configure(|app| router.configure(app));
     let app = app.wrap(from_fn(guard)).wrap(from_fn(request_telemetry));
     let app = init_service(app).await;
-    let response = call_service(&app, request.insert_header(("x-request-id", "req-1")).to_request()).await;
+    let mut request = request.insert_header(("x-request-id", "req-1")).to_request();
+    if let Some(body) = body {
+        request = request.replace_payload(body).0;
+    }
+    let response = call_service(&app, request).await;
     let (status, headers) = (response.status(), response.headers().clone());
     TestResponse { status, headers, body: read_body(response).await.to_vec() }
 }

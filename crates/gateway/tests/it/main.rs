@@ -1,6 +1,6 @@
 //! Tests of routes, extractors and the OpenAPI document.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test panics")]
 
 mod bodies;
 mod collisions;
@@ -9,4 +9,7 @@ mod examples;
 mod formats;
 mod idempotency;
 mod kit;
+mod reverse_proxy;
 mod routes;
+mod unknown_fields;
+mod uploads;

@@ -146,6 +146,13 @@ async fn internal_listener_serves_each_node_only_its_own_state() {
         assert_eq!(get(path, "svc_nod_x").await.0, 401);
         assert_eq!(get(path, ada.token.as_deref().unwrap()).await.0, 401);
     }
+    for query in ["since=-1", "wait=-1", "since=x"] {
+        let (status, body) = get(&format!("/internal/v1/desired?{query}"), &first).await;
+        let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let message = error["message"].as_str().unwrap();
+        assert_eq!(status, 400, "{query}");
+        assert!(message.starts_with("since and wait must be non-negative integers"), "{query}: {message}");
+    }
     // A change completes a long poll before its timeout.
     let since = std::time::Instant::now();
     let (woken, _) = tokio::join!(get("/internal/v1/desired?since=2&wait=30", &first), async {

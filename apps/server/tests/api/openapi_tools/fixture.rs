@@ -14,6 +14,7 @@ const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/openapi_tool
 const LIMITS: &str = "
     [plans.free]
     projects = 1000000
+    zones = 1000000
     bundle = { compressed = 52428800, unpacked = 262144000, entries = 20000 }
     [rates]
     sign_in = 10000000

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gateway::SignInMethods;
-use kernel::{ClockRng, Limits, Secret};
+use kernel::{AbuseLimits, ClockRng, Limits, Secret};
 use prometheus::Registry;
 use providers::CodeHostConfig;
 use reqwest::Method;
@@ -197,6 +197,17 @@ impl Caller {
         self.document.assert_allows(&method, path, &response);
         response
     }
+
+    /// Sends a request without the caller's token to a path that is not in the OpenAPI document.
+    pub async fn send_unchecked(
+        &self,
+        method: Method,
+        path: &str,
+        build: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> ApiResponse {
+        let request = self.client.request(method.clone(), format!("{}{path}", self.base));
+        ApiResponse::read(&method, path, build(request).send().await.unwrap()).await
+    }
 }
 
 /// Parses a timestamp of a response.
@@ -236,6 +247,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         internal_listen: loopback,
         bundle_store: server::config::BundleStore::Folder(bundles.to_owned()),
         limits: Limits::default(),
+        abuse_limits: AbuseLimits::default(),
         gateway: gateway::Config {
             site: gateway::Site {
                 name: "test".into(),
@@ -252,7 +264,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
             },
             sign_ins: SignInMethods { dev: true, code_host: true },
             trusted_proxies: settings::Networks::default(),
-            rate_limits: gateway::RateLimits { sign_in: NonZeroU32::MAX, credential: NonZeroU32::MAX },
+            rate_limits: gateway::RateLimits { sign_in: NonZeroU32::MAX, credential: NonZeroU32::MAX, user: None },
             max_concurrent_requests: 512,
         },
         otlp_url: None,

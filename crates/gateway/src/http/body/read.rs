@@ -43,7 +43,8 @@ pub(crate) async fn read_in_time(
         return read;
     }
     guard::release_permit(request);
-    let timed_out = |_| Problem::bad_request(format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()));
+    let message = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+    let timed_out = |_| Problem::new(&protocol::REQUEST_TIMEOUT, message);
     let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(timed_out)??;
     guard::reacquire_permit(request)?;
     Ok(read)

@@ -7,7 +7,8 @@ use kernel::Code;
 use serde_json::json;
 
 use super::read::expect_content_type;
-use super::upload::Upload;
+use super::upload::UploadStream;
+use crate::http::upload_kind::UploadKind;
 use crate::http::{Describe, Extract, Operation};
 use crate::problem::Problem;
 use crate::protocol;
@@ -29,19 +30,19 @@ impl Describe for ZonefileText {
         let schema = json!({ "type": "string" });
         let media = json!({ "schema": schema, "example": "www 300 IN A 192.0.2.1\n" });
         operation.body(MAX_ZONEFILE_BYTES, json!({ "required": true, "content": { Self::TYPE: media } }));
-        operation.long = true;
+        operation.upload(UploadKind::ZoneFile);
         operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
+        operation.codes(&[&protocol::REQUEST_TIMEOUT]);
     }
 }
 
 impl Extract for ZonefileText {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, Self::TYPE)?;
-        // A zone file is held in memory, so it counts as eight uploads.
-        let mut stream = Upload::acquire(request, payload, 8).await?.into_stream();
+        let mut stream = UploadStream::new(payload, UploadKind::ZoneFile);
         let mut bytes = Vec::new();
         while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| Problem::bad_request(format!("failed to read the body: {error}")))?;
+            let chunk = chunk?;
             if bytes.len() + chunk.len() > MAX_ZONEFILE_BYTES {
                 return Err(Problem::too_large(MAX_ZONEFILE_BYTES as u64));
             }

@@ -1,35 +1,40 @@
 //! A streamed body.
 
+use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::dev::Payload;
+use actix_web::error::PayloadError;
 use actix_web::web::Bytes;
-use actix_web::{HttpRequest, web};
 use futures_util::{Stream, StreamExt as _};
-use kernel::Code;
+use kernel::{ApiError, Code};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::read::{DEFAULT_LIMIT, expect_content_type};
+use crate::http::upload_kind::UploadKind;
 use crate::http::{Describe, Extract, Operation};
 use crate::problem::Problem;
 use crate::protocol;
 
-/// The limit of concurrent uploads. Each occupies a thread while it is read.
-const MAX_UPLOADS: usize = 32;
-
 /// The timeout of a whole upload.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The longest wait for the next bytes of an upload.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The minimum rate of an upload, in bytes per second.
+const MIN_RATE: u32 = 16 * 1024;
 
-/// A streamed body of one content type. It holds an upload permit, so that slow uploads cannot block other requests.
-pub struct Upload(Payload, OwnedSemaphorePermit);
+/// The time that a client may be slower than [`MIN_RATE`] from the start.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The longest wait for the next bytes of an upload that was faster than [`MIN_RATE`].
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+
+/// A streamed bundle.
+#[derive(Debug)]
+pub struct Upload(UploadStream);
 
 impl Describe for Upload {
     fn describe(operation: &mut Operation) {
@@ -37,69 +42,152 @@ impl Describe for Upload {
         let body = json!({ "required": true, "content": { "application/gzip": { "schema": schema } } });
         // The reader limits the size of the stream.
         operation.body(DEFAULT_LIMIT, body);
-        operation.long = true;
-        operation.codes(&[&Code::BAD_REQUEST, &protocol::UNSUPPORTED_MEDIA_TYPE]);
+        operation.upload(UploadKind::Bundle);
+        operation.codes(&[&Code::BAD_REQUEST, &protocol::UNSUPPORTED_MEDIA_TYPE, &protocol::REQUEST_TIMEOUT]);
     }
 }
 
 impl Extract for Upload {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/gzip")?;
-        Self::acquire(request, payload, 1).await
+        Ok(Self(UploadStream::new(payload, UploadKind::Bundle)))
     }
 }
 
 impl Upload {
-    /// Acquires this many upload permits.
-    pub(super) async fn acquire(request: &HttpRequest, payload: &mut Payload, permits: u32) -> Result<Self, Problem> {
-        let semaphore = web::Data::<UploadPermits>::extract(request, payload).await?.0.clone();
-        let busy = |_| Problem::new(&Code::UNAVAILABLE, "too many concurrent uploads; try again in a moment");
-        Ok(Self(payload.take(), semaphore.try_acquire_many_owned(permits).map_err(busy)?))
-    }
-
-    /// Returns the bytes. The stream ends with an error if the body stalls or exceeds the upload timeout.
-    pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Unpin {
-        let deadline = Instant::now() + UPLOAD_TIMEOUT;
-        TimedStream { body: self.0, timer: Box::pin(tokio::time::sleep(IDLE_TIMEOUT)), deadline, _permit: self.1 }
+    /// Returns the bytes. The stream ends with an error if the body breaks or is too slow.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, UploadError>> + Unpin {
+        self.0
     }
 }
 
-/// The permits of all uploads.
-#[derive(Debug)]
-pub(crate) struct UploadPermits(Arc<Semaphore>);
-
-impl Default for UploadPermits {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_UPLOADS)))
+/// Returns the problem of a failed upload. A service cannot distinguish a timeout of the body from a broken connection.
+pub(crate) fn upload_problem(error: impl ApiError) -> Problem {
+    let mut causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+    let timeout = causes.find_map(|cause| cause.downcast_ref::<UploadError>().filter(|error| error.is_timeout()));
+    match timeout.cloned() {
+        Some(timeout) => timeout.into(),
+        None => error.into(),
     }
 }
 
-struct TimedStream {
+/// The reason why the stream of an upload ended early.
+#[derive(Debug, Clone)]
+pub enum UploadError {
+    /// The client sent fewer than 16 KiB per second.
+    TooSlow,
+    /// The upload took longer than its timeout.
+    TooLong,
+    /// The connection broke.
+    Broken(String),
+}
+
+impl fmt::Display for UploadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSlow => {
+                let rate = MIN_RATE / 1024;
+                write!(f, "the body arrived more slowly than {rate} KiB per second; send it over a faster connection")
+            }
+            Self::TooLong => write!(f, "the body did not arrive within {} s", UPLOAD_TIMEOUT.as_secs()),
+            Self::Broken(error) => write!(f, "failed to read the body: {error}"),
+        }
+    }
+}
+
+impl UploadError {
+    fn is_timeout(&self) -> bool {
+        matches!(self, Self::TooSlow | Self::TooLong)
+    }
+}
+
+impl std::error::Error for UploadError {}
+
+impl ApiError for UploadError {
+    fn code(&self) -> &'static Code {
+        match self {
+            Self::TooSlow | Self::TooLong => &protocol::REQUEST_TIMEOUT,
+            Self::Broken(_) => &Code::BAD_REQUEST,
+        }
+    }
+}
+
+impl From<PayloadError> for UploadError {
+    fn from(error: PayloadError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// The body of an upload, with its timeouts. Only the time that the server waits for the client counts for the rate, so
+/// that a slow bundle store does not end an upload.
+pub(super) struct UploadStream {
     body: Payload,
+    kind: UploadKind,
     timer: Pin<Box<tokio::time::Sleep>>,
     deadline: Instant,
-    _permit: OwnedSemaphorePermit,
+    /// How long the server still waits for the client. The bytes of one second at [`MIN_RATE`] add one second.
+    patience: Duration,
+    waiting_since: Option<Instant>,
+    has_failed: bool,
 }
 
-impl Stream for TimedStream {
-    type Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+impl UploadStream {
+    /// Takes the body.
+    pub(super) fn new(payload: &mut Payload, kind: UploadKind) -> Self {
+        let deadline = Instant::now() + UPLOAD_TIMEOUT;
+        let (body, timer) = (payload.take(), Box::pin(tokio::time::sleep_until(deadline)));
+        Self { body, kind, timer, deadline, patience: GRACE, waiting_since: None, has_failed: false }
+    }
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let now = Instant::now();
-        if now < self.deadline
-            && let Poll::Ready(chunk) = self.body.poll_next_unpin(context)
-        {
-            let next = self.deadline.min(now + IDLE_TIMEOUT);
-            self.timer.as_mut().reset(next);
-            return Poll::Ready(chunk.map(|chunk| chunk.map_err(|error| error.to_string().into())));
+    /// Counts bytes of the client, and the time that the server waited for them.
+    fn receive(&mut self, bytes: usize, now: Instant) {
+        let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now - since);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let gained = Duration::from_secs(1) * bytes / MIN_RATE;
+        self.patience = (self.patience.saturating_sub(waited) + gained).min(MAX_SILENCE);
+    }
+
+    fn fail(&mut self, error: UploadError) -> Poll<Option<Result<Bytes, UploadError>>> {
+        self.has_failed = true;
+        if error.is_timeout() {
+            self.kind.count_rejection("slow");
         }
-        std::task::ready!(self.timer.as_mut().poll(context));
-        Poll::Ready(Some(Err("the upload stalled or exceeded its timeout".into())))
+        Poll::Ready(Some(Err(error)))
     }
 }
 
-impl std::fmt::Debug for Upload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Upload(…)")
+impl Stream for UploadStream {
+    type Item = Result<Bytes, UploadError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_failed {
+            return Poll::Ready(None);
+        }
+        let now = Instant::now();
+        if now >= self.deadline {
+            return self.fail(UploadError::TooLong);
+        }
+        match self.body.poll_next_unpin(context) {
+            Poll::Ready(Some(Ok(chunk))) => {
+                self.receive(chunk.len(), now);
+                Poll::Ready(Some(Ok(chunk)))
+            }
+            Poll::Ready(Some(Err(error))) => self.fail(error.into()),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                let until = *self.waiting_since.get_or_insert(now) + self.patience;
+                let until = until.min(self.deadline);
+                self.timer.as_mut().reset(until);
+                std::task::ready!(self.timer.as_mut().poll(context));
+                let is_too_long = until == self.deadline;
+                self.fail(if is_too_long { UploadError::TooLong } else { UploadError::TooSlow })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for UploadStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UploadStream(…)")
     }
 }

@@ -7,6 +7,7 @@ use kernel::{KeyId, Page, TokenId};
 use crate::authority::scope::AccountRead;
 use crate::authority::{CurrentToken, Session, SignedIn};
 use crate::http::{Body, Created, Json, NoContent, Pagination, Path, Routes, path_parameters};
+use crate::limits::Limiters;
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -14,6 +15,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("tokens", "/v1/me/tokens", tokens).summary("List the caller's personal access tokens, newest first");
     area.post("token_create", "/v1/me/tokens", token_create)
         .summary("Create a personal access token, shown only once")
+        .codes(&[&IdentityError::TOKEN_LIMIT])
         .link("credentials.token_revoke", "tokenId", "/id");
     area.get("token_current", "/v1/me/tokens/current", token_current)
         .summary("Get the personal access token that authenticates the request");
@@ -42,9 +44,12 @@ async fn tokens(
 async fn token_create(
     by: Session,
     identity: Data<Identity>,
+    limiters: Data<Limiters>,
     Body(new): Body<NewAccessToken>,
 ) -> Result<Created<AccessTokenCreated>, Problem> {
-    Ok(Created(identity.token_create(&by.actor, by.user.id, new).await?))
+    let created = identity.token_create(&by.actor, by.user.id, new).await?;
+    limiters.remember(&created.token, by.user.id);
+    Ok(Created(created))
 }
 
 async fn token_current(by: CurrentToken, identity: Data<Identity>) -> Result<Json<AccessToken>, Problem> {

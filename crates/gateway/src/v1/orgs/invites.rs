@@ -2,7 +2,7 @@
 
 use actix_web::web::Data;
 use kernel::{InviteId, NotificationId, Page};
-use orgs::{Invite, InviteCreated, InviteOutcome, InviteView, Joined, NewInvite, Notification, OrgError, Orgs};
+use orgs::{Invite, InviteCreated, InviteOutcome, InviteView, JoinResult, NewInvite, Notification, OrgError, Orgs};
 
 use crate::authority::role::{Admin, Viewer};
 use crate::authority::scope::{OrgRead, OrgWrite};
@@ -79,7 +79,7 @@ async fn accept(
     by: SignedIn<OrgWrite>,
     Path(InviteToken(token)): Path<InviteToken>,
     orgs: Data<Orgs>,
-) -> Result<Json<Joined>, Problem> {
+) -> Result<Json<JoinResult>, Problem> {
     Ok(Json(orgs.invite_accept(&by.actor, by.user.id, &token).await?))
 }
 

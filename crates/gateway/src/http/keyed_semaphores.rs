@@ -1,0 +1,32 @@
+//! Semaphores that exist only while their permits are in use, one for each key.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::Semaphore;
+
+/// The semaphores of the keys whose permits are in use. All have the same number of permits.
+#[derive(Debug)]
+pub(super) struct KeyedSemaphores<K> {
+    permits: usize,
+    semaphores: Mutex<HashMap<K, Weak<Semaphore>>>,
+}
+
+impl<K: Eq + Hash> KeyedSemaphores<K> {
+    pub(super) fn new(permits: usize) -> Self {
+        Self { permits, semaphores: Mutex::default() }
+    }
+
+    /// Returns the semaphore of a key.
+    pub(super) fn of(&self, key: K) -> Arc<Semaphore> {
+        let mut semaphores = self.semaphores.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(semaphore) = semaphores.get(&key).and_then(Weak::upgrade) {
+            return semaphore;
+        }
+        semaphores.retain(|_, semaphore| semaphore.strong_count() > 0);
+        let semaphore = Arc::new(Semaphore::new(self.permits));
+        semaphores.insert(key, Arc::downgrade(&semaphore));
+        semaphore
+    }
+}

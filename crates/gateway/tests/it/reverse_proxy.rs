@@ -1,0 +1,123 @@
+//! `deploy/nginx.conf` accepts the largest bodies that the server accepts, so that clients receive the server's errors.
+
+use std::collections::BTreeMap;
+
+use gateway::SignInMethods;
+use regex_lite::Regex;
+
+const MIB: u64 = 1024 * 1024;
+
+/// A `location` of the API's server.
+#[derive(Debug, Default)]
+struct Location {
+    /// The modifier, `=`, `~`, `^~` or empty.
+    modifier: String,
+    path: String,
+    directives: Vec<Vec<String>>,
+}
+
+impl Location {
+    fn directive<'a>(&'a self, server: &'a Self, name: &str) -> Option<&'a str> {
+        let inherited = self.directives.iter().chain(&server.directives);
+        inherited.filter(|directive| directive[0] == name).map(|directive| directive[1].as_str()).next()
+    }
+
+    /// The largest body in bytes; `None` for any size.
+    fn max_body(&self, server: &Self) -> Option<u64> {
+        let size = self.directive(server, "client_max_body_size").unwrap();
+        let bytes = match size.strip_suffix('m') {
+            Some(mebibytes) => mebibytes.parse::<u64>().unwrap() * MIB,
+            None => size.parse().unwrap(),
+        };
+        (bytes > 0).then_some(bytes)
+    }
+}
+
+/// Splits the configuration into words, `{`, `}` and `;`.
+fn tokens(text: &str) -> Vec<String> {
+    let token = Regex::new(r#"#.*|'[^']*'|"[^"]*"|[;{}]|[^\s;{}]+"#).unwrap();
+    let tokens = token.find_iter(text).map(|found| found.as_str().to_owned());
+    tokens.filter(|token| !token.starts_with('#')).collect()
+}
+
+/// Returns the server with this name, and its locations in the order of the file.
+fn server(text: &str, name: &str) -> (Location, Vec<Location>) {
+    let (mut blocks, mut words) = (Vec::<Vec<String>>::new(), Vec::<String>::new());
+    let (mut server, mut locations) = (Location::default(), Vec::<Location>::new());
+    for token in tokens(text) {
+        match token.as_str() {
+            "{" => {
+                let head = std::mem::take(&mut words);
+                match head.as_slice() {
+                    [kind] if kind == "server" => (server, locations) = Default::default(),
+                    [kind, place @ ..] if kind == "location" => {
+                        let (path, modifier) = place.split_last().unwrap();
+                        let modifier = modifier.concat();
+                        locations.push(Location { modifier, path: path.clone(), directives: Vec::new() });
+                    }
+                    _ => {}
+                }
+                blocks.push(head);
+            }
+            "}" => {
+                let is_server = blocks.pop().is_some_and(|head| head == ["server"]);
+                if is_server && server.directive(&Location::default(), "server_name") == Some(name) {
+                    return (server, locations);
+                }
+            }
+            ";" => {
+                let directive = std::mem::take(&mut words);
+                match blocks.last().and_then(|head| head.first()).map(String::as_str) {
+                    Some("server") => server.directives.push(directive),
+                    Some("location") => locations.last_mut().unwrap().directives.push(directive),
+                    _ => {}
+                }
+            }
+            _ => words.push(token),
+        }
+    }
+    panic!("no server {name}");
+}
+
+/// The location of a path: an exact one, the first matching regular expression, or the longest prefix
+/// (<https://nginx.org/en/docs/http/ngx_http_core_module.html#location>).
+fn location<'a>(locations: &'a [Location], path: &str) -> &'a Location {
+    let find = |modifier: &str, matches: &dyn Fn(&Location) -> bool| {
+        locations.iter().find(|location| location.modifier == modifier && matches(location))
+    };
+    let exact = find("=", &|location| location.path == path);
+    let pattern = || find("~", &|location| Regex::new(&location.path).unwrap().is_match(path));
+    let prefixes = locations.iter().filter(|location| location.modifier.is_empty() && path.starts_with(&location.path));
+    exact.or_else(pattern).or_else(|| prefixes.max_by_key(|location| location.path.len())).unwrap()
+}
+
+#[test]
+fn nginx_accepts_the_bodies_that_the_server_accepts() {
+    let (server, locations) = server(include_str!("../../../../deploy/nginx.conf"), "api.example.com");
+    assert!(locations.iter().all(|location| ["", "=", "~"].contains(&location.modifier.as_str())), "{locations:?}");
+    let public = gateway::v1::routes(SignInMethods { dev: true, code_host: true });
+    let powerdns = gateway::pdns_routes();
+    let mut limits = BTreeMap::<&str, Vec<Option<usize>>>::new();
+    for operation in public.operations().chain(powerdns.operations()) {
+        limits.entry(operation.path()).or_default().push(operation.max_body_bytes());
+    }
+    let parameter = Regex::new(r"\{[^}]*\}").unwrap();
+    let (mut streams, mut largest) = (0, 0);
+    for (pattern, limits) in limits {
+        let path = parameter.replace_all(pattern, "x.example").into_owned();
+        let location = location(&locations, &path);
+        let accepted = location.max_body(&server);
+        if limits.contains(&None) {
+            // nginx must neither limit nor store a stream.
+            assert_eq!(accepted, None, "{path}");
+            assert_eq!(location.directive(&server, "proxy_request_buffering"), Some("off"), "{path}");
+            streams += 1;
+        } else {
+            // nginx stores the body. Above the limit, so that the server's 413 reaches the client.
+            let limit = limits.into_iter().flatten().max().unwrap() as u64;
+            assert!(accepted.is_some_and(|accepted| accepted > limit), "{path}: {accepted:?} for a limit of {limit}");
+            largest = largest.max(limit);
+        }
+    }
+    assert_eq!((streams, largest), (1, 8 * MIB));
+}
