@@ -11,7 +11,7 @@ CREATE TABLE convergence.nodes (
     created_at timestamptz NOT NULL,
     -- When the node last polled its desired state, accurate to minutes.
     last_seen_at timestamptz,
-    -- The number of the last accepted report.
+    -- The number of the last accepted batch of reports.
     batch bigint NOT NULL DEFAULT 0,
     -- The number of placements on this node. Triggers maintain it, because count(*) gets slower with each row.
     placements bigint NOT NULL DEFAULT 0 CONSTRAINT nodes_placements_check CHECK (placements >= 0)
@@ -44,16 +44,16 @@ CREATE TABLE convergence.parts (
     updated_at timestamptz NOT NULL,
     CONSTRAINT parts_pkey PRIMARY KEY (project_id, part)
 );
-CREATE UNIQUE INDEX parts_node_id_revision_idx ON convergence.parts (node_id, revision);
+CREATE UNIQUE INDEX parts_node_id_revision_key ON convergence.parts (node_id, revision);
 
 CREATE FUNCTION convergence.count_placements() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        UPDATE convergence.nodes n SET placements = n.placements + come.number
-            FROM (SELECT node_id, count(*) AS number FROM added GROUP BY node_id) come WHERE n.id = come.node_id;
+        UPDATE convergence.nodes n SET placements = n.placements + inserted.number
+            FROM (SELECT node_id, count(*) AS number FROM added GROUP BY node_id) inserted WHERE n.id = inserted.node_id;
     ELSIF TG_OP = 'DELETE' THEN
-        UPDATE convergence.nodes n SET placements = n.placements - gone.number
-            FROM (SELECT node_id, count(*) AS number FROM removed GROUP BY node_id) gone WHERE n.id = gone.node_id;
+        UPDATE convergence.nodes n SET placements = n.placements - deleted.number
+            FROM (SELECT node_id, count(*) AS number FROM removed GROUP BY node_id) deleted WHERE n.id = deleted.node_id;
     ELSE
         UPDATE convergence.nodes n SET placements = n.placements + moved.number
             FROM (

@@ -21,7 +21,7 @@ pub struct Args {
 enum Command {
     /// Add a node and print its credential, which is shown only once
     Add { name: NodeName },
-    /// List the nodes: name, id, number of placed projects, time of the last contact
+    /// List the nodes: name, id, number of placed projects, time last seen
     List,
     /// Give a node a new credential and print it; the old one is revoked immediately
     Renew { name: NodeName },
@@ -41,12 +41,12 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Command::List => {
             for view in nodes.list().await? {
                 let last_seen = view.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
-                println!("{}  {}  {} projects  last seen {last_seen}", view.node.name, view.node.id, view.placements);
+                println!("{}  {}  projects: {}  last seen {last_seen}", view.node.name, view.node.id, view.placements);
             }
         }
         Command::Revoke { name } => {
             let revoked = nodes.revoke(&Actor::operator("xtask node revoke"), &name).await?;
-            println!("{} projects moved to other nodes, {} are pending", revoked.moved, revoked.pending);
+            println!("moved to other nodes: {}, pending: {}", revoked.moved, revoked.pending);
         }
     }
     Ok(ExitCode::SUCCESS)

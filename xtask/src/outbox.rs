@@ -54,11 +54,12 @@ pub async fn run(args: Args) -> Result<ExitCode> {
                 retried > 0 || id.is_none(),
                 "no dead letter with this id; pending messages are retried automatically"
             );
-            println!("{retried} messages will be retried");
+            println!("messages to retry: {retried}");
         }
         Command::Drop { id } => {
             let dropped = store.outbox_drop(&Actor::operator("xtask outbox drop"), id).await?;
             ensure!(dropped, "no message with this id: it was delivered or withdrawn");
+            println!("dropped {id}");
         }
     }
     Ok(ExitCode::SUCCESS)

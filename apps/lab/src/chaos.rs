@@ -96,7 +96,8 @@ pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
     if all_faults {
         report::write(&all)?;
     }
-    Ok(if all.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let all_met = all.findings.iter().all(|finding| finding.met);
+    Ok(if all_met && all.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Fault {

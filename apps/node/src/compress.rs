@@ -25,7 +25,7 @@ const MAX_SIZE: u64 = 32 << 20;
 const QUALITY: i32 = 9;
 
 /// Compresses the compressible assets of a bundle one by one. Writes and returns the index with the compressed sizes.
-/// After an error, the bundle is served uncompressed until the next start.
+/// After an error, the remaining assets are served uncompressed until the bundle is fetched again or the node restarts.
 pub async fn compress(cache: Arc<Cache>, bundle: Digest, index: Arc<Index>) -> (Digest, Index) {
     let mut index = Index::clone(&index);
     match compress_assets(&cache, bundle, &mut index).await {

@@ -53,7 +53,7 @@ impl Fetcher {
                 Ok(index) => return (bundle, index),
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::warn!(%bundle, error, "failed to fetch a bundle; serving the previous version");
+                    tracing::warn!(%bundle, error, "failed to fetch a bundle; retrying");
                 }
             }
             attempts += 1;
@@ -95,7 +95,10 @@ impl Fetcher {
             let unpacked = unpack(&cache, bundle, &archive.file);
             if unpacked.is_err() {
                 // The blobs stored so far belong to no bundle.
-                cache.evict()?;
+                if let Err(error) = cache.evict() {
+                    tracing::error!(%error, "failed to remove the blobs of an incomplete bundle");
+                    cache.request_eviction();
+                }
             }
             unpacked
         };

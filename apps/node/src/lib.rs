@@ -132,7 +132,7 @@ impl Node {
         let servers: Vec<_> = servers.collect();
         tokio::select! {
             () = stop => {}
-            _ = self.tasks.join_next() => bail!("a background task ended unexpectedly"),
+            ended = self.tasks.join_next() => bail!("a background task ended unexpectedly: {ended:?}"),
             ended = &mut front => bail!("the front ended unexpectedly: {ended:?}"),
         }
         self.tasks.shutdown().await;

@@ -22,10 +22,10 @@ svc-node serves deployed projects by Host. It is configured by its environment.
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     // Before the runtime starts: `exec` requires a single-threaded process.
-    if let Some((first, order)) = arguments.split_first()
+    if let Some((first, request)) = arguments.split_first()
         && first == launch::ARGUMENT
     {
-        return match launch::exec(order) {
+        return match launch::exec(request) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("svc-node: {error:#}");

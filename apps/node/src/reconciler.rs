@@ -8,11 +8,13 @@
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use protocol::DeploymentState;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
+use tokio::time::sleep;
 
 use crate::compress::compress;
 use crate::desired::{DesiredUpdate, Placements};
@@ -22,6 +24,9 @@ use crate::index::Index;
 use crate::observe::Observer;
 use crate::routes::{Routes, SiteRoute};
 use crate::worker::fleet::Fleet;
+
+/// The delay before a failed cache eviction is retried.
+const EVICTION_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// The reconcile loop. It owns the routing table.
 pub struct Reconciler {
@@ -305,9 +310,12 @@ impl Reconciler {
         if !self.eviction.is_empty() || !cache.is_eviction_due() {
             return;
         }
-        self.eviction.spawn_blocking(move || {
-            if let Err(error) = cache.evict() {
-                tracing::error!(%error, "failed to evict unused bundles");
+        self.eviction.spawn(async move {
+            let evicting = Arc::clone(&cache);
+            if let Err(error) = spawn_blocking(move || evicting.evict()).await.map_err(Into::into).flatten() {
+                tracing::error!(%error, "failed to evict unused bundles; retrying");
+                sleep(EVICTION_RETRY_DELAY).await;
+                cache.request_eviction();
             }
         });
     }

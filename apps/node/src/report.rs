@@ -189,4 +189,19 @@ mod tests {
             (MAX_BATCH_REPORTS, 10, 0)
         );
     }
+
+    #[test]
+    fn batch_of_long_messages_has_at_most_48_kib() {
+        let mut pending = PendingReports::default();
+        for version in 0..25 {
+            let message = Some("x".repeat(10 * 1024));
+            pending.add(Observation::deployment("a", version, DeploymentState::Failed, message).unwrap());
+        }
+        // A larger report than the limit is sent on its own.
+        let message = Some("x".repeat(MAX_BATCH_BYTES));
+        pending.add(Observation::deployment("b", 1, DeploymentState::Failed, message).unwrap());
+        let sizes: Vec<usize> = std::iter::repeat_with(|| pending.take_batch().len()).take(8).collect();
+        assert_eq!(sizes, [4, 4, 4, 4, 4, 4, 1, 1]);
+        assert!(pending.is_empty());
+    }
 }

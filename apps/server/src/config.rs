@@ -11,7 +11,7 @@ use std::thread;
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
 use gateway::SignInMethods;
-use kernel::{AllowList, Limits, seal};
+use kernel::{AbuseLimits, AllowList, Limits, seal};
 use projects::{S3Config, SiteUrl};
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
@@ -24,7 +24,7 @@ pub use self::values::{Addresses, BundleAddress, CoreLink, Sockets, Url};
 settings::table! {
     /// Postgres connection URL: `postgres://user:password@host/database?sslmode=verify-full`, or `postgres:///database?host=/folder&user=name` for a Unix socket. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of root certificates.
     pub DATABASE_URL: Secret = Setting::required("SVC_DATABASE_URL");
-    /// Maximum number of Postgres connections.
+    /// Maximum number of pooled Postgres connections. The server opens two more for LISTEN.
     pub DATABASE_CONNECTIONS: NonZeroU16 = Setting::with_default("SVC_DATABASE_CONNECTIONS", "16");
     /// Address of the public listener.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_LISTEN", "127.0.0.1:8080");
@@ -52,7 +52,7 @@ settings::table! {
     pub NAMESERVERS: Option<String> = Setting::optional("SVC_NAMESERVERS");
     /// Domain of the projects' mail addresses.
     pub MAIL_DOMAIN: Option<String> = Setting::optional("SVC_MAIL_DOMAIN");
-    /// `ip:port` of the DNS resolver for ownership verification (default: the system's).
+    /// `ip:port` of the DNS resolver for ownership verification and for the delegations of deleted zones (default: the system's).
     pub DNS_RESOLVER: Option<SocketAddr> = Setting::optional("SVC_DNS_RESOLVER");
     /// Address of the hidden primary, over UDP and TCP, from which the platform's nameservers transfer zones. Never expose it to others. If unset, no zones are transferred.
     pub DNS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_DNS_LISTEN");
@@ -96,14 +96,14 @@ settings::table! {
     pub AWS_ENDPOINT_URL_S3: Option<Url> = Setting::optional("AWS_ENDPOINT_URL_S3");
     /// Base URL of all AWS services; the server uses only S3. The bucket is the first path segment. With an `http:` URL, requests are signed but not encrypted.
     pub AWS_ENDPOINT_URL: Option<Url> = Setting::optional("AWS_ENDPOINT_URL");
-    /// Name of this deployment, as users see it.
+    /// Name of this installation, as users see it.
     pub SITE_NAME: String = Setting::with_default("SVC_SITE_NAME", "svc");
     /// Comma-separated CIDRs of the proxies whose `X-Forwarded-For` is trusted.
     pub TRUSTED_PROXIES: Option<Networks> = Setting::optional("SVC_TRUSTED_PROXIES");
-    /// TOML file that overrides plan limits (`[plans.free]`, `[plans.pro]`) and rate limits (`[rates]`).
+    /// TOML file that overrides plan limits (`[plans.free]`, `[plans.pro]`), rate limits (`[rates]`) and limits against abuse (`[abuse]`).
     pub LIMITS: Option<PathBuf> = Setting::optional("SVC_LIMITS");
-    /// Maximum number of concurrent requests. Further requests fail with 503 and `Retry-After`.
-    pub IN_FLIGHT: NonZeroU16 = Setting::with_default("SVC_MAX_CONCURRENT_REQUESTS", "512");
+    /// Maximum number of concurrent requests on the public listener. Further requests fail with 503 and `Retry-After`.
+    pub MAX_CONCURRENT_REQUESTS: NonZeroU16 = Setting::with_default("SVC_MAX_CONCURRENT_REQUESTS", "512");
     /// Base URL of an OTLP collector (http/protobuf) for traces. Only plain http is supported, so run the collector on the same host.
     pub OTLP_URL: Option<Url> = Setting::optional("SVC_OTLP_URL");
     /// Log filter, in the syntax of `RUST_LOG`.
@@ -121,6 +121,7 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     pub bundle_store: BundleStore,
     pub limits: Limits,
+    pub abuse_limits: AbuseLimits,
     pub core: CoreLink,
     pub site_url: SiteUrl,
     pub dns_resolver: Option<SocketAddr>,
@@ -175,7 +176,7 @@ impl Config {
         }
         let keys = settings.get(&SEALING_KEYS)?;
         let keys = seal::Keys::parse(keys.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?;
-        let LimitsFile { plans, rates } = limits(settings)?;
+        let LimitsFile { plans, rates, abuse } = limits(settings)?;
         let otlp_url = settings.opt(&OTLP_URL)?.map(|Url(url)| url);
         if otlp_url.as_ref().is_some_and(|url| url.starts_with("https:")) {
             return Err(OTLP_URL.malformed("https is not supported; run a collector with plain http on the same host"));
@@ -201,12 +202,13 @@ impl Config {
             internal_listen: settings.get(&INTERNAL_LISTEN)?,
             bundle_store: bundle_store(settings)?,
             limits: plans,
+            abuse_limits: abuse,
             gateway: gateway::Config {
                 sign_ins: SignInMethods { dev: dev_auth, code_host: code_host.is_some() },
                 site,
                 trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.unwrap_or_default(),
                 rate_limits: rates,
-                max_concurrent_requests: settings.get(&IN_FLIGHT)?.get().into(),
+                max_concurrent_requests: settings.get(&MAX_CONCURRENT_REQUESTS)?.get().into(),
             },
             core: settings.get(&CORE)?,
             site_url,

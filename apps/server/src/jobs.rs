@@ -1,10 +1,13 @@
 //! Background work: periodic jobs, outbox workers, and tasks that run for the lifetime of the process.
 
-use std::fmt::Display;
+use std::any::Any;
+use std::error::Error;
+use std::panic::AssertUnwindSafe;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use kernel::ClockRng;
+use futures_util::FutureExt as _;
+use kernel::{ClockRng, error_chain};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use store::outbox::OutboxWorker;
@@ -36,7 +39,7 @@ fn seconds(name: &'static str, description: &'static str) -> Gauge<f64> {
     opentelemetry::global::meter("svc").f64_gauge(name).with_unit("s").with_description(description).build()
 }
 
-/// A periodic job. Every server of a deployment runs every job, so runs must be safe to overlap.
+/// A periodic job. Every server of an installation runs every job, so runs must be safe to overlap.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     /// `<context>.<verb>_<object>`, as in metrics and log lines.
@@ -78,11 +81,11 @@ impl Background {
         Self { clock_rng, tasks: JoinSet::new(), outbox: Vec::new() }
     }
 
-    /// Runs a job immediately and then after each wait, even if the previous run failed.
-    pub(crate) fn job<P, E, W>(&mut self, job: Job, part: P, work: impl Fn(P) -> W + Send + 'static)
+    /// Runs a job immediately and then after each wait, even if the previous run failed or panicked.
+    pub(crate) fn job<P, E, W>(&mut self, job: Job, context: P, work: impl Fn(P) -> W + Send + 'static)
     where
         P: Clone + Send + 'static,
-        E: Display + Send,
+        E: Error + Send + 'static,
         W: Future<Output = Result<(), E>> + Send,
     {
         let (clock_rng, labels) = (self.clock_rng.clone(), [KeyValue::new("name", job.name)]);
@@ -93,16 +96,23 @@ impl Background {
         self.tasks.spawn(async move {
             loop {
                 let start = Instant::now();
-                let result = work(part.clone()).await;
+                let result = AssertUnwindSafe(work(context.clone())).catch_unwind().await;
                 DURATION.record(start.elapsed().as_secs_f64(), &labels);
+                let succeeded = matches!(result, Ok(Ok(())));
                 match &result {
-                    Ok(()) => LAST_SUCCESS.record(unix_seconds(&clock_rng), &labels),
-                    Err(error) => {
+                    Ok(Ok(())) => LAST_SUCCESS.record(unix_seconds(&clock_rng), &labels),
+                    Ok(Err(error)) => {
                         FAILURES.add(1, &labels);
-                        tracing::warn!(job = job.name, %error, "job failed");
+                        tracing::warn!(job = job.name, error = %error_chain(error), "job failed");
+                    }
+                    Err(panic) => {
+                        FAILURES.add(1, &labels);
+                        tracing::error!(job = job.name, error = panic_message(panic.as_ref()), "job panicked");
                     }
                 }
-                tokio::time::sleep(job.wait(&clock_rng, result.is_ok())).await;
+                // The payload of a panic need not be `Sync`, so it must not be held across an await.
+                drop(result);
+                tokio::time::sleep(job.wait(&clock_rng, succeeded)).await;
             }
         });
     }
@@ -123,6 +133,12 @@ impl Background {
     }
 }
 
+/// The message of a panic, if it is a text.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let literal = panic.downcast_ref::<&str>().copied();
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit into the 53 bits of a double")]
 fn unix_seconds(clock_rng: &ClockRng) -> f64 {
     clock_rng.now().unix_millis() as f64 / 1000.0
@@ -130,7 +146,26 @@ fn unix_seconds(clock_rng: &ClockRng) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc;
+
     use super::*;
+
+    #[tokio::test]
+    async fn job_that_panics_runs_again() {
+        let (runs, mut seen) = mpsc::unbounded_channel();
+        let mut background = Background::new(ClockRng::system());
+        let work = |runs: mpsc::UnboundedSender<()>| async move {
+            runs.send(()).unwrap();
+            if true {
+                panic!("a panic of this test");
+            }
+            Ok::<(), std::io::Error>(())
+        };
+        background.job(Job::every(Duration::from_millis(1), "test.panic"), runs, work);
+        for _ in 0..3 {
+            seen.recv().await.unwrap();
+        }
+    }
 
     #[test]
     fn wait_adds_jitter_and_is_capped_after_a_failure() {

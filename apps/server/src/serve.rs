@@ -80,7 +80,7 @@ impl Server {
         // The outbox workers and the requests in flight finish concurrently.
         let mut workers = self.background.drain();
         handles.0.stop(true).await;
-        // Nodes reconnect, so their long polls are cut.
+        // Nodes retry, so their connections are cut.
         handles.1.stop(false).await;
         drop(self.background);
         while workers.join_next().await.is_some() {}

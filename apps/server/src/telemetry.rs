@@ -1,5 +1,6 @@
 //! Metrics for Prometheus, and traces over OTLP if a collector is configured.
 
+use kernel::error_chain;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{Protocol, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
@@ -56,7 +57,7 @@ impl Telemetry {
         let Some(traces) = self.traces else { return };
         let stopped = tokio::task::spawn_blocking(move || traces.shutdown()).await;
         if let Ok(Err(error)) = stopped {
-            tracing::warn!(%error, "failed to export the last traces");
+            tracing::warn!(error = %error_chain(&error), "failed to export the last traces");
         }
     }
 }

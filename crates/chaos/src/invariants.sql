@@ -17,6 +17,22 @@ SELECT z.id, z.name, z.rrset_count, count(r.zone_id) AS rows
 FROM dns.zones z LEFT JOIN dns.rrsets r ON r.zone_id = z.id
 GROUP BY z.id HAVING z.rrset_count <> count(r.zone_id);
 
+-- a zone whose bytes differ from those of its rrsets
+SELECT z.id, z.name, z.bytes, sum(octet_length(r.name) + octet_length(r.rdata)) AS rows
+FROM dns.zones z LEFT JOIN dns.rrsets r ON r.zone_id = z.id
+GROUP BY z.id HAVING z.bytes <> coalesce(sum(octet_length(r.name) + octet_length(r.rdata)), 0);
+
+-- a zone whose journal_bytes differ from those of its journal
+SELECT z.id, z.name, z.journal_bytes, count(c.zone_id) AS entries
+FROM dns.zones z LEFT JOIN dns.changes c ON c.zone_id = z.id
+GROUP BY z.id HAVING z.journal_bytes
+    <> sum(coalesce(octet_length(c.old_rdata), 0) + coalesce(octet_length(c.new_rdata), 0));
+
+-- an organization whose zone count differs from its number of zones
+SELECT o.id, o.slug, c.zones, count(z.id) AS rows
+FROM orgs.orgs o LEFT JOIN dns.zone_counts c ON c.org_id = o.id LEFT JOIN dns.zones z ON z.org_id = o.id
+GROUP BY o.id, c.zones HAVING coalesce(c.zones, 0) <> count(z.id);
+
 -- an organization whose project count differs from its number of projects
 SELECT o.id, o.slug, c.projects, count(p.id) AS rows
 FROM orgs.orgs o LEFT JOIN projects.project_counts c ON c.org_id = o.id
@@ -59,7 +75,7 @@ FROM projects.projects p JOIN convergence.parts c ON c.project_id = p.id AND c.p
 WHERE p.deleted_at IS NULL AND c.desired IS NOT NULL
     AND ((c.desired ->> 'version')::int <> p.live_version OR c.desired ->> 'bundle' <> 'sha256:' || encode(d.digest, 'hex'));
 
--- a project with two live deployments
+-- a project with two serving deployments
 SELECT d.project_id, array_agg(d.version) AS serving FROM projects.deployments d
 WHERE d.status = 'serving' GROUP BY d.project_id HAVING count(*) > 1;
 

@@ -111,8 +111,16 @@ pub const LOAD_TEST_LIMITS: &str = "
     [plans.free]
     projects = 1000000
     invites = 1000000
+    custom_hostnames = 1000000
+    pending_hostnames = 1000000
+    zones = 1000000
+    zone_bytes = 67108864
     bundle = { compressed = 52428800, unpacked = 262144000, entries = 20000 }
     [rates]
     sign_in = 1000000
     credential = 1000000
+    [abuse]
+    tokens_per_user = 1000000
+    invite_mails_per_org = 1000000
+    invite_mails_per_user = 1000000
 ";

@@ -58,11 +58,11 @@ impl Writers {
     /// # Errors
     /// Returns an error if Postgres is unavailable.
     pub async fn violations(&self, database: &str, keys: &[&str]) -> Result<Vec<String>> {
-        let mut faults = violations(database, keys).await?;
+        let mut violations = violations(database, keys).await?;
         for writer in &self.0 {
-            faults.extend(writer.differences(database).await?);
+            violations.extend(writer.differences(database).await?);
         }
-        Ok(faults)
+        Ok(violations)
     }
 
     /// The responses that all writers received so far.

@@ -25,11 +25,13 @@ const VALID: &str = "
     INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
         VALUES (md5('p')::uuid, 'site', md5('n')::uuid, 5,
             jsonb_build_object('version', 1, 'bundle', 'sha256:' || encode(sha256('d'), 'hex')), now());
-    INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, last_change_number, dnssec_state, ds, created_at)
-        VALUES (md5('z')::uuid, md5('o')::uuid, 'z.example', 'example.z.', 7, 1, 3, 'off', '[]', now());
-    INSERT INTO dns.rrsets (zone_id, name, kind, ttl, rdata) VALUES (md5('z')::uuid, 'www', 'CNAME', 300, 'x');
-    INSERT INTO dns.changes (zone_id, number, from_serial, to_serial, name, kind)
-        SELECT md5('z')::uuid, n, n + 3, n + 4, 'www', 'A' FROM generate_series(1, 3) n;
+    INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, bytes, last_change_number, journal_bytes, dnssec_state, ds,
+        created_at)
+        VALUES (md5('z')::uuid, md5('o')::uuid, 'z.example', 'example.z.', 7, 1, 4, 3, 6, 'off', '[]', now());
+    INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata)
+        VALUES (md5('z')::uuid, 'www', 'www', 'CNAME', 300, 'x');
+    INSERT INTO dns.changes (zone_id, number, from_serial, to_serial, name, kind, old_rdata, new_rdata)
+        SELECT md5('z')::uuid, n, n + 3, n + 4, 'www', 'A', 'x', 'y' FROM generate_series(1, 3) n;
     INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at) VALUES
         (md5('1')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('p')::uuid), '{}', 'r', now()),
         (md5('2')::uuid, 'deployment.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('p')::uuid), '{\"version\": 1}', 'r', now());
@@ -45,13 +47,19 @@ const VALID: &str = "
         VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 19] = [
+const VIOLATIONS: [(&str, &str); 22] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
+    ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
+    ("a zone whose journal_bytes", "UPDATE dns.zones SET journal_bytes = 5 WHERE org_id IS NOT NULL"),
+    ("an organization whose zone count", "UPDATE dns.zone_counts SET zones = 2"),
     ("an organization whose project count", "UPDATE projects.project_counts SET projects = 2"),
     ("a node whose placement count", "UPDATE convergence.nodes SET placements = 0"),
     ("a project whose last_version", "UPDATE projects.projects SET last_version = 2 WHERE name = 'p'"),
-    ("a zone journal with a gap", "DELETE FROM dns.changes WHERE number = 2"),
+    (
+        "a zone journal with a gap",
+        "DELETE FROM dns.changes WHERE number = 2; UPDATE dns.zones SET journal_bytes = 4 WHERE org_id IS NOT NULL",
+    ),
     ("a zone whose serial is behind", "UPDATE dns.zones SET serial = 6 WHERE org_id IS NOT NULL"),
     ("a desired-state part with a revision", "UPDATE convergence.nodes SET revision = 4"),
     ("a desired-state part whose node", "UPDATE convergence.parts SET node_id = NULL, revision = 0"),
@@ -60,7 +68,7 @@ const VIOLATIONS: [(&str, &str); 19] = [
         "UPDATE convergence.parts SET desired = desired || '{\"bundle\": \"sha256:0\"}'",
     ),
     (
-        "a project with two live",
+        "a project with two serving",
         "INSERT INTO projects.deployments SELECT md5('e')::uuid, project_id, 2, digest, size_bytes, manifest, has_worker, asset_count, \
          git_commit, git_message, git_branch, git_dirty, created_by, created_by_subject, created_at FROM projects.deployments; \
          INSERT INTO store.audit SELECT md5('4')::uuid, event, org_id, actor_id, credential, target, '{\"version\": 2}', request_id, \
@@ -72,8 +80,9 @@ const VIOLATIONS: [(&str, &str); 19] = [
     ("an active hostname", "UPDATE projects.hostnames SET state = 'active', verified_at = now() WHERE kind = 'custom'"),
     (
         "a CNAME rrset",
-        "INSERT INTO dns.rrsets (zone_id, name, kind, ttl, rdata) VALUES (md5('z')::uuid, 'www', 'A', 300, 'x'); \
-         UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL",
+        "INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata) \
+             VALUES (md5('z')::uuid, 'www', 'www', 'A', 300, 'x'); \
+         UPDATE dns.zones SET rrset_count = 2, bytes = 8 WHERE org_id IS NOT NULL",
     ),
     ("a row sealed", "UPDATE store.outbox SET key_id = 'forgotten'"),
     (

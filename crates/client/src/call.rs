@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{Client, Error, Upload, types};
 
-/// The delays of the retries without `Retry-After`.
+/// The delays after a broken connection, or while the previous attempt is in progress.
 const RETRY_DELAYS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
@@ -192,7 +192,7 @@ impl<T: DeserializeOwned> Call<T> {
 fn new_idempotency_key() -> Result<String, Error> {
     let mut bytes = [0; 18];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Error::InvalidArgument(format!("failed to generate an idempotency key: {error}")))?;
+        .map_err(|error| Error::Setup(format!("no random bytes for an idempotency key: {error}")))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
@@ -204,7 +204,7 @@ fn retry_delay(error: &Error, attempt: usize, pause: Duration) -> Option<Duratio
         // A retry would wait for the same timeout again.
         Error::Unreachable(error) if error.is_timeout() || error.is_builder() => None,
         Error::Unreachable(_) => Some(pause),
-        Error::Api { status: 503, retry_after, .. } => (*retry_after).filter(|wait| *wait <= MAX_RETRY_AFTER),
+        Error::Api { status: 429 | 503, retry_after, .. } => (*retry_after).filter(|wait| *wait <= MAX_RETRY_AFTER),
         // The previous attempt, whose connection broke, is still in progress.
         Error::Api { status: 409, envelope, .. } if envelope.code == "idempotency_in_progress" => Some(pause),
         _ => None,

@@ -34,6 +34,9 @@ pub enum Error {
     /// An argument of the call is invalid.
     #[error("{0}")]
     InvalidArgument(String),
+    /// The HTTP client or an idempotency key cannot be created on this machine.
+    #[error("failed to set up the client: {0}")]
+    Setup(String),
 }
 
 impl Error {

@@ -6,13 +6,14 @@
 //!
 //! let client = Client::new("https://api.example.org", "deployer/1.0")?.with_credential(Secret::new("svc_pat_…"));
 //! let project = client.projects_create("acme", &NewProject { name: "site".into() }).send().await?;
-//! println!("http://{}", project.hostname);
+//! println!("{}", project.hostname);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The client retries idempotent calls a few times: after a broken connection and after a 503 response, but not after a
-//! timeout. A POST is idempotent if the operation accepts an `Idempotency-Key`, which the client generates.
+//! The client retries GET, PUT, and POST with an `Idempotency-Key`: after a broken connection, after a 429 or 503 whose
+//! `Retry-After` is at most 10 s, and while an earlier attempt is in progress. It does not retry after a timeout, and
+//! retries neither DELETE nor PATCH.
 
 mod call;
 mod error;
@@ -50,7 +51,8 @@ impl Client {
     /// Creates a client without a credential.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `base` is not an http or https address.
+    /// [`Error::InvalidArgument`] if `base` is not an http or https address, [`Error::Setup`] if the HTTP client cannot
+    /// be created.
     pub fn new(base: &str, user_agent: &str) -> Result<Self, Error> {
         let base = parse_base_url(base)?;
         // This fails if the program has already installed a crypto provider.
@@ -65,7 +67,7 @@ impl Client {
             // A proxy would resolve a loopback address to its own host.
             http = http.no_proxy();
         }
-        let http = http.build().map_err(Error::unreachable)?;
+        let http = http.build().map_err(|error| Error::Setup(error.without_url().to_string()))?;
         Ok(Self { http, base, credential: None })
     }
 

@@ -1,4 +1,4 @@
-//! Prints the nodes of a deployment, as a tool of an operator could:
+//! Prints the nodes of an installation, as a tool of an operator could:
 //! `SVC_DATABASE_URL=… cargo run -p convergence --example nodes`
 
 use std::error::Error;

@@ -9,7 +9,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 /// The notification channel for the ids of nodes whose desired state changed.
 const CHANNEL: &str = "convergence";
 
-/// A link to the nodes. A deployment with many gateways and nodes may need another implementation than Postgres.
+/// A link to the nodes. An installation with many gateways and nodes may need another implementation than Postgres.
 #[async_trait]
 pub trait Core: std::fmt::Debug + Send + Sync {
     /// Wakes the node's polls if and when the transaction commits. A link outside Postgres enqueues its wake-up in the

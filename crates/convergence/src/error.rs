@@ -17,7 +17,7 @@ pub enum ConvergenceError {
     ProjectDeleted,
     #[error("node {0} does not exist")]
     NodeNotFound(NodeName),
-    #[error("the link to the nodes is turned off; ask the operator of this deployment")]
+    #[error("the link to the nodes is turned off; ask the operator of this installation")]
     NoCore,
     #[error(transparent)]
     InvalidReport(#[from] InvalidField),

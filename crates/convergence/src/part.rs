@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kernel::{NodeId, ProjectId, Time};
+use kernel::{NodeId, ProjectId};
 use protocol::DesiredPart;
 use serde_json::Value;
 use store::{Connection, Store};
@@ -108,7 +108,10 @@ impl StateWriter {
         let placement = match tx.placement_lock(project).await? {
             Some(placement) => placement,
             None if desired.is_none() => return Ok(()),
-            None => insert_placement(tx, project, at).await?,
+            None => {
+                tx.placement_insert(project, at, None).await?;
+                lock_placement(tx, project).await?
+            }
         };
         if desired.is_none() && !tx.part_is_desired(project, part).await? {
             return Ok(());
@@ -129,7 +132,8 @@ impl StateWriter {
         let placement = match tx.placement_lock(project).await? {
             Some(placement) => placement,
             // A context that concurrently writes a first part waits for this row, and is then rejected.
-            None => insert_placement(tx, project, at).await?,
+            None if tx.placement_insert(project, at, Some(at)).await? => return Ok(()),
+            None => lock_placement(tx, project).await?,
         };
         let PlacementRecord { home, ended_at: None } = placement else { return Ok(()) };
         let parts = tx.part_count_desired(project).await?;
@@ -150,9 +154,8 @@ impl StateWriter {
     }
 }
 
-/// Inserts a pending placement and locks it. If another transaction inserts one concurrently, waits for it and locks that.
-async fn insert_placement(tx: &mut Connection, project: ProjectId, at: Time) -> Result<PlacementRecord> {
-    tx.placement_insert(project, at).await?;
+/// Locks the placement that this transaction or a concurrent one inserted.
+async fn lock_placement(tx: &mut Connection, project: ProjectId) -> Result<PlacementRecord> {
     let missing = || store::Error::inconsistent("the inserted placement is missing");
     Ok(tx.placement_lock(project).await?.ok_or_else(missing)?)
 }

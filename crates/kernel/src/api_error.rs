@@ -68,11 +68,15 @@ impl Code {
     /// 404 for every error without a more specific code.
     pub const NOT_FOUND: Self =
         Self::new("not_found", Kind::NotFound, "The object that the path names does not exist.");
+    /// 429 for every error without a more specific code.
+    pub const RATE_LIMITED: Self =
+        Self::new("rate_limited", Kind::RateLimited, "Too many requests; `Retry-After` states when to retry.");
     /// 503 for every error without a more specific code.
     pub const UNAVAILABLE: Self = Self::new(
         "unavailable",
         Kind::Unavailable,
-        "The database is unavailable or the server is at capacity. Try again in a moment.",
+        "The database or a system that the request needs is unavailable, or the server is at capacity. Try again in a \
+         moment.",
     );
     /// 500 for every unexpected error.
     pub const INTERNAL: Self = Self::new(
@@ -112,6 +116,11 @@ pub trait ApiError: std::error::Error + Send + Sync + 'static {
 
     /// Machine-readable details in addition to the code.
     fn details(&self) -> Option<Value> {
+        None
+    }
+
+    /// Seconds after which the same request may succeed, for the header `Retry-After`.
+    fn retry_after(&self) -> Option<i64> {
         None
     }
 }

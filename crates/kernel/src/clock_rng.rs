@@ -84,7 +84,7 @@ impl Clock for System {
 
 impl Random for System {
     fn fill(&self, bytes: &mut [u8]) {
-        // Short values are parts of ids. Secrets are longer and are never buffered.
+        // Short values are parts of ids, nonces and jitter. Secrets are longer and are never buffered.
         if bytes.len() <= MAX_BUFFERED {
             BUFFER.with_borrow_mut(|buffer| buffer.fill(bytes))
         } else {

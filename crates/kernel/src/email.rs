@@ -9,9 +9,6 @@ use crate::InvalidText;
 
 const PATTERN: &str = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$";
 
-/// The longest address (RFC 5321 section 4.5.3.1.3, less the angle brackets).
-const MAX_LENGTH: usize = 254;
-
 /// The longest part before the `@` (section 4.5.3.1.1).
 const MAX_LOCAL_LENGTH: usize = 64;
 
@@ -24,6 +21,9 @@ const MEANING: &str = "an e-mail address of at most 254 characters, 64 of them b
 pub struct Email(String);
 
 impl Email {
+    /// The longest address, in bytes (RFC 5321 section 4.5.3.1.3, less the angle brackets).
+    pub const MAX_LENGTH: usize = 254;
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -38,7 +38,7 @@ impl FromStr for Email {
         static RULE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
         let local = text.find('@').unwrap_or_default();
         match &*RULE {
-            Some(rule) if local <= MAX_LOCAL_LENGTH && text.len() <= MAX_LENGTH && rule.is_match(text) => {
+            Some(rule) if local <= MAX_LOCAL_LENGTH && text.len() <= Self::MAX_LENGTH && rule.is_match(text) => {
                 Ok(Self(text.to_owned()))
             }
             _ => Err(InvalidText(MEANING)),
@@ -50,7 +50,7 @@ crate::string_like!(Email);
 crate::string_schema!(Email, |schema| schema
     .format(Some(openapi::SchemaFormat::KnownFormat(openapi::KnownFormat::Email)))
     .pattern(Some(PATTERN))
-    .max_length(Some(MAX_LENGTH))
+    .max_length(Some(Email::MAX_LENGTH))
     .description(Some(MEANING))
     .examples(["ada@example.org"]));
 

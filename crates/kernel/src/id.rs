@@ -99,6 +99,12 @@ macro_rules! ids {
             }
         }
 
+        impl From<$name> for serde_json::Value {
+            fn from(id: $name) -> Self {
+                Self::String(id.to_string())
+            }
+        }
+
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;

@@ -11,10 +11,10 @@ use url::Url;
 
 /// The allowed addresses of a setting. Each one also allows the addresses below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AllowList(Vec<Allowed>);
+pub struct AllowList(Vec<AllowedAddress>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Allowed {
+struct AllowedAddress {
     url: Url,
     any_port: bool,
 }
@@ -22,17 +22,17 @@ struct Allowed {
 /// Loopback addresses without a port. Not `localhost`, which the machine's resolver defines (section 8.3).
 const LOOPBACK: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
 
-/// An invalid setting.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("must be comma-separated http or https addresses without user, query, fragment or wildcard: {0:?} is invalid")]
-pub struct InvalidAllowList(String);
+/// An invalid setting. The text omits the value, which may contain a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be comma-separated http or https addresses without user, query, fragment or wildcard")]
+pub struct InvalidAllowList;
 
 /// A rejected redirect address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ForbiddenAddress {
     #[error("must be an absolute http or https address, without user, fragment, backslash or control characters")]
     Malformed,
-    #[error("is not an address that this deployment allows, or below one")]
+    #[error("must be an allowed address, or an address below one")]
     NotAllowed,
 }
 
@@ -53,9 +53,9 @@ impl FromStr for AllowList {
     fn from_str(setting: &str) -> Result<Self, Self::Err> {
         let read = |text: &str| {
             let url = parse(text.trim()).filter(|url| url.query().is_none() && !text.contains('*'));
-            let url = url.ok_or_else(|| InvalidAllowList(text.trim().to_owned()))?;
+            let url = url.ok_or(InvalidAllowList)?;
             let any_port = LOOPBACK.contains(&text.trim().split('/').take(3).collect::<Vec<_>>().join("/").as_str());
-            Ok(Allowed { url, any_port })
+            Ok(AllowedAddress { url, any_port })
         };
         setting.split(',').map(read).collect::<Result<_, _>>().map(Self)
     }
@@ -75,7 +75,7 @@ fn parse(text: &str) -> Option<Url> {
     (plain && !ambiguous).then_some(url)
 }
 
-impl Allowed {
+impl AllowedAddress {
     fn covers(&self, url: &Url) -> bool {
         let base = self.url.path().trim_end_matches('/');
         let rest = url.path().strip_prefix(base);
@@ -204,5 +204,12 @@ mod tests {
         {
             assert!(setting.parse::<AllowList>().is_err(), "{setting:?}");
         }
+    }
+
+    #[test]
+    fn error_of_a_setting_omits_its_value() {
+        let error = "https://a.example,https://ada:hunter2@b.example".parse::<AllowList>().expect_err("userinfo");
+        let texts = format!("{error} {error:?}");
+        assert!(!texts.contains("hunter2") && !texts.contains("b.example"), "{texts}");
     }
 }

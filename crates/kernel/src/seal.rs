@@ -32,7 +32,7 @@ pub struct Sealed {
     pub bytes: Vec<u8>,
 }
 
-/// The keys of this deployment, from `SVC_SEALING_KEYS`: `id:base64,…`. Cheap to clone. The default has no keys, and
+/// The keys of this installation, from `SVC_SEALING_KEYS`: `id:base64,…`. Cheap to clone. The default has no keys, and
 /// can neither seal nor open.
 #[derive(Clone, Default)]
 pub struct Keys(Arc<[(String, LessSafeKey)]>);

@@ -93,7 +93,7 @@ fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
 pub enum DeploymentState {
     /// The node serves it to visitors.
     Serving,
-    /// Its worker was stopped or died. The next request starts it again.
+    /// Its worker was stopped or exited. The next request starts it again.
     Crashed,
     /// It could not be started. If another version was served before, the node still serves that one.
     Failed,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, validator::Validate))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Redeem {
+pub struct RedeemRequest {
     /// The hostname that the visitor is at.
     #[cfg_attr(feature = "openapi", schema(max_length = 255), validate(length(max = 255)))]
     pub host: String,
@@ -18,7 +18,7 @@ pub struct Redeem {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Redeemed {
+pub struct RedeemResult {
     /// an id that starts with prj_
     #[cfg_attr(feature = "openapi", schema(pattern = "^prj_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
     pub project: String,

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use kernel::Time;
+use kernel::{Email, Time};
 use lettre::address::Address;
 use lettre::message::header::{self, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message, MultiPart, SinglePart};
@@ -16,8 +16,6 @@ use crate::smtp::{Cause, MailError};
 
 /// 9999-12-31T23:59:59Z, the latest date that a mail header can express.
 const LAST_SECOND: u64 = 253_402_300_799;
-/// RFC 5321 section 4.5.3.1.3, less the angle brackets.
-const MAX_ADDRESS_BYTES: usize = 254;
 const MAX_MESSAGE_ID_BYTES: usize = 64;
 
 /// A mail to one recipient.
@@ -65,7 +63,7 @@ impl Mail {
 /// support others (RFC 6531).
 pub(crate) fn address(text: &str) -> Option<Address> {
     let (user, domain) = text.rsplit_once('@')?;
-    if text.len() > MAX_ADDRESS_BYTES || !user.is_ascii() || text.contains(char::is_control) {
+    if text.len() > Email::MAX_LENGTH || !user.is_ascii() || text.contains(char::is_control) {
         return None;
     }
     let domain = if domain.is_ascii() { domain.to_owned() } else { Host::parse(domain).ok()?.to_string() };

@@ -4,13 +4,13 @@
 //! internal network (SSRF). Operators may configure `http` and private addresses. `https` is always verified. The
 //! client does not follow redirects, because they would forward credentials.
 
-use std::error::Error;
 use std::time::Duration;
 
-use kernel::Secret;
+use kernel::{Secret, error_chain};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response};
+use rustls::RootCertStore;
 use serde::de::DeserializeOwned;
 use url::{Origin, Url, form_urlencoded};
 
@@ -38,7 +38,7 @@ impl Default for Limits {
 pub struct OutboundClient {
     purpose: &'static str,
     origins: Vec<Origin>,
-    body: usize,
+    max_body_bytes: usize,
     client: Client,
 }
 
@@ -51,6 +51,9 @@ pub enum OutboundConfigError {
     /// An address contains credentials, which have their own settings.
     #[error("an address contains a user or a password")]
     Userinfo,
+    /// An address is https, and the system has no CA certificates.
+    #[error("no CA certificate to verify https servers with; install the system's or set SSL_CERT_FILE")]
+    NoRoots,
     /// The HTTP library could not be set up.
     #[error("failed to create the HTTP client: {0}")]
     Client(String),
@@ -86,7 +89,8 @@ impl OutboundClient {
     /// Creates a client that may call the origins (scheme, host and port) of these addresses, with the default limits.
     ///
     /// # Errors
-    /// Returns an error for an address that is not http or https, or contains credentials.
+    /// Returns an error for an address that is not http or https, or contains credentials, and for an https address on
+    /// a system without CA certificates.
     pub fn new<'a>(
         purpose: &'static str,
         origins: impl IntoIterator<Item = &'a Url>,
@@ -103,8 +107,10 @@ impl OutboundClient {
         origins: impl IntoIterator<Item = &'a Url>,
         limits: Limits,
     ) -> Result<Self, OutboundConfigError> {
-        let origins = origins.into_iter().map(origin).collect::<Result<_, _>>()?;
-        let tls = tls::client_config().map_err(|error| OutboundConfigError::Client(error.to_string()))?;
+        let origins: Vec<Origin> = origins.into_iter().map(origin).collect::<Result<_, _>>()?;
+        let uses_tls = origins.iter().any(|origin| matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https"));
+        let roots = if uses_tls { tls::system_roots()? } else { RootCertStore::empty() };
+        let tls = tls::client_config(roots).map_err(|error| OutboundConfigError::Client(error.to_string()))?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent("svc")
@@ -116,8 +122,8 @@ impl OutboundClient {
             .pool_max_idle_per_host(0)
             .retry(reqwest::retry::never())
             .build()
-            .map_err(|error| OutboundConfigError::Client(chain(&error)))?;
-        Ok(Self { purpose, origins, body: limits.max_body_bytes, client })
+            .map_err(|error| OutboundConfigError::Client(error_chain(&error).to_string()))?;
+        Ok(Self { purpose, origins, max_body_bytes: limits.max_body_bytes, client })
     }
 
     /// Sends a form with POST and parses the JSON response.
@@ -141,7 +147,7 @@ impl OutboundClient {
     async fn call<T: DeserializeOwned>(&self, url: &Url, request: RequestBuilder) -> Result<T, OutboundError> {
         let response = self.execute(url, request).await;
         if let Err(error) = &response {
-            tracing::debug!(purpose = self.purpose, %error, "outbound request failed");
+            tracing::debug!(purpose = self.purpose, error = %error_chain(error), "outbound request failed");
         }
         response
     }
@@ -166,7 +172,7 @@ impl OutboundClient {
     async fn read_body(&self, mut response: Response) -> Result<Vec<u8>, OutboundError> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(request_error)? {
-            if chunk.len() > self.body - body.len() {
+            if chunk.len() > self.max_body_bytes - body.len() {
                 return Err(OutboundError::TooLarge);
             }
             body.extend_from_slice(&chunk);
@@ -187,11 +193,9 @@ pub(crate) fn origin(url: &Url) -> Result<Origin, OutboundConfigError> {
 }
 
 fn request_error(error: reqwest::Error) -> OutboundError {
-    if error.is_timeout() { OutboundError::Timeout } else { OutboundError::Unreachable(chain(&error.without_url())) }
-}
-
-/// Returns an error and its sources on one line.
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let errors = std::iter::successors(Some(error), |&error| error.source());
-    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    if error.is_timeout() {
+        OutboundError::Timeout
+    } else {
+        OutboundError::Unreachable(error_chain(&error.without_url()).to_string())
+    }
 }

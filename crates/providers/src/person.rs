@@ -2,12 +2,11 @@
 //!
 //! The profile is untrusted. A valid id and a valid login are required. Other invalid fields are dropped.
 
+use kernel::Email;
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
 const MAX_NAME_CHARS: usize = 100;
-/// RFC 5321 section 4.5.3.1.3, less the angle brackets.
-const MAX_EMAIL_BYTES: usize = 254;
 const MAX_AVATAR_URL_BYTES: usize = 2048;
 
 /// A user of a code host.
@@ -62,7 +61,7 @@ const fn is_bidi_control(c: char) -> bool {
 
 fn email(text: &str) -> Option<String> {
     let (local, domain) = text.split_once('@')?;
-    let is_plausible = text.len() <= MAX_EMAIL_BYTES
+    let is_plausible = text.len() <= Email::MAX_LENGTH
         && !local.is_empty()
         && !domain.is_empty()
         && !domain.contains('@')

@@ -1,4 +1,4 @@
-//! DNS lookups for the ownership verification of hostnames.
+//! DNS lookups for the ownership verification of hostnames and for the delegations of deleted zones.
 //!
 //! Lookups share no cache, hosts file, search list or connection, so that a new record is visible immediately. A lookup
 //! uses one socket, for UDP or TCP. The TCP socket may stay open next to a UDP socket while the lookup follows an
@@ -117,10 +117,22 @@ impl Resolver {
     pub async fn cname(&self, name: &str, timeout: Duration) -> Result<Option<String>, LookupError> {
         let name = absolute(name)?;
         let records = self.lookup(&name, RecordType::CNAME, timeout).await?;
-        Ok(cname_target(&name, &records).map(|target| {
-            let target = target.to_lowercase().to_ascii();
-            target.strip_suffix('.').unwrap_or(&target).to_owned()
-        }))
+        Ok(cname_target(&name, &records).map(target_text))
+    }
+
+    /// Returns the targets of the name's NS records, in lower case and without the trailing dot, in any order. Does not
+    /// follow an alias. Returns an empty list if the name exists without such records.
+    ///
+    /// A recursive name server returns the records of the zone itself. For a delegation to name servers that do not
+    /// serve the zone, it returns [`LookupError::ServerFailure`].
+    pub async fn ns(&self, name: &str, timeout: Duration) -> Result<Vec<String>, LookupError> {
+        let name = absolute(name)?;
+        let records = self.lookup(&name, RecordType::NS, timeout).await?;
+        let targets = records.iter().filter(|record| record.name == name).filter_map(|record| match &record.data {
+            RData::NS(target) => Some(target_text(&target.0)),
+            _ => None,
+        });
+        Ok(targets.collect())
     }
 
     /// Returns all records of the response. The caller must compare their names.
@@ -179,6 +191,11 @@ fn cname_target<'a>(name: &Name, records: &'a [Record]) -> Option<&'a Name> {
         RData::CNAME(target) => Some(&target.0),
         _ => None,
     })
+}
+
+fn target_text(target: &Name) -> String {
+    let target = target.to_lowercase().to_ascii();
+    target.strip_suffix('.').unwrap_or(&target).to_owned()
 }
 
 fn joined_text(txt: &TXT) -> String {

@@ -62,8 +62,8 @@ impl<T: Value> Setting<Option<T>> {
 }
 
 impl<T> Setting<T> {
-    const fn new(name: &'static str, need: Requirement, secret: bool) -> Self {
-        Self { row: Row { name, meaning: "", requirement: need, secret }, value: PhantomData }
+    const fn new(name: &'static str, requirement: Requirement, secret: bool) -> Self {
+        Self { row: Row { name, meaning: "", requirement, secret }, value: PhantomData }
     }
 
     /// Adds the description for the reference; [`table!`](crate::table!) takes it from the doc comment.

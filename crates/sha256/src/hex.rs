@@ -1,6 +1,6 @@
-//! 32 bytes as hexadecimal digits.
+//! Hexadecimal digits.
 
-/// Lowercase hexadecimal digits.
+/// Encodes the bytes as lowercase hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -110,22 +110,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_round_trips() {
+    fn only_the_canonical_text_round_trips() {
         let digest = Digest::of(b"abc");
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), text);
         assert_eq!(text.parse(), Ok(digest));
-        for wrong in ["", "sha256:", &text.to_uppercase(), &text[7..], &format!("{text}0")] {
-            assert_eq!(wrong.parse::<Digest>(), Err(InvalidDigest), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn only_the_canonical_spelling_parses() {
-        let text = Digest::of(b"abc").to_string();
-        assert_eq!(Digest::from_hex(&text[7..]), Ok(Digest::of(b"abc")));
-        for other in [text.to_uppercase(), text.replace("sha256:", ""), format!("{text}0"), text.replace("ba", "..")] {
+        assert_eq!(Digest::from_hex(&text[7..]), Ok(digest));
+        let uppercase_digits = format!("sha256:{}", text[7..].to_uppercase());
+        for other in ["", "sha256:", &text[7..], &text.to_uppercase(), &uppercase_digits, &format!("{text}0")] {
             assert_eq!(other.parse::<Digest>(), Err(InvalidDigest), "{other}");
         }
+        assert_eq!(text.replace("ba", "..").parse::<Digest>(), Err(InvalidDigest));
     }
 }

@@ -54,7 +54,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Config {
-    /// A configuration for two cores, without keys.
+    /// A configuration with one pool of 16 connections, without keys.
     #[must_use]
     pub fn new(url: Secret, application_name: &str) -> Self {
         Self { url, application_name: application_name.to_owned(), connections: 16, threads: 0, keys: Keys::default() }

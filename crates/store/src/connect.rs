@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use diesel::{ConnectionError, ConnectionResult};
 use diesel_async::AsyncConnection as _;
+use kernel::error_chain;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio_postgres::{CancelToken, NoTls};
@@ -30,10 +31,7 @@ impl Connector {
     }
 
     pub(crate) async fn connect(&self) -> ConnectionResult<Connection> {
-        let failed = |error: tokio_postgres::Error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            ConnectionError::BadConnection(format!("{error}{cause}"))
-        };
+        let failed = |error: tokio_postgres::Error| ConnectionError::BadConnection(error_chain(&error).to_string());
         let mut connection = match &self.tls {
             None => {
                 let (client, driver) = self.postgres.connect(NoTls).await.map_err(failed)?;
@@ -56,7 +54,7 @@ impl Connector {
             Some(tls) => token.cancel_query(tls.clone()).await,
         };
         if let Err(error) = result {
-            tracing::debug!(%error, "failed to cancel an abandoned statement");
+            tracing::debug!(error = %error_chain(&error), "failed to cancel an abandoned statement");
         }
     }
 }
@@ -74,8 +72,16 @@ fn client_config(extra_root: Option<std::path::PathBuf>) -> Result<rustls::Clien
             }
         }
         None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            let loaded = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(loaded.certs);
+            for error in &loaded.errors {
+                tracing::warn!(error = %error_chain(error), "failed to load certificates of the system");
+            }
         }
+    }
+    if roots.is_empty() {
+        let message = "no CA certificate to verify the server with; name a file with sslrootcert or SSL_CERT_FILE";
+        return Err(InvalidUrl(message.to_owned()));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)

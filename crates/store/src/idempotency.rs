@@ -1,4 +1,4 @@
-//! Idempotency keys: a request with a key executes at most claim, however often clients send it (contract section 5,
+//! Idempotency keys: a request with a key executes at most once, however often clients send it (contract section 5,
 //! "Idempotency-Key").
 //!
 //! A request claims its key before anything else. Its transaction marks the key as committed, and the response is
@@ -38,7 +38,7 @@ pub struct ClaimRequest<'a> {
 /// The result of a claim.
 #[derive(Debug)]
 pub enum ClaimOutcome {
-    /// The request is the first with its key: it may execute.
+    /// The key is new, expired or abandoned: the request may execute.
     Claimed(IdempotencyClaim),
     /// Another request with the key is in progress.
     InProgress { body: Option<Digest> },

@@ -5,9 +5,15 @@ use std::time::Duration;
 use diesel::sql_types::Text;
 use diesel_async::RunQueryDsl as _;
 use futures_util::StreamExt as _;
+use kernel::error_chain;
 use tokio::sync::broadcast;
 
 use crate::{Connection, Prepared, Result, Store};
+
+/// The pause before the first attempt to reconnect. It doubles with each failed attempt.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Forwards the notifications of one channel to subscribers in this process.
 #[derive(Debug)]
@@ -30,13 +36,18 @@ impl Store {
         let (wakeups, _) = broadcast::channel(1024);
         let (store, sender) = (self.clone(), wakeups.clone());
         let task = tokio::spawn(async move {
-            let mut pause = Duration::from_millis(100);
+            let mut pause = MIN_PAUSE;
             loop {
-                match listen_once(&store, channel, &sender).await {
-                    Ok(()) => pause = Duration::from_millis(100),
-                    Err(error) => {
-                        tracing::warn!(channel, error = %error, "lost the connection of LISTEN; reconnecting")
+                let ended = match start_listening(&store, channel).await {
+                    Ok(connection) => {
+                        pause = MIN_PAUSE;
+                        forward(connection, &sender).await
                     }
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = ended {
+                    let error = error_chain(&*error).to_string();
+                    tracing::warn!(channel, error, "lost the connection of LISTEN; reconnecting");
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(2));
@@ -46,18 +57,17 @@ impl Store {
     }
 }
 
-/// Listens until the connection closes.
-async fn listen_once(
-    store: &Store,
-    channel: &str,
-    wakeups: &broadcast::Sender<String>,
-) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+async fn start_listening(store: &Store, channel: &str) -> std::result::Result<Connection, BoxError> {
     let listening = async {
         let mut connection = store.connector().connect().await?;
         diesel::sql_query(format!("LISTEN {channel}")).execute(&mut connection).await?;
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(connection)
+        Ok::<_, BoxError>(connection)
     };
-    let mut connection = tokio::time::timeout(Duration::from_secs(3), listening).await??;
+    tokio::time::timeout(Duration::from_secs(3), listening).await?
+}
+
+/// Forwards notifications until the connection closes, which is usually an error.
+async fn forward(mut connection: Connection, wakeups: &broadcast::Sender<String>) -> std::result::Result<(), BoxError> {
     // Earlier notifications are lost. An empty payload means that anything may have changed.
     drop(wakeups.send(String::new()));
     let mut notifications = std::pin::pin!(connection.notifications_stream());

@@ -170,8 +170,11 @@ impl Migrator {
         let result = self.run(conn, direction, count).await;
         let unlock =
             format!("RESET lock_timeout; RESET statement_timeout; SELECT pg_advisory_unlock({ADVISORY_LOCK_KEY})");
-        conn.batch_execute(&unlock).await?;
-        result
+        let unlocked = conn.batch_execute(&unlock).await;
+        // The error of a migration takes precedence: it may be the reason why the unlock fails.
+        let applied = result?;
+        unlocked?;
+        Ok(applied)
     }
 
     async fn plan(

@@ -19,7 +19,7 @@ use crate::{Config, Connection};
 /// The longest wait for a connection, after which the request fails as unavailable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// With per-thread pools, the shared pool has one of this many connections.
+/// With per-thread pools, one in this many connections belongs to the shared pool.
 const CONNECTIONS_PER_SHARED: usize = 4;
 
 /// The minimum size of a per-thread pool. With fewer connections, threads share a pool.

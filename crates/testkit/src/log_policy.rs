@@ -71,7 +71,7 @@ impl Fields {
             return;
         }
         if name == "message" {
-            violations.extend(message_fault(text).map(|fault| format!("the message {fault}: {text}")));
+            violations.extend(message_violation(text).map(|fault| format!("the message {fault}: {text}")));
         } else if !is_field_name(name) {
             violations.push(format!("the field name {name} is not in snake case"));
         }
@@ -107,11 +107,11 @@ impl Visit for Fields {
 }
 
 /// The rules for the message of one of our lines: a constant sentence fragment that starts in lower case.
-fn message_fault(message: &str) -> Option<&'static str> {
+fn message_violation(message: &str) -> Option<&'static str> {
     if message.chars().count() > MAX_MESSAGE {
         return Some("has more than 100 characters");
     }
-    if !message.starts_with(|c: char| c.is_ascii_lowercase()) && !message.starts_with("LISTEN") {
+    if !message.starts_with(|c: char| c.is_ascii_lowercase()) {
         return Some("does not start in lower case");
     }
     if message.ends_with('.') {

@@ -15,7 +15,7 @@ use super::dev_settings::DevSettings;
 use crate::nameservers;
 use crate::setting::read_setting;
 
-/// The ports of the zone transfer primary and of Knot.
+/// The ports of the hidden primary and of Knot.
 const PRIMARY_PORT: u16 = 5300;
 const KNOT_PORT: u16 = 5354;
 
@@ -53,7 +53,7 @@ impl Knot {
     }
 
     pub fn start(&self, services: &mut Services, folder: &Path) -> Result<()> {
-        let libraries = self.packages.join("usr/lib").join(format!("{}-linux-gnu", std::env::consts::ARCH));
+        let libraries = self.packages.join(xtask::debian::library_folder());
         services.start("knot", &self.packages.join("usr/sbin/knotd"), folder, |command| {
             command.arg("-c").arg(&self.config_file).env("LD_LIBRARY_PATH", libraries);
         })?;

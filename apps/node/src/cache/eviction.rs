@@ -112,8 +112,8 @@ impl Cache {
 
     /// The unpinned bundles, least recently used first.
     fn evictable(&self, mut bundles: Vec<StoredBundle>) -> Vec<StoredBundle> {
-        let kept = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-        bundles.retain(|stored| !kept.contains(&stored.bundle));
+        let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        bundles.retain(|stored| !pinned.contains(&stored.bundle));
         bundles.sort_by_key(|stored| stored.last_used);
         bundles
     }

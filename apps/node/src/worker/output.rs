@@ -4,10 +4,12 @@
 //! are kept, because they contain the error when a process fails to start.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::Child;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 
 /// Longer lines are truncated.
@@ -20,33 +22,63 @@ const LAUNCH_ERROR: &str = "svc-node: ";
 
 /// The last lines of a process's standard error.
 pub struct Output {
-    lines: Arc<Mutex<VecDeque<String>>>,
-    reader: Mutex<Option<JoinHandle<()>>>,
+    errors: Arc<Errors>,
+    reader: AsyncMutex<Option<JoinHandle<()>>>,
+}
+
+/// What the process has written to its standard error.
+#[derive(Default)]
+struct Errors {
+    last_lines: Mutex<VecDeque<String>>,
+    /// Whether the process is the worker and no longer `svc-node`: it has responded, or the launch error was logged.
+    is_launched: AtomicBool,
 }
 
 impl Output {
     /// Reads the output of the child process until it exits.
     pub fn follow(child: &mut Child, project: &str) -> Self {
-        let lines = Arc::new(Mutex::new(VecDeque::new()));
+        let errors = Arc::<Errors>::default();
         if let Some(stdout) = child.stdout.take() {
             tokio::spawn(read(stdout, project.to_owned(), None));
         }
-        let kept = Some(Arc::clone(&lines));
+        let kept = Some(Arc::clone(&errors));
         let reader = child.stderr.take().map(|stderr| tokio::spawn(read(stderr, project.to_owned(), kept)));
-        Self { lines, reader: Mutex::new(reader) }
+        Self { errors, reader: AsyncMutex::new(reader) }
     }
 
-    /// The last lines, as a message for the project's members. Waits until the process has exited.
+    /// Records that the process has responded, so that its later output contains no launch error.
+    pub fn set_launched(&self) {
+        self.errors.is_launched.store(true, Ordering::Relaxed);
+    }
+
+    /// The last lines, as a message for the project's members. Waits until the process has closed its standard error.
     pub async fn error_message(&self) -> String {
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(reader) = reader {
-            let _ = reader.await;
+        let mut reader = self.reader.lock().await;
+        if let Some(running) = reader.as_mut() {
+            let _ = running.await;
+            *reader = None;
         }
-        message(self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter())
+        message(self.errors.last_lines.lock().unwrap_or_else(PoisonError::into_inner).iter())
     }
 }
 
-async fn read(pipe: impl AsyncRead + Unpin, project: String, kept: Option<Arc<Mutex<VecDeque<String>>>>) {
+impl Errors {
+    /// Whether the line is the launch error of `svc-node`. True at most once, because the code of a worker can write
+    /// the same prefix.
+    fn is_launch_error(&self, line: &str) -> bool {
+        line.starts_with(LAUNCH_ERROR) && !self.is_launched.swap(true, Ordering::Relaxed)
+    }
+
+    fn keep(&self, line: String) {
+        let mut lines = self.last_lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == MAX_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+}
+
+async fn read(pipe: impl AsyncRead + Unpin, project: String, errors: Option<Arc<Errors>>) {
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();
     while let Ok(byte) = pipe.read_u8().await {
@@ -56,20 +88,24 @@ async fn read(pipe: impl AsyncRead + Unpin, project: String, kept: Option<Arc<Mu
             }
             continue;
         }
-        let text = String::from_utf8_lossy(&line).into_owned();
+        process_line(&line, &project, errors.as_deref());
         line.clear();
-        if text.starts_with(LAUNCH_ERROR) {
-            tracing::error!(project, error = text, "failed to start a worker");
-        } else {
-            tracing::debug!(project, line = text, "worker output");
-        }
-        if let Some(kept) = &kept {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() == MAX_LINES {
-                kept.pop_front();
-            }
-            kept.push_back(text);
-        }
+    }
+    // The last line may have no newline.
+    if !line.is_empty() {
+        process_line(&line, &project, errors.as_deref());
+    }
+}
+
+fn process_line(line: &[u8], project: &str, errors: Option<&Errors>) {
+    let text = String::from_utf8_lossy(line).into_owned();
+    if errors.is_some_and(|errors| errors.is_launch_error(&text)) {
+        tracing::error!(project, error = text, "failed to start a worker");
+    } else {
+        tracing::debug!(project, line = text, "worker output");
+    }
+    if let Some(errors) = errors {
+        errors.keep(text);
     }
 }
 
@@ -99,5 +135,24 @@ mod tests {
         .map(str::to_owned);
         assert_eq!(message(lines.iter()), "Uncaught SyntaxError: Unexpected [0m end of input; at index.js:2");
         assert_eq!(message(["ü".repeat(2000)].iter()).chars().count(), 500);
+    }
+
+    #[tokio::test]
+    async fn last_line_without_newline_is_kept() {
+        let errors = Arc::<Errors>::default();
+        read(&b"first\nlast"[..], "shop".to_owned(), Some(Arc::clone(&errors))).await;
+        assert_eq!(*errors.last_lines.lock().unwrap(), ["first", "last"]);
+    }
+
+    #[test]
+    fn launch_error_is_recognized_once_and_not_after_the_launch() {
+        let errors = Errors::default();
+        assert!(!errors.is_launch_error("worker output"));
+        assert!(errors.is_launch_error("svc-node: no such file"));
+        assert!(!errors.is_launch_error("svc-node: written by the worker"));
+
+        let launched = Output { errors: Arc::default(), reader: AsyncMutex::default() };
+        launched.set_launched();
+        assert!(!launched.errors.is_launch_error("svc-node: written by the worker"));
     }
 }

@@ -103,6 +103,7 @@ impl Process {
         let reason = match started {
             Ok(sockets) => {
                 process.sockets.get_or_init(|| sockets);
+                process.output.set_launched();
                 return Ok(process);
             }
             Err(reason) => reason,

@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use super::process::RequestGuard;
-use super::version::{BackingOff, Worker};
+use super::version::{Rejection, Worker};
 use super::{headers, upgrade};
 use crate::origin::Origin;
 use crate::page::page;
@@ -43,7 +43,7 @@ pub async fn forward_request(
     };
     let guard = match worker.admit_request().await {
         Ok(guard) => guard,
-        Err(backing_off) => return unavailable(&backing_off),
+        Err(rejection) => return unavailable(&rejection),
     };
     let is_websocket = headers::is_websocket(request.headers());
     // After a WebSocket request, the payload is WebSocket data instead of a body.
@@ -74,12 +74,15 @@ fn unexpected_upgrade(project: &str) -> HttpResponse {
     page(StatusCode::BAD_GATEWAY, "The code of this site sent an invalid response. Contact the owner of the site.")
 }
 
-fn unavailable(BackingOff(delay): &BackingOff) -> HttpResponse {
-    let mut response = page(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "The code of this site is not running at the moment. Try again in a minute.",
-    );
-    response.headers_mut().insert(RETRY_AFTER, (delay.as_secs() + 1).into());
+fn unavailable(rejection: &Rejection) -> HttpResponse {
+    let (message, retry_after) = match rejection {
+        Rejection::BackingOff(delay) => {
+            ("The code of this site is not running at the moment. Try again in a minute.", delay.as_secs() + 1)
+        }
+        Rejection::Full => ("This site has too many concurrent requests. Try again in a moment.", 1),
+    };
+    let mut response = page(StatusCode::SERVICE_UNAVAILABLE, message);
+    response.headers_mut().insert(RETRY_AFTER, retry_after.into());
     response
 }
 

@@ -46,8 +46,16 @@ struct RestartState {
     last_error: Option<String>,
 }
 
+/// Why a request is not admitted.
+pub enum Rejection {
+    /// The worker is not running and is not restarted before this time has passed.
+    BackingOff(Duration),
+    /// The limit of requests in flight is reached.
+    Full,
+}
+
 /// The worker is not running and is not restarted before this time has passed.
-pub struct BackingOff(pub Duration);
+struct BackingOff(Duration);
 
 impl Worker {
     pub fn new(workers: &Arc<Workers>, project: &str, version: i32, bundle: Digest, index: Arc<Index>) -> Arc<Self> {
@@ -75,16 +83,17 @@ impl Worker {
     }
 
     /// Admits a request, and starts the process if it is not running. The start continues if the caller is cancelled.
-    pub async fn admit_request(self: &Arc<Self>) -> Result<RequestGuard, BackingOff> {
+    pub async fn admit_request(self: &Arc<Self>) -> Result<RequestGuard, Rejection> {
         if self.current().is_some_and(|process| process.is_full()) {
-            return Err(BackingOff(GRACE_PERIOD));
+            return Err(Rejection::Full);
         }
         if let Some(guard) = self.admit_if_running() {
             return Ok(guard);
         }
         let worker = Arc::clone(self);
         let started = self.workers.runtime.spawn(async move { worker.ensure_running().await });
-        started.await.unwrap_or(Err(BackingOff(GRACE_PERIOD)))
+        let started = started.await.unwrap_or(Err(BackingOff(GRACE_PERIOD)));
+        started.map_err(|BackingOff(delay)| Rejection::BackingOff(delay))
     }
 
     /// Starts the process; retries until it succeeds.
@@ -113,10 +122,10 @@ impl Worker {
         self.process.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Removes an exited process, which drops its resources.
-    fn clear_process(&self, exited: &Arc<Process>) {
+    /// Removes an exited process. Returns whether it was still the current one.
+    fn clear_process(&self, exited: &Arc<Process>) -> bool {
         let mut current = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        current.take_if(|current| Arc::ptr_eq(current, exited));
+        current.take_if(|current| Arc::ptr_eq(current, exited)).is_some()
     }
 
     fn admit_if_running(&self) -> Option<RequestGuard> {
@@ -127,6 +136,11 @@ impl Worker {
         let mut restart = self.restart.lock().await;
         if let Some(guard) = self.admit_if_running() {
             return Ok(guard);
+        }
+        // A crash must be reported, and set the backoff, before the next start.
+        if let Some(exiting) = self.current() {
+            let reason = exiting.wait_for_exit().await;
+            self.on_exit(&mut restart, &exiting, reason);
         }
         let now = Instant::now();
         if let Some(delay) = restart.retry_at.and_then(|at| at.checked_duration_since(now)) {
@@ -162,8 +176,16 @@ impl Worker {
         restart.back_off()
     }
 
-    async fn on_crashed(&self, process: &Process, message: String) {
-        let mut restart = self.restart.lock().await;
+    /// Handles the exit of the current process, once: both `ensure_running` and `handle_exit` wait for it.
+    fn on_exit(&self, restart: &mut RestartState, process: &Arc<Process>, reason: ExitReason) {
+        if self.clear_process(process)
+            && let ExitReason::Crashed(message) = reason
+        {
+            self.on_crashed(restart, process, message);
+        }
+    }
+
+    fn on_crashed(&self, restart: &mut RestartState, process: &Process, message: String) {
         if process.started_at.elapsed() >= HEALTHY_UPTIME {
             restart.backoff.reset();
         }
@@ -198,8 +220,6 @@ impl Drop for Worker {
 async fn handle_exit(process: Arc<Process>, worker: Weak<Worker>) {
     let reason = process.wait_for_exit().await;
     let Some(worker) = worker.upgrade() else { return };
-    worker.clear_process(&process);
-    if let ExitReason::Crashed(message) = reason {
-        worker.on_crashed(&process, message).await;
-    }
+    let mut restart = worker.restart.lock().await;
+    worker.on_exit(&mut restart, &process, reason);
 }

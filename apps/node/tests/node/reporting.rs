@@ -30,14 +30,14 @@ async fn served_versions_are_reported_after_errors_and_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_of_reports_have_a_size_limit() {
+async fn batches_have_at_most_50_reports() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     for number in 0..120 {
         core.deploy(&format!("p{number}"), &[("assets/index.html", b"same")]);
     }
     let running = RunningNode::start(&core, &dir).await;
     until("all reports", || (0..120).all(|number| core.last_report(&format!("p{number}")).is_some())).await;
-    assert!(core.batches().iter().all(|(_, size)| *size <= 50));
+    assert_eq!(core.batches().iter().map(|(_, size)| *size).max(), Some(50));
     running.stop().await;
 }
 

@@ -239,7 +239,7 @@ impl CodeHost {
             ("POST", login) => {
                 match state.users.sign_in(login, request.parameter("name"), request.parameter("email")) {
                     Ok(user) => state.oauth.redirect_back(request, Some(user)),
-                    Err(fault) => page::choose_user(&state.users, request, Some(fault)),
+                    Err(error) => page::choose_user(&state.users, request, Some(error)),
                 }
             }
             _ => page::choose_user(&state.users, request, None),

@@ -2,7 +2,7 @@
 
 mod zone;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::pending;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -51,6 +51,8 @@ pub struct DnsServer {
 struct State {
     zone: Zone,
     fault: Option<DnsFault>,
+    /// The names with a lame delegation.
+    lame: HashSet<Name>,
     queries: HashMap<(Name, RecordType), usize>,
 }
 
@@ -137,6 +139,14 @@ impl DnsServer {
         self.state().fault = fault;
     }
 
+    /// Makes the delegation of a name lame: the response for the name and all names below it is SERVFAIL.
+    ///
+    /// # Panics
+    /// Panics if the name is invalid.
+    pub fn set_lame(&self, owner: &str) {
+        self.state().lame.insert(parse_name(owner).unwrap());
+    }
+
     /// The number of queries for a name and type so far, over UDP and TCP, with or without a response.
     ///
     /// # Panics
@@ -216,6 +226,9 @@ impl State {
             *self.queries.entry((query.name().clone(), query.query_type())).or_default() += 1;
         }
         let mut answer = self.zone.answer(&request);
+        if request.queries.iter().any(|query| self.lame.iter().any(|apex| apex.zone_of(query.name()))) {
+            answer = refusal(&request, ResponseCode::ServFail);
+        }
         match (self.fault, transport) {
             (Some(DnsFault::Silent), _)
             | (Some(DnsFault::SilentUdp), Transport::Udp)

@@ -7,7 +7,7 @@ use dns::primary::PrimaryConfig;
 use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
 use gateway::{RateLimits, Site};
-use kernel::Limits;
+use kernel::{AbuseLimits, Limits};
 use projects::{S3Config, SiteUrl};
 use providers::CodeHostConfig;
 use serde::Deserialize;
@@ -28,9 +28,10 @@ use super::{
 pub(super) struct LimitsFile {
     pub(super) plans: Limits,
     pub(super) rates: RateLimits,
+    pub(super) abuse: AbuseLimits,
 }
 
-/// The public description of this deployment.
+/// The public description of this installation.
 pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) -> Result<Site, Error> {
     let split = |list: Option<String>| {
         list.map_or_else(Vec::new, |list| list.split(',').map(|item| item.trim().to_owned()).collect())

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// The transport of desired state and reports between the control plane and the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoreLink {
-    /// The Postgres of this deployment.
+    /// The Postgres of this installation.
     Embedded,
     /// No nodes.
     Off,

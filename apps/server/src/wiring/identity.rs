@@ -23,7 +23,7 @@ pub(super) fn wire(
     background: &mut Background,
 ) -> anyhow::Result<Identity> {
     let port = Arc::new(OrgsPort(orgs.clone()));
-    let mut identity = Identity::new(store.clone(), port.clone(), port);
+    let mut identity = Identity::new(store.clone(), port.clone(), port).with_limits(config.abuse_limits);
     if let Some(login) = &config.code_host {
         let host = CodeHost::new(login.host.clone()).map_err(|error| CODEHOST_TOKEN_URL.malformed(error))?;
         let callback = format!("{}/v1/auth/codehost/callback", config.gateway.site.public_url);

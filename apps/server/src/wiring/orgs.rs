@@ -24,7 +24,7 @@ pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) 
             .outbox(store.spawn_outbox_worker(Arc::new(InviteMails { site: site.clone(), mailer: mailer.clone() })));
         background.outbox(store.spawn_outbox_worker(Arc::new(NotificationMails { site: site.clone(), mailer })));
     }
-    Ok(Orgs::new(store.clone(), config.limits, site))
+    Ok(Orgs::new(store.clone(), config.limits, site).with_abuse_limits(config.abuse_limits))
 }
 
 struct MailerPort(Smtp);

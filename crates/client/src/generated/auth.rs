@@ -36,7 +36,7 @@ pub struct Session {
 pub type Subject = String;
 
 impl Client {
-    /// Sign in on a development deployment
+    /// Sign in on a development installation
     ///
     /// `POST /v1/auth/dev/login`
     pub fn auth_dev_login(&self, body: &DevLogin) -> Call<Session> {

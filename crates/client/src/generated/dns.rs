@@ -185,6 +185,9 @@ pub struct SignerView {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Zone {
+    /// Bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to the
+    /// zone, and their data in wire format, with two bytes for each record. The SOA does not count.
+    pub bytes: i64,
     pub created_at: Time,
     pub dnssec: ZoneDnssec,
     pub id: ZoneId,
@@ -201,6 +204,9 @@ pub struct Zone {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneDetail {
+    /// Bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to the
+    /// zone, and their data in wire format, with two bytes for each record. The SOA does not count.
+    pub bytes: i64,
     pub created_at: Time,
     pub dnssec: ZoneDnssec,
     pub id: ZoneId,
@@ -227,6 +233,12 @@ pub struct ZoneDnssec {
 pub type ZoneId = String;
 
 pub type ZonePage = Page<Zone>;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DnsDeleteHeaders {
+    /// The ETag that the zone must have.
+    pub if_match: Option<String>,
+}
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DnsPatchHeaders {
@@ -257,8 +269,9 @@ impl Client {
     /// Delete a zone with all its rrsets
     ///
     /// `DELETE /v1/orgs/{orgSlug}/dns/zones/{zone}`
-    pub fn dns_delete(&self, org_slug: &str, zone: &str) -> Call<()> {
+    pub fn dns_delete(&self, org_slug: &str, zone: &str, header: &DnsDeleteHeaders) -> Call<()> {
         self.operation("dns.delete", Method::DELETE, &["v1", "orgs", org_slug, "dns", "zones", zone])
+            .header("If-Match", header.if_match.as_ref())
     }
 
     /// Get the DNSSEC state of a zone, as last seen at the signer

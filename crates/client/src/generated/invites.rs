@@ -27,7 +27,7 @@ pub struct Invite {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InviteCreated {
-    /// The link to join. Pass it on yourself if the deployment sends no mail.
+    /// The link to join. Pass it on yourself if the installation sends no mail.
     pub accept_url: Secret,
     pub created_at: Time,
     pub email: String,

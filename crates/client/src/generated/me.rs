@@ -16,7 +16,7 @@ pub struct LoginSession {
     /// Whether the request uses this session.
     pub current: bool,
     pub id: SessionId,
-    /// The last use, accurate to ten minutes. Null if the session was not used after the sign-in.
+    /// The last use, accurate to ten minutes. Null until the session is used more than ten minutes after the sign-in.
     pub last_used_at: Option<Time>,
     pub user_agent: Option<String>,
 }

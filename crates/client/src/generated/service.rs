@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{Call, Client};
 
-/// The name and addresses of this deployment: the response of `GET /v1/config`.
+/// The name and addresses of this installation: the response of `GET /v1/config`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
@@ -36,7 +36,7 @@ pub struct Health {
 }
 
 impl Client {
-    /// Get the name and addresses of this deployment
+    /// Get the name and addresses of this installation
     ///
     /// `GET /v1/config`
     pub fn service_config(&self) -> Call<Config> {

@@ -108,7 +108,7 @@ impl PartRepository for Connection {
             .bind::<Nullable<BigInt>, _>(after)
             .bind::<Timestamptz, _>(at)
             .bind::<Uuid, _>(project);
-        remove.execute(self).await?;
+        Prepared(remove).execute(self).await?;
         Ok(())
     }
 

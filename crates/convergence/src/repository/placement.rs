@@ -14,8 +14,8 @@ pub trait PlacementRepository {
     /// Locks the project's placement.
     async fn placement_lock(&mut self, project: ProjectId) -> Result<Option<PlacementRecord>>;
 
-    /// Inserts a pending placement, unless the project has one.
-    async fn placement_insert(&mut self, project: ProjectId, at: Time) -> Result<()>;
+    /// Inserts a pending placement, or one that has ended. Returns false if the project has a placement.
+    async fn placement_insert(&mut self, project: ProjectId, at: Time, ended_at: Option<Time>) -> Result<bool>;
 
     /// Marks a locked placement as ended, because its project was deleted.
     async fn placement_end(&mut self, project: ProjectId, at: Time) -> Result<()>;
@@ -66,21 +66,22 @@ impl PlacementRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn placement_insert(&mut self, project: ProjectId, at: Time) -> Result<()> {
+    async fn placement_insert(&mut self, project: ProjectId, at: Time, ended_at: Option<Time>) -> Result<bool> {
         let row = (
             placements::project_id.eq(project),
             placements::state.eq(PlacementState::Pending),
             placements::epoch.eq(1),
             placements::created_at.eq(at),
+            placements::ended_at.eq(ended_at),
         );
         let insert =
             diesel::insert_into(placements::table).values(row).on_conflict(placements::project_id).do_nothing();
-        Prepared(insert).execute(self).await?;
-        Ok(())
+        Ok(Prepared(insert).execute(self).await? == 1)
     }
 
     async fn placement_end(&mut self, project: ProjectId, at: Time) -> Result<()> {
-        diesel::update(placements::table.find(project)).set(placements::ended_at.eq(at)).execute(self).await?;
+        let end = diesel::update(placements::table.find(project)).set(placements::ended_at.eq(at));
+        Prepared(end).execute(self).await?;
         Ok(())
     }
 

@@ -51,13 +51,13 @@ impl Convergence {
             return Ok(false);
         }
         self.store
-            .transaction(&Actor::operator("convergence"), async |tx| {
+            .transaction(&Actor::service("convergence.assign_pending"), async |tx| {
                 let assigned = nodes::assign_pending(tx, node).await?;
                 if assigned == 0 {
                     return Ok(Outcome::Unchanged(false));
                 }
                 let (target, data) = (node.to_string(), json!({ "projects": assigned }));
-                Ok(Outcome::Changed(true, Event { name: "node.adopt", org: None, target, data }))
+                Ok(Outcome::Changed(true, Event { name: "node.assign", org: None, target, data }))
             })
             .await
     }

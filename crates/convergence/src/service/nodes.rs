@@ -17,7 +17,7 @@ use crate::repository::{NodeRepository as _, PlacementRepository as _};
 /// A revocation is retried if a project is concurrently assigned to the node.
 const MAX_REVOKE_ATTEMPTS: usize = 5;
 
-/// The operations on the nodes of a deployment. Cheap to clone.
+/// The operations on the nodes of an installation. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Nodes {
     store: Store,

@@ -161,14 +161,7 @@ async fn project_removal_removes_parts_of_all_contexts() {
         contexts.kit.set_site(project, Some(site(1))).await;
         contexts.set_quota(project, Some(10)).await;
     }
-    let remove = async |project| {
-        let work = async |tx: &mut store::Connection| {
-            embedded_builder(contexts.kit.store.clone()).project_remover().remove(tx, project).await?;
-            Ok::<_, ConvergenceError>(Outcome::Changed((), deploy_event(project)))
-        };
-        contexts.kit.store.transaction(&operator(), work).await.unwrap();
-    };
-    remove(removed).await;
+    remove_project(&contexts.kit, removed).await;
     let changes = contexts.kit.desired(node, 5).await;
     assert_eq!(changes.revision, 7);
     assert_eq!(
@@ -176,8 +169,8 @@ async fn project_removal_removes_parts_of_all_contexts() {
         (vec![site_part(removed, 7, None)], vec![quota_part(removed, 6, None)])
     );
     // A second removal, and the removal of a project without a placement, change nothing.
-    remove(removed).await;
-    remove(unplaced).await;
+    remove_project(&contexts.kit, removed).await;
+    remove_project(&contexts.kit, unplaced).await;
     assert_eq!(contexts.kit.desired(node, 7).await.revision, 7);
     assert_eq!(
         contexts.kit.connection().await.placement_lock(unplaced).await.unwrap().map(|placement| placement.home),
@@ -263,11 +256,7 @@ async fn pending_project_can_be_removed() {
     let contexts = TwoContexts::start().await;
     let project = contexts.kit.new_project();
     contexts.set_quota(project, Some(10)).await;
-    let work = async |tx: &mut store::Connection| {
-        embedded_builder(contexts.kit.store.clone()).project_remover().remove(tx, project).await?;
-        Ok::<_, ConvergenceError>(Outcome::Changed((), deploy_event(project)))
-    };
-    contexts.kit.store.transaction(&operator(), work).await.unwrap();
+    remove_project(&contexts.kit, project).await;
     // The project was never placed on a node, so the first node does not receive its removal.
     let node = contexts.kit.add_node("edge").await.node.id;
     assert_eq!(parts::<Quota>(&contexts.kit.desired(node, 0).await), []);

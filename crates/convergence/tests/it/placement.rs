@@ -111,7 +111,8 @@ async fn relist_assigns_project_written_while_node_was_added() {
     assert_eq!((full.revision, full.full), (2, true));
     assert_eq!(sites(&full), [ProjectPart { project, revision: 2, part: Some(site(1)) }]);
     let [audit] = kit.audited().await.try_into().unwrap();
-    assert_eq!((audit.event.as_str(), audit.target), ("node.adopt", node.to_string()));
+    assert_eq!((audit.event.as_str(), audit.credential.as_str()), ("node.assign", "service"));
+    assert_eq!(audit.target, node.to_string());
     assert_eq!(kit.desired(node, 0).await, full);
     assert_eq!(kit.audited().await, []);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use kernel::ClockRng;
+use kernel::{ClockRng, error_chain};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use tokio::time::Instant;
@@ -44,7 +44,7 @@ pub(super) struct Delivery {
 }
 
 /// The result of an attempt.
-enum Outcome {
+enum DeliveryOutcome {
     Delivered(Message),
     Retry(String),
     DeadLetter(String),
@@ -68,32 +68,32 @@ impl Delivery {
         let attempt = claimed.attempt();
         let outcome = match claimed.open(&self.store) {
             Ok(message) => self.deliver(message).await,
-            Err(reason) => Outcome::DeadLetter(reason),
+            Err(reason) => DeliveryOutcome::DeadLetter(reason),
         };
         let outcome = match outcome {
-            Outcome::Retry(reason) if self.store.clock_rng().now() >= attempt.retry_until => {
-                Outcome::DeadLetter(format!("retry period is over; last error: {reason}"))
+            DeliveryOutcome::Retry(reason) if self.store.clock_rng().now() >= attempt.retry_until => {
+                DeliveryOutcome::DeadLetter(format!("retry period is over; last error: {reason}"))
             }
             outcome => outcome,
         };
         self.record(attempt, outcome).await;
     }
 
-    async fn deliver(&self, message: Message) -> Outcome {
+    async fn deliver(&self, message: Message) -> DeliveryOutcome {
         // A panic counts as a transient error, so that the message gets a backoff.
         let delivering = AssertUnwindSafe(self.handler.deliver(&message)).catch_unwind();
         match tokio::time::timeout(DELIVERY_TIMEOUT, delivering).await {
-            Ok(Ok(Ok(()))) => Outcome::Delivered(message),
-            Ok(Ok(Err(DeliveryError::Transient(reason)))) => Outcome::Retry(sanitize(&reason)),
-            Ok(Ok(Err(DeliveryError::Permanent(reason)))) => Outcome::DeadLetter(sanitize(&reason)),
-            Ok(Err(_)) => Outcome::Retry("internal error; see the log of the service".to_owned()),
-            Err(_) => Outcome::Retry(format!("no response within {} s", DELIVERY_TIMEOUT.as_secs())),
+            Ok(Ok(Ok(()))) => DeliveryOutcome::Delivered(message),
+            Ok(Ok(Err(DeliveryError::Transient(reason)))) => DeliveryOutcome::Retry(sanitize(&reason)),
+            Ok(Ok(Err(DeliveryError::Permanent(reason)))) => DeliveryOutcome::DeadLetter(sanitize(&reason)),
+            Ok(Err(_)) => DeliveryOutcome::Retry("internal error; see the log of the service".to_owned()),
+            Err(_) => DeliveryOutcome::Retry(format!("no response within {} s", DELIVERY_TIMEOUT.as_secs())),
         }
     }
 
     /// Retries while Postgres is unavailable: other processes cannot claim the message in that time either, and to give
     /// up on a delivered message would cause a duplicate.
-    async fn record(&self, attempt: Attempt, mut outcome: Outcome) {
+    async fn record(&self, attempt: Attempt, mut outcome: DeliveryOutcome) {
         let topic = self.handler.topic();
         let mut pause = Duration::from_millis(100);
         loop {
@@ -111,32 +111,34 @@ impl Delivery {
                         RecordError::Database(error) => (error, false),
                     };
                     let give_up = overdue || !is_transient(&error);
-                    let (id, error) = (attempt.id, cause(&error));
-                    tracing::warn!(topic, %id, %error, give_up, "failed to record the result of an attempt");
+                    let (id, chain) = (attempt.id, error_chain(&error).to_string());
+                    tracing::warn!(topic, %id, error = chain, give_up, "failed to record the result of an attempt");
                     match (give_up, &outcome) {
                         (false, _) => {
                             tokio::time::sleep(pause).await;
                             pause = (pause * 2).min(Duration::from_secs(2));
                         }
-                        (true, Outcome::Delivered(_)) => outcome = Outcome::DeadLetter(NOT_RECORDED.to_owned()),
-                        (true, Outcome::Retry(_) | Outcome::DeadLetter(_)) => return,
+                        (true, DeliveryOutcome::Delivered(_)) => {
+                            outcome = DeliveryOutcome::DeadLetter(NOT_RECORDED.to_owned());
+                        }
+                        (true, DeliveryOutcome::Retry(_) | DeliveryOutcome::DeadLetter(_)) => return,
                     }
                 }
             }
         }
     }
 
-    async fn try_record(&self, attempt: Attempt, outcome: &Outcome) -> Result<bool, RecordError> {
+    async fn try_record(&self, attempt: Attempt, outcome: &DeliveryOutcome) -> Result<bool, RecordError> {
         let mut pooled = self.store.connection().await?;
         let connection: &mut Connection = &mut pooled;
         let now = self.store.clock_rng().now();
         match outcome {
-            Outcome::Delivered(message) => self.record_delivery(connection, attempt, message).await,
-            Outcome::Retry(reason) => {
+            DeliveryOutcome::Delivered(message) => self.record_delivery(connection, attempt, message).await,
+            DeliveryOutcome::Retry(reason) => {
                 let next_attempt_at = now.plus_millis(backoff(self.store.clock_rng(), attempt.number));
                 Ok(attempt.schedule_retry(connection, next_attempt_at, reason).await?)
             }
-            Outcome::DeadLetter(reason) => Ok(attempt.dead_letter(connection, now, reason).await?),
+            DeliveryOutcome::DeadLetter(reason) => Ok(attempt.dead_letter(connection, now, reason).await?),
         }
     }
 
@@ -166,18 +168,18 @@ impl Delivery {
     }
 }
 
-fn report(topic: &'static str, attempt: Attempt, outcome: &Outcome) {
+fn report(topic: &'static str, attempt: Attempt, outcome: &DeliveryOutcome) {
     let (id, number) = (attempt.id, attempt.number);
     let label = match outcome {
-        Outcome::Delivered(_) => {
+        DeliveryOutcome::Delivered(_) => {
             tracing::info!(topic, %id, attempt = number, "outbox message delivered");
             "delivered"
         }
-        Outcome::Retry(reason) => {
+        DeliveryOutcome::Retry(reason) => {
             tracing::warn!(topic, %id, attempt = number, reason, "delivery failed; retrying later");
             "retry"
         }
-        Outcome::DeadLetter(reason) => {
+        DeliveryOutcome::DeadLetter(reason) => {
             tracing::error!(topic, %id, attempt = number, reason, "delivery failed; message is now a dead letter");
             "dead_letter"
         }
@@ -200,11 +202,6 @@ fn sanitize(reason: &str) -> String {
 
 fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Unavailable(_))
-}
-
-/// The cause of an error, for the log. The error's own message is for clients.
-pub(super) fn cause(error: &Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 const _: () =

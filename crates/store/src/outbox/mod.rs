@@ -91,8 +91,8 @@ pub trait OutboxHandler: Send + Sync {
     /// rows to update no longer exist.
     ///
     /// # Errors
-    /// An [`Error::Unavailable`] is retried. After any other error the message becomes a dead letter and is not
-    /// delivered again.
+    /// An [`Error::Unavailable`] is retried until shortly before the lease ends. After that, and after any other error,
+    /// the message becomes a dead letter and is not delivered again automatically.
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> Result<()>;
 }
 
@@ -105,6 +105,14 @@ impl Message {
     pub fn parse<T: DeserializeOwned>(&self) -> std::result::Result<T, DeliveryError> {
         T::deserialize(&self.payload)
             .map_err(|_| DeliveryError::Permanent("the payload does not have the topic's type".to_owned()))
+    }
+
+    /// Like [`Self::parse`], for [`OutboxHandler::on_delivered`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Inconsistent`] for a payload of another type.
+    pub fn parse_delivered<T: DeserializeOwned>(&self) -> Result<T> {
+        self.parse().map_err(|error| Error::inconsistent(format!("{error:?}")))
     }
 }
 
@@ -146,7 +154,23 @@ impl Store {
         key: &str,
         payload: &(impl Serialize + Sync),
     ) -> Result<()> {
+        self.enqueue_at(tx, topic, key, payload, self.clock_rng().now()).await
+    }
+
+    /// Enqueues a message that is due at `due`, or immediately if that time is over. See [`Store::enqueue`].
+    ///
+    /// # Errors
+    /// The errors of [`Store::enqueue`].
+    pub async fn enqueue_at(
+        &self,
+        tx: &mut Connection,
+        topic: &str,
+        key: &str,
+        payload: &(impl Serialize + Sync),
+        due: Time,
+    ) -> Result<()> {
         let now = self.clock_rng().now();
+        let next_attempt_at = due.max(now);
         let id: Uuid = self.clock_rng().id_at(now);
         let payload = serde_json::to_vec(payload).map_err(Error::inconsistent)?;
         let sealed = self.seal(associated_data(&id.to_string()), &payload)?;
@@ -157,8 +181,8 @@ impl Store {
             payload: sealed.bytes,
             key_id: sealed.key_id,
             attempts: 0,
-            next_attempt_at: now,
-            retry_until: now.plus_seconds(RETRY_PERIOD_SECONDS),
+            next_attempt_at,
+            retry_until: next_attempt_at.plus_seconds(RETRY_PERIOD_SECONDS),
             created_at: now,
         };
         diesel::insert_into(outbox::table).values(row).execute(tx).await?;
@@ -171,6 +195,13 @@ impl Store {
 pub async fn withdraw(tx: &mut Connection, topic: &str, key: &str) -> Result<u64> {
     let queued = outbox::table.filter(outbox::topic.eq(topic)).filter(outbox::key.eq(key));
     Ok(diesel::delete(queued).execute(tx).await? as u64)
+}
+
+/// Like [`withdraw`], but only deletes messages that no worker has claimed yet. So none of the deleted ones was
+/// delivered, and none will be.
+pub async fn withdraw_unattempted(tx: &mut Connection, topic: &str, key: &str) -> Result<u64> {
+    let queued = outbox::table.filter(outbox::topic.eq(topic)).filter(outbox::key.eq(key));
+    Ok(diesel::delete(queued.filter(outbox::attempts.eq(0))).execute(tx).await? as u64)
 }
 
 /// The associated data of a payload.

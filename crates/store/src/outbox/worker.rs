@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use kernel::error_chain;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Gauge;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -11,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::Instrument as _;
 
-use super::delivery::{Delivery, cause};
+use super::delivery::Delivery;
 use super::{OutboxHandler, queue};
 use crate::{Result, Store};
 
@@ -90,7 +91,7 @@ impl DeliveryLoop {
         while !*stopping.borrow() {
             if more_due && self.deliveries.len() < self.handler.max_concurrency() {
                 more_due = self.claim().await.unwrap_or_else(|error| {
-                    tracing::warn!(topic, error = %cause(&error), "failed to claim outbox messages");
+                    tracing::warn!(topic, error = %error_chain(&error), "failed to claim outbox messages");
                     next_poll = Instant::now() + ERROR_POLL_INTERVAL;
                     false
                 });
@@ -134,7 +135,7 @@ impl DeliveryLoop {
                 PENDING.record(counts.pending.unsigned_abs(), &labels);
                 DEAD_LETTERS.record(counts.dead.unsigned_abs(), &labels);
             }
-            Err(error) => tracing::debug!(topic, error = %cause(&error), "failed to count outbox messages"),
+            Err(error) => tracing::debug!(topic, error = %error_chain(&error), "failed to count outbox messages"),
         }
     }
 }

@@ -72,8 +72,9 @@ async fn server_name_and_chain_are_verified() {
     let connect = async |host: &str, parameters: String| {
         let (user, name) = (database.get_user().unwrap(), database.get_dbname().unwrap());
         let url = format!("postgres://{user}@{host}:{port}/{name}?{parameters}");
-        let store = Store::new(&Config::new(Secret::new(url), "test"), ClockRng::system()).unwrap();
-        store.connection().await.map(drop)
+        let store = Store::new(&Config::new(Secret::new(url), "test"), ClockRng::system());
+        let store = store.map_err(|error| error.to_string())?;
+        store.connection().await.map(drop).map_err(|error| error.to_string())
     };
     let trusting = |mode: &str| format!("sslmode={mode}&sslrootcert={}", root.display());
     for mode in ["verify-full", "verify-ca", "require"] {
@@ -82,7 +83,10 @@ async fn server_name_and_chain_are_verified() {
     }
     connect("localhost", format!("sslmode=verify-full&sslrootcert={}", other_root.display())).await.unwrap_err();
     connect("localhost", "sslmode=verify-full".to_owned()).await.unwrap_err();
-    for path in [root, other_root] {
+    let empty = file("empty", "");
+    let error = connect("localhost", format!("sslmode=verify-full&sslrootcert={}", empty.display())).await.unwrap_err();
+    assert!(error.contains("no CA certificate"), "{error}");
+    for path in [root, other_root, empty] {
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -10,8 +10,8 @@ use crate::usage;
 
 /// The number of timed deployments.
 const TIMED_DEPLOYS: usize = 20;
-/// The number of concurrent deployments while the projects are created.
-const MAX_CONCURRENT_DEPLOYS: usize = 8;
+/// The number of concurrent deployments while the projects are created: the server's limit for an organization.
+const MAX_CONCURRENT_DEPLOYS: usize = 4;
 
 /// Prints a row for a node with one project, and a row for a node with all projects.
 pub async fn measure(platform: &Platform, projects: usize) -> Result<()> {

@@ -87,6 +87,27 @@ async fn worker_that_fills_the_heap_is_stopped_without_affecting_other_projects(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn restart_is_reported_after_the_crash_despite_requests_during_the_exit() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(MISBEHAVING).await;
+    // These requests fail when the process exits, and are repeated immediately.
+    let repeated = async {
+        loop {
+            rig.node.visitor.get(HOST, "/").await;
+        }
+    };
+    let restarted = async {
+        assert_eq!(rig.node.visitor.get(HOST, "/loop").await.status, 502);
+        rig.observes("app", State::Crashed).await;
+        rig.observes("app", State::Serving).await;
+    };
+    tokio::select! {
+        () = repeated => {}
+        () = restarted => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn crashing_worker_is_restarted_with_backoff() {
     let Some(rig) = Rig::start_with(|workers| workers.memory = 30 << 20).await else { return };
     // `workerd` itself needs more memory than this limit.

@@ -1,12 +1,11 @@
 //! Crashed workers, expired leases and lost connections.
 
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::pin::pin;
 
-use store::outbox::OutboxWorker;
+use store::outbox::{DeliveryError, OutboxWorker};
 use testkit::keys;
 
-use super::kit::{Arrival, Kit, LEASE, Receiver, poll_once};
+use super::kit::{AFTER_LEASE, Arrival, Kit, Receiver, poll_once};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crash_before_recording_causes_one_duplicate() {
@@ -22,7 +21,7 @@ async fn crash_before_recording_causes_one_duplicate() {
     kit.enqueue("two").await;
     receiver.accept_next("two").await;
     kit.wait_for_rows(1, "recorded").await;
-    kit.advance(LEASE).await;
+    kit.advance(AFTER_LEASE).await;
     let second = receiver.accept_next("one").await;
     kit.wait_until_empty().await;
     assert_eq!((first.id, first.created_at), (second.id, second.created_at));
@@ -30,28 +29,27 @@ async fn crash_before_recording_causes_one_duplicate() {
     assert_eq!(kit.recorded().await, ["one", "two"]);
 }
 
-/// Ends the lease of a worker that is stopping, and lets another worker claim its message.
-async fn overtake(
-    kit: &Kit,
-    stopping: Pin<&mut impl Future<Output = ()>>,
-    other: &Arc<Receiver>,
-) -> (OutboxWorker, Arrival) {
-    poll_once(stopping).await;
-    kit.clock.advance(LEASE);
-    let worker = kit.other(keys()).spawn_outbox_worker(other.clone());
-    (worker, other.next().await)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn expired_lease_cannot_record_delivery() {
-    let (kit, slow, quick) = (Kit::start().await, Receiver::new(), Receiver::new());
+/// Lets the lease of a stopping worker expire during its delivery of the message `one`, and another worker claim the
+/// message. Then `respond` ends the first delivery. Returns the other worker and its delivery.
+async fn respond_after_lease(kit: &Kit, respond: impl FnOnce(Arrival)) -> (OutboxWorker, Arrival) {
+    let (slow, quick) = (Receiver::new(), Receiver::new());
     let stale = kit.store.spawn_outbox_worker(slow.clone());
     kit.enqueue("one").await;
     let first = slow.next().await;
     let mut stopping = pin!(stale.stop());
-    let (_worker, second) = overtake(&kit, stopping.as_mut(), &quick).await;
-    first.accept();
+    poll_once(stopping.as_mut()).await;
+    kit.clock.advance(AFTER_LEASE);
+    let worker = kit.other(keys()).spawn_outbox_worker(quick.clone());
+    let second = quick.next().await;
+    respond(first);
     stopping.await;
+    (worker, second)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_lease_cannot_record_delivery() {
+    let kit = Kit::start().await;
+    let (_worker, second) = respond_after_lease(&kit, |first| drop(first.accept())).await;
     assert_eq!((kit.recorded().await.len(), kit.row("one").await["attempts"].clone()), (0, 2.into()));
     second.accept();
     kit.wait_until_empty().await;
@@ -60,14 +58,9 @@ async fn expired_lease_cannot_record_delivery() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_lease_cannot_record_a_failure() {
-    let (kit, slow, quick) = (Kit::start().await, Receiver::new(), Receiver::new());
-    let stale = kit.store.spawn_outbox_worker(slow.clone());
-    kit.enqueue("one").await;
-    let first = slow.next().await;
-    let mut stopping = pin!(stale.stop());
-    let (_worker, second) = overtake(&kit, stopping.as_mut(), &quick).await;
-    first.reject(store::outbox::DeliveryError::Permanent("550 no such user".to_owned()));
-    stopping.await;
+    let kit = Kit::start().await;
+    let rejection = DeliveryError::Permanent("550 no such user".to_owned());
+    let (_worker, second) = respond_after_lease(&kit, |first| first.reject(rejection)).await;
     let row = kit.row("one").await;
     assert!(row["dead_lettered_at"].is_null() && row["last_error"].is_null(), "{row}");
     second.accept();
@@ -133,7 +126,7 @@ async fn delivered_message_that_cannot_be_recorded_becomes_a_dead_letter() {
     kit.wait_for_rows(1, "store.outbox WHERE dead_lettered_at IS NOT NULL").await;
     let row = kit.row("?").await;
     assert_eq!(row["last_error"], "delivered, but failed to record the delivery; a retry delivers it again");
-    kit.advance(LEASE).await;
+    kit.advance(AFTER_LEASE).await;
     kit.enqueue("two").await;
     receiver.accept_next("two").await;
 }

@@ -19,7 +19,8 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 /// The default topic.
 pub const TOPIC: &str = "mail";
 
-pub const LEASE: i64 = 61;
+/// One second more than the lease, in seconds.
+pub const AFTER_LEASE: i64 = 61;
 
 pub struct Kit {
     pub store: Store,

@@ -3,7 +3,7 @@
 use store::Connection;
 use store::outbox::{self, DeliveryError};
 
-use super::kit::{Kit, LEASE, Receiver, TOPIC};
+use super::kit::{AFTER_LEASE, Kit, Receiver, TOPIC};
 
 async fn withdraw(kit: &Kit, key: &str) -> u64 {
     kit.change(async |tx: &mut Connection| outbox::withdraw(tx, TOPIC, key).await).await.unwrap()
@@ -38,6 +38,6 @@ async fn delivery_of_a_withdrawn_message_is_not_recorded() {
         }
     }
     worker.stop().await;
-    kit.clock.advance(LEASE);
+    kit.clock.advance(AFTER_LEASE);
     assert_eq!((kit.recorded().await.len(), kit.database.number("SELECT count(*) FROM store.outbox").await), (0, 0));
 }

@@ -1,7 +1,0 @@
-//! Hexadecimal encoding.
-
-/// Encodes the bytes as lowercase hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
