@@ -59,7 +59,7 @@ impl<K: DeserializeOwned> Paging<K> {
     /// cursor never contains U+0000, which Postgres rejects.
     pub fn after(limit: u16, cursor: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
-        if false /*MUT*/ && contains_nul(&serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?) {
+        if contains_nul(&serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?) {
             return Err(InvalidCursor);
         }
         let key = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;

@@ -26,7 +26,7 @@ pub struct Output {
     reader: AsyncMutex<Option<JoinHandle<()>>>,
 }
 
-/// What the process has written to its standard error.
+/// The standard error of the process.
 #[derive(Default)]
 struct Errors {
     last_lines: Mutex<VecDeque<String>>,

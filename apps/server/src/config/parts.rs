@@ -169,3 +169,24 @@ pub(super) fn limits(settings: &Settings) -> Result<LimitsFile, Error> {
     let text = fs::read_to_string(&path).map_err(|error| LIMITS.malformed(format!("{}: {error}", path.display())))?;
     toml::from_str(&text).map_err(|error| LIMITS.malformed(format!("{}: {error}", path.display())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn example_of_the_limits_file_has_the_default_values() {
+        let example = include_str!("../../../../deploy/limits.example.toml");
+        let LimitsFile { plans, rates, abuse } = toml::from_str(example).expect("a limits file");
+        assert_eq!((plans, abuse), (Limits::default(), AbuseLimits::default()));
+        let default = RateLimits::default();
+        assert_eq!(
+            (rates.sign_in, rates.credential, rates.user()),
+            (default.sign_in, default.credential, default.user())
+        );
+        // The limit of a user is twice that of a credential, unless the file states one.
+        assert_eq!(default.user().get(), 1200);
+        let limits: LimitsFile = toml::from_str("[rates]\ncredential = 7").expect("a limits file");
+        assert_eq!(limits.rates.user().get(), 14);
+    }
+}

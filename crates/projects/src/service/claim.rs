@@ -92,7 +92,8 @@ impl Projects {
                 let status = tx.name_status(org.id, project, name).await?;
                 match &status.holder {
                     Some(holder) if holder.yields_to(project, now) => {
-                        if !self.displace(tx, holder, candidate).await? {
+                        let displaced = self.displace(tx, holder, candidate).await?;
+                        if !displaced {
                             return Ok(Outcome::Unchanged(Attempt::Changed));
                         }
                     }

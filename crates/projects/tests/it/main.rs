@@ -1,6 +1,6 @@
 //! Tests of the public API on a real Postgres and real files.
 
-#![expect(clippy::unwrap_used, reason = "a failed test panics")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test panics")]
 
 mod access;
 mod authorize;
