@@ -64,13 +64,10 @@ async fn bytes(kit: &Kit) -> u64 {
 
 #[track_caller]
 fn assert_exceeds<T: std::fmt::Debug>(result: Result<T, DnsError>, (expected_limit, expected_plan): (u64, Plan)) {
-    match result {
-        Err(DnsError::ZoneBytesLimit { limit, plan, bytes, .. }) => {
-            assert_eq!((limit, plan), (expected_limit, expected_plan));
-            assert!(bytes > limit);
-        }
-        result => panic!("{result:?}"),
-    }
+    let error = result.unwrap_err();
+    let DnsError::ZoneBytesLimit { limit, plan, bytes, .. } = error else { unreachable!("{error:?}") };
+    assert_eq!((limit, plan), (expected_limit, expected_plan));
+    assert!(bytes > limit);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +120,7 @@ async fn change_that_exceeds_the_bytes_of_the_plan_is_rejected() {
     let link = kit
         .store
         .transaction_unaudited(async |tx: &mut store::Connection| {
-            kit.dns.link(tx, kit.org, "www.example.org").await.map_err(|error| store::Error::inconsistent(error))
+            kit.dns.link(tx, kit.org, "www.example.org").await.map_err(store::Error::inconsistent)
         })
         .await;
     assert_eq!(link.unwrap(), LinkResult::Full { zone: ZONE.to_owned() });

@@ -44,7 +44,7 @@ async fn start() -> (Kit, Store, Actor) {
 fn rejection(result: Result<()>) -> CallerError {
     match result.unwrap_err() {
         Error::Caller(error) => error,
-        error => panic!("{error:?}"),
+        error => unreachable!("{error:?}"),
     }
 }
 
