@@ -29,7 +29,8 @@ pub(crate) struct Components {
 /// Constructs all components of the process. Requires a tokio runtime.
 pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) -> anyhow::Result<Components> {
     let mut background = Background::new(clock_rng.clone());
-    let store = Store::new(&config.database, clock_rng).map_err(|error| DATABASE_URL.malformed(error))?
+    let store = Store::new(&config.database, clock_rng)
+        .map_err(|error| DATABASE_URL.malformed(error))?
         .with_caller_checks(find_caller_check);
     let orgs = orgs::wire(config, &store, &mut background)?;
     let identity = identity::wire(config, &store, &orgs, &mut background)?;

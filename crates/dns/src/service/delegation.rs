@@ -27,7 +27,7 @@ const MAX_CHECKED_ZONES: i64 = 50;
 /// The number of concurrent checks of an organization, so that one organization cannot exhaust the resolver.
 const MAX_CHECKS_PER_ORG: usize = 4;
 
-/// The number of remembered deleted zones of an organization, the newest ones: as many as zones in the largest plan.
+/// The number of remembered deleted zones of an organization, the newest ones: as many as zones in the pro plan.
 const MAX_DELETED_ZONES: i64 = 1000;
 
 /// When the background job first checks the delegation of a deleted zone: 30 days after the deletion.

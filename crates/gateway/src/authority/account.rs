@@ -103,9 +103,7 @@ impl Extract for Session {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate(request, payload, Target::Account).await?;
         match caller.credential {
-            Credential::Session(session) => {
-                Ok(Self { actor: caller.actor(request, None), user: caller.user, session })
-            }
+            Credential::Session(session) => Ok(Self { actor: caller.actor(request, None), user: caller.user, session }),
             Credential::Token(_) | Credential::None | Credential::Operator | Credential::Service => {
                 let message = "this route requires a login session; sign in and send the session's token";
                 Err(Problem::new(&protocol::SESSION_REQUIRED, message))
