@@ -13,6 +13,7 @@ pub mod domain;
 mod email;
 mod error_chain;
 mod id;
+mod keyed_semaphores;
 mod page;
 mod plan;
 mod provider;
@@ -36,6 +37,7 @@ pub use id::{
     AuditId, DeploymentId, InvalidId, InviteId, KeyId, NodeId, NotificationId, OrgId, ProjectId, SessionId, TokenId,
     UserId, ZoneId,
 };
+pub use keyed_semaphores::KeyedSemaphores;
 pub use page::{Page, Paging};
 pub use plan::{BundleLimits, Limits, Plan, PlanLimits};
 pub use provider::Provider;

@@ -16,7 +16,8 @@ const SET_SNAPSHOT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, REA
 pub enum Outcome<T> {
     /// A change, with its audit event.
     Changed(T, Event),
-    /// A change that may end the permission of its own caller, with its audit event. The caller was checked before.
+    /// A change that can revoke the permission of its own caller, with its audit event and the proof that the caller was
+    /// checked before the change.
     ChangedAuthority(T, Event, Authorized),
     /// A no-op. Its writes, if any, are rolled back.
     Unchanged(T),

@@ -5,10 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::{OrgId, ZoneId};
+use kernel::{KeyedSemaphores, OrgId, ZoneId};
 use store::Connection;
 
-use super::org_permits::OrgPermits;
 use super::{Dns, Result, ZoneReader};
 use crate::ZoneName;
 use crate::error::DnsError;
@@ -50,7 +49,7 @@ pub(super) enum CreateAttempt {
 pub(super) struct Delegations {
     resolver: Arc<dyn Resolver>,
     /// The permits for checks.
-    permits: OrgPermits,
+    permits: KeyedSemaphores<OrgId>,
 }
 
 /// The public delegation of a deleted zone.
@@ -68,7 +67,7 @@ enum Delegation {
 
 impl Delegations {
     pub(super) fn new(resolver: Arc<dyn Resolver>) -> Self {
-        Self { resolver, permits: OrgPermits::new(MAX_CHECKS_PER_ORG) }
+        Self { resolver, permits: KeyedSemaphores::new(MAX_CHECKS_PER_ORG) }
     }
 
     /// Looks up the delegations of zones, in the order of the zones. [`Delegation::Broken`] is only distinguished from

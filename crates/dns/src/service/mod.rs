@@ -5,7 +5,6 @@ mod dnssec;
 mod edit;
 mod limit;
 mod link;
-mod org_permits;
 mod read;
 mod rrset;
 mod zone;

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::OrgId;
+use kernel::{KeyedSemaphores, OrgId};
 use store::{Connection, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::org_permits::OrgPermits;
 use super::{Dns, Result, load_zone};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
@@ -52,7 +51,7 @@ pub struct ZoneReader {
 #[derive(Debug)]
 pub(super) struct ReadPermits {
     all: Arc<Semaphore>,
-    per_org: OrgPermits,
+    per_org: KeyedSemaphores<OrgId>,
 }
 
 /// The permits of one read.
@@ -198,7 +197,7 @@ fn undo(sets: Vec<StoredSet>, former: Vec<FormerSet>, is_in_range: impl Fn(&Rrse
 
 impl Default for ReadPermits {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(MAX_LARGE_READS)), per_org: OrgPermits::new(MAX_LARGE_READS_PER_ORG) }
+        Self { all: Arc::new(Semaphore::new(MAX_LARGE_READS)), per_org: KeyedSemaphores::new(MAX_LARGE_READS_PER_ORG) }
     }
 }
 

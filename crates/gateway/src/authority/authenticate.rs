@@ -12,7 +12,7 @@ use super::credential::{PresentedCredential, invalid_credential, rate_limit_addr
 use super::resolve::{Lookup, ResolvedCaller, RestrictedTargets, resolve};
 use super::statement::Target;
 use crate::http::Extract as _;
-use crate::limits::{CallerCheck, Limit, Limiters};
+use crate::limits::{CallerPermits, Limit, Limiters};
 use crate::problem::Problem;
 use crate::protocol;
 use crate::request_id::RequestId;
@@ -42,8 +42,8 @@ pub(crate) async fn authenticate_with(
     };
     let (hash, address) = (credential.hash(), rate_limit_address(request));
     let needed = match limiters.take_as_caller(request, hash, address)? {
-        CallerCheck::Taken => None,
-        CallerCheck::Ask(needed) => Some(needed),
+        CallerPermits::Taken => None,
+        CallerPermits::Ask(needed) => Some(needed),
     };
     let lookup = Lookup { credential, target, permit_request: needed };
     let caller = match resolve(&store, lookup).await {

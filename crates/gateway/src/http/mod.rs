@@ -9,7 +9,6 @@ mod extract;
 mod guard;
 mod header;
 mod idempotency;
-mod keyed_semaphores;
 mod operation;
 mod org_write_limiter;
 mod parameter;

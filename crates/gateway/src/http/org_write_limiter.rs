@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::{HttpRequest, web};
-use kernel::Code;
+use kernel::{Code, KeyedSemaphores};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::RouteMatch;
-use super::keyed_semaphores::KeyedSemaphores;
 use crate::problem::Problem;
 
 /// The limit of concurrent writes of an organization: a quarter of the usual pool size.

@@ -6,12 +6,11 @@ use std::sync::{Arc, LazyLock};
 use actix_web::http::header::RETRY_AFTER;
 use actix_web::{HttpRequest, web};
 use kernel::audit::Actor;
-use kernel::{Code, OrgId, UserId};
+use kernel::{Code, KeyedSemaphores, OrgId, UserId};
 use opentelemetry::metrics::UpDownCounter;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::keyed_semaphores::KeyedSemaphores;
 use super::operation::Limits;
 use super::upload_kind::UploadKind;
 use crate::problem::Problem;

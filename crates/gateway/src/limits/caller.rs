@@ -32,7 +32,7 @@ pub(super) struct KnownCredential {
 }
 
 /// The result of a check of a caller's local permits.
-pub(crate) enum CallerCheck {
+pub(crate) enum CallerPermits {
     /// The request took a local permit of each bucket.
     Taken,
     /// The statement that authenticates the caller must take these permits. Pass its grant to
@@ -69,7 +69,7 @@ impl Limiters {
         request: &HttpRequest,
         credential: TokenHash,
         address: IpAddr,
-    ) -> Result<CallerCheck, Problem> {
+    ) -> Result<CallerPermits, Problem> {
         let now = self.now();
         let mut needed = LIMITS.map(|limit| self.permit_request(limit, now));
         let mut local = self.local();
@@ -78,7 +78,7 @@ impl Limiters {
             local.ensure_not_exhausted(request, bucket, needed[0])?;
             // This process may already hold permits of the user, so take only the one that this request needs.
             needed[1].permits = 1;
-            return Ok(CallerCheck::Ask(needed));
+            return Ok(CallerPermits::Ask(needed));
         };
         known.seen_at = now;
         let buckets = buckets(credential, known.user);
@@ -91,10 +91,10 @@ impl Limiters {
             }
         }
         if needed.iter().any(|needed| needed.permits > 0) {
-            return Ok(CallerCheck::Ask(needed));
+            return Ok(CallerPermits::Ask(needed));
         }
         local.set_headers(request, buckets, needed);
-        Ok(CallerCheck::Taken)
+        Ok(CallerPermits::Taken)
     }
 
     /// Takes one of the granted permits of each bucket, keeps the others, and remembers the credential as valid.

@@ -8,7 +8,7 @@ use crate::support::site;
 /// An SSH key.
 pub const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILrC93FEIzsjyWuBW+GrPjINWRUtyXJMWak3pXjBZRct ada@laptop";
 
-/// What a request waits for while its caller loses the permission.
+/// The event that a request waits for. Until then, its caller loses the permission.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Wait {
     /// The rest of its body.

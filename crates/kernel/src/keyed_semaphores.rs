@@ -1,4 +1,4 @@
-//! Semaphores that exist only while their permits are in use, one for each key.
+//! Semaphores that exist only while their permits are in use, one for each key, such as an organization.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,18 +8,20 @@ use tokio::sync::Semaphore;
 
 /// The semaphores of the keys whose permits are in use. All have the same number of permits.
 #[derive(Debug)]
-pub(super) struct KeyedSemaphores<K> {
+pub struct KeyedSemaphores<K> {
     permits: usize,
     semaphores: Mutex<HashMap<K, Weak<Semaphore>>>,
 }
 
 impl<K: Eq + Hash> KeyedSemaphores<K> {
-    pub(super) fn new(permits: usize) -> Self {
+    /// Each key gets this number of permits.
+    #[must_use]
+    pub fn new(permits: usize) -> Self {
         Self { permits, semaphores: Mutex::default() }
     }
 
     /// Returns the semaphore of a key.
-    pub(super) fn of(&self, key: K) -> Arc<Semaphore> {
+    pub fn of(&self, key: K) -> Arc<Semaphore> {
         let mut semaphores = self.semaphores.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(semaphore) = semaphores.get(&key).and_then(Weak::upgrade) {
             return semaphore;
@@ -28,5 +30,20 @@ impl<K: Eq + Hash> KeyedSemaphores<K> {
         let semaphore = Arc::new(Semaphore::new(self.permits));
         semaphores.insert(key, Arc::downgrade(&semaphore));
         semaphore
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_separate_permits() {
+        let semaphores = KeyedSemaphores::new(1);
+        let permit = semaphores.of("a").try_acquire_owned().unwrap();
+        assert!(semaphores.of("a").try_acquire_owned().is_err());
+        assert!(semaphores.of("b").try_acquire_owned().is_ok());
+        drop(permit);
+        assert!(semaphores.of("a").try_acquire_owned().is_ok());
     }
 }
