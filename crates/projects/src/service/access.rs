@@ -120,7 +120,7 @@ impl Projects {
     pub async fn access_authorize(&self, user: UserId, request: Authorize) -> Result<AccessAuthorize> {
         let Authorize { to, next } = request;
         if !is_path(&next) {
-            let message = "must be ASCII and a path: one leading slash, no backslash and no control characters";
+            let message = "must be a path: one leading slash, no backslash and no control characters";
             return Err(InvalidField::new("next", message).into());
         }
         let host = normalise(&to).ok_or(ProjectError::UnknownHostname)?;
@@ -180,12 +180,12 @@ fn associated_data(host: &str) -> AssociatedData<'_> {
     AssociatedData { table: "projects.used_access_codes", row: host, field: "code" }
 }
 
-/// Returns whether `next` is an ASCII path that no browser interprets as another host (security rules, "OAuth").
+/// Returns whether `next` is a path that no browser interprets as another host (security rules, "OAuth").
 fn is_path(next: &str) -> bool {
     let mut characters = next.chars();
     characters.next() == Some('/')
         && !matches!(characters.next(), Some('/' | '\\'))
-        && !next.chars().any(|c| c == '\\' || !c.is_ascii() || c.is_ascii_control())
+        && !next.chars().any(|c| c == '\\' || c.is_control())
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

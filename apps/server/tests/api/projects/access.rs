@@ -68,7 +68,7 @@ async fn members_are_authorized_only_at_known_hostnames() {
         let status = authorize(&ada, unknown, "/").await.status;
         assert!([400, 404].contains(&status), "{unknown}: {status}");
     }
-    for next in ["", "x", "//evil.org", "/\\evil.org", "/a\\b", "https://evil.org", "/a\nb", "/a\tb", "/ä"] {
+    for next in ["", "x", "//evil.org", "/\\evil.org", "/a\\b", "https://evil.org", "/a\nb", "/a\tb"] {
         authorize(&ada, host, next).await.expect_error(400, "bad_request");
     }
     let redirect = authorize(&ada, "Site-Ada.Localhost.", "/a?b=c&d=e#f").await.expect(200)["redirect"].clone();
