@@ -236,7 +236,9 @@ impl Reconciler {
     fn pin_bundles(&mut self) {
         self.draining.retain(|(_, index)| index.strong_count() > 0);
         let draining = self.draining.iter().map(|(bundle, _)| *bundle);
-        self.fetcher.cache.pin(self.placements.bundles().into_iter().chain(draining).collect());
+        // The last use of a bundle is recorded when its index is dropped. Until then it is in use.
+        let indexed = self.indexes.keys().copied();
+        self.fetcher.cache.pin(self.placements.bundles().into_iter().chain(draining).chain(indexed).collect());
     }
 
     fn fetch_missing(&mut self) {

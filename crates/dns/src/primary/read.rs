@@ -57,7 +57,7 @@ impl Shared {
                         return Ok(Some(AnswerContent::Changes(zone, changes)));
                     }
                 }
-                let page = tx.rrset_page(zone.served.id, None, PAGE).await?;
+                let page = tx.rrset_page((zone.served.id, zone.served.rrset_count), None, PAGE).await?;
                 let is_large = page.next.is_some();
                 Ok(Some(if is_large { AnswerContent::Large } else { AnswerContent::Whole(zone, page.sets) }))
             })

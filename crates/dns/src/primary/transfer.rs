@@ -175,7 +175,8 @@ impl<'s> AnswerWriter<'s> {
         self.write_soa(&zone, zone.served.serial).await?;
         let mut after = None;
         loop {
-            let page = tx.rrset_page(zone.served.id, after.as_ref(), PAGE).await?;
+            let served = (zone.served.id, zone.served.rrset_count);
+            let page = tx.rrset_page(served, after.as_ref(), PAGE).await?;
             self.write_sets(&zone, &page.sets).await?;
             let Some(next) = page.next else { break };
             after = Some(next);

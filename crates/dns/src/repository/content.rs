@@ -47,8 +47,14 @@ pub struct FormerSet {
 
 /// The content of zones on a [`store::Connection`].
 pub trait ContentRepository {
-    /// The rrsets of a zone after a position, or the first ones.
-    async fn rrset_page(&mut self, zone: ZoneId, after: Option<&RrsetPosition>, limit: PageLimit) -> Result<RrsetPage>;
+    /// The rrsets of a zone with this number of rrsets: those after a position, or the first ones. Requires a
+    /// transaction.
+    async fn rrset_page(
+        &mut self,
+        zone: (ZoneId, u32),
+        after: Option<&RrsetPosition>,
+        limit: PageLimit,
+    ) -> Result<RrsetPage>;
 
     /// The rrsets that the journal entries after this number changed, oldest change first.
     async fn rrsets_changed_since(&mut self, zone: ZoneId, number: i64) -> Result<Vec<FormerSet>>;
@@ -63,10 +69,22 @@ const PAGE: &str = "\
             ORDER BY sort_key, kind LIMIT $4) page) sized \
     WHERE coalesce(bytes_before, 0) < $5 ORDER BY sort_key, kind";
 
+/// For the rest of the transaction. Postgres has no statistics of a new zone. It would assume few rrsets, and read and
+/// sort all of them for each page, instead of a part of the index.
+const DISABLE_SORT: &str = "SET LOCAL enable_sort = off";
+
 type FormerRow = (String, RecordType, Option<i32>, Option<Vec<u8>>, Option<ManagedBy>);
 
 impl ContentRepository for Connection {
-    async fn rrset_page(&mut self, zone: ZoneId, after: Option<&RrsetPosition>, limit: PageLimit) -> Result<RrsetPage> {
+    async fn rrset_page(
+        &mut self,
+        (zone, rrset_count): (ZoneId, u32),
+        after: Option<&RrsetPosition>,
+        limit: PageLimit,
+    ) -> Result<RrsetPage> {
+        if usize::try_from(rrset_count).is_ok_and(|count| count > limit.rrsets) {
+            Prepared(diesel::sql_query(DISABLE_SORT)).execute(self).await?;
+        }
         // Every rrset is behind the empty key with the empty type.
         let (sort_key, kind) = after.map_or((&[][..], ""), |after| (&after.sort_key, after.kind.as_str()));
         let page = diesel::sql_query(PAGE)

@@ -78,7 +78,7 @@ impl Dns {
 
     /// Opens a zone that was read in this transaction.
     pub(super) async fn open_zone(&self, tx: &mut Connection, org: OrgId, record: ZoneRecord) -> Result<ZoneReader> {
-        let RrsetPage { mut sets, next } = tx.rrset_page(record.id, None, PAGE).await?;
+        let RrsetPage { mut sets, next } = tx.rrset_page((record.id, record.rrset_count), None, PAGE).await?;
         sets.insert(0, soa(self.hosting()?, &record));
         let permit = next.as_ref().map(|_| self.read_permits.acquire(org)).transpose()?;
         let (store, zone) = (self.store.clone(), self.zone_view(&record)?);
@@ -162,7 +162,7 @@ async fn read_page(tx: &mut Connection, zone: &ZoneRecord, after: &RrsetPosition
     let unavailable = |reason: &str| DnsError::Store(store::Error::Unavailable(reason.into()));
     let last_change =
         tx.zone_last_change(zone.id).await?.ok_or_else(|| unavailable("the zone was deleted while it was read"))?;
-    let mut page = tx.rrset_page(zone.id, Some(after), PAGE).await?;
+    let mut page = tx.rrset_page((zone.id, zone.rrset_count), Some(after), PAGE).await?;
     if last_change == zone.last_change_number {
         return Ok(page);
     }

@@ -74,7 +74,7 @@ impl Dns {
 async fn compare(tx: &mut Connection, zone: &ZoneRecord, file: Zonefile) -> Result<Comparison> {
     let (mut comparison, mut after) = (Comparison::new(file), None);
     loop {
-        let page = tx.rrset_page(zone.id, after.as_ref(), PAGE).await?;
+        let page = tx.rrset_page((zone.id, zone.rrset_count), after.as_ref(), PAGE).await?;
         page.sets.into_iter().for_each(|stored| comparison.add(zone, stored));
         match page.next {
             Some(next) => after = Some(next),

@@ -1,6 +1,7 @@
 //! Reads of zones with several pages.
 
-use dns::{DnsError, NewZone, Precondition, Rrset, StoredSet, ZoneReader};
+use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+use dns::{ContentRepository as _, DnsError, NewZone, PageLimit, Precondition, Rrset, StoredSet, ZoneReader};
 
 use super::kit::{Kit, ZONE, actor};
 
@@ -56,6 +57,41 @@ async fn zone_is_read_in_canonical_order_and_in_limited_pages() {
     }
     assert!(sizes.len() >= 4 && sizes.iter().all(|size| *size < (128 + 48) * 1024), "{sizes:?}");
     assert_eq!(sizes.iter().sum::<usize>() / 22_000, 20);
+}
+
+/// Inserts 20,000 rrsets, for which Postgres has no statistics.
+const FILL: &str = "\
+    ALTER TABLE dns.rrsets SET (autovacuum_enabled = off); \
+    INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata) \
+    SELECT z.id, 'h' || n, convert_to('h' || n, 'UTF8') || '\\x00', 'TXT', 300, '\\x000178' \
+    FROM dns.zones z, generate_series(1, 20000) n WHERE z.name = 'example.org'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_a_zone_without_statistics_are_read_in_index_order() {
+    let kit = Kit::start().await;
+    let zone = kit.served().await.id;
+    kit.db_execute(FILL).await;
+    let fetched = "SELECT coalesce(sum(idx_tup_fetch), 0) FROM pg_stat_user_tables WHERE relname = 'rrsets'";
+    let before = kit.database.number(fetched).await;
+    // Postgres updates the statistics when the connection closes.
+    let mut connection = store::Connection::establish(&kit.database.url()).await.unwrap();
+    connection.batch_execute("BEGIN").await.unwrap();
+    let (limit, mut after, mut read) = (PageLimit { rrsets: 500, bytes: 1 << 20 }, None, 0);
+    loop {
+        let page = connection.rrset_page((zone, 20_001), after.as_ref(), limit).await.unwrap();
+        read += page.sets.len();
+        let Some(next) = page.next else { break };
+        after = Some(next);
+    }
+    drop(connection);
+    assert_eq!(read, 20_001);
+    let connections =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '' AND datname = current_database()";
+    while kit.database.number(connections).await != 1 {
+        tokio::task::yield_now().await;
+    }
+    let fetched = kit.database.number(fetched).await - before;
+    assert!((20_000..30_000).contains(&fetched), "{fetched} rows");
 }
 
 #[tokio::test(flavor = "multi_thread")]
