@@ -23,7 +23,7 @@ use crate::config::RateLimits;
 use crate::problem::Problem;
 
 pub(crate) use self::bucket::{PermitGrant, PermitParameters, PermitRequest, RateLimitHeaders};
-pub(crate) use self::caller::{CallerPermits, CallerGrant, CallerRequest};
+pub(crate) use self::caller::{CallerGrant, CallerPermits, CallerRequest};
 
 /// The rate limit that a route counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
