@@ -39,12 +39,13 @@ impl Script {
     pub fn write(path: &Path, statements: &[Statement]) -> Result<Self> {
         let (mut text, mut values) = (String::new(), Vec::new());
         for (number, statement) in statements.iter().enumerate() {
-            let audits = statement.text.starts_with("INSERT INTO \"store\".\"audit\" (\"id\",");
+            // The id of the audit row follows the four parameters of the caller's check.
+            let audits = statement.text.contains("INSERT INTO store.audit (id,");
             // In descending order, so that the replacement of $1 does not match $10.
             let line =
                 statement.parameters.iter().enumerate().rev().fold(statement.text.clone(), |line, (at, value)| {
                     let with = match value {
-                        _ if audits && at == 0 => "bench_id()".to_owned(),
+                        _ if audits && at == 4 => "bench_id()".to_owned(),
                         None if statement.text.starts_with("INSERT") => "NULL".to_owned(),
                         // The planner must not know that the value is null: it would skip the index lookup, which the
                         // server's statement performs.
