@@ -301,7 +301,7 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a folder that only the node's user may read: sites may be protected.
-fn create_private_dir(folder: &Path) -> io::Result<()> {
+pub fn create_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 

@@ -80,11 +80,9 @@ impl RateLimits {
     /// The limit of a user over all credentials.
     #[must_use]
     pub fn user(&self) -> NonZeroU32 {
-        self.user.unwrap_or_else(|| self.credential.saturating_mul(TWO))
+        self.user.unwrap_or_else(|| self.credential.saturating_add(self.credential.get()))
     }
 }
-
-const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 impl Default for RateLimits {
     fn default() -> Self {

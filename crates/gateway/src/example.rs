@@ -5,12 +5,14 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::json_schema::referenced_component;
+
 /// Composes an example of `schema`. Its references point into `components` (`#/components/schemas`).
 ///
 /// # Errors
 /// Returns the path of a field without an example, or of an example without a field.
 pub fn compose(schema: &Value, components: &Map<String, Value>) -> Result<Value, String> {
-    if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next()) {
+    if let Some(name) = referenced_component(schema) {
         let component = components.get(name).ok_or_else(|| format!("unknown schema {name}"))?;
         return compose(component, components).map_err(|path| format!("{name}.{path}"));
     }

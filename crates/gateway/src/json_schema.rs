@@ -52,7 +52,7 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, schema: &Value, value: &Value, path: &str) {
-        if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next()) {
+        if let Some(name) = referenced_component(schema) {
             let Some(schema) = self.components.get(name) else {
                 return self.report(path, format!("unknown schema {name}"));
             };
@@ -164,6 +164,11 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// The name of the component that a schema refers to.
+pub(crate) fn referenced_component(schema: &Value) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.rsplit('/').next()
 }
 
 fn list<'a>(schema: &'a Value, key: &str) -> &'a [Value] {

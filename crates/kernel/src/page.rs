@@ -59,10 +59,11 @@ impl<K: DeserializeOwned> Paging<K> {
     /// cursor never contains U+0000, which Postgres rejects.
     pub fn after(limit: u16, cursor: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
-        if contains_nul(&serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?) {
+        let key: Value = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;
+        if contains_nul(&key) {
             return Err(InvalidCursor);
         }
-        let key = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;
+        let key = serde_json::from_value(key).map_err(|_| InvalidCursor)?;
         Ok(Self { limit, after: Some(key) })
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::caller_check::{CallerCheck, Parameters, bind};
 use crate::schema::audit;
-use crate::{Connection, Prepared, Result};
+use crate::{Connection, Prepared, Result, Store};
 
 #[derive(Insertable)]
 #[diesel(table_name = audit)]
@@ -24,9 +24,6 @@ struct NewRow<'a> {
     request_id: &'a str,
     created_at: Time,
 }
-
-/// The number of parameters of a caller check, which come before those of the audit row.
-const CALLER_PARAMETERS: usize = 4;
 
 /// Appends the audit row without a check of the caller.
 pub(crate) async fn append(
@@ -57,15 +54,26 @@ pub(crate) async fn append_authorized(
     Ok(Prepared(query).execute(connection).await? == 1)
 }
 
-/// The statement that appends an audit row if `lock` selects a row.
+/// The statement that appends an audit row if `lock` selects a row. `$1` to `$4` are the parameters of the caller check.
 pub(crate) fn append_if(lock: &str) -> String {
-    let values: Vec<String> = (1..=9).map(|n| format!("${}", CALLER_PARAMETERS + n)).collect();
     format!(
         "WITH caller AS MATERIALIZED ({lock}) \
          INSERT INTO store.audit (id, event, org_id, actor_id, credential, target, data, request_id, created_at) \
-         SELECT {} FROM caller",
-        values.join(", ")
+         SELECT $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM caller"
     )
+}
+
+impl Store {
+    /// Appends an audit event of another organization that the change affects, in the transaction of the change.
+    /// [`Outcome::Changed`](crate::Outcome::Changed) has the event of the operation itself.
+    ///
+    /// The actor is the system: an organization's log does not name the users of another one.
+    ///
+    /// # Errors
+    /// Returns an error if the statement fails.
+    pub async fn append_system_event(&self, tx: &mut Connection, job: &str, event: &Event) -> Result<()> {
+        append(tx, self.clock_rng(), &Actor::service(job), event).await
+    }
 }
 
 impl<'a> NewRow<'a> {

@@ -21,7 +21,6 @@ mod pool;
 mod prepared;
 pub mod schema;
 mod seal;
-mod system_event;
 mod transaction;
 
 pub use batches::{BATCH_SIZE, is_full_batch};

@@ -16,8 +16,8 @@ const SET_SNAPSHOT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, REA
 pub enum Outcome<T> {
     /// A change, with its audit event.
     Changed(T, Event),
-    /// A change that can revoke the permission of its own caller, with its audit event and the proof that the caller was
-    /// checked before the change.
+    /// A change, with its audit event, that can end the session, the token or the role of the actor. [`Authorized`]
+    /// proves that the check of the caller precedes the change.
     ChangedAuthority(T, Event, Authorized),
     /// A no-op. Its writes, if any, are rolled back.
     Unchanged(T),
@@ -35,27 +35,11 @@ impl Store {
         actor: &Actor,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
     ) -> Result<T, E> {
-        let mut pooled = self.connection().await?;
-        let connection: &mut Connection = &mut pooled;
-        begin(connection).await?;
-        let appended = match work(connection).await {
-            Ok(outcome) => self.append_audit(connection, actor, outcome).await.map_err(E::from),
-            Err(error) => Err(error),
-        };
-        let result = match appended {
-            Ok(End::Commit(value)) => {
-                commit(connection).await?;
-                return Ok(value);
-            }
-            Ok(End::RollBack(value)) => Ok(value),
-            Err(error) => Err(error),
-        };
-        roll_back(connection).await;
-        match self.require_caller(connection, actor).await {
-            Ok(()) => result,
-            Err(rejected @ Error::Caller(_)) => Err(rejected.into()),
-            Err(error) => result.and(Err(error.into())),
-        }
+        self.run_transaction(Some(actor), async |connection| {
+            let outcome = work(connection).await?;
+            Ok(self.append_audit(connection, actor, outcome).await?)
+        })
+        .await
     }
 
     /// Runs `work` in a transaction without an audit row, for writes that are not operations of an actor, such as
@@ -67,7 +51,7 @@ impl Store {
         &self,
         work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.run_transaction(async |connection| work(connection).await.map(End::Commit)).await
+        self.run_transaction(None, async |connection| work(connection).await.map(End::Commit)).await
     }
 
     /// Runs `work`, which only reads, so that all its statements see the same snapshot.
@@ -78,34 +62,37 @@ impl Store {
         &self,
         work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.run_transaction(async |connection| {
+        self.run_transaction(None, async |connection| {
             Prepared(diesel::sql_query(SET_SNAPSHOT)).execute(connection).await.map_err(Error::from)?;
             work(connection).await.map(End::RollBack)
         })
         .await
     }
 
-    /// Runs `work` in a transaction and ends the transaction as `work` requests.
+    /// Runs `work` in a transaction and ends the transaction as `work` requests. After a rollback, checks whether `actor`
+    /// lost the permission.
     async fn run_transaction<T, E: From<Error>>(
         &self,
+        actor: Option<&Actor>,
         work: impl AsyncFnOnce(&mut Connection) -> Result<End<T>, E>,
     ) -> Result<T, E> {
         let mut pooled = self.connection().await?;
         let connection: &mut Connection = &mut pooled;
         begin(connection).await?;
-        match work(connection).await {
+        let result = match work(connection).await {
             Ok(End::Commit(value)) => {
                 commit(connection).await?;
-                Ok(value)
+                return Ok(value);
             }
-            Ok(End::RollBack(value)) => {
-                roll_back(connection).await;
-                Ok(value)
-            }
-            Err(error) => {
-                roll_back(connection).await;
-                Err(error)
-            }
+            Ok(End::RollBack(value)) => Ok(value),
+            Err(error) => Err(error),
+        };
+        roll_back(connection).await;
+        let Some(actor) = actor else { return result };
+        match self.require_caller(connection, actor).await {
+            Ok(()) => result,
+            Err(rejected @ Error::Caller(_)) => Err(rejected.into()),
+            Err(error) => result.and(Err(error.into())),
         }
     }
 
@@ -116,24 +103,19 @@ impl Store {
         actor: &Actor,
         outcome: Outcome<T>,
     ) -> Result<End<T>, Error> {
-        let value = match outcome {
+        let (value, event, check) = match outcome {
             Outcome::Unchanged(value) => return Ok(End::RollBack(value)),
-            Outcome::ChangedAuthority(value, event, Authorized { .. }) => {
-                audit::append(connection, self.clock_rng(), actor, &event).await?;
-                value
-            }
-            Outcome::Changed(value, event) => {
-                match self.caller_check(actor) {
-                    None => audit::append(connection, self.clock_rng(), actor, &event).await?,
-                    Some(check) => {
-                        if !audit::append_authorized(connection, self.clock_rng(), actor, &event, check).await? {
-                            return Err(lost_meanwhile());
-                        }
-                    }
-                }
-                value
-            }
+            Outcome::ChangedAuthority(value, event, Authorized { .. }) => (value, event, None),
+            Outcome::Changed(value, event) => (value, event, self.caller_check(actor)),
         };
+        match check {
+            None => audit::append(connection, self.clock_rng(), actor, &event).await?,
+            Some(check) => {
+                if !audit::append_authorized(connection, self.clock_rng(), actor, &event, check).await? {
+                    return Err(lost_meanwhile());
+                }
+            }
+        }
         if let Some(claim) = actor.idempotency {
             idempotency::commit(connection, claim).await?;
         }

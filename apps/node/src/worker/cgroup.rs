@@ -19,13 +19,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use super::config::MAX_THREADS;
 use crate::digest::Digest;
 use mount::{CONTROLLERS, Version, own_groups};
 
 /// The memory above the limit of the watchdog, which would otherwise never be the first.
 const MEMORY_MARGIN: u64 = 64 << 20;
-/// The limit of threads. `workerd` has about ten.
-const MAX_THREADS: &str = "64";
 /// The CPU weight of all workers together, by version; the default for other groups is 100 and 1024.
 const TOTAL_WEIGHT: [(&str, &str); 2] = [("cpu.weight", "50"), ("cpu.shares", "512")];
 /// The child that the node moves itself to.
@@ -87,7 +86,7 @@ impl Cgroups {
             create(folder)?;
             write_if_present(folder, [("memory.max", &memory), ("memory.limit_in_bytes", &memory)])?;
             write_if_present(folder, [("memory.swap.max", "0"), ("memory.oom.group", "1")])?;
-            write_if_present(folder, [("pids.max", MAX_THREADS)])?;
+            write_if_present(folder, [("pids.max", &MAX_THREADS.to_string())])?;
             // Workers share the CPU time equally.
             write_if_present(folder, [("cpu.weight", "100"), ("cpu.shares", "1024")])?;
         }

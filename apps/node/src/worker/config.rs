@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use settings::Networks;
 
+/// The limit of threads of a process. `workerd` has about ten.
+pub const MAX_THREADS: u64 = 64;
+
 /// The configuration of workers.
 #[derive(Debug, Clone)]
 pub struct Config {

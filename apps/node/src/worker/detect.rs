@@ -1,9 +1,7 @@
 //! The protections that this machine offers to workers. A missing one is logged and shown in the metrics, and workers
 //! run without it.
 
-use std::fs::{DirBuilder, remove_dir};
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::remove_dir;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
@@ -13,6 +11,7 @@ use super::cgroup::Cgroups;
 use super::config::Config;
 use super::launch;
 use super::protection::Protection;
+use crate::cache::create_private_dir;
 use crate::metrics::Metrics;
 
 /// The available protections.
@@ -50,10 +49,7 @@ pub fn detect(config: &Config, run: &Path, metrics: &Metrics) -> Available {
 
 fn missing_of_kernel(config: &Config, run: &Path) -> anyhow::Result<Vec<(Protection, String)>> {
     let folder = run.join("check");
-    match DirBuilder::new().mode(0o700).create(&folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
-        _ => {}
-    }
+    create_private_dir(&folder)?;
     let output = launch::check_command(config, &folder).output();
     remove_dir(&folder)?;
     let output = output?;

@@ -123,6 +123,7 @@ mod linux {
     };
     use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
+    use crate::worker::config::MAX_THREADS;
     use crate::worker::launch::LaunchRequest;
     use crate::worker::protection::Protection;
     use crate::worker::sandbox::{Paths, landlock, mounts, seccomp};
@@ -130,7 +131,6 @@ mod linux {
     /// Reserved but unused memory, in addition to the memory limit. V8 and its allocator reserve half a gigabyte.
     const RESERVED_BYTES: u64 = 768 << 20;
     const MAX_FILES: u64 = 4096;
-    const MAX_THREADS: u64 = 64;
     /// Workers have a lower priority than other processes.
     const NICE: i32 = 10;
     const OOM_SCORE_ADJ: &str = "800";

@@ -11,15 +11,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::config::UidRange;
-
 /// A killed process disappears within milliseconds, unless the kernel waits for a device.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The user ids in `range` that living processes have. Blocks.
-pub fn uids_in_use(range: UidRange) -> io::Result<HashSet<u32>> {
-    processes(range).map(|found| found.map(|(_, uid)| uid).collect())
+/// The user ids that living processes have, among those that `is_candidate` selects. Blocks.
+pub fn uids_in_use(is_candidate: impl Fn(u32) -> bool) -> io::Result<HashSet<u32>> {
+    processes(is_candidate).map(|found| found.map(|(_, uid)| uid).collect())
 }
 
 /// Kills all processes with this user id, and waits until they are gone. Returns their number. Blocks.
@@ -27,7 +25,7 @@ pub fn kill_processes(uid: u32) -> io::Result<usize> {
     let (started_at, mut killed) = (Instant::now(), HashSet::new());
     loop {
         let mut is_empty = true;
-        for (pid, _) in processes(UidRange { first: uid, last: uid })? {
+        for (pid, _) in processes(|other| other == uid)? {
             is_empty = false;
             kill(pid, uid)?;
             killed.insert(pid);
@@ -42,16 +40,16 @@ pub fn kill_processes(uid: u32) -> io::Result<usize> {
     }
 }
 
-/// The living processes with a user id in `range`: process id and user id.
+/// The living processes whose user id `is_selected`: process id and user id.
 ///
 /// The list is read while it is consumed. The kernel lists processes by ascending id, so the list also contains the
 /// child of a process that forks and exits in the meantime, unless the ids start again at the lowest one.
-fn processes(range: UidRange) -> io::Result<impl Iterator<Item = (u32, u32)>> {
+fn processes(is_selected: impl Fn(u32) -> bool) -> io::Result<impl Iterator<Item = (u32, u32)>> {
     let entries = fs::read_dir("/proc")?.flatten();
     let pids = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry)));
     // The owner of the folder is the effective user id.
     let owned = pids.filter_map(|(pid, entry)| Some((pid, entry.metadata().ok()?.uid())));
-    Ok(owned.filter(move |(pid, uid)| (range.first..=range.last).contains(uid) && is_alive(*pid)))
+    Ok(owned.filter(move |(pid, uid)| is_selected(*uid) && is_alive(*pid)))
 }
 
 /// Whether the process executes code, in contrast to a zombie, which its parent may never collect.

@@ -51,8 +51,9 @@ impl Pool {
     fn allocate(&self) -> anyhow::Result<Option<u32>> {
         let UidRange { first, last } = self.range;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_candidate = |uid: u32| (first..=last).contains(&uid) && !state.allocated.contains(&uid);
         // Read under the lock, so that it includes what a worker left behind whose id was released before.
-        let in_use = uids_in_use(self.range).context("failed to list the processes of the machine")?;
+        let in_use = uids_in_use(is_candidate).context("failed to list the processes of the machine")?;
         let mut candidates = (state.next..=last).chain(first..state.next);
         let number = candidates.find(|candidate| !state.allocated.contains(candidate) && !in_use.contains(candidate));
         if let Some(number) = number {

@@ -150,7 +150,7 @@ impl Kind {
             Self::Tag => String::from_utf8(wire.get(1..)?.to_vec()).ok()?,
             Self::Text | Self::Texts => strings(wire).map(quote).collect::<Vec<_>>().join(" "),
             Self::Value => quote(wire),
-            Self::Digest => hex_text(wire),
+            Self::Digest => kernel::hex(wire),
             Self::Params => svcb::text(wire)?,
             Self::Location => loc::text(wire)?,
         })
@@ -201,10 +201,6 @@ pub(super) fn hex<'a>(words: impl IntoIterator<Item = &'a Word<'a>>) -> Result<V
         }
     }
     if high.is_some() { reject("has an odd number of hex digits") } else { Ok(octets) }
-}
-
-pub(super) fn hex_text(octets: &[u8]) -> String {
-    kernel::hex(octets)
 }
 
 /// The complete character strings. Stops at an incomplete one.

@@ -94,5 +94,5 @@ fn parse_generic(words: &[Word<'_>]) -> Result<Vec<u8>, InvalidRecord> {
 }
 
 fn generic_text(wire: &[u8]) -> String {
-    format!("\\# {} {}", wire.len(), field::hex_text(wire)).trim_end().to_owned()
+    format!("\\# {} {}", wire.len(), kernel::hex(wire)).trim_end().to_owned()
 }

@@ -6,8 +6,9 @@ use diesel_async::RunQueryDsl;
 use kernel::ZoneId;
 use store::{Connection, Prepared, Result};
 
-use super::rdata::{packed_len, unpack};
+use super::rdata::rrset_bytes;
 use super::rrset::{Content, RrsetRow, StoredSet};
+use super::served;
 use crate::model::ManagedBy;
 use crate::schema::changes;
 use crate::{OwnerName, RecordType};
@@ -106,10 +107,7 @@ impl ContentRepository for Connection {
         let former = (changes::name, changes::kind, changes::old_ttl, changes::old_rdata, changes::old_managed_by);
         let rows: Vec<FormerRow> = newer.order(changes::number).select(former).load(self).await?;
         let former = rows.into_iter().map(|(name, kind, ttl, rdata, managed_by)| {
-            let content = match (ttl, rdata) {
-                (Some(ttl), Some(rdata)) => Some((ttl.cast_unsigned(), unpack(&rdata)?, managed_by)),
-                _ => None,
-            };
+            let content = served::content(ttl, rdata)?.map(|(ttl, records)| (ttl, records, managed_by));
             Ok(FormerSet { owner: OwnerName::new_unchecked(name), kind, content })
         });
         former.collect()
@@ -127,7 +125,7 @@ impl RrsetPosition {
 impl StoredSet {
     /// The bytes of the rrset, as in [`super::ZoneSize`].
     pub(crate) fn bytes(&self) -> u64 {
-        self.set.owner.as_str().len() as u64 + packed_len(&self.set.records)
+        rrset_bytes(&self.set.owner, &self.set.records)
     }
 
     pub(crate) fn position(&self) -> RrsetPosition {

@@ -7,7 +7,7 @@ use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Time, ZoneId};
 use store::{Connection, Prepared, Result};
 
-use super::zone::{path, with_parents};
+use super::zone::{ZoneRecord, path, path_range, with_parents};
 use crate::ZoneName;
 use crate::schema::deleted_zones;
 
@@ -17,21 +17,26 @@ pub struct DeletedZone {
     /// The id of the zone. A zone that is created again has another id.
     pub id: ZoneId,
     pub name: ZoneName,
-    /// The organization that deleted the zone.
-    pub org: OrgId,
-    pub deleted_at: Time,
 }
 
 /// Deleted zones on a [`store::Connection`].
 pub trait DeletedZoneRepository {
-    /// Remembers a deleted zone, in the transaction that deletes it. Keeps the newest `limit` deleted zones of the
-    /// organization.
-    async fn deleted_zone_insert(&mut self, zone: &DeletedZone, next_check_at: Time, limit: i64) -> Result<()>;
+    /// Remembers a zone that the organization deletes, in the transaction that deletes it. Keeps the newest `limit`
+    /// deleted zones of the organization.
+    async fn deleted_zone_insert(
+        &mut self,
+        org: OrgId,
+        zone: &ZoneRecord,
+        deleted_at: Time,
+        next_check_at: Time,
+        limit: i64,
+    ) -> Result<()>;
 
     /// Forgets the deleted zone of this name, in the transaction that creates the zone again.
     async fn deleted_zone_forget(&mut self, name: &ZoneName) -> Result<()>;
 
-    /// The deleted zones of other organizations that have this name, enclose it or are below it, sorted by path. With the catalog lock, the result is valid until the transaction ends.
+    /// The deleted zones of other organizations that have this name, enclose it or are below it, sorted by path. With
+    /// the catalog lock, the result is valid until the transaction ends.
     async fn deleted_zones_related(&mut self, org: OrgId, name: &ZoneName, limit: i64) -> Result<Vec<DeletedZone>>;
 
     /// Leases deleted zones whose delegations are due for a check. They are due again at `leased_until`.
@@ -46,8 +51,6 @@ pub trait DeletedZoneRepository {
 struct DeletedZoneRow {
     id: ZoneId,
     name: String,
-    org_id: OrgId,
-    deleted_at: Time,
 }
 
 const DELETE_OLDEST: &str = "\
@@ -59,7 +62,7 @@ const LEASE_DUE: &str = "\
     UPDATE dns.deleted_zones SET next_check_at = $2 WHERE id = ANY (ARRAY( \
         SELECT id FROM dns.deleted_zones WHERE next_check_at <= $1 \
         ORDER BY next_check_at LIMIT $3 FOR UPDATE SKIP LOCKED)) \
-    RETURNING id, name, org_id, deleted_at";
+    RETURNING id, name";
 
 /// Skips locked rows, so that it cannot deadlock with `DELETE_OLDEST`.
 const FORGET: &str = "\
@@ -67,13 +70,20 @@ const FORGET: &str = "\
         SELECT id FROM dns.deleted_zones WHERE id = ANY ($1) FOR UPDATE SKIP LOCKED))";
 
 impl DeletedZoneRepository for Connection {
-    async fn deleted_zone_insert(&mut self, zone: &DeletedZone, next_check_at: Time, limit: i64) -> Result<()> {
+    async fn deleted_zone_insert(
+        &mut self,
+        org: OrgId,
+        zone: &ZoneRecord,
+        deleted_at: Time,
+        next_check_at: Time,
+        limit: i64,
+    ) -> Result<()> {
         let row = (
             deleted_zones::id.eq(zone.id),
             deleted_zones::name.eq(zone.name.as_str()),
             deleted_zones::path.eq(path(&zone.name)),
-            deleted_zones::org_id.eq(zone.org),
-            deleted_zones::deleted_at.eq(zone.deleted_at),
+            deleted_zones::org_id.eq(org),
+            deleted_zones::deleted_at.eq(deleted_at),
             deleted_zones::next_check_at.eq(next_check_at),
         );
         let insert = diesel::insert_into(deleted_zones::table).values(row);
@@ -84,7 +94,7 @@ impl DeletedZoneRepository for Connection {
             deleted_zones::next_check_at.eq(excluded(deleted_zones::next_check_at)),
         ));
         Prepared(insert).execute(self).await?;
-        let evict = diesel::sql_query(DELETE_OLDEST).bind::<Uuid, _>(zone.org).bind::<BigInt, _>(limit);
+        let evict = diesel::sql_query(DELETE_OLDEST).bind::<Uuid, _>(org).bind::<BigInt, _>(limit);
         Prepared(evict).execute(self).await?;
         Ok(())
     }
@@ -96,11 +106,8 @@ impl DeletedZoneRepository for Connection {
     }
 
     async fn deleted_zones_related(&mut self, org: OrgId, name: &ZoneName, limit: i64) -> Result<Vec<DeletedZone>> {
-        let path = path(name);
-        // As in `zone_overlaps`.
-        let below = deleted_zones::path
-            .ge(path.clone())
-            .and(deleted_zones::path.lt(format!("{}/", path.trim_end_matches('.'))));
+        let (first, end) = path_range(name);
+        let below = deleted_zones::path.ge(first).and(deleted_zones::path.lt(end));
         let related = deleted_zones::name.eq_any(with_parents(name.as_str())).or(below);
         let found = deleted_zones::table.filter(deleted_zones::org_id.ne(org)).filter(related);
         let found = found.order(deleted_zones::path).limit(limit).select(DeletedZoneRow::as_select());
@@ -126,7 +133,7 @@ impl DeletedZoneRepository for Connection {
 
 impl From<DeletedZoneRow> for DeletedZone {
     fn from(row: DeletedZoneRow) -> Self {
-        let DeletedZoneRow { id, name, org_id, deleted_at } = row;
-        Self { id, name: ZoneName::new_unchecked(name), org: org_id, deleted_at }
+        let DeletedZoneRow { id, name } = row;
+        Self { id, name: ZoneName::new_unchecked(name) }
     }
 }

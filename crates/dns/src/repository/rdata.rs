@@ -2,7 +2,7 @@
 
 use store::{Error, Result};
 
-use crate::Rdata;
+use crate::{OwnerName, Rdata};
 
 /// Each length fits in two bytes, because [`crate::RecordSet::MAX_BYTES`] limits the set.
 pub(super) fn pack(records: &[Rdata]) -> Vec<u8> {
@@ -18,6 +18,11 @@ pub(super) fn pack(records: &[Rdata]) -> Vec<u8> {
 /// The length of [`pack`]'s result.
 pub(super) fn packed_len(records: &[Rdata]) -> u64 {
     records.iter().map(record_len).sum::<usize>() as u64
+}
+
+/// The bytes of an rrset, as in [`super::ZoneSize`].
+pub(super) fn rrset_bytes(owner: &OwnerName, records: &[Rdata]) -> u64 {
+    owner.as_str().len() as u64 + packed_len(records)
 }
 
 fn record_len(record: &Rdata) -> usize {

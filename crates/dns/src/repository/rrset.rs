@@ -6,7 +6,7 @@ use diesel_async::RunQueryDsl;
 use kernel::{Time, ZoneId};
 use store::{Connection, Error, Prepared, Result};
 
-use super::rdata::{pack, packed_len, unpack};
+use super::rdata::{pack, packed_len, rrset_bytes, unpack};
 use super::zone::ZoneRecord;
 use crate::model::ManagedBy;
 use crate::schema::{rrsets, zones};
@@ -46,7 +46,7 @@ pub struct ZoneSize {
 #[derive(Debug)]
 pub struct ZoneUpdate<'a> {
     /// The zone as read under its row lock.
-    pub zone: &'a ZoneRecord,
+    pub zone: ZoneRecord,
     pub serial: u32,
     pub edits: &'a [Edit],
     /// The zone's rrset count and bytes after the edits.
@@ -123,7 +123,7 @@ impl RrsetRepository for Connection {
     async fn rrset_apply(&mut self, update: ZoneUpdate<'_>) -> Result<ZoneRecord> {
         let ZoneUpdate { zone, serial, edits, size, max_journal_entries, signer_check_at } = update;
         let journal_bytes: u64 = edits.iter().map(Edit::journal_bytes).sum();
-        let max_journal_entries = kept_entries(zone, edits, journal_bytes, max_journal_entries);
+        let max_journal_entries = kept_entries(&zone, edits, journal_bytes, max_journal_entries);
         let is_noted = i64::try_from(edits.len()).is_ok_and(|edits| edits <= max_journal_entries);
         // Only the journal needs the content before a large update.
         let old: fn(&Edit) -> Option<&Content> = if is_noted { |edit| edit.old.as_ref() } else { |_| None };
@@ -153,7 +153,7 @@ impl RrsetRepository for Connection {
         let ZoneSize { rrset_count, bytes } = size;
         let last_change_number = zone.last_change_number + i64::try_from(edits.len()).map_err(Error::inconsistent)?;
         let journal_bytes = journal_bytes.cast_unsigned();
-        Ok(ZoneRecord { serial, rrset_count, bytes, last_change_number, journal_bytes, ..zone.clone() })
+        Ok(ZoneRecord { serial, rrset_count, bytes, last_change_number, journal_bytes, ..zone })
     }
 }
 
@@ -201,7 +201,7 @@ impl ZoneSize {
             for (content, sign) in [(old, -1), (new, 1)] {
                 let Some((_, records, _)) = content else { continue };
                 rrset_count += sign;
-                bytes += sign * (owner.as_str().len() as u64 + packed_len(records)).cast_signed();
+                bytes += sign * rrset_bytes(owner, records).cast_signed();
             }
         }
         Ok(Self {

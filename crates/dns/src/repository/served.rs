@@ -93,7 +93,7 @@ impl ServedRepository for Connection {
     }
 }
 
-fn content(ttl: Option<i32>, rdata: Option<Vec<u8>>) -> Result<Option<(u32, Vec<Rdata>)>> {
+pub(super) fn content(ttl: Option<i32>, rdata: Option<Vec<u8>>) -> Result<Option<(u32, Vec<Rdata>)>> {
     match (ttl, rdata) {
         (Some(ttl), Some(rdata)) => Ok(Some((ttl.cast_unsigned(), unpack(&rdata)?))),
         (None, None) => Ok(None),

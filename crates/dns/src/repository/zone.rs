@@ -169,9 +169,8 @@ impl ZoneRepository for Connection {
     }
 
     async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool> {
-        let path = path(name);
-        // All paths with this prefix: `/` is the character after the dot.
-        let below = zones::path.ge(path.clone()).and(zones::path.lt(format!("{}/", path.trim_end_matches('.'))));
+        let (first, end) = path_range(name);
+        let below = zones::path.ge(first).and(zones::path.lt(end));
         let related = zones::name.eq_any(with_parents(name.as_str())).or(below);
         let other_orgs = zones::table.filter(zones::org_id.is_not_null()).filter(zones::org_id.ne(org)).filter(related);
         Ok(diesel::select(diesel::dsl::exists(other_orgs)).get_result(self).await?)
@@ -272,6 +271,13 @@ pub(super) fn with_parents(name: &str) -> Vec<&str> {
 /// The labels from the root down, each followed by a dot.
 pub(super) fn path(name: &ZoneName) -> String {
     name.as_str().rsplit('.').flat_map(|label| [label, "."]).collect()
+}
+
+/// The range of the paths of a name and the names below it, without its end: `/` is the character after the dot.
+pub(super) fn path_range(name: &ZoneName) -> (String, String) {
+    let first = path(name);
+    let end = format!("{}/", first.trim_end_matches('.'));
+    (first, end)
 }
 
 impl TryFrom<ZoneRow> for ZoneRecord {

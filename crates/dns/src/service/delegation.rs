@@ -155,9 +155,8 @@ impl Dns {
     /// Remembers a zone in the transaction that deletes it.
     pub(super) async fn remember_deleted(&self, tx: &mut Connection, org: OrgId, zone: &ZoneRecord) -> Result<()> {
         let now = self.store.clock_rng().now();
-        let deleted = DeletedZone { id: zone.id, name: zone.name.clone(), org, deleted_at: now };
         let first_check_at = now.plus_seconds(FIRST_CHECK_SECONDS);
-        Ok(tx.deleted_zone_insert(&deleted, first_check_at, MAX_DELETED_ZONES).await?)
+        Ok(tx.deleted_zone_insert(org, zone, now, first_check_at, MAX_DELETED_ZONES).await?)
     }
 
     async fn forget_undelegated(&self, zones: &[DeletedZone], delegations: &[Delegation]) -> Result<usize> {

@@ -114,7 +114,7 @@ impl Dns {
         let serial = zone.next_serial(now);
         let size = self.check_size(tx, &zone, edits).await?;
         let signer_check_at = now.plus_seconds(SIGNER_CHECK_DELAY);
-        let update = ZoneUpdate { zone: &zone, serial, edits, size, max_journal_entries, signer_check_at };
+        let update = ZoneUpdate { zone, serial, edits, size, max_journal_entries, signer_check_at };
         Ok(tx.rrset_apply(update).await?)
     }
 }

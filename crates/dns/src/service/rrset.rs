@@ -99,8 +99,9 @@ impl Dns {
             .transaction(actor, async |tx: &mut Connection| {
                 let zone = self.lock_zone(tx, org, zone, precondition).await?;
                 let edits = self.plan_patch(tx, &zone, &rrsets).await?;
-                self.check_size(tx, &zone, &edits).await?;
                 if dry_run || edits.is_empty() {
+                    // `apply_edits` checks the size of a change that is written.
+                    self.check_size(tx, &zone, &edits).await?;
                     return Ok(Outcome::Unchanged(RrsetChanges::at(&zone, edits)));
                 }
                 let zone = self.apply_edits(tx, zone, &edits).await?;

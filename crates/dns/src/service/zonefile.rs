@@ -57,8 +57,9 @@ impl Dns {
                     };
                     return Err(DnsError::InvalidLines(plan.rejected.iter().map(line_error).collect()));
                 }
-                self.check_size(tx, &zone, &plan.edits).await?;
                 if dry_run {
+                    // `apply_edits` checks the size of a change that is written.
+                    self.check_size(tx, &zone, &plan.edits).await?;
                     return Ok(Outcome::Unchanged(ImportResult::DryRun(RrsetChanges::at(&zone, plan.edits))));
                 }
                 let zone = self.apply_edits(tx, zone, &plan.edits).await?;

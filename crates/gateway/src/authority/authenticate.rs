@@ -95,6 +95,20 @@ impl ResolvedCaller {
         Actor::user(self.user.id, self.credential, required_role, RequestId::text(request))
     }
 
+    /// Rejects a role below the minimum. Returns the caller as the actor of an operation that needs the role.
+    pub(crate) fn require_role(
+        &self,
+        request: &HttpRequest,
+        role: Role,
+        required: RequiredRole,
+    ) -> Result<Actor, CallerError> {
+        let RequiredRole { minimum, .. } = required;
+        if role < minimum {
+            return Err(CallerError::RoleTooLow { role, minimum });
+        }
+        Ok(self.actor(request, Some(required)))
+    }
+
     /// Rejects a token that lacks the scope.
     pub(crate) fn with_scope(self, needed: Scope) -> Result<Self, Problem> {
         match &self.scopes {
@@ -124,11 +138,6 @@ impl ResolvedCaller {
     pub(crate) fn restricted_targets(&self) -> Option<&RestrictedTargets> {
         self.restriction.as_ref().and_then(|restriction| restriction.targets.as_ref())
     }
-}
-
-/// Rejects a role below the minimum.
-pub(crate) fn require_role(role: Role, minimum: Role) -> Result<(), CallerError> {
-    if role >= minimum { Ok(()) } else { Err(CallerError::RoleTooLow { role, minimum }) }
 }
 
 pub(super) fn anonymous_actor(request: &HttpRequest) -> Actor {

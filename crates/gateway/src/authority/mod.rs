@@ -19,7 +19,7 @@ mod statement;
 
 pub use account::{CurrentToken, Session, SignedIn, SignedInFiltered};
 pub use anonymous::{Anonymous, NodeCaller, Open, Preview, SignIn};
-pub(crate) use authenticate::{authenticate_with, require_role};
+pub(crate) use authenticate::authenticate_with;
 pub(crate) use caller::impl_caller_policies;
 pub use caller_check::find_caller_check;
 pub(crate) use credential::{PresentedCredential, invalid_credential};

@@ -12,7 +12,7 @@ use kernel::{CallerError, Code, OrgId, Plan, ProjectId, ResourceSet, Role, ZoneI
 use orgs::Slug;
 use projects::ProjectName;
 
-use super::authenticate::{authenticate, require_role};
+use super::authenticate::authenticate;
 use super::caller::impl_caller_policies;
 use super::resolve::{ResolvedCaller, ResolvedOrg, ResolvedProject, RestrictedTargets};
 use super::role::MinimumRole;
@@ -87,15 +87,14 @@ pub struct TargetProject {
 /// operation that needs the role.
 fn require_org_role(
     request: &HttpRequest,
-    caller: &ResolvedCaller,
+    caller: &mut ResolvedCaller,
     minimum: Role,
 ) -> Result<(Actor, TargetOrg), Problem> {
-    let Some(ResolvedOrg { id, slug, plan, role }) = caller.org.clone() else {
+    let Some(ResolvedOrg { id, slug, plan, role }) = caller.org.take() else {
         return Err(Problem::new(&Code::NOT_FOUND, "there is no such organization"));
     };
     let role = role.ok_or(CallerError::NotAMember)?;
-    require_role(role, minimum)?;
-    let actor = caller.actor(request, Some(RequiredRole { org: id, minimum }));
+    let actor = caller.require_role(request, role, RequiredRole { org: id, minimum })?;
     Ok((actor, TargetOrg { id, slug, plan, role }))
 }
 
@@ -109,9 +108,9 @@ impl<R: MinimumRole, S: RequiredScope> Describe for InOrg<R, S> {
 impl<R: MinimumRole, S: RequiredScope> Extract for InOrg<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate_in_org(request, payload).await?;
-        let caller = caller.with_scope(S::SCOPE)?;
+        let mut caller = caller.with_scope(S::SCOPE)?;
         caller.require_access(false)?;
-        let (actor, org) = require_org_role(request, &caller, R::ROLE)?;
+        let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         Ok(Self { actor, user: caller.user, org, policy: PhantomData })
     }
 }
@@ -126,10 +125,10 @@ impl<R: MinimumRole, S: RequiredScope> Describe for InOrgFiltered<R, S> {
 impl<R: MinimumRole, S: RequiredScope> Extract for InOrgFiltered<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate_in_org(request, payload).await?;
-        let caller = caller.with_scope(S::SCOPE)?;
+        let mut caller = caller.with_scope(S::SCOPE)?;
         let (projects, zones) =
             caller.restricted_targets().cloned().map(|RestrictedTargets { projects, zones }| (projects, zones)).unzip();
-        let (actor, org) = require_org_role(request, &caller, R::ROLE)?;
+        let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         Ok(Self { actor, user: caller.user, org, projects, zones, policy: PhantomData })
     }
 }
@@ -148,9 +147,9 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InProject<R, S> {
         let path = RouteMatch::of(request);
         let target = Target::Project { org: path_value(&path, "orgSlug")?, project: path_value(&path, "projectName")? };
         let caller = authenticate(request, payload, target).await?;
-        let caller = caller.with_scope(S::SCOPE)?;
+        let mut caller = caller.with_scope(S::SCOPE)?;
         caller.require_access(caller.project.is_some())?;
-        let (actor, org) = require_org_role(request, &caller, R::ROLE)?;
+        let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         let not_found = || Problem::new(&Code::NOT_FOUND, "there is no such project in this organization");
         let ResolvedProject { id, name, granted_resources: granted } = caller.project.ok_or_else(not_found)?;
         let project = TargetProject { id, name, granted_resources: granted };
@@ -173,9 +172,9 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InZone<R, S> {
         let zone = zone.as_ref().map(ZoneName::as_str);
         let target = Target::Zone { org: path_value(&path, "orgSlug")?, zone };
         let caller = authenticate(request, payload, target).await?;
-        let caller = caller.with_scope(S::SCOPE)?;
+        let mut caller = caller.with_scope(S::SCOPE)?;
         caller.require_access(caller.zone.is_some())?;
-        let (actor, org) = require_org_role(request, &caller, R::ROLE)?;
+        let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         Ok(Self { actor, org, policy: PhantomData })
     }
 }

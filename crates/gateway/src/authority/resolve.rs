@@ -65,7 +65,6 @@ pub(crate) struct ResolvedProject {
 }
 
 /// The target's organization. A caller who is not a member, or whose token is restricted to another one, has no role.
-#[derive(Clone)]
 pub(crate) struct ResolvedOrg {
     pub(crate) id: OrgId,
     pub(crate) slug: String,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::Operation;
+use crate::json_schema::referenced_component;
 
 /// The keywords of which a schema needs one to limit its values.
 const LIMITING: [&str; 7] = ["$ref", "type", "enum", "const", "allOf", "oneOf", "anyOf"];
@@ -31,8 +32,7 @@ impl<'a> Walk<'a> {
         if !LIMITING.iter().any(|keyword| schema.get(keyword).is_some()) {
             self.open.insert(format!("any value in {name}"));
         }
-        if let Some(component) =
-            schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.rsplit('/').next())
+        if let Some(component) = referenced_component(schema)
             && self.visited.insert(component)
             && let Some(schema) = self.components.get(component)
         {

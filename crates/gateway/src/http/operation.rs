@@ -11,6 +11,7 @@ use super::body::DEFAULT_LIMIT;
 use super::route_trie::parameters;
 use super::upload_kind::UploadKind;
 use super::{PathParameter, parameter};
+use crate::json_schema::referenced_component;
 use crate::protocol;
 
 /// The target of a route.
@@ -200,9 +201,10 @@ impl Operation {
         json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
     }
 
-    /// Sets the description of the body, and its limit in bytes.
+    /// Sets the description of the body, and its limit in bytes. Every body can time out.
     pub(crate) fn body(&mut self, limit: usize, description: Value) {
         (self.body, self.body_limit) = (Some(description), limit);
+        self.code(&protocol::REQUEST_TIMEOUT);
     }
 
     /// The limits of a request.
@@ -268,8 +270,7 @@ fn flattened(schema: &Value, schemas: &BTreeMap<String, Value>) -> Value {
     let example_of = |schema: &Value| schema.get("example").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut example = serde_json::Map::new();
     for part in parts {
-        let name = part.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next());
-        let part = name.and_then(|name| schemas.get(name)).unwrap_or(part);
+        let part = referenced_component(part).and_then(|name| schemas.get(name)).unwrap_or(part);
         properties.extend(part.get("properties").and_then(Value::as_object).cloned().unwrap_or_default());
         required.extend(part.get("required").and_then(Value::as_array).cloned().unwrap_or_default());
         example.extend(example_of(part));

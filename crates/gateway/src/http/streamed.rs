@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
+use super::body::MIN_RATE;
 use super::{Describe, IntoResponse, Operation};
 use crate::problem::Problem;
 
@@ -30,9 +31,6 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The time for which the response waits for the client before the minimum rate applies.
 const SLOW_GRACE: Duration = Duration::from_secs(10);
-
-/// The minimum rate at which the client must receive the body, in bytes per second, as for uploads.
-const MIN_BYTES_PER_SECOND: f64 = 16.0 * 1024.0;
 
 /// 200 with a body that is sent while it is produced. The route is described as if it returned an `R`.
 pub struct Streamed<R> {
@@ -173,7 +171,7 @@ impl BodyWriter {
         let sent = timeout(STALL_TIMEOUT, self.parts.send(part)).await;
         self.waited += started.elapsed();
         let is_slow =
-            self.waited > SLOW_GRACE && (self.sent_bytes as f64) < self.waited.as_secs_f64() * MIN_BYTES_PER_SECOND;
+            self.waited > SLOW_GRACE && (self.sent_bytes as f64) < self.waited.as_secs_f64() * f64::from(MIN_RATE);
         match sent {
             Ok(Ok(())) if !is_slow => Ok(()),
             _ => Err(Problem::new(&Code::UNAVAILABLE, "the client is too slow or has closed the connection")),

@@ -145,7 +145,7 @@ impl Limiters {
 
 impl Local {
     /// Rejects the request if neither this process nor the bucket has a permit left.
-    fn ensure_not_exhausted(
+    pub(super) fn ensure_not_exhausted(
         &self,
         request: &HttpRequest,
         bucket: (Limit, Key),

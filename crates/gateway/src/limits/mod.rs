@@ -138,14 +138,13 @@ impl Limiters {
     /// 429, if neither this process nor the bucket has a permit left.
     fn take_local(&self, request: &HttpRequest, bucket: (Limit, Key), needed: PermitRequest) -> Result<bool, Problem> {
         let mut local = self.local();
-        let Some(permits) = local.permits.get_mut(&bucket) else { return Ok(false) };
-        if permits.take(needed.now) {
+        if let Some(permits) = local.permits.get_mut(&bucket)
+            && permits.take(needed.now)
+        {
             set_headers(request, bucket.0.name(), needed, *permits);
             return Ok(true);
         }
-        if permits.is_exhausted(needed) {
-            return Err(refuse(request, bucket.0.name(), needed, *permits));
-        }
+        local.ensure_not_exhausted(request, bucket, needed)?;
         Ok(false)
     }
 

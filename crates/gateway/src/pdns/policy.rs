@@ -21,7 +21,7 @@ use crate::authority::role::MinimumRole;
 use crate::authority::scope::RequiredScope;
 use crate::authority::{
     PresentedCredential, ResolvedCaller, ResolvedOrg, Target, authenticate_with, impl_caller_policies,
-    invalid_credential, require_role,
+    invalid_credential,
 };
 use crate::http::{Describe, Extract, Operation, PolicyTarget, RouteMatch};
 use crate::problem::Problem;
@@ -113,17 +113,6 @@ async fn accessible_orgs(
     Ok(orgs?)
 }
 
-/// Requires the policy's role, and returns the caller as the actor of an operation that needs it.
-fn require_org_role<R: MinimumRole>(
-    request: &HttpRequest,
-    caller: &ResolvedCaller,
-    org: OrgId,
-    role: Role,
-) -> Result<Actor, Problem> {
-    require_role(role, R::ROLE)?;
-    Ok(caller.actor(request, Some(RequiredRole { org, minimum: R::ROLE })))
-}
-
 impl<S: RequiredScope> Describe for ApiKeyCaller<S> {
     fn describe(operation: &mut Operation) {
         operation.require_caller(PolicyTarget::Account, None, Some(S::SCOPE));
@@ -168,7 +157,7 @@ impl<R: MinimumRole, S: RequiredScope> Extract for ApiKeyOrg<R, S> {
                  ({\"restrict\": {\"org\": …}})",
             ));
         };
-        let actor = require_org_role::<R>(request, &caller, org.id, org.role)?;
+        let actor = caller.require_role(request, org.role, RequiredRole { org: org.id, minimum: R::ROLE })?;
         Ok(Self { actor, org, policy: PhantomData })
     }
 }
@@ -188,11 +177,11 @@ impl<R: MinimumRole, S: RequiredScope> Extract for ApiKeyZone<R, S> {
         let name = path.as_ref().and_then(|path| path.get("zone"));
         let zone = ZoneName::parse(name.unwrap_or_default());
         let target = zone.as_ref().map_or(Target::Account, |zone| Target::HostedZone { zone: zone.as_str() });
-        let caller = authenticate::<S>(request, payload, target).await?;
-        let Some(ResolvedOrg { id, slug, role: Some(role), .. }) = caller.org.clone() else {
+        let mut caller = authenticate::<S>(request, payload, target).await?;
+        let Some(ResolvedOrg { id, slug, role: Some(role), .. }) = caller.org.take() else {
             return Err(zone_not_found());
         };
-        let actor = require_org_role::<R>(request, &caller, id, role)?;
+        let actor = caller.require_role(request, role, RequiredRole { org: id, minimum: R::ROLE })?;
         let zone = zone.map_err(|_| zone_not_found())?;
         Ok(Self { actor, org: AccessibleOrg { id, slug, role }, zone, policy: PhantomData })
     }

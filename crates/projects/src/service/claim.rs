@@ -226,13 +226,9 @@ impl Projects {
     /// # Errors
     /// [`ProjectError::Store`].
     pub async fn first_claims_purge(&self) -> Result<()> {
-        let before = self.store.clock_rng().now().plus_seconds(-FIRST_CLAIM_SECONDS);
-        loop {
-            let purged = self.store.connection().await?.first_claims_purge(before, store::BATCH_SIZE).await?;
-            if !store::is_full_batch(purged) {
-                return Ok(());
-            }
-        }
+        let (before, limit) = (self.store.clock_rng().now().plus_seconds(-FIRST_CLAIM_SECONDS), store::BATCH_SIZE);
+        while store::is_full_batch(self.store.connection().await?.first_claims_purge(before, limit).await?) {}
+        Ok(())
     }
 }
 

@@ -122,10 +122,10 @@ child 'child';
 }
 
 /// A listener on the address with which the machine reaches others, if it has one.
-fn own_listener() -> Option<TcpListener> {
+pub fn own_listener() -> Option<TcpListener> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect("1.1.1.1:9").ok()?;
-    TcpListener::bind((socket.local_addr().unwrap().ip(), 0)).ok()
+    Some(TcpListener::bind((socket.local_addr().unwrap().ip(), 0)).unwrap())
 }
 
 fn result<'a>(results: &'a [(String, String)], name: &str) -> Option<&'a str> {

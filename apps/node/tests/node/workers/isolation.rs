@@ -1,12 +1,13 @@
 //! Isolation of worker code.
 
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use crate::control_plane::State;
 use rustix::process::geteuid;
 
+use super::escape::own_listener;
 use super::name_server::NameServer;
 use super::{HOST, Rig};
 
@@ -87,11 +88,7 @@ async fn loopback_and_private_networks_are_unreachable() {
     // The internal listener of the control plane, and the front of the node.
     assert_denied(&rig, &format!("/fetch?to={}/internal/v1/desired", rig.core.url())).await;
     assert_denied(&rig, &format!("/fetch?to=http://{}/", rig.node.visitor.address())).await;
-    // The address with which the machine reaches others, if it has one.
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    if socket.connect("1.1.1.1:9").is_ok() {
-        let own = socket.local_addr().unwrap().ip();
-        let listener = TcpListener::bind((own, 0)).unwrap();
+    if let Some(listener) = own_listener() {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         assert_denied(&rig, &format!("/fetch?to=http://{address}/")).await;

@@ -28,7 +28,6 @@ impl<T: ToSchema, const LIMIT: usize> Describe for Form<T, LIMIT> {
         let schema = operation.schema::<T>();
         operation.body(LIMIT, json!({ "required": true, "content": { CONTENT_TYPE: { "schema": schema } } }));
         operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
-        operation.codes(&[&protocol::REQUEST_TIMEOUT]);
     }
 }
 

@@ -14,5 +14,5 @@ pub use raw::Raw;
 pub(crate) use read::{DEFAULT_LIMIT, read_in_time};
 pub(crate) use strict_json::parse as parse_json;
 pub use text::ZonefileText;
-pub(crate) use upload::upload_problem;
+pub(crate) use upload::{MIN_RATE, upload_problem};
 pub use upload::{Upload, UploadError};

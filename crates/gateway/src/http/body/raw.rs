@@ -9,7 +9,6 @@ use serde_json::json;
 use super::read::{DEFAULT_LIMIT, read_in_time};
 use crate::http::{Describe, Extract, Operation, RequestHeaders};
 use crate::problem::Problem;
-use crate::protocol;
 
 /// The bytes of a body of at most `LIMIT` bytes and of any content type, with the request's headers. A webhook's
 /// signature is checked over these bytes before they are parsed.
@@ -23,7 +22,7 @@ impl<const LIMIT: usize> Describe for Raw<LIMIT> {
     fn describe(operation: &mut Operation) {
         let schema = json!({ "type": "string", "format": "binary" });
         operation.body(LIMIT, json!({ "required": true, "content": { "*/*": { "schema": schema } } }));
-        operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::REQUEST_TIMEOUT]);
+        operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE]);
     }
 }
 

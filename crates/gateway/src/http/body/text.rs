@@ -32,7 +32,6 @@ impl Describe for ZonefileText {
         operation.body(MAX_ZONEFILE_BYTES, json!({ "required": true, "content": { Self::TYPE: media } }));
         operation.upload(UploadKind::ZoneFile);
         operation.codes(&[&Code::BAD_REQUEST, &Code::PAYLOAD_TOO_LARGE, &protocol::UNSUPPORTED_MEDIA_TYPE]);
-        operation.codes(&[&protocol::REQUEST_TIMEOUT]);
     }
 }
 

@@ -23,8 +23,8 @@ use crate::protocol;
 /// The timeout of a whole upload.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The minimum rate of an upload, in bytes per second.
-const MIN_RATE: u32 = 16 * 1024;
+/// The minimum rate of an upload and of a streamed response, in bytes per second.
+pub(crate) const MIN_RATE: u32 = 16 * 1024;
 
 /// The time that a client may be slower than [`MIN_RATE`] from the start.
 const GRACE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ impl Describe for Upload {
         // The reader limits the size of the stream.
         operation.body(DEFAULT_LIMIT, body);
         operation.upload(UploadKind::Bundle);
-        operation.codes(&[&Code::BAD_REQUEST, &protocol::UNSUPPORTED_MEDIA_TYPE, &protocol::REQUEST_TIMEOUT]);
+        operation.codes(&[&Code::BAD_REQUEST, &protocol::UNSUPPORTED_MEDIA_TYPE]);
     }
 }
 
