@@ -161,13 +161,14 @@ impl Reconciler {
         for (project, version) in promoted {
             self.observer.report_deployment(&project, version, DeploymentState::Serving, None);
         }
-        self.pin_bundles();
-        self.fetch_missing();
-        self.compress_next();
         if !dropped.is_empty() {
             self.fetcher.cache.request_eviction_if_over_limit();
         }
+        // Before the dropped bundles are unpinned: an eviction may be in progress.
         self.save_changes(dropped).await;
+        self.pin_bundles();
+        self.fetch_missing();
+        self.compress_next();
         self.evict_if_due();
     }
 
