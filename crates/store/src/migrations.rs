@@ -4,8 +4,9 @@
 //! binary needs no source tree. The baseline is one folder per context; each later change of the schema is a new
 //! folder.
 //!
-//! A file and its row in the migration history form one transaction. Postgres rejects `CONCURRENTLY` in a transaction,
-//! so a file that uses it contains a single statement.
+//! A file and its row in the migration history form one transaction. Two kinds of files run outside of a transaction,
+//! and contain a single statement: one with `CONCURRENTLY`, which Postgres rejects in a transaction, and a `DO` block
+//! that commits after each batch of rows, so that it never locks many of them. Such a block must be repeatable.
 //!
 //! The migration history is `public.__diesel_schema_migrations`, the table of diesel's own tools.
 
@@ -51,7 +52,7 @@ pub enum Error {
         /// The error from Postgres.
         source: diesel::result::Error,
     },
-    /// Postgres rejected a file that runs outside a transaction, which may leave an invalid index.
+    /// Postgres rejected a file that runs outside a transaction. It may have left an invalid index or some batches.
     #[error("migrations/{file} failed; drop the invalid index that it may have left, then try again: {source}")]
     FailedOutsideTransaction {
         /// `<name>/up.sql` or `<name>/down.sql`.
@@ -289,7 +290,8 @@ async fn apply(conn: &mut AsyncPgConnection, migration: &Migration, direction: D
     conn.batch_execute(&format!("{sql}\n;{record}")).await.map_err(|source| Error::Failed { file, source })
 }
 
-/// Whether a file uses `CONCURRENTLY`, which Postgres rejects in a transaction.
+/// Whether a file uses `CONCURRENTLY`, which Postgres rejects in a transaction, or commits its own batches.
 fn runs_outside_transaction(sql: &str) -> bool {
-    sql.lines().any(|line| !line.trim_start().starts_with("--") && line.contains(" CONCURRENTLY "))
+    let is_outside = |line: &str| line.contains(" CONCURRENTLY ") || line.trim() == "COMMIT;";
+    sql.lines().any(|line| !line.trim_start().starts_with("--") && is_outside(line))
 }

@@ -44,14 +44,34 @@ const EXAMPLES: &[Migration] = &[
         "CREATE TABLE projects.example_counts (org_id uuid PRIMARY KEY, projects bigint NOT NULL);
         CREATE FUNCTION projects.count_example() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
-            INSERT INTO projects.example_counts AS c SELECT org_id, count(*) FROM added GROUP BY org_id
-                ON CONFLICT (org_id) DO UPDATE SET projects = c.projects + EXCLUDED.projects;
+            UPDATE projects.example_counts c SET projects = c.projects + n.projects
+                FROM (SELECT org_id, count(*) AS projects FROM added GROUP BY org_id) n WHERE c.org_id = n.org_id;
             RETURN NULL;
         END
         $$;
         CREATE TRIGGER example_added AFTER INSERT ON projects.projects
-            REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION projects.count_example();
-        INSERT INTO projects.example_counts SELECT org_id, count(*) FROM projects.projects GROUP BY org_id;",
+            REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION projects.count_example();",
+    ),
+    // The creation of a project locks its organization, so a count is exact from the moment it is inserted.
+    example(
+        "90000000000800_counts_existing",
+        "DO $$
+        DECLARE
+            batch uuid[];
+            last uuid := '00000000-0000-0000-0000-000000000000';
+        BEGIN
+            LOOP
+                SELECT array_agg(id ORDER BY id) INTO batch FROM (
+                    SELECT id FROM orgs.orgs WHERE id > last ORDER BY id LIMIT 2000 FOR NO KEY UPDATE) locked;
+                EXIT WHEN batch IS NULL;
+                INSERT INTO projects.example_counts
+                    SELECT id, (SELECT count(*) FROM projects.projects p WHERE p.org_id = id) FROM unnest(batch) id
+                    ON CONFLICT DO NOTHING;
+                COMMIT;
+                last := batch[cardinality(batch)];
+            END LOOP;
+        END
+        $$",
     ),
 ];
 
