@@ -28,4 +28,7 @@ pub use ports::{LookupFailure, NsRecords, Organizations, Ports, Resolver};
 pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};
 pub use repository::*;
-pub use service::{AtSerial, Dns, ImportResult, LinkResult, Observation, Precondition, RrsetChanges, ZoneReader};
+pub use service::{
+    AtSerial, CreatedZone, Dns, ImportResult, InitialContent, LinkResult, Observation, Precondition, RrsetChanges,
+    ZoneReader,
+};

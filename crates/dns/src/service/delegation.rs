@@ -8,7 +8,7 @@ use std::time::Duration;
 use kernel::{KeyedSemaphores, OrgId, ZoneId};
 use store::Connection;
 
-use super::{Dns, Result, ZoneReader};
+use super::{CreatedZone, Dns, Result};
 use crate::ZoneName;
 use crate::error::DnsError;
 use crate::ports::{LookupFailure, NsRecords, Resolver};
@@ -38,8 +38,8 @@ const CHECK_INTERVAL_SECONDS: i64 = 24 * 3600;
 /// The result of an attempt to create a zone.
 #[derive(Debug)]
 pub(super) enum CreateAttempt {
-    /// The zone, which now exists.
-    Done(Box<ZoneReader>),
+    /// The zone exists now.
+    Done(Box<CreatedZone>),
     /// The delegations of these deleted zones of other organizations must be checked first.
     CheckFirst(Vec<DeletedZone>),
 }

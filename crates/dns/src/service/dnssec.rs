@@ -19,7 +19,7 @@ use crate::signer::Signer;
 /// Interval of signer checks of a signed zone in its desired state, in seconds.
 const IDLE_INTERVAL: i64 = 300;
 /// Interval of signer checks until a zone reaches its desired state, in seconds.
-const ACTIVE_INTERVAL: i64 = 2;
+pub(super) const ACTIVE_INTERVAL: i64 = 2;
 /// Delay of the next check after a failed check or for a stuck zone, in seconds.
 const RETRY_DELAY: i64 = 15;
 /// The extra serial increment when the group changes. A signer raises its serial when it signs, so it may be ahead of

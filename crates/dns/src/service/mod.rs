@@ -29,6 +29,7 @@ pub use dnssec::Observation;
 pub use link::LinkResult;
 pub use read::ZoneReader;
 pub use rrset::RrsetChanges;
+pub use zone::{CreatedZone, InitialContent};
 pub use zonefile::ImportResult;
 
 type Result<T> = std::result::Result<T, DnsError>;

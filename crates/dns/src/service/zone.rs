@@ -7,6 +7,7 @@ use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::delegation::{CreateAttempt, MAX_CHECKS, find_conflicts};
+use super::dnssec::ACTIVE_INTERVAL;
 use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange};
 use super::{Dns, Precondition, Result, ZoneReader, load_zone};
 use crate::error::DnsError;
@@ -15,6 +16,22 @@ use crate::model::{DnssecState, ManagedBy, NewZone, RrsetPatch, Zone};
 use crate::notify::Notice;
 use crate::repository::{DeletedZoneRepository as _, ZoneRecord, ZoneRepository as _};
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName, serial};
+
+/// The content of a new zone, in addition to its SOA and NS records.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InitialContent<'a> {
+    pub rrsets: &'a [RrsetPatch],
+    /// Whether the zone is signed.
+    pub dnssec: bool,
+}
+
+/// The result of the creation of a zone.
+#[derive(Debug)]
+pub struct CreatedZone {
+    pub zone: ZoneReader,
+    /// Whether the zone did not exist before.
+    pub is_new: bool,
+}
 
 impl Dns {
     /// Lists the zones of an organization by name: all zones, or those in `only`.
@@ -43,10 +60,10 @@ impl Dns {
     /// [`DnsError::InvalidField`] for an invalid name, [`DnsError::ZoneTaken`], [`DnsError::ZoneDelegated`],
     /// [`DnsError::DelegationUnknown`], [`DnsError::ZoneLimit`], [`DnsError::TooManyReads`].
     pub async fn zone_create(&self, actor: &Actor, org: OrgId, new: NewZone) -> Result<ZoneReader> {
-        self.zone_create_with(actor, org, new, &[]).await
+        Ok(self.zone_create_with(actor, org, new, InitialContent::default()).await?.zone)
     }
 
-    /// Creates a zone with initial rrsets, which an existing zone does not receive.
+    /// Creates a zone with initial content, which an existing zone does not receive.
     ///
     /// # Errors
     /// The errors of [`Dns::zone_create`], [`DnsError::InvalidItems`], and [`DnsError::ZoneBytesLimit`].
@@ -55,8 +72,8 @@ impl Dns {
         actor: &Actor,
         org: OrgId,
         new: NewZone,
-        rrsets: &[RrsetPatch],
-    ) -> Result<ZoneReader> {
+        content: InitialContent<'_>,
+    ) -> Result<CreatedZone> {
         let hosting = self.hosting()?;
         let name = ZoneName::parse(&new.name).map_err(|error| InvalidField::new("name", error))?;
         let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
@@ -65,7 +82,7 @@ impl Dns {
         }
         let mut checks = 0;
         loop {
-            match self.zone_try_create(actor, org, &name, rrsets).await? {
+            match self.zone_try_create(actor, org, &name, content).await? {
                 CreateAttempt::Done(zone) => return Ok(*zone),
                 CreateAttempt::CheckFirst(_) if checks == MAX_CHECKS => {
                     return Err(DnsError::DelegationUnknown("there are too many such zones".to_owned()));
@@ -83,9 +100,11 @@ impl Dns {
         actor: &Actor,
         org: OrgId,
         name: &ZoneName,
-        rrsets: &[RrsetPatch],
+        content: InitialContent<'_>,
     ) -> Result<CreateAttempt> {
-        let (hosting, zone) = (self.hosting()?, self.new_zone(org, name.clone()));
+        let hosting = self.hosting()?;
+        let dnssec = if content.dnssec { DnssecState::Signing } else { DnssecState::Off };
+        let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone()) };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 // The first lookup avoids the catalog lock. The second one, under the lock, decides.
@@ -97,9 +116,8 @@ impl Dns {
                 }
                 let (None, Some(catalog)) = (&existing, catalog) else {
                     let existing = existing.ok_or(DnsError::ZoneNotFound)?;
-                    return Ok(Outcome::Unchanged(CreateAttempt::Done(
-                        self.open_zone(tx, org, existing).await?.into(),
-                    )));
+                    let zone = self.open_zone(tx, org, existing).await?;
+                    return Ok(Outcome::Unchanged(CreateAttempt::Done(CreatedZone { zone, is_new: false }.into())));
                 };
                 self.check_zone_count(tx, org).await?;
                 let deleted = find_conflicts(tx, org, &zone.name).await?;
@@ -108,10 +126,14 @@ impl Dns {
                 }
                 tx.deleted_zone_forget(&zone.name).await?;
                 tx.zone_insert(org, &zone).await?;
+                if content.dnssec {
+                    let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
+                    tx.zone_set_dnssec(zone.id, zone.dnssec, &zone.ds, signer_check_at).await?;
+                }
                 let zone = self
                     .write_edits(tx, zone, &[nameserver_change(hosting).into_insert()], MAX_JOURNAL_ENTRIES)
                     .await?;
-                let edits = self.plan_patch(tx, &zone, rrsets).await?;
+                let edits = self.plan_patch(tx, &zone, content.rrsets).await?;
                 let zone = if edits.is_empty() {
                     zone
                 } else {
@@ -120,8 +142,13 @@ impl Dns {
                 let listed =
                     self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
                 self.apply_edits(tx, catalog, &listed).await?;
-                let event = Event::in_org("dns.zone.create", org, zone.id, json!({ "zone": zone.name.as_str() }));
-                Ok(Outcome::Changed(CreateAttempt::Done(self.open_zone(tx, org, zone).await?.into()), event))
+                let mut data = json!({ "zone": zone.name.as_str() });
+                if content.dnssec {
+                    data["dnssec"] = true.into();
+                }
+                let event = Event::in_org("dns.zone.create", org, zone.id, data);
+                let zone = self.open_zone(tx, org, zone).await?;
+                Ok(Outcome::Changed(CreateAttempt::Done(CreatedZone { zone, is_new: true }.into()), event))
             })
             .await
     }

@@ -1,6 +1,6 @@
 //! Zones and their rrsets.
 
-use ::dns::{DnsError, DnssecSwitch, NewZone, Precondition, RrsetsPatch, Zone, ZoneName};
+use ::dns::{DnsError, DnssecSwitch, InitialContent, NewZone, Precondition, RrsetsPatch, Zone, ZoneName};
 use actix_web::http::header::ACCEPT;
 use kernel::{Code, Kind, OrgId, Paging, ZoneId};
 use serde_json::Value;
@@ -66,17 +66,14 @@ async fn create(
 ) -> Result<PdnsCreated<ZoneDetailView>, Problem> {
     let name = ZoneName::parse(&new.name).map_err(|error| unprocessable(format!("name: {error}")))?;
     let rrsets = new.take_patches(&name, zones.hosting()?)?;
-    if find_zone(&zones, at.org.id, name.as_str()).await?.is_some() {
+    let content = InitialContent { rrsets: &rrsets, dnssec: new.dnssec == Some(true) };
+    let new_zone = NewZone { name: new.name };
+    let created = zones.zone_create_with(&at.actor, at.org.id, new_zone, content).await.map_err(dns_problem)?;
+    if !created.is_new {
         return Err(Problem::new(&EXISTS, format!("Conflict: the zone {}. already exists", name.as_str())));
     }
-    let new_zone = NewZone { name: new.name };
-    let created = zones.zone_create_with(&at.actor, at.org.id, new_zone, &rrsets).await.map_err(dns_problem)?;
     // Not larger than the request.
-    let mut detail = created.collect().await?;
-    if new.dnssec == Some(true) {
-        let switch = DnssecSwitch { enabled: true };
-        detail.zone = zones.dnssec_switch(&at.actor, at.org.id, name.as_str(), switch).await?.value;
-    }
+    let detail = created.zone.collect().await?;
     Ok(PdnsCreated(if query.shows_rrsets() {
         ZoneDetailView::with_rrsets(detail, &at.org.slug)
     } else {

@@ -1,5 +1,6 @@
 //! Zones in the PowerDNS-compatible API.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{PdnsClient, ZONES, key, rrset, rrsets, setup, zone_rrsets};
@@ -225,4 +226,36 @@ async fn list_returns_all_zones() {
     names.dedup();
     assert_eq!(names.len(), 201);
     drop(app);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signed_zone_is_created_once_in_one_transaction() {
+    let (app, _, tool) = setup().await;
+    let new = json!({ "name": "example.org.", "dnssec": true });
+    let attempts = (0..4).map(|_| tool.post(ZONES, new.clone()));
+    let mut statuses: Vec<u16> = join_all(attempts).await.iter().map(|response| response.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [201, 409, 409, 409]);
+    let created = "SELECT event, data FROM store.audit WHERE event LIKE 'dns.%'";
+    let data = json!({ "zone": "example.org", "dnssec": true });
+    assert_eq!(app.db_rows(created).await, [json!({ "event": "dns.zone.create", "data": data })]);
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locked_zone_does_not_block_other_organizations() {
+    let (app, _, tool) = setup().await;
+    let bob = app.sign_in("bob").await;
+    tool.post(ZONES, json!({ "name": "example.org." })).await.expect(201);
+    let holder = app.hold("SELECT id FROM dns.zones WHERE name = 'example.org' FOR UPDATE; SELECT pg_sleep(4)").await;
+    // More than the pool has connections.
+    let change = rrsets(&[rrset("www.example.org.", "A", 60, &["192.0.2.1"])]);
+    let blocked = join_all((0..32).map(|_| tool.patch(ZONE, change.clone())));
+    let (blocked, free) = tokio::join!(blocked, bob.post("/v1/orgs/bob/projects", json!({ "name": "site" })));
+    for refused in blocked {
+        super::assert_error(&refused, 503, "too many concurrent changes to this organization; try again in a moment");
+    }
+    free.expect(201);
+    holder.await.unwrap();
+    tool.patch(ZONE, change).await.expect(204);
 }

@@ -1,6 +1,8 @@
 //! The limits of a plan: zones per organization, and bytes per zone.
 
-use dns::{DnsError, ImportResult, LinkResult, NewZone, Precondition, RrsetContent, RrsetPatch, RrsetsPatch};
+use dns::{
+    DnsError, ImportResult, InitialContent, LinkResult, NewZone, Precondition, RrsetContent, RrsetPatch, RrsetsPatch,
+};
 use futures_util::future::join_all;
 use kernel::{Limits, Plan};
 use serde_json::json;
@@ -109,7 +111,8 @@ async fn change_that_exceeds_the_bytes_of_the_plan_is_rejected() {
     assert_eq!(kit.served().await.serial, serial);
     let new = NewZone { name: "other.example".to_owned() };
     let large = patch(&[("a", free), ("b", 100)], false).rrsets;
-    assert_exceeds(kit.dns.zone_create_with(&actor(), kit.org, new, &large).await, (1000, Plan::Free));
+    let content = InitialContent { rrsets: &large, dnssec: false };
+    assert_exceeds(kit.dns.zone_create_with(&actor(), kit.org, new, content).await, (1000, Plan::Free));
     let zones = "SELECT count(*) FROM dns.zones WHERE name = 'other.example'";
     assert_eq!(kit.database.number(zones).await, 0);
 
