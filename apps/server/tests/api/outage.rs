@@ -44,14 +44,7 @@ async fn aborted_request_releases_its_locks() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     // Lock the organization's row, so that the create waits inside its transaction.
-    let locked = app.database.url();
-    let holder = tokio::spawn(async move {
-        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
-        let mut connection = store::Connection::establish(&locked).await.unwrap();
-        let hold = "BEGIN; SELECT id FROM orgs.orgs FOR UPDATE; SELECT pg_sleep(1.2); COMMIT";
-        connection.batch_execute(hold).await.unwrap();
-    });
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let holder = app.hold("SELECT id FROM orgs.orgs FOR UPDATE; SELECT pg_sleep(1)").await;
     let mut stream = tokio::net::TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
     let body = r#"{"name":"site"}"#;
     let request = format!(
@@ -88,14 +81,7 @@ async fn aborted_request_releases_its_locks() {
 async fn locked_organization_does_not_block_others() {
     let app = App::start().await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
-    let locked = app.database.url();
-    let holder = tokio::spawn(async move {
-        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
-        let mut connection = store::Connection::establish(&locked).await.unwrap();
-        let hold = "BEGIN; SELECT id FROM orgs.orgs WHERE slug = 'ada' FOR UPDATE; SELECT pg_sleep(4); COMMIT";
-        connection.batch_execute(hold).await.unwrap();
-    });
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let holder = app.hold("SELECT id FROM orgs.orgs WHERE slug = 'ada' FOR UPDATE; SELECT pg_sleep(4)").await;
     // More than the pool has connections.
     let blocked = (0..32).map(|_| ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })));
     let blocked = futures_util::future::join_all(blocked);

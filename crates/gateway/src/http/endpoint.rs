@@ -83,7 +83,7 @@ macro_rules! endpoint {
                 };
                 let outcome = async {
                     $(let $value = $argument::extract(request, &mut payload).await?;)*
-                    let permit = org_write_limiter::acquire(request, limits.long).await?;
+                    let permit = org_write_limiter::acquire(request, policy.actor(), limits.long).await?;
                     Ok(org_write_limiter::hold(permit, self(policy, $($value),*)).await?.into_response())
                 };
                 idempotent_request.finish(request, outcome.await).await

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::{HttpRequest, web};
-use kernel::{Code, KeyedSemaphores};
+use kernel::audit::Actor;
+use kernel::{Code, KeyedSemaphores, OrgId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::RouteMatch;
 use crate::problem::Problem;
 
 /// The limit of concurrent writes of an organization: a quarter of the usual pool size.
@@ -18,9 +18,9 @@ const MAX_WRITES_PER_ORG: usize = 4;
 /// The longest wait for a permit. Together with the waits for a connection and a lock it stays below three seconds.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(750);
 
-/// The semaphores of organizations with writes in progress, by slug.
+/// The semaphores of organizations with writes in progress.
 #[derive(Debug)]
-pub(crate) struct OrgWriteLimiter(KeyedSemaphores<String>);
+pub(crate) struct OrgWriteLimiter(KeyedSemaphores<OrgId>);
 
 impl Default for OrgWriteLimiter {
     fn default() -> Self {
@@ -33,16 +33,19 @@ tokio::task_local! {
     static HELD: RefCell<Option<OwnedSemaphorePermit>>;
 }
 
-/// Acquires a write permit of the path's organization, if the request writes to one. Uploads need none: they rarely
-/// hold a connection, and have a separate limit.
-pub(super) async fn acquire(request: &HttpRequest, is_upload: bool) -> Result<Option<OwnedSemaphorePermit>, Problem> {
-    let matched = RouteMatch::of(request);
-    let org = matched.as_ref().and_then(|matched| matched.get("orgSlug"));
+/// Acquires a write permit of the organization in which the policy requires a role, if the request writes to one.
+/// Uploads need none: they rarely hold a connection, and have a separate limit.
+pub(super) async fn acquire(
+    request: &HttpRequest,
+    actor: Option<&mut Actor>,
+    is_upload: bool,
+) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    let org = actor.and_then(|actor| actor.required_role).map(|role| role.org);
     let limiter = request.app_data::<web::Data<OrgWriteLimiter>>();
     let Some((limiter, org)) = limiter.zip(org).filter(|_| !is_upload && !request.method().is_safe()) else {
         return Ok(None);
     };
-    acquire_from(limiter.0.of(org.to_owned())).await.map(Some)
+    acquire_from(limiter.0.of(org)).await.map(Some)
 }
 
 async fn acquire_from(semaphore: Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {

@@ -135,6 +135,17 @@ impl App {
         connection.batch_execute(statement).await
     }
 
+    /// Runs statements in a transaction on a separate connection, which holds their locks until the last one ends.
+    /// Returns after the first lock is taken.
+    pub async fn hold(&self, statements: &str) -> tokio::task::JoinHandle<()> {
+        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+        let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
+        let transaction = format!("BEGIN; {statements}; COMMIT");
+        let holder = tokio::spawn(async move { connection.batch_execute(&transaction).await.unwrap() });
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        holder
+    }
+
     /// The names of an organization's audit events, oldest first.
     pub async fn db_audit(&self, org: &str) -> Vec<String> {
         let statement = format!(
@@ -245,7 +256,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         site_url: "http://{hostname}".parse().unwrap(),
         listen: loopback,
         internal_listen: loopback,
-        bundle_store: server::config::BundleStore::Folder(bundles.to_owned()),
+        bundle_store: objects::StoreConfig::Folder(bundles.to_owned()),
         limits: Limits::default(),
         abuse_limits: AbuseLimits::default(),
         gateway: gateway::Config {
