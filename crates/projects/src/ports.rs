@@ -65,7 +65,7 @@ pub struct LiveAccess {
 #[async_trait::async_trait]
 pub trait Placements: Send + Sync {
     /// Writes the desired state that this context owns, in the caller's transaction.
-    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()>;
+    async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()>;
 
     /// Removes the desired state of a project, in the transaction that deletes the project.
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
@@ -103,7 +103,7 @@ pub struct LookupFailure {
     /// A message for users.
     pub message: String,
     /// Whether the failure is transient, so that it proves nothing. A name that does not exist is a permanent failure.
-    pub temporary: bool,
+    pub transient: bool,
 }
 
 /// Lookups in the public DNS.

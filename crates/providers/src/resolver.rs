@@ -71,7 +71,7 @@ pub enum LookupError {
 impl LookupError {
     /// Returns whether a retry may succeed, because the error is not about the name.
     #[must_use]
-    pub const fn is_temporary(self) -> bool {
+    pub const fn is_transient(self) -> bool {
         !matches!(self, Self::InvalidName | Self::NoSuchName)
     }
 }

@@ -20,7 +20,7 @@ use providers::{LookupError, Resolver};
 use store::{Connection, Store};
 
 use super::error::IntoStoreError;
-use crate::config::{BUNDLE_STORE, BundleStore, Config, DNS_RESOLVER};
+use crate::config::{Config, DNS_RESOLVER};
 use crate::jobs::{Background, HOUR, Job, MINUTE};
 
 /// The age at which a temporary object counts as abandoned. An upload takes at most ten minutes.
@@ -55,7 +55,7 @@ pub(super) fn wire(
         zones: Arc::new(ZonesPort(dns.clone())),
         resolver: Arc::new(ResolverPort(resolver)),
     };
-    let bundles = bundles(&config.bundle_store)?;
+    let bundles = Bundles::new(config.bundle_store.open().context("failed to open the bundle store")?);
     let projects = Projects::new(store.clone(), bundles.clone(), config.limits, site, ports);
     background.job(Job::every(MINUTE, "projects.check_hostnames"), projects.clone(), async |projects| {
         projects.hostnames_check().await.map(drop)
@@ -69,15 +69,6 @@ pub(super) fn wire(
         bundles.sweep(clock_rng.now().plus_seconds(-ABANDONED_UPLOAD_SECONDS)).await.map(drop)
     });
     Ok(projects)
-}
-
-fn bundles(store: &BundleStore) -> anyhow::Result<Bundles> {
-    match store {
-        BundleStore::Folder(folder) => {
-            Bundles::in_folder(folder).with_context(|| format!("failed to open the bundle store {}", folder.display()))
-        }
-        BundleStore::S3(s3) => Bundles::in_s3(s3).map_err(|error| BUNDLE_STORE.malformed(error).into()),
-    }
 }
 
 struct OrgsPort(Orgs);
@@ -124,7 +115,7 @@ struct ConvergencePort {
 
 #[async_trait]
 impl projects::Placements for ConvergencePort {
-    async fn converge(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
+    async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
         self.site.write(tx, project, &site(live)).await.map_err(IntoStoreError::into_store_error)
     }
 
@@ -194,11 +185,11 @@ impl projects::Zones for ZonesPort {
 }
 
 fn failure(error: LookupError) -> LookupFailure {
-    LookupFailure { message: error.to_string(), temporary: error.is_temporary() }
+    LookupFailure { message: error.to_string(), transient: error.is_transient() }
 }
 
 fn too_many_changes() -> LookupFailure {
-    LookupFailure { message: "too many concurrent changes to the organization".to_owned(), temporary: true }
+    LookupFailure { message: "too many concurrent changes to the organization".to_owned(), transient: true }
 }
 
 struct ResolverPort(Resolver);

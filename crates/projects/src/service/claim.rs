@@ -164,7 +164,7 @@ impl Projects {
         drop(permit);
         let texts = match texts {
             Ok(texts) => texts,
-            Err(failure) if failure.temporary => {
+            Err(failure) if failure.transient => {
                 return Err(candidate.held(TakeoverObstacle::LookupFailed(failure.message)));
             }
             Err(_) => Vec::new(),

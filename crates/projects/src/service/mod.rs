@@ -270,7 +270,7 @@ impl Projects {
     /// caller holds the project's row lock.
     async fn update_desired(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         if let Some(live) = tx.project_live(project).await? {
-            self.placements.converge(tx, project, live).await?;
+            self.placements.set_desired(tx, project, live).await?;
         }
         Ok(())
     }

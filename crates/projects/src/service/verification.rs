@@ -44,7 +44,7 @@ impl Projects {
                 self.zones.zone_of(&mut *self.store.connection().await?, claim.org, &claim.name).await
             });
         let zone = zone?;
-        let inconclusive = txt.as_ref().is_err_and(|it| it.temporary) || cname.as_ref().is_err_and(|it| it.temporary);
+        let inconclusive = txt.as_ref().is_err_and(|it| it.transient) || cname.as_ref().is_err_and(|it| it.transient);
         let has_txt = txt.as_ref().is_ok_and(|texts| texts.contains(&expected));
         let has_cname = cname.as_ref().is_ok_and(|target| target.as_ref() == Some(&self.site.fallback_origin));
         let proof = match () {

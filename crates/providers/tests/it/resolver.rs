@@ -187,7 +187,7 @@ async fn special_use_names_are_not_sent_to_the_name_server() {
 }
 
 #[tokio::test]
-async fn name_server_errors_are_temporary() {
+async fn name_server_errors_are_transient() {
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
     for (fault, error) in [
@@ -198,7 +198,7 @@ async fn name_server_errors_are_temporary() {
         server.inject(Some(fault));
         assert_eq!(txt(&server, "a.example").await, Err(error));
         assert_eq!(cname(&server, "a.example").await, Err(error));
-        assert!(error.is_temporary());
+        assert!(error.is_transient());
     }
     server.inject(None);
     assert_eq!(txt(&server, "a.example").await, owned(&["1"]));

@@ -82,7 +82,7 @@ impl Node {
 
 #[async_trait::async_trait]
 impl Placements for Node {
-    async fn converge(&self, _: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
+    async fn set_desired(&self, _: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
         self.updates.lock().unwrap().push((project, live));
         self.fail_if_due()
     }
@@ -156,7 +156,7 @@ impl Records {
     fn lookup(&self, kind: &'static str, name: &str) -> Result<Vec<String>, LookupFailure> {
         if AtomicUsize::load(&self.silent, Ordering::SeqCst) > 0 {
             let message = "the name server did not answer in time".to_owned();
-            return Err(LookupFailure { message, temporary: true });
+            return Err(LookupFailure { message, transient: true });
         }
         Ok(self.records.lock().unwrap().get(&(kind, name.to_owned())).cloned().unwrap_or_default())
     }
