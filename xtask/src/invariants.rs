@@ -67,11 +67,14 @@ fn check_dependencies(graph: &Graph) -> Vec<String> {
                 "providers" if !["kernel", "sha256"].contains(&other) => {
                     forbid(member, other, "the only workspace dependency of providers is kernel")
                 }
+                "objects" if other != "settings" => {
+                    forbid(member, other, "the only workspace dependency of objects is settings");
+                }
                 "sandbox" if other != "settings" => {
                     forbid(member, other, "the sandbox simulates external systems and shares no code with the product");
                 }
                 "client" => forbid(member, other, "client depends only on the OpenAPI document"),
-                "node" if !["bundle", "protocol", "settings", "sha256"].contains(&other) => {
+                "node" if !["bundle", "objects", "protocol", "settings", "sha256"].contains(&other) => {
                     forbid(member, other, "a node depends on the control plane only through the protocol");
                 }
                 "cli" if !["client", "bundle"].contains(&other) => {

@@ -1,6 +1,7 @@
 //! The settings of `svc-sandbox`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use settings::{Claim, Error, Setting, Settings};
 
@@ -11,28 +12,37 @@ settings::table! {
     pub SMTP_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_SMTP_LISTEN", "127.0.0.1:8025");
     /// The address of the name server, over UDP and TCP.
     pub DNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_DNS_LISTEN", "127.0.0.1:8053");
+    /// The address of the S3 server.
+    pub S3_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_S3_LISTEN", "127.0.0.1:8092");
+    /// The folder of the S3 server, with a folder for each bucket (default: a temporary folder).
+    pub S3_DIR: Option<PathBuf> = Setting::optional("SVC_SANDBOX_S3_DIR");
 }
 
 pub const CLAIM: Claim = Claim { prefixes: &["SVC_SANDBOX_"], except: &[] };
 
-/// The addresses of the listeners.
-#[derive(Debug, Clone, Copy)]
+/// The addresses of the listeners, and the folder of the S3 server.
+#[derive(Debug, Clone)]
 pub struct Config {
     pub listen: SocketAddr,
     pub smtp_listen: SocketAddr,
     pub dns_listen: SocketAddr,
+    pub s3_listen: SocketAddr,
+    /// `None` for a temporary folder.
+    pub s3_dir: Option<PathBuf>,
 }
 
 impl Config {
     /// Reads the settings.
     ///
     /// # Errors
-    /// Returns an error if a value is not an address.
+    /// Returns an error if a value does not parse.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Self {
             listen: settings.get(&LISTEN)?,
             smtp_listen: settings.get(&SMTP_LISTEN)?,
             dns_listen: settings.get(&DNS_LISTEN)?,
+            s3_listen: settings.get(&S3_LISTEN)?,
+            s3_dir: settings.opt(&S3_DIR)?,
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Simulated external systems that speak the real protocols, with fault injection: a code host, an SMTP server and a
-//! name server. Tests start them separately. `svc-sandbox` runs all of them in one program, with web pages.
+//! Simulated external systems that speak the real protocols, with fault injection: a code host, an SMTP server, a
+//! name server and an S3 server. Tests start them separately. `svc-sandbox` runs all of them in one program, with web pages.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,6 +16,7 @@ mod html;
 mod http;
 mod pages;
 mod program;
+mod s3;
 mod smtp;
 mod systems;
 
@@ -24,4 +25,5 @@ pub use codehost::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
 pub use dns::{DnsFault, DnsServer, InvalidRecord};
 pub use hickory_resolver::proto::rr::RecordType;
 pub use program::Sandbox;
+pub use s3::S3Server;
 pub use smtp::{Encryption, ReceivedMail, SmtpFault, SmtpServer};

@@ -10,8 +10,8 @@ use settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 const HELP: &str = "\
-svc-sandbox simulates the external systems for development: a code host, an SMTP server and a name server. It is
-configured by its environment.
+svc-sandbox simulates the external systems for development: a code host, an SMTP server, a name server and an S3
+server. It is configured by its environment.
 
   svc-sandbox              runs until SIGTERM or Ctrl-C
   svc-sandbox --settings   prints the settings as Markdown
@@ -42,7 +42,8 @@ fn main() -> ExitCode {
 async fn run() -> Result<()> {
     let config = Config::new(&Settings::from_env(TABLE, &CLAIM)?)?;
     let sandbox = Sandbox::start(&config).await?;
-    println!("listening on http://{}, smtp {}, dns {}", sandbox.address()?, config.smtp_listen, config.dns_listen);
+    let Config { smtp_listen, dns_listen, s3_listen, .. } = config;
+    println!("listening on http://{}, smtp {smtp_listen}, dns {dns_listen}, s3 http://{s3_listen}", sandbox.address()?);
     let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = sandbox.run() => {}

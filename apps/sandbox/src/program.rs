@@ -1,7 +1,9 @@
 //! All simulated systems in one program.
 
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
@@ -11,6 +13,7 @@ use crate::config::Config;
 use crate::dns::DnsServer;
 use crate::http::{self, Request, Response};
 use crate::pages;
+use crate::s3::S3Server;
 use crate::smtp::{Encryption, SmtpServer};
 use crate::systems::Systems;
 
@@ -19,18 +22,32 @@ use crate::systems::Systems;
 pub struct Sandbox {
     listener: TcpListener,
     systems: Arc<Systems>,
+    /// Removed when the sandbox is dropped.
+    temporary: Option<TemporaryDir>,
 }
+
+#[derive(Debug)]
+struct TemporaryDir(PathBuf);
+
+/// The bucket that exists at the start.
+const BUCKET: &str = "objects";
 
 impl Sandbox {
     /// Opens the listeners.
     ///
     /// # Errors
-    /// Returns an error if an address is in use or not local.
+    /// Returns an error if an address is in use or not local, or the folder of the S3 server cannot be used.
     pub async fn start(config: &Config) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen).await?;
         let smtp = SmtpServer::start_on(config.smtp_listen, Encryption::None, None).await?;
         let dns = DnsServer::start_on(config.dns_listen).await?;
-        Ok(Self { listener, systems: Arc::new(Systems { code_host: CodeHost::new(true), smtp, dns }) })
+        let port = listener.local_addr()?.port();
+        let temporary = config.s3_dir.is_none().then(|| TemporaryDir::create(port)).transpose()?;
+        let s3_dir = config.s3_dir.as_ref().or(temporary.as_ref().map(|temporary| &temporary.0)).unwrap();
+        fs::create_dir_all(s3_dir.join(BUCKET))?;
+        let s3 = S3Server::start_on(config.s3_listen, s3_dir).await?;
+        let systems = Arc::new(Systems { code_host: CodeHost::new(true), smtp, dns, s3 });
+        Ok(Self { listener, systems, temporary })
     }
 
     /// The address of the web pages and the code host.
@@ -53,14 +70,41 @@ impl Sandbox {
         &self.systems.dns
     }
 
+    /// The S3 server.
+    #[must_use]
+    pub fn s3(&self) -> &S3Server {
+        &self.systems.s3
+    }
+
     /// Serves the web pages and the code host until the future is dropped.
     pub async fn run(self) {
-        let systems = self.systems;
+        // The temporary folder exists until the future is dropped.
+        let (systems, _temporary) = (self.systems, self.temporary);
         let handler = move |request| {
             let systems = Arc::clone(&systems);
             async move { respond(&systems, request).await }
         };
         http::serve(self.listener, handler).await;
+    }
+}
+
+impl TemporaryDir {
+    /// Creates an empty folder. No other running sandbox has this port.
+    fn create(port: u16) -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("svc-sandbox-s3-{port}"));
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for TemporaryDir {
+    fn drop(&mut self) {
+        // A folder that remains is harmless.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::codehost::CodeHost;
 use crate::dns::DnsServer;
+use crate::s3::S3Server;
 use crate::smtp::SmtpServer;
 
 #[derive(Debug)]
@@ -9,4 +10,5 @@ pub(crate) struct Systems {
     pub code_host: CodeHost,
     pub smtp: SmtpServer,
     pub dns: DnsServer,
+    pub s3: S3Server,
 }

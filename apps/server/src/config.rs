@@ -12,14 +12,15 @@ use dns::Hosting;
 use dns::primary::PrimaryConfig;
 use gateway::SignInMethods;
 use kernel::{AbuseLimits, AllowList, Limits, seal};
-use projects::{S3Config, SiteUrl};
+use objects::{StoreAddress, StoreConfig};
+use projects::SiteUrl;
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
 use self::parts::{LimitsFile, Zones, bundle_store, code_host, limits, mail, own_domains, site, zones};
 
-pub use self::values::{Addresses, BundleAddress, CoreLink, Sockets, Url};
+pub use self::values::{Addresses, CoreLink, Sockets, Url};
 
 settings::table! {
     /// Postgres connection URL: `postgres://user:password@host/database?sslmode=verify-full`, or `postgres:///database?host=/folder&user=name` for a Unix socket. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of root certificates.
@@ -81,7 +82,7 @@ settings::table! {
     /// Sender of outgoing mail: `Name <address>` or an address.
     pub MAIL_FROM: Option<Mailbox> = Setting::optional("SVC_MAIL_FROM");
     /// Bundle store: `file:///folder`, `s3://bucket` or `s3://bucket/prefix`. The `AWS_…` settings apply to S3.
-    pub BUNDLE_STORE: BundleAddress = Setting::required("SVC_BUNDLE_STORE");
+    pub BUNDLE_STORE: StoreAddress = Setting::required("SVC_BUNDLE_STORE");
     /// Access key ID for the bucket. The server reads the `AWS_…` settings only from the environment.
     pub AWS_ACCESS_KEY_ID: Option<String> = Setting::optional("AWS_ACCESS_KEY_ID");
     /// Secret access key for the bucket.
@@ -119,7 +120,7 @@ pub struct Config {
     pub database: store::Config,
     pub listen: SocketAddr,
     pub internal_listen: SocketAddr,
-    pub bundle_store: BundleStore,
+    pub bundle_store: StoreConfig,
     pub limits: Limits,
     pub abuse_limits: AbuseLimits,
     pub core: CoreLink,
@@ -151,14 +152,6 @@ pub struct CodeHostLogin {
 pub struct MailConfig {
     pub server: SmtpConfig,
     pub from: Mailbox,
-}
-
-/// The storage backend of bundles.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BundleStore {
-    /// A local folder.
-    Folder(PathBuf),
-    S3(S3Config),
 }
 
 impl Config {

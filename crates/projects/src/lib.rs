@@ -15,7 +15,7 @@ mod service;
 mod site_url;
 
 pub use bundle;
-pub use bundles::{Bundles, S3Config, StoredBundle};
+pub use bundles::{Bundles, StoredBundle};
 pub use error::{HostnameLimit, ProjectError, TakeoverObstacle};
 pub use hostname::{HostName, InvalidHostName};
 pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};

@@ -46,4 +46,4 @@ pub use markdown::markdown;
 pub use networks::{Networks, rate_limit_key};
 pub use setting::{Requirement, Row, Setting};
 pub use source::{Claim, Settings};
-pub use value::{ByteSize, Flag, Secret, Value};
+pub use value::{ByteSize, Flag, Interval, Secret, Value};

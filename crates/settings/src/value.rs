@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug, Display};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A type of values: every type that parses from text, and [`Secret`].
 pub trait Value: Sized {
@@ -31,6 +32,12 @@ where
 pub struct Secret(String);
 
 impl Secret {
+    /// Wraps a credential.
+    #[must_use]
+    pub const fn new(plaintext: String) -> Self {
+        Self(plaintext)
+    }
+
     /// The plaintext.
     #[must_use]
     pub fn reveal(&self) -> &str {
@@ -87,5 +94,26 @@ impl FromStr for ByteSize {
         };
         let number: u64 = number.parse().map_err(|_| "not a number of bytes")?;
         number.checked_mul(unit).map(Self).ok_or("too many bytes")
+    }
+}
+
+/// A time between repetitions: a positive number with the unit `s`, `m` or `h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interval(pub Duration);
+
+impl FromStr for Interval {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str = "expected a number with the unit s, m or h, such as 60s";
+        let (number, unit) = text.split_at(text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len()));
+        let seconds = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 60 * 60,
+            _ => return Err(EXPECTED),
+        };
+        let number = number.parse::<u32>().ok().filter(|number| *number > 0).ok_or(EXPECTED)?;
+        Ok(Self(Duration::from_secs(u64::from(number) * seconds)))
     }
 }

@@ -3,9 +3,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 use std::{fs, process};
 
-use settings::{ByteSize, Claim, Error, Flag, Secret, Setting, Settings, markdown};
+use settings::{ByteSize, Claim, Error, Flag, Interval, Secret, Setting, Settings, markdown};
 
 settings::table! {
     /// The listen address.
@@ -72,6 +73,16 @@ fn byte_sizes_parse_with_and_without_a_unit() {
     }
     for text in ["", "GiB", "1.5GiB", "10 GiB", "10GB", "-1", "10gib", "99999999TiB", "99999999999999999999"] {
         assert!(text.parse::<ByteSize>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn intervals_have_a_unit() {
+    for (text, seconds) in [("60s", 60), ("5m", 300), ("1h", 3600)] {
+        assert_eq!(text.parse(), Ok(Interval(Duration::from_secs(seconds))), "{text}");
+    }
+    for text in ["", "s", "60", "0s", "-1s", "1.5m", "1 h", "1d", "99999999999h"] {
+        assert!(text.parse::<Interval>().is_err(), "{text}");
     }
 }
 

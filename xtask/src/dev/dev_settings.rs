@@ -78,6 +78,8 @@ impl DevSettings {
             ("SVC_BUNDLE_STORE", format!("file://{state}/bundles")),
             ("SVC_NODE_CORE_URL", base_url(internal)),
             ("SVC_NODE_DIR", format!("{state}/node")),
+            ("SVC_NODE_STORAGE", format!("file://{state}/objects")),
+            ("SVC_SANDBOX_S3_DIR", format!("{state}/s3")),
         ] {
             values.insert(name, read_setting::<String>(name)?.unwrap_or(default));
         }
@@ -140,7 +142,7 @@ impl Display for DevSettings {
         writeln!(f, "  API       {api}  (reference: {api}/docs)")?;
         writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
         writeln!(f, "  Internal  {}  (metrics: /metrics)", base_url(self.internal))?;
-        writeln!(f, "  Sandbox   {}  (mail, code host, DNS records)", base_url(self.sandbox.http))?;
+        writeln!(f, "  Sandbox   {}  (mail, code host, DNS records, objects)", base_url(self.sandbox.http))?;
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
             writeln!(f, "  Database  psql '{url}'")?;
         }

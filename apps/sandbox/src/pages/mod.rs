@@ -1,10 +1,12 @@
-//! The web pages: received mail and the records of the name server.
+//! The web pages: received mail, the records of the name server, and stored objects.
 
 mod dns;
 mod mail;
+mod s3;
 
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
+use crate::s3::S3Server;
 use crate::systems::Systems;
 
 pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
@@ -16,6 +18,7 @@ pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
         ("GET", ["mail", number, "html"]) => mail::html(systems, number),
         ("GET", ["mail", number, "raw"]) => mail::raw(systems, number),
         ("GET", ["dns"]) => Some(dns::list(systems, None)),
+        ("GET", ["s3"]) => Some(s3::list(systems)),
         ("POST", ["dns"]) => Some(dns::change(systems, request)),
         _ => None,
     };
@@ -26,7 +29,7 @@ pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
 
 fn home(systems: &Systems) -> Response {
     let mut html = Html::default();
-    html.raw("<p>This program simulates the external systems for development. It keeps everything in memory.</p>");
+    html.raw("<p>This program simulates the external systems for development. It keeps everything except objects in memory.</p>");
     html.raw("<h2>Mail</h2><p>").link("/mail", &format!("{} received", systems.smtp.received().len()));
     html.raw(" by SMTP at ").text(&systems.smtp.address().to_string()).raw(", for all addresses.</p>");
     html.raw("<h2>Code host</h2><p>Start a sign-in at the service, or run <code>svc login</code>. Users:</p><ul>");
@@ -35,5 +38,9 @@ fn home(systems: &Systems) -> Response {
     }
     html.raw("</ul><h2>Name server</h2><p>").link("/dns", &format!("{} records", systems.dns.records().len()));
     html.raw(" at ").text(&systems.dns.address().to_string()).raw(". It is authoritative for all names.</p>");
+    html.raw("<h2>S3 server</h2><p>").link("/s3", &format!("{} buckets", systems.s3.buckets().len()));
+    html.raw(" at ").text(&format!("http://{}", systems.s3.address())).raw(", with the access key ID <code>");
+    html.text(S3Server::ACCESS_KEY_ID).raw("</code> and the secret access key <code>");
+    html.text(S3Server::SECRET_ACCESS_KEY).raw("</code>.</p>");
     page("Sandbox", &html)
 }

@@ -7,6 +7,7 @@
     reason = "in a test, a panic reports the failure"
 )]
 
+mod objects;
 mod pages;
 mod sign_in;
 
@@ -22,6 +23,7 @@ struct TestSandbox {
     base: String,
     smtp: std::net::SocketAddr,
     dns: std::net::SocketAddr,
+    s3: std::net::SocketAddr,
     browser: Client,
     task: AbortHandle,
 }
@@ -29,12 +31,13 @@ struct TestSandbox {
 impl TestSandbox {
     async fn start() -> Self {
         let free = "127.0.0.1:0".parse().unwrap();
-        let sandbox = Sandbox::start(&Config { listen: free, smtp_listen: free, dns_listen: free }).await.unwrap();
+        let config = Config { listen: free, smtp_listen: free, dns_listen: free, s3_listen: free, s3_dir: None };
+        let sandbox = Sandbox::start(&config).await.unwrap();
         let base = format!("http://{}", sandbox.address().unwrap());
-        let (smtp, dns) = (sandbox.smtp().address(), sandbox.dns().address());
+        let (smtp, dns, s3) = (sandbox.smtp().address(), sandbox.dns().address(), sandbox.s3().address());
         let _ = rustls::crypto::ring::default_provider().install_default();
         let browser = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap();
-        Self { base, smtp, dns, browser, task: tokio::spawn(sandbox.run()).abort_handle() }
+        Self { base, smtp, dns, s3, browser, task: tokio::spawn(sandbox.run()).abort_handle() }
     }
 
     async fn get(&self, path: &str) -> Response {

@@ -2,21 +2,23 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use dns::primary::PrimaryConfig;
 use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
 use gateway::{RateLimits, Site};
 use kernel::{AbuseLimits, Limits};
-use projects::{S3Config, SiteUrl};
+use objects::{S3Config, StoreAddress, StoreConfig, Timeouts};
+use projects::SiteUrl;
 use providers::CodeHostConfig;
 use serde::Deserialize;
-use settings::{Error, Secret, Settings};
+use settings::{Error, Settings};
 
-use super::values::{Addresses, BundleAddress, Sockets, Url};
+use super::values::{Addresses, Sockets, Url};
 use super::{
     AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_SECRET_ACCESS_KEY,
-    AWS_SESSION_TOKEN, BUNDLE_STORE, BundleStore, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID, CODEHOST_CLIENT_SECRET,
+    AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID, CODEHOST_CLIENT_SECRET,
     CODEHOST_REDIRECTS, CODEHOST_TOKEN_URL, CODEHOST_USER_URL, CodeHostLogin, DASHBOARD_URL, DNS_CATALOG, DNS_LISTEN,
     DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, LIMITS, MAIL_DOMAIN, MAIL_FROM,
     MailConfig, NAMESERVERS, PLATFORM_DOMAIN, PUBLIC_URL, SITE_NAME, SMTP_URL,
@@ -133,24 +135,27 @@ pub(super) fn code_host(settings: &Settings, public_url: &str) -> Result<Option<
     Ok(Some(CodeHostLogin { host, redirects }))
 }
 
-pub(super) fn bundle_store(settings: &Settings) -> Result<BundleStore, Error> {
+/// A read may wait for a large bundle.
+const BUNDLE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(60), retry: Duration::from_secs(30) };
+
+pub(super) fn bundle_store(settings: &Settings) -> Result<StoreConfig, Error> {
     let (bucket, prefix) = match settings.get(&BUNDLE_STORE)? {
-        BundleAddress::Folder(folder) => return Ok(BundleStore::Folder(folder)),
-        BundleAddress::S3 { bucket, prefix } => (bucket, prefix),
+        StoreAddress::Folder(folder) => return Ok(StoreConfig::Folder(folder)),
+        StoreAddress::Bucket { bucket, prefix } => (bucket, prefix),
     };
     let required = "required if SVC_BUNDLE_STORE is an S3 bucket";
-    let secret = |secret: Secret| kernel::Secret::new(secret.reveal().to_owned());
     let region = settings.opt(&AWS_REGION)?.or(settings.opt(&AWS_DEFAULT_REGION)?);
     let endpoint = settings.opt(&AWS_ENDPOINT_URL_S3)?.or(settings.opt(&AWS_ENDPOINT_URL)?);
     let secret_access_key = settings.opt(&AWS_SECRET_ACCESS_KEY)?;
-    Ok(BundleStore::S3(S3Config {
+    Ok(StoreConfig::S3(S3Config {
         bucket,
         prefix,
         region: region.unwrap_or_else(|| "us-east-1".to_owned()),
         endpoint: endpoint.map(|Url(url)| url),
         access_key_id: settings.opt(&AWS_ACCESS_KEY_ID)?.ok_or_else(|| AWS_ACCESS_KEY_ID.malformed(required))?,
-        secret_access_key: secret_access_key.map(secret).ok_or_else(|| AWS_SECRET_ACCESS_KEY.malformed(required))?,
-        session_token: settings.opt(&AWS_SESSION_TOKEN)?.map(secret),
+        secret_access_key: secret_access_key.ok_or_else(|| AWS_SECRET_ACCESS_KEY.malformed(required))?,
+        session_token: settings.opt(&AWS_SESSION_TOKEN)?,
+        timeouts: BUNDLE_TIMEOUTS,
     }))
 }
 

@@ -1,29 +1,23 @@
 //! The bundle store: one object per digest, written atomically.
 //!
 //! An upload streams through SHA-256, the validating reader and a temporary object. Memory use does not depend on its
-//! size: at most [`MAX_PENDING_CHUNKS`] chunks wait for the reader, and a few parts ([`PartLimits`]) for the store.
+//! size: at most [`MAX_PENDING_CHUNKS`] chunks wait for the reader, and a few parts (`objects::PartLimits`) for the store.
 
-mod multipart;
-mod s3;
 mod sweep;
 
 use std::io::{self, Read};
-use std::path::{Path as Folder, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures_util::{Stream, StreamExt as _};
 use kernel::{BundleLimits, Digest, Digester, Time, error_chain};
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
+use objects::{ObjectWriter, Store};
 use tokio::sync::mpsc;
 
-use self::multipart::{MultipartWriter, PartLimits};
 use crate::error::ProjectError;
-
-pub use self::s3::S3Config;
 
 /// The number of body chunks that may wait for the reader.
 const MAX_PENDING_CHUNKS: usize = 4;
@@ -36,12 +30,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The bundle store. Cheap to clone; clones share one memory limit for uploads.
 #[derive(Debug, Clone)]
-pub struct Bundles {
-    objects: Arc<dyn ObjectStore>,
-    /// The folder, if the store is a folder.
-    folder: Option<PathBuf>,
-    parts: PartLimits,
-}
+pub struct Bundles(Store);
 
 /// A validated bundle in the store.
 #[derive(Debug, Clone)]
@@ -56,28 +45,10 @@ pub struct StoredBundle {
 type Result<T> = std::result::Result<T, ProjectError>;
 
 impl Bundles {
-    /// Creates a bundle store in an object store other than a folder.
+    /// A bundle store in an object store.
     #[must_use]
-    pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
-        Self { objects, folder: None, parts: PartLimits::remote() }
-    }
-
-    /// Creates a bundle store in a folder, and the folder if it does not exist. Syncs finished objects to disk.
-    ///
-    /// # Errors
-    /// Returns the I/O error when the folder cannot be created.
-    pub fn in_folder(folder: &Folder) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let files = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
-        Ok(Self { objects: Arc::new(files), folder: Some(folder.to_owned()), parts: PartLimits::local() })
-    }
-
-    /// Creates a bundle store in a bucket, without a request to it. Requires a default crypto provider of rustls.
-    ///
-    /// # Errors
-    /// Returns an error when the [`S3Config`] is invalid.
-    pub fn in_s3(s3: &S3Config) -> object_store::Result<Self> {
-        Ok(Self::new(s3.connect()?))
+    pub const fn new(store: Store) -> Self {
+        Self(store)
     }
 
     /// Validates and stores an upload. A rejected or interrupted upload leaves no object behind.
@@ -95,12 +66,11 @@ impl Bundles {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let temporary = Path::from_iter([INCOMING, name]);
-        let upload = self.objects.put_multipart(&temporary).await.map_err(store_error)?;
-        let mut writer = MultipartWriter::new(upload, self.parts.clone());
+        let mut writer = ObjectWriter::new(self.0.objects.clone(), temporary.clone(), self.0.parts.clone());
         match stream_upload(&mut body, limits, &mut writer).await {
             Ok(received) => {
                 // In a separate task, so that it completes even if the request is cancelled.
-                let commit = commit(self.objects.clone(), writer, temporary, object_path(received.digest));
+                let commit = commit(self.0.objects.clone(), writer, temporary, object_path(received.digest));
                 tokio::spawn(commit).await.map_err(store::Error::inconsistent)??;
                 Ok(received)
             }
@@ -123,7 +93,7 @@ impl Bundles {
         &self,
         digest: Digest,
     ) -> Result<(u64, impl Stream<Item = object_store::Result<Bytes>> + 'static)> {
-        match self.objects.get(&object_path(digest)).await {
+        match self.0.objects.get(&object_path(digest)).await {
             Ok(object) => Ok((object.meta.size, object.into_stream())),
             Err(object_store::Error::NotFound { .. }) => Err(ProjectError::BundleNotFound),
             Err(error) => Err(store_error(error)),
@@ -138,23 +108,18 @@ impl Bundles {
     /// # Errors
     /// [`ProjectError::BundleStore`].
     pub async fn sweep(&self, before: Time) -> Result<usize> {
-        match &self.folder {
+        match &self.0.folder {
             Some(folder) => {
                 let deleted = sweep::delete_old_files(folder.clone(), before).await;
                 deleted.map_err(|error| ProjectError::BundleStore(error.into()))
             }
-            None => sweep::delete_old_objects(&*self.objects, before).await.map_err(store_error),
+            None => sweep::delete_old_objects(&*self.0.objects, before).await.map_err(store_error),
         }
     }
 }
 
 /// Completes the temporary object and renames it to its final path. A failure leaves no object behind.
-async fn commit(
-    objects: Arc<dyn ObjectStore>,
-    writer: MultipartWriter,
-    temporary: Path,
-    object_path: Path,
-) -> Result<()> {
+async fn commit(objects: Arc<dyn ObjectStore>, writer: ObjectWriter, temporary: Path, object_path: Path) -> Result<()> {
     writer.finish().await.map_err(store_error)?;
     if let Err(error) = objects.rename(&temporary, &object_path).await {
         if let Err(error) = objects.delete(&temporary).await {
@@ -169,7 +134,7 @@ async fn commit(
 async fn stream_upload<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin),
     limits: BundleLimits,
-    writer: &mut MultipartWriter,
+    writer: &mut ObjectWriter,
 ) -> Result<StoredBundle> {
     let (chunks, receiver) = mpsc::channel(MAX_PENDING_CHUNKS);
     let BundleLimits { compressed, unpacked, entries } = limits;

@@ -83,7 +83,7 @@ async fn failing_store_returns_unavailable() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sweep_deletes_only_old_temporary_files() {
     let files = Files::new();
-    let bundles = Bundles::in_folder(files.path()).unwrap();
+    let bundles = files.bundles();
     let hour_ago = ClockRng::system().now().plus_seconds(-3600);
     assert_eq!(bundles.sweep(hour_ago).await.unwrap(), 0);
     let digest = bundles.receive("upload", limits(), body(&site("kept"), 50)).await.unwrap().digest;

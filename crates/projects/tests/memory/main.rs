@@ -18,6 +18,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{Stream, stream};
 use kernel::{ApiError as _, ClockRng};
+use objects::{PartLimits, Store, StoreConfig};
 use projects::Bundles;
 
 use crate::hostile::Hostile;
@@ -52,7 +53,7 @@ impl Drop for Folder {
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_use_limited_memory() {
     let folder = Folder::new();
-    let bundles = Bundles::in_folder(&folder.0.join("store")).unwrap();
+    let bundles = Bundles::new(StoreConfig::Folder(folder.0.join("store")).open().unwrap());
     let small = Upload::write(&folder.0.join("small"), 1);
     // The first upload creates threads and buffers that later uploads reuse.
     small.send(&bundles, 64 * 1024).await;
@@ -66,7 +67,7 @@ async fn uploads_use_limited_memory() {
     let hostile = reject_all(&bundles, hostile::all()).await;
 
     // Twenty uploads to a slow store.
-    let bundles = Bundles::new(Arc::new(Slow));
+    let bundles = Bundles::new(Store { objects: Arc::new(Slow), folder: None, parts: PartLimits::remote() });
     let slow = peak_of(middle.send(&bundles, 32 * 1024)).await;
     let twenty_slow = peak_of(join_all((0..20).map(|_| middle.send(&bundles, 32 * 1024)))).await;
 

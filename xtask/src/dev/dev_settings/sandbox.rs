@@ -15,6 +15,7 @@ pub struct Sandbox {
     pub http: SocketAddr,
     smtp: SocketAddr,
     dns: SocketAddr,
+    s3: SocketAddr,
 }
 
 impl Sandbox {
@@ -23,15 +24,17 @@ impl Sandbox {
             http: listen_address("SVC_SANDBOX_LISTEN", 8090)?,
             smtp: listen_address("SVC_SANDBOX_SMTP_LISTEN", 8025)?,
             dns: listen_address("SVC_SANDBOX_DNS_LISTEN", 8053)?,
+            s3: listen_address("SVC_SANDBOX_S3_LISTEN", 8092)?,
         })
     }
 
     /// The addresses with the names of their settings.
-    pub fn listeners(&self) -> [(&'static str, SocketAddr); 3] {
+    pub fn listeners(&self) -> [(&'static str, SocketAddr); 4] {
         [
             ("SVC_SANDBOX_LISTEN", self.http),
             ("SVC_SANDBOX_SMTP_LISTEN", self.smtp),
             ("SVC_SANDBOX_DNS_LISTEN", self.dns),
+            ("SVC_SANDBOX_S3_LISTEN", self.s3),
         ]
     }
 

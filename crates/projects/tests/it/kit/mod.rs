@@ -11,7 +11,7 @@ use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{ClockRng, Limits, OrgId, Plan, ProjectId, Role, SessionId, UserId};
-use object_store::local::LocalFileSystem;
+use objects::StoreConfig;
 use projects::{Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectError, Projects, Site};
 use serde_json::Value;
 use testkit::{Audit, TestStore, session_actor};
@@ -47,7 +47,7 @@ impl Files {
 
     /// Opens a bundle store in the folder.
     pub fn bundles(&self) -> Bundles {
-        Bundles::new(Arc::new(LocalFileSystem::new_with_prefix(&self.0).unwrap()))
+        Bundles::new(StoreConfig::Folder(self.0.clone()).open().unwrap())
     }
 
     /// Lists the paths of all files, including unfinished ones.

@@ -2,22 +2,80 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
-mod server;
-
 use std::io;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use kernel::{ApiError as _, BundleLimits, ClockRng, Code, Digest, Secret};
-use object_store::ObjectStoreExt as _;
+use kernel::{ApiError as _, BundleLimits, ClockRng, Code, Digest, SessionId};
+use object_store::local::LocalFileSystem;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use objects::{S3Config, StoreConfig, Timeouts};
 use projects::{Bundles, ProjectError};
+use sandbox::S3Server;
+use settings::Secret;
 use testkit::bundle::{body, incompressible, pack as bundle, site};
 
-use self::server::{BUCKET, Server};
+const BUCKET: &str = "test-bundles";
 
 const LIMITS: BundleLimits = BundleLimits { compressed: 64 << 20, unpacked: 64 << 20, entries: 10 };
+
+/// A separate S3 server per test, with one bucket.
+struct Server {
+    folder: PathBuf,
+    server: S3Server,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let name = format!("s3-{}", ClockRng::system().id::<SessionId>());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(folder.join(BUCKET)).unwrap();
+        Self { server: S3Server::start(&folder).await.unwrap(), folder }
+    }
+
+    /// Returns the configuration of the bucket, with valid credentials.
+    fn s3(&self, prefix: &str) -> S3Config {
+        S3Config {
+            bucket: BUCKET.to_owned(),
+            prefix: prefix.to_owned(),
+            region: "us-east-1".to_owned(),
+            endpoint: Some(format!("http://{}", self.server.address())),
+            access_key_id: S3Server::ACCESS_KEY_ID.to_owned(),
+            secret_access_key: Secret::new(S3Server::SECRET_ACCESS_KEY.to_owned()),
+            session_token: None,
+            timeouts: Timeouts { read: Duration::from_secs(30), retry: Duration::from_secs(5) },
+        }
+    }
+
+    fn bundles(&self, prefix: &str) -> Bundles {
+        open(self.s3(prefix))
+    }
+
+    /// Opens the bucket's files directly.
+    fn objects(&self) -> Arc<dyn ObjectStore> {
+        Arc::new(LocalFileSystem::new_with_prefix(self.folder.join(BUCKET)).unwrap())
+    }
+
+    /// Lists all objects and the parts of unfinished uploads.
+    fn list(&self) -> Vec<String> {
+        self.server.files()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn open(s3: S3Config) -> Bundles {
+    Bundles::new(StoreConfig::S3(s3).open().unwrap())
+}
 
 async fn stored(bundles: &Bundles, digest: Digest) -> Vec<u8> {
     let (length, bytes) = bundles.open(digest).await.unwrap();
@@ -118,10 +176,10 @@ async fn bundle_supports_range_reads() {
 async fn forbidden_or_unreachable_bucket_returns_unavailable() {
     let server = Server::start().await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let wrong_secret = projects::S3Config { secret_access_key: Secret::new("guess".to_owned()), ..server.s3("") };
-    let unreachable = projects::S3Config { endpoint: Some(format!("https://{closed}")), ..server.s3("") };
+    let wrong_secret = S3Config { secret_access_key: Secret::new("guess".to_owned()), ..server.s3("") };
+    let unreachable = S3Config { endpoint: Some(format!("https://{closed}")), ..server.s3("") };
     for s3 in [wrong_secret, unreachable] {
-        let bundles = Bundles::in_s3(&s3).unwrap();
+        let bundles = open(s3);
         let failed = bundles.receive("upload", LIMITS, body(&site("page"), 100)).await.unwrap_err();
         assert_eq!(failed.code(), &Code::UNAVAILABLE, "{failed:?}");
         assert!(!format!("{failed:?}").contains("guess"));

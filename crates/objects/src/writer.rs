@@ -4,17 +4,21 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::error_chain;
-use object_store::{MultipartUpload, Result};
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, Result};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// The longest wait for the parts in flight of an aborted upload.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A larger buffer is allocated for a whole part.
+const SMALL_BUFFER: usize = 256 * 1024;
+
 /// The size of parts, and limits on the parts in flight.
 #[derive(Debug, Clone)]
-pub(super) struct PartLimits {
+pub struct PartLimits {
     part_size: usize,
     /// The number of parts in flight per object.
     max_concurrent: usize,
@@ -27,12 +31,14 @@ impl PartLimits {
     const MAX_IN_FLIGHT_BYTES: usize = 80 * 1024 * 1024;
 
     /// For a remote store. S3 requires at least 5 MiB for all parts except the last.
-    pub(super) fn remote() -> Self {
+    #[must_use]
+    pub fn remote() -> Self {
         Self::new(5 * 1024 * 1024, 3)
     }
 
     /// For a store on the local disk.
-    pub(super) fn local() -> Self {
+    #[must_use]
+    pub fn local() -> Self {
         Self::new(256 * 1024, 4)
     }
 
@@ -41,28 +47,37 @@ impl PartLimits {
     }
 }
 
-/// A multipart upload. Dropping an unfinished upload aborts it, if a runtime is available.
-pub(super) struct MultipartWriter {
+/// An upload of one object, which appears in the store when it is finished. An object of less than one part is sent in
+/// one request. Dropping an unfinished upload aborts it, if a runtime is available.
+#[derive(Debug)]
+pub struct ObjectWriter {
+    objects: Arc<dyn ObjectStore>,
+    path: Path,
     limits: PartLimits,
     buffer: Vec<u8>,
-    /// None after the upload is finished or aborted.
+    /// The upload of an object of several parts.
     upload: Option<Box<dyn MultipartUpload>>,
     in_flight: JoinSet<Result<()>>,
 }
 
-impl MultipartWriter {
-    pub(super) fn new(upload: Box<dyn MultipartUpload>, limits: PartLimits) -> Self {
-        Self { limits, buffer: Vec::new(), upload: Some(upload), in_flight: JoinSet::new() }
+impl ObjectWriter {
+    /// Creates an empty upload, without a request to the store.
+    #[must_use]
+    pub fn new(objects: Arc<dyn ObjectStore>, path: Path, limits: PartLimits) -> Self {
+        Self { objects, path, limits, buffer: Vec::new(), upload: None, in_flight: JoinSet::new() }
     }
 
     /// Appends bytes and waits for buffer space. Copies the bytes, because keeping one-byte chunks would use a hundred
     /// times their size.
-    pub(super) async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            if self.buffer.capacity() == 0 {
-                self.buffer.reserve_exact(self.limits.part_size);
-            }
             let (chunk, rest) = bytes.split_at(bytes.len().min(self.limits.part_size - self.buffer.len()));
+            if self.buffer.len() + chunk.len() > SMALL_BUFFER {
+                self.buffer.reserve_exact(self.limits.part_size - self.buffer.len());
+            }
             self.buffer.extend_from_slice(chunk);
             bytes = rest;
             if self.buffer.len() == self.limits.part_size {
@@ -73,7 +88,14 @@ impl MultipartWriter {
     }
 
     /// Completes the object. A failure aborts the upload.
-    pub(super) async fn finish(mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub async fn finish(mut self) -> Result<()> {
+        if self.upload.is_none() {
+            let content = mem::take(&mut self.buffer);
+            return self.objects.put(&self.path, content.into()).await.map(drop);
+        }
         let finished = self.complete().await;
         match finished {
             Ok(()) => self.upload = None,
@@ -83,7 +105,7 @@ impl MultipartWriter {
     }
 
     /// Aborts the upload.
-    pub(super) async fn abort(mut self) {
+    pub async fn abort(mut self) {
         if let Some(upload) = self.upload.take() {
             abort(upload, mem::take(&mut self.in_flight)).await;
         }
@@ -110,21 +132,23 @@ impl MultipartWriter {
         }
         // The semaphore is never closed, so `acquire_owned` cannot fail.
         let permit = self.limits.permits.clone().acquire_owned().await.ok();
-        if let Some(upload) = &mut self.upload {
-            let sending = upload.put_part(mem::take(&mut self.buffer).into());
-            self.in_flight.spawn(async move {
-                let sent = sending.await;
-                drop(permit);
-                sent
-            });
-        }
+        let upload = match &mut self.upload {
+            Some(upload) => upload,
+            none => none.insert(self.objects.put_multipart(&self.path).await?),
+        };
+        let sending = upload.put_part(mem::take(&mut self.buffer).into());
+        self.in_flight.spawn(async move {
+            let sent = sending.await;
+            drop(permit);
+            sent
+        });
         Ok(())
     }
 }
 
-impl Drop for MultipartWriter {
+impl Drop for ObjectWriter {
     fn drop(&mut self) {
-        if let (Some(upload), Ok(runtime)) = (self.upload.take(), tokio::runtime::Handle::try_current()) {
+        if let (Some(upload), Ok(runtime)) = (self.upload.take(), Handle::try_current()) {
             runtime.spawn(abort(upload, mem::take(&mut self.in_flight)));
         }
     }
@@ -138,6 +162,6 @@ async fn abort(mut upload: Box<dyn MultipartUpload>, mut in_flight: JoinSet<Resu
         in_flight.shutdown().await;
     }
     if let Err(error) = upload.abort().await {
-        tracing::warn!(error = %error_chain(&error), "failed to abort a rejected upload");
+        tracing::warn!(%error, "failed to abort a rejected upload");
     }
 }

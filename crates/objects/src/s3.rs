@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::Secret;
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, ObjectStore, Result, RetryConfig};
+use settings::Secret;
 
 /// The bucket of S3, or of a server that implements its protocol, and the credentials for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,23 +21,29 @@ pub struct S3Config {
     pub access_key_id: String,
     pub secret_access_key: Secret,
     pub session_token: Option<Secret>,
+    pub timeouts: Timeouts,
 }
 
-/// The longest wait for the next data. There is no timeout for a whole response, which may be a large bundle.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// The timeouts of requests to a bucket. A whole request has no timeout, because it may transfer a large object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// The longest wait for the next data of a response.
+    pub read: Duration,
+    /// The time after which a failed request is not retried.
+    pub retry: Duration,
+}
 
-/// The time after which a failed request is not retried.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl S3Config {
-    pub(super) fn connect(&self) -> Result<Arc<dyn ObjectStore>> {
+    pub(crate) fn connect(&self) -> Result<Arc<dyn ObjectStore>> {
         let plain = self.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http:"));
         let client = ClientOptions::new()
             .with_allow_http(plain)
-            .with_connect_timeout(Duration::from_secs(5))
-            .with_read_timeout(READ_TIMEOUT)
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_read_timeout(self.timeouts.read)
             .with_timeout_disabled();
-        let retry = RetryConfig { retry_timeout: RETRY_TIMEOUT, max_retries: 5, ..RetryConfig::default() };
+        let retry = RetryConfig { retry_timeout: self.timeouts.retry, max_retries: 5, ..RetryConfig::default() };
         let mut bucket = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
             .with_region(&self.region)
