@@ -11,9 +11,9 @@ mod nameservers;
 mod node;
 mod openapi_validators;
 mod outbox;
+mod seal;
 mod setting;
 mod test;
-mod workerd;
 
 use std::process::ExitCode;
 
@@ -46,6 +46,8 @@ enum Command {
     Node(node::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
+    /// Count sealed values by key, and rotate their keys
+    Seal(seal::Args),
     /// Write the files that are generated from the migrations and the programs
     Codegen(codegen::Args),
     /// Check the workspace rules that the compiler cannot check
@@ -75,6 +77,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,
         Command::Outbox(args) => outbox::run(args).await,
+        Command::Seal(args) => seal::run(args).await,
         Command::Codegen(args) => codegen::run(args).await,
         Command::Invariants(args) => invariants::run(args),
         Command::ExecChild(command) => command.run(),

@@ -1,6 +1,7 @@
 //! Reads settings of the product for xtask commands.
 
 use anyhow::{Context as _, Result, ensure};
+use kernel::seal::Keys;
 use kernel::{ClockRng, Secret};
 use settings::{Claim, Error, Setting, Settings, Value};
 use store::{Config, Store};
@@ -41,7 +42,13 @@ impl Database {
     }
 
     pub fn store(self) -> Result<Store> {
-        Ok(Store::new(&Config::new(self.url()?, "xtask"), ClockRng::system())?)
+        self.store_with(Keys::default())
+    }
+
+    /// A store that can seal and open values.
+    pub fn store_with(self, keys: Keys) -> Result<Store> {
+        let config = Config { keys, ..Config::new(self.url()?, "xtask") };
+        Ok(Store::new(&config, ClockRng::system())?)
     }
 }
 

@@ -83,6 +83,11 @@ impl Keys {
         Ok(Self(keys.into()))
     }
 
+    /// The ids of the keys. The first one is the id of the key that seals.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(id, _)| id.as_str())
+    }
+
     /// Seals `plaintext` with the first key and binds it to its associated data.
     ///
     /// # Errors
@@ -130,7 +135,7 @@ impl std::fmt::Debug for Sealed {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(id, _)| id)).finish()
+        f.debug_list().entries(self.ids()).finish()
     }
 }
 
@@ -183,6 +188,7 @@ mod tests {
         assert_eq!(both.open(data, &sealed).expect("opened"), b"secret");
         assert_eq!(both.seal(&ClockRng::system(), data, b"secret").expect("sealed").key_id, "new");
         assert_eq!(keys(NEW).open(data, &sealed), Err(OpenError::UnknownKey("old".into())));
+        assert_eq!(both.ids().collect::<Vec<_>>(), ["new", "old"]);
     }
 
     #[test]

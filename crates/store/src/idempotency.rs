@@ -13,9 +13,13 @@ use diesel::sql_types::{Binary, Bool, Integer, Nullable, Text, Timestamptz, Uuid
 use diesel_async::RunQueryDsl;
 use kernel::Digest;
 use kernel::audit::IdempotencyClaim;
-use kernel::seal::{AssociatedData, Sealed};
+use kernel::seal::Sealed;
 
-use crate::{Connection, Error, Prepared, Result, Store};
+use crate::{Connection, Error, Prepared, Result, SealedColumn, Store};
+
+/// The stored responses.
+pub(crate) const ANSWER: SealedColumn =
+    SealedColumn { table: "store.idempotency", column: "answer", row_key: &[("id", "uuid")] };
 
 /// The retention of a key: 24 hours.
 const RETENTION_SECONDS: i64 = 24 * 3600;
@@ -114,7 +118,10 @@ impl Store {
         Ok(match existing {
             Some(ExistingRow { id, body, answer: Some(bytes), key_id: Some(key_id), .. }) => {
                 let row = id.to_string();
-                ClaimOutcome::Completed { body, response: self.open(associated_data(&row), &Sealed { key_id, bytes })? }
+                ClaimOutcome::Completed {
+                    body,
+                    response: self.open(ANSWER.associated_data(&row), &Sealed { key_id, bytes })?,
+                }
             }
             // The response is stored shortly after the commit, within the lease.
             Some(ExistingRow { committed: true, in_progress: false, .. }) => ClaimOutcome::Lost { body },
@@ -139,7 +146,7 @@ impl Store {
     /// Stores the sealed response for later requests with the same key.
     pub async fn idempotency_store_response(&self, claim: IdempotencyClaim, body: Digest, answer: &[u8]) -> Result<()> {
         let row = claim.id.to_string();
-        let Sealed { key_id, bytes } = self.seal(associated_data(&row), answer)?;
+        let Sealed { key_id, bytes } = self.seal(ANSWER.associated_data(&row), answer)?;
         let update = diesel::sql_query(
             "UPDATE store.idempotency SET body = $3, answer = $4, key_id = $5 WHERE id = $1 AND attempt = $2",
         );
@@ -188,8 +195,4 @@ pub(crate) async fn commit(connection: &mut Connection, claim: IdempotencyClaim)
         1 => Ok(()),
         _ => Err(Error::Unavailable("another request with the same idempotency key took over".into())),
     }
-}
-
-fn associated_data(row: &str) -> AssociatedData<'_> {
-    AssociatedData { table: "store.idempotency", row, field: "answer" }
 }

@@ -33,6 +33,7 @@ pub use page::any_of;
 pub use per_thread_pools::PoolStatus;
 pub use pool::{PooledConnection, Store};
 pub use prepared::Prepared;
+pub use seal::{FailedValue, KeyCount, RotatedBatch, Rotation, SEALED_COLUMNS, SealedColumn};
 pub use transaction::Outcome;
 
 /// The connection that repositories are implemented for.

@@ -26,7 +26,6 @@ use async_trait::async_trait;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::Time;
-use kernel::seal::AssociatedData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,10 +33,14 @@ use uuid::Uuid;
 
 use crate::pool::OUTBOX_CHANNEL;
 use crate::schema::outbox;
-use crate::{Connection, Error, Result, Store, notify};
+use crate::{Connection, Error, Result, SealedColumn, Store, notify};
 
 pub use operator::{Filter, QueuedMessage, Retry};
 pub use worker::OutboxWorker;
+
+/// The payloads.
+pub(crate) const PAYLOAD: SealedColumn =
+    SealedColumn { table: "store.outbox", column: "payload", row_key: &[("id", "uuid")] };
 
 /// How long a message is retried before it becomes a dead letter, in seconds.
 const RETRY_PERIOD_SECONDS: i64 = 72 * 3600;
@@ -173,7 +176,7 @@ impl Store {
         let next_attempt_at = due.max(now);
         let id: Uuid = self.clock_rng().id_at(now);
         let payload = serde_json::to_vec(payload).map_err(Error::inconsistent)?;
-        let sealed = self.seal(associated_data(&id.to_string()), &payload)?;
+        let sealed = self.seal(PAYLOAD.associated_data(&id.to_string()), &payload)?;
         let row = NewRow {
             id,
             topic,
@@ -202,9 +205,4 @@ pub async fn withdraw(tx: &mut Connection, topic: &str, key: &str) -> Result<u64
 pub async fn withdraw_unattempted(tx: &mut Connection, topic: &str, key: &str) -> Result<u64> {
     let queued = outbox::table.filter(outbox::topic.eq(topic)).filter(outbox::key.eq(key));
     Ok(diesel::delete(queued.filter(outbox::attempts.eq(0))).execute(tx).await? as u64)
-}
-
-/// The associated data of a payload.
-fn associated_data(row: &str) -> AssociatedData<'_> {
-    AssociatedData { table: "store.outbox", row, field: "payload" }
 }

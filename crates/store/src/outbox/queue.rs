@@ -7,7 +7,7 @@ use kernel::Time;
 use kernel::seal::Sealed;
 use uuid::Uuid;
 
-use super::{Message, associated_data};
+use super::{Message, PAYLOAD};
 use crate::schema::outbox;
 use crate::{Connection, Prepared, Result, Store};
 
@@ -78,7 +78,7 @@ impl ClaimedMessage {
     /// Opens the message, or returns why it cannot be read.
     pub(super) fn open(self, store: &Store) -> std::result::Result<Message, String> {
         let sealed = Sealed { key_id: self.key_id, bytes: self.payload };
-        let opened = store.keys().open(associated_data(&self.id.to_string()), &sealed);
+        let opened = store.keys().open(PAYLOAD.associated_data(&self.id.to_string()), &sealed);
         let payload = opened.map_err(|error| format!("cannot open the payload: {error}"))?;
         let payload = serde_json::from_slice(&payload).map_err(|_| "the payload is not JSON".to_owned())?;
         let Self { id, key, attempts, created_at, .. } = self;

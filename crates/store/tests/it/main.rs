@@ -1,6 +1,7 @@
 //! The store on a real Postgres.
 
 mod outbox;
+mod rotation;
 mod schema;
 mod tls;
 mod transactions;

@@ -1,8 +1,17 @@
-//! Seals and opens values with the configured keys.
+//! Seals and opens values with the configured keys, and re-seals stored values after a change of the keys.
+
+mod column;
+mod rotation;
 
 use kernel::seal::{AssociatedData, Sealed};
 
-use crate::{Error, Result, Store};
+use crate::{Error, Result, Store, idempotency, outbox};
+
+pub use column::SealedColumn;
+pub use rotation::{FailedValue, KeyCount, RotatedBatch, Rotation};
+
+/// The sealed columns of the schema `store`.
+pub const SEALED_COLUMNS: &[SealedColumn] = &[outbox::PAYLOAD, idempotency::ANSWER];
 
 impl Store {
     /// Seals a value and binds it to its associated data.
