@@ -2,8 +2,9 @@
 //!
 //! Owns the Postgres schema `convergence`. The desired state of a project is divided into parts. The context that owns
 //! a part writes it ([`PartWriter`]) in the transaction that makes the decision. This crate reads no part except
-//! `site`, whose bundle digest allows the home node to fetch the bundle. Reports go to the contexts that registered for
-//! their kinds ([`ReportReceiver`]).
+//! `site`, whose bundle digest allows the home node to fetch the bundle. The values of some parts, such as secrets, stay
+//! with their owner and are loaded when a node polls ([`SourcedPartWriter`], [`PartSource`]). Reports go to the contexts
+//! that registered for their kinds ([`ReportReceiver`]).
 //!
 //! The tables are authoritative. A notification only wakes a poll: a poll that misses one finds the change a few
 //! seconds later. The transaction that changes a part increases the node's revision under the node's row lock.
@@ -23,8 +24,8 @@ mod service;
 pub use core::{Core, EmbeddedCore, WakeUps};
 pub use error::ConvergenceError;
 pub use model::*;
-pub use part::{PartWriter, ProjectRemover};
-pub use ports::ReportReceiver;
+pub use part::{PartWriter, ProjectRemover, SourcedPartWriter};
+pub use ports::{PartSource, ReportReceiver};
 pub use registry::AlreadyRegistered;
 pub use repository::*;
 pub use service::{Builder, Convergence, Nodes};

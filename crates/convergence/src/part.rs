@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kernel::{NodeId, ProjectId};
 use protocol::DesiredPart;
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::{Connection, Store};
 
 use crate::assignment::{assign_home, raise_revision};
@@ -57,6 +57,44 @@ impl<P> Clone for PartWriter<P> {
 impl<P: DesiredPart> fmt::Debug for PartWriter<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PartWriter").field(&P::NAME).finish()
+    }
+}
+
+/// Writes the part `P` of any project's desired state, of which only the fact that it is desired is stored: the
+/// [`PartSource`](crate::PartSource) of the part loads its values when a node polls. So the desired state holds no copy
+/// of a value that is sealed or that follows from other tables. Cheap to clone.
+///
+/// [`Builder::register_sourced_part`](crate::Builder::register_sourced_part) returns it once, to the context that owns
+/// the part.
+#[derive(Debug)]
+pub struct SourcedPartWriter<P: DesiredPart>(PartWriter<P>);
+
+impl<P: DesiredPart> SourcedPartWriter<P> {
+    pub(crate) const fn new(writer: StateWriter) -> Self {
+        Self(PartWriter::new(writer))
+    }
+
+    /// Gives the part the next revision of the home node, inside the transaction that changes its value, like
+    /// [`PartWriter::write`].
+    ///
+    /// # Errors
+    /// [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].
+    pub async fn write(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
+        self.0.writer.write(tx, project, P::NAME, Some(json!({}))).await
+    }
+
+    /// Removes the part from the desired state; a no-op if it is not desired.
+    ///
+    /// # Errors
+    /// [`ConvergenceError::Store`].
+    pub async fn remove(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
+        self.0.remove(tx, project).await
+    }
+}
+
+impl<P: DesiredPart> Clone for SourcedPartWriter<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
     }
 }
 

@@ -1,8 +1,21 @@
-//! The port for contexts that receive reports.
+//! The ports for contexts that own parts without stored values, and for those that receive reports.
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use kernel::ProjectId;
 use store::Connection;
+
+/// Loads the values of the part `P`, of which the desired state stores only that it is desired.
+#[async_trait]
+pub trait PartSource<P>: Send + Sync {
+    /// Returns the current values of the part for those of these projects that have it, in one query. A project without
+    /// a value no longer desires the part: its owner removed it after the revision that the node is about to receive.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable, or a value cannot be read. The node then retries its poll.
+    async fn load(&self, connection: &mut Connection, projects: &[ProjectId]) -> store::Result<BTreeMap<ProjectId, P>>;
+}
 
 /// Receives all reports of one kind. Reports about one project arrive in the order in which its node observed them.
 #[async_trait]

@@ -10,12 +10,16 @@
 mod cookie;
 mod desired;
 mod report;
+mod secrets;
 mod site;
+mod storage;
 mod visitor;
 
 pub use cookie::cookie_values;
 pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA};
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
+pub use secrets::{SecretValue, Secrets};
 pub use sha256::{Digest, Digester, InvalidDigest};
 pub use site::{AccessMode, Site, SiteAccess};
+pub use storage::{Storage, StorageReport};
 pub use visitor::{RedeemRequest, RedeemResult};

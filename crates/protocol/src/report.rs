@@ -107,6 +107,7 @@ pub enum DeploymentState {
 #[expect(dead_code, reason = "describes a schema; nothing constructs it")]
 pub(crate) enum AnyReport {
     Deployment(DeploymentReport),
+    Storage(crate::StorageReport),
 }
 
 impl Report {

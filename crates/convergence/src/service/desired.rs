@@ -38,7 +38,7 @@ impl Convergence {
                 continue;
             }
             if since == 0 || stored.revision != since || Instant::now() >= deadline {
-                return self.build_document(stored, since == 0);
+                return self.build_document(stored, since == 0).await;
             }
             wait_for_change(&mut wake_ups, node, deadline.min(Instant::now() + POLL_INTERVAL)).await;
         }
@@ -62,9 +62,11 @@ impl Convergence {
             .await
     }
 
-    fn build_document(&self, stored: StoredState, full: bool) -> Result<Desired> {
-        let StoredState { revision, batch, parts } = stored;
-        parts.iter().try_for_each(|part| self.registry.check(part))?;
+    /// Builds the response. A value that is loaded here can be newer than its revision; the node then receives it again
+    /// with the newer one.
+    async fn build_document(&self, stored: StoredState, full: bool) -> Result<Desired> {
+        let StoredState { revision, batch, mut parts } = stored;
+        self.registry.complete(&self.store, &mut parts).await?;
         Ok(Desired { schema: SCHEMA, revision, full, batch, platform: (*self.platform).clone(), parts })
     }
 }

@@ -12,8 +12,8 @@ use store::Store;
 
 use crate::core::Core;
 use crate::error::ConvergenceError;
-use crate::part::{PartWriter, ProjectRemover, StateWriter};
-use crate::ports::ReportReceiver;
+use crate::part::{PartWriter, ProjectRemover, SourcedPartWriter, StateWriter};
+use crate::ports::{PartSource, ReportReceiver};
 use crate::registry::{AlreadyRegistered, Registry};
 use crate::repository::{PartRepository as _, PlacementRepository as _};
 
@@ -45,6 +45,19 @@ impl Builder {
     pub fn register_part<P: DesiredPart>(&mut self) -> std::result::Result<PartWriter<P>, AlreadyRegistered> {
         self.registry.register_part::<P>()?;
         Ok(PartWriter::new(self.writer.clone()))
+    }
+
+    /// Registers the calling context as the owner of the part `P`, whose values `source` loads, and returns the part's
+    /// writer.
+    ///
+    /// # Errors
+    /// [`AlreadyRegistered::Part`].
+    pub fn register_sourced_part<P: DesiredPart>(
+        &mut self,
+        source: Arc<dyn PartSource<P>>,
+    ) -> std::result::Result<SourcedPartWriter<P>, AlreadyRegistered> {
+        self.registry.register_sourced_part(source)?;
+        Ok(SourcedPartWriter::new(self.writer.clone()))
     }
 
     /// Returns the remover, for the context that deletes projects.

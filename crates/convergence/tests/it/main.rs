@@ -14,3 +14,4 @@ mod report_kinds;
 mod reports;
 mod revisions;
 mod revocation;
+mod sourced_parts;

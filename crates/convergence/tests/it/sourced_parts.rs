@@ -1,0 +1,153 @@
+//! Parts whose values stay with their owner, and are loaded when a node polls.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use convergence::{AlreadyRegistered, Convergence, ConvergenceError, PartSource, SourcedPartWriter};
+use kernel::{NodeId, ProjectId};
+use protocol::{Desired, DesiredPart};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use store::{Connection, Outcome};
+
+use crate::kit::{Kit, ProjectPart, deploy_event, embedded_builder, operator, parts, site, sites};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Words(String);
+
+impl DesiredPart for Words {
+    const NAME: &'static str = "words";
+}
+
+/// The owner of the part. It records the projects of each query.
+#[derive(Default)]
+struct Owner {
+    values: Mutex<BTreeMap<ProjectId, String>>,
+    queries: Mutex<Vec<Vec<ProjectId>>>,
+}
+
+#[async_trait::async_trait]
+impl PartSource<Words> for Owner {
+    async fn load(&self, _: &mut Connection, projects: &[ProjectId]) -> store::Result<BTreeMap<ProjectId, Words>> {
+        self.queries.lock().unwrap().push(projects.to_vec());
+        let values = self.values.lock().unwrap();
+        Ok(projects.iter().filter_map(|project| Some((*project, Words(values.get(project)?.clone())))).collect())
+    }
+}
+
+struct Sourced {
+    kit: Kit,
+    convergence: Convergence,
+    owner: Arc<Owner>,
+    writer: SourcedPartWriter<Words>,
+}
+
+impl Sourced {
+    async fn start() -> Self {
+        let kit = Kit::start().await;
+        let owner = Arc::<Owner>::default();
+        let mut builder = embedded_builder(kit.store.clone());
+        let writer = builder.register_sourced_part(owner.clone()).unwrap();
+        Self { convergence: builder.build(), kit, owner, writer }
+    }
+
+    /// Changes or removes the value, and writes the part.
+    async fn set(&self, project: ProjectId, value: Option<&str>) -> Result<(), ConvergenceError> {
+        let work = async |tx: &mut Connection| {
+            match value {
+                Some(value) => {
+                    self.owner.values.lock().unwrap().insert(project, value.to_owned());
+                    self.writer.write(tx, project).await?;
+                }
+                None => self.writer.remove(tx, project).await?,
+            }
+            Ok(Outcome::Changed((), deploy_event(project)))
+        };
+        self.kit.store.transaction(&operator(), work).await
+    }
+
+    async fn desired(&self, node: NodeId, since: i64) -> Desired {
+        self.convergence.desired(node, since, Duration::ZERO).await.unwrap()
+    }
+
+    fn take_queries(&self) -> Vec<Vec<ProjectId>> {
+        std::mem::take(&mut self.owner.queries.lock().unwrap())
+    }
+}
+
+fn words(project: ProjectId, revision: i64, value: Option<&str>) -> ProjectPart<Words> {
+    ProjectPart { project, revision, part: value.map(|value| Words(value.to_owned())) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_receives_values_that_are_not_stored() {
+    let sourced = Sourced::start().await;
+    let (node, project) = (sourced.kit.add_node("edge").await.node.id, sourced.kit.new_project());
+    sourced.set(project, Some("hush")).await.unwrap();
+    assert_eq!(parts(&sourced.desired(node, 0).await), [words(project, 2, Some("hush"))]);
+    sourced.set(project, Some("hush hush")).await.unwrap();
+    assert_eq!(parts(&sourced.desired(node, 2).await), [words(project, 3, Some("hush hush"))]);
+    let stored = sourced.kit.db_rows("SELECT part, desired FROM convergence.parts").await;
+    assert_eq!(stored, [json!({ "part": "words", "desired": {} })]);
+    sourced.set(project, None).await.unwrap();
+    assert_eq!(parts(&sourced.desired(node, 3).await), [words(project, 4, None)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_a_response_are_loaded_in_one_query() {
+    let sourced = Sourced::start().await;
+    let node = sourced.kit.add_node("edge").await.node.id;
+    let projects: Vec<ProjectId> = (0..10).map(|_| sourced.kit.new_project()).collect();
+    for project in &projects {
+        sourced.kit.set_site(*project, Some(site(1))).await;
+        sourced.set(*project, Some("value")).await.unwrap();
+    }
+    let desired = sourced.desired(node, 0).await;
+    assert_eq!((parts::<Words>(&desired).len(), sites(&desired).len()), (10, 10));
+    assert_eq!(sourced.take_queries(), std::slice::from_ref(&projects));
+    // Only changed parts are loaded, and neither a removed part nor a response without the part needs a query.
+    let last = desired.revision;
+    sourced.set(projects[0], Some("new")).await.unwrap();
+    sourced.set(projects[1], None).await.unwrap();
+    sourced.kit.set_site(projects[2], Some(site(2))).await;
+    assert_eq!(sourced.desired(node, last).await.parts.len(), 3);
+    assert_eq!(sourced.take_queries(), [vec![projects[0]]]);
+    sourced.desired(node, last + 1).await;
+    sourced.desired(node, last + 3).await;
+    assert_eq!(sourced.take_queries(), Vec::<Vec<_>>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn value_that_disappears_before_it_is_loaded_is_not_desired() {
+    let sourced = Sourced::start().await;
+    let (node, project) = (sourced.kit.add_node("edge").await.node.id, sourced.kit.new_project());
+    sourced.set(project, Some("value")).await.unwrap();
+    sourced.owner.values.lock().unwrap().clear();
+    assert_eq!(parts(&sourced.desired(node, 0).await), [words(project, 2, None)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sourced_part_of_deleted_project_is_refused() {
+    let sourced = Sourced::start().await;
+    let (node, project) = (sourced.kit.add_node("edge").await.node.id, sourced.kit.new_project());
+    sourced.set(project, Some("value")).await.unwrap();
+    let work = async |tx: &mut Connection| {
+        embedded_builder(sourced.kit.store.clone()).project_remover().remove(tx, project).await?;
+        Ok::<_, ConvergenceError>(Outcome::Changed((), deploy_event(project)))
+    };
+    sourced.kit.store.transaction(&operator(), work).await.unwrap();
+    let refused = sourced.set(project, Some("later")).await;
+    assert!(matches!(refused, Err(ConvergenceError::ProjectDeleted)), "{refused:?}");
+    assert_eq!(parts(&sourced.desired(node, 0).await), [words(project, 3, None)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn part_is_either_stored_or_sourced() {
+    let kit = Kit::start().await;
+    let mut builder = embedded_builder(kit.store.clone());
+    let _words: SourcedPartWriter<Words> = builder.register_sourced_part(Arc::<Owner>::default()).unwrap();
+    assert_eq!(builder.register_part::<Words>().unwrap_err(), AlreadyRegistered::Part("words"));
+    let again = builder.register_sourced_part::<Words>(Arc::<Owner>::default());
+    assert_eq!(again.map(drop).unwrap_err(), AlreadyRegistered::Part("words"));
+}
