@@ -1,4 +1,4 @@
--- Grants of optional resources to projects.
+-- Optional resources of projects: grants, secrets and object storage.
 CREATE SCHEMA resources;
 
 CREATE TABLE resources.grants (
@@ -9,3 +9,43 @@ CREATE TABLE resources.grants (
     granted_at timestamptz NOT NULL,
     CONSTRAINT grants_pkey PRIMARY KEY (project_id, resource)
 );
+
+-- The secrets of a project as a whole. The lock of this row serializes their changes.
+CREATE TABLE resources.secret_sets (
+    project_id uuid CONSTRAINT secret_sets_pkey PRIMARY KEY
+        CONSTRAINT secret_sets_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
+    -- Increased by every change of the project's secrets.
+    revision bigint NOT NULL CONSTRAINT secret_sets_revision_check CHECK (revision > 0)
+);
+
+CREATE TABLE resources.secrets (
+    project_id uuid NOT NULL
+        CONSTRAINT secrets_project_id_fkey REFERENCES resources.secret_sets (project_id) ON DELETE CASCADE,
+    name text NOT NULL,
+    -- Versions have no gaps. A secret that is set again after its deletion has version 1.
+    version integer NOT NULL CONSTRAINT secrets_version_check CHECK (version > 0),
+    -- The value, sealed with project, name and version as its row.
+    key_id text NOT NULL,
+    sealed bytea NOT NULL,
+    updated_at timestamptz NOT NULL,
+    updated_by uuid NOT NULL,
+    CONSTRAINT secrets_pkey PRIMARY KEY (project_id, name)
+);
+
+-- Object storage. A row is kept after the grant is revoked, because the objects stay.
+CREATE TABLE resources.storage (
+    project_id uuid CONSTRAINT storage_pkey PRIMARY KEY
+        CONSTRAINT storage_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
+    -- Identifies the project's objects. Never changes.
+    prefix uuid NOT NULL CONSTRAINT storage_prefix_key UNIQUE,
+    -- From the last report of the home node.
+    used_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT storage_used_bytes_check CHECK (used_bytes >= 0),
+    quota_exceeded boolean NOT NULL DEFAULT false,
+    -- Null before the first report.
+    reported_at timestamptz
+);
+
+-- The columns of projects and organizations that this context reads. Without deleted projects.
+CREATE VIEW resources.project_plans AS
+    SELECT p.id, p.name, p.org_id, o.plan
+    FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;

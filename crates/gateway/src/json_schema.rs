@@ -155,11 +155,13 @@ impl Checker<'_> {
             }
         }
         let known = schema.get("properties").and_then(Value::as_object);
-        let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
         for (name, value) in object {
-            match known.and_then(|known| known.get(name)) {
+            if let Some(rule) = schema.get("propertyNames") {
+                self.check(rule, &Value::String(name.clone()), &within(name));
+            }
+            match known.and_then(|known| known.get(name)).or_else(|| schema.get("additionalProperties")) {
+                Some(Value::Bool(false)) => self.report(&within(name), "is not a field of this request"),
                 Some(schema) => self.check(schema, value, &within(name)),
-                None if closed => self.report(&within(name), "is not a field of this request"),
                 None => {}
             }
         }
@@ -261,5 +263,20 @@ mod tests {
             ]
         );
         assert_eq!(errors(schema, json!([])), [fault("", "must be an object")]);
+    }
+
+    #[test]
+    fn names_and_values_of_maps_are_checked() {
+        let word = json!({ "$ref": "#/components/schemas/Word" });
+        let schema = json!({
+            "type": "object",
+            "propertyNames": word,
+            "additionalProperties": { "oneOf": [{ "type": "null" }, word] },
+        });
+        assert_eq!(errors(schema.clone(), json!({ "a": "b", "c": null })), []);
+        assert_eq!(
+            errors(schema, json!({ "A": "b", "c": 4711 })),
+            [fault("A", "must be lowercase letters"), fault("c", "must be a string")]
+        );
     }
 }

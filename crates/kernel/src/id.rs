@@ -157,6 +157,8 @@ ids! {
     NodeId = "nod";
     /// A DNS zone.
     ZoneId = "zon";
+    /// The object storage of a project.
+    StorageId = "sto";
     /// A row of the audit log.
     AuditId = "aud";
 }

@@ -43,6 +43,9 @@ pub struct PlanLimits {
     /// Bytes per DNS zone: the names and the data of its rrsets.
     #[serde(default = "default_zone_bytes")]
     pub zone_bytes: u64,
+    /// Bytes of object storage per project: the sum of the sizes of all objects.
+    #[serde(default = "default_storage_bytes")]
+    pub storage_bytes: u64,
     /// The limits of a bundle.
     pub bundle: BundleLimits,
 }
@@ -92,7 +95,13 @@ const fn default_zone_bytes() -> u64 {
     8 * MIB
 }
 
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_storage_bytes() -> u64 {
+    GIB
+}
+
 const MIB: u64 = 1024 * 1024;
+const GIB: u64 = 1024 * MIB;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -105,6 +114,7 @@ impl Default for Limits {
                 pending_hostnames: default_pending_hostnames(),
                 zones: default_zones(),
                 zone_bytes: default_zone_bytes(),
+                storage_bytes: default_storage_bytes(),
                 bundle: bundle(50 * MIB, 250 * MIB),
             },
             pro: PlanLimits {
@@ -114,7 +124,8 @@ impl Default for Limits {
                 pending_hostnames: default_pending_hostnames(),
                 zones: 1000,
                 zone_bytes: 64 * MIB,
-                bundle: bundle(200 * MIB, 1024 * MIB),
+                storage_bytes: 100 * GIB,
+                bundle: bundle(200 * MIB, GIB),
             },
         }
     }

@@ -4,7 +4,7 @@
 use std::error::Error;
 
 use kernel::{ClockRng, ProjectId, Secret};
-use resources::Resources;
+use resources::GrantRepository as _;
 use store::{Config, Store};
 
 #[tokio::main]
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
     let project: ProjectId = std::env::args().nth(1).ok_or("the project ID is missing")?.parse()?;
     let store = Store::new(&Config::new(Secret::new(url), "grants"), ClockRng::system())?;
-    for resource in Resources::new(store).grants(project).await?.iter() {
+    for resource in store.connection().await?.grant_list(project).await?.iter() {
         println!("{resource}");
     }
     Ok(())

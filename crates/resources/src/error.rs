@@ -1,18 +1,59 @@
 //! The errors of this context.
 
-use kernel::{ApiError, Code};
+use kernel::{ApiError, Code, InvalidField, Kind, Plan};
+use serde_json::{Value, json};
 
-/// An error of the resources service.
+use crate::model::SecretName;
+
+/// An error of the resources service. None contains the value of a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum ResourceError {
+    #[error("no such project")]
+    ProjectNotFound,
+    #[error("the project has no such secret")]
+    SecretNotFound,
+    #[error("the platform reserves the name {0}; choose a name other than DB and ASSETS that does not begin with SVC_")]
+    ReservedName(SecretName),
+    #[error("a project can have {limit} secrets, and this project already has {count}; delete a secret first")]
+    SecretLimit { limit: u32, count: usize, plan: Plan },
+    #[error(transparent)]
+    Field(#[from] InvalidField),
     #[error(transparent)]
     Store(#[from] store::Error),
+}
+
+impl ResourceError {
+    /// 400: the platform uses the name.
+    pub const RESERVED_NAME: Code = Code::new(
+        "reserved_name",
+        Kind::Invalid,
+        "The name of the secret is reserved: `DB`, `ASSETS`, and names that begin with `SVC_`.",
+    );
+    /// 409: the project has the maximum number of secrets.
+    pub const SECRET_LIMIT: Code = Code::new(
+        "secret_limit",
+        Kind::Conflict,
+        "The project has reached the limit of secrets. `details` contains `limit`, `count` and `plan`.",
+    );
 }
 
 impl ApiError for ResourceError {
     fn code(&self) -> &'static Code {
         match self {
+            Self::ProjectNotFound | Self::SecretNotFound => &Code::NOT_FOUND,
+            Self::ReservedName(_) => &Self::RESERVED_NAME,
+            Self::SecretLimit { .. } => &Self::SECRET_LIMIT,
+            Self::Field(_) => &Code::BAD_REQUEST,
             Self::Store(error) => error.code(),
+        }
+    }
+
+    fn details(&self) -> Option<Value> {
+        match self {
+            Self::SecretLimit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
+            Self::Field(invalid) => Some(invalid.details()),
+            Self::Store(error) => error.details(),
+            _ => None,
         }
     }
 }

@@ -1,13 +1,22 @@
-//! Grants of optional resources to projects.
+//! Optional resources of projects: grants, secrets and object storage.
 //!
 //! Owns the Postgres schema `resources`. A manifest declares resources for one deployment. A grant gives a resource to
-//! the project, independent of its deployments. The gateway shows both.
+//! the project, independent of its deployments. The gateway shows both. A project needs no grant for secrets.
+//!
+//! The home node gives worker code its secrets and its storage. This context publishes each change in the transaction
+//! that makes it ([`DesiredParts`]), and loads the values when the node polls ([`PartValues`]).
 
 mod error;
+mod model;
+mod parts;
+mod ports;
 mod repository;
 mod schema;
 mod service;
 
 pub use error::ResourceError;
+pub use model::*;
+pub use parts::{PartValues, SEALED_COLUMNS, SecretSet, StorageGrant};
+pub use ports::{DesiredParts, Notice, Organizations, Part, Ports};
 pub use repository::*;
-pub use service::Resources;
+pub use service::{Resources, Target};

@@ -7,3 +7,44 @@ diesel::table! {
         granted_at -> Timestamptz,
     }
 }
+
+diesel::table! {
+    resources.project_plans (id) {
+        id -> Uuid,
+        name -> Text,
+        org_id -> Uuid,
+        plan -> Text,
+    }
+}
+
+diesel::table! {
+    resources.secret_sets (project_id) {
+        project_id -> Uuid,
+        revision -> BigInt,
+    }
+}
+
+diesel::table! {
+    resources.secrets (project_id, name) {
+        project_id -> Uuid,
+        name -> Text,
+        version -> Integer,
+        key_id -> Text,
+        sealed -> Binary,
+        updated_at -> Timestamptz,
+        updated_by -> Uuid,
+    }
+}
+
+diesel::table! {
+    resources.storage (project_id) {
+        project_id -> Uuid,
+        prefix -> Uuid,
+        used_bytes -> BigInt,
+        quota_exceeded -> Bool,
+        reported_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::joinable!(secrets -> secret_sets (project_id));
+diesel::allow_tables_to_appear_in_same_query!(grants, project_plans, secret_sets, secrets, storage);

@@ -38,8 +38,8 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let (dns, primary) = dns::wire(config, &store, &mut background)?;
     let dependencies = projects::Dependencies { orgs: &orgs, convergence: &mut convergence, dns: &dns };
     let projects = projects::wire(config, &store, dependencies, &mut background)?;
+    let resources = resources::wire(config, &store, &orgs, &mut convergence)?;
     let convergence = convergence.build();
-    let resources = resources::wire(&store);
     let contexts = Contexts { identity, orgs, projects, convergence, dns, resources };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());

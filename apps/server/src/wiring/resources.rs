@@ -1,8 +1,117 @@
-//! Construction of resources.
+//! Construction of resources, its parts of the desired state, the receiver of reports about storage, and its ports, which
+//! convergence and organizations implement.
 
-use resources::Resources;
-use store::Store;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-pub(super) fn wire(store: &Store) -> Resources {
-    Resources::new(store.clone())
+use async_trait::async_trait;
+use convergence::{Builder, ConvergenceError, PartSource, ReportReceiver, SourcedPartWriter};
+use kernel::{OrgId, ProjectId};
+use orgs::Orgs;
+use protocol::{SecretValue, Secrets, Storage, StorageReport};
+use resources::{Notice, Part, PartValues, Ports, Resources, SecretSet, StorageGrant};
+use store::{Connection, Store};
+
+use super::error::IntoStoreError as _;
+use crate::config::Config;
+
+pub(super) fn wire(
+    config: &Config,
+    store: &Store,
+    orgs: &Orgs,
+    convergence: &mut Builder,
+) -> anyhow::Result<Resources> {
+    let values = Arc::new(ValuesPort(PartValues::new(store.clone(), config.limits)));
+    let parts = PartsPort {
+        secrets: convergence.register_sourced_part(values.clone())?,
+        storage: convergence.register_sourced_part(values)?,
+    };
+    let ports = Ports { parts: Arc::new(parts), organizations: Arc::new(OrgsPort(orgs.clone())) };
+    let resources = Resources::new(store.clone(), config.limits, ports);
+    convergence.register_receiver::<StorageReport>(Arc::new(ReportsPort(resources.clone())))?;
+    Ok(resources)
+}
+
+/// Loads the values of the parts for the nodes.
+struct ValuesPort(PartValues);
+
+#[async_trait]
+impl PartSource<Secrets> for ValuesPort {
+    async fn load(
+        &self,
+        connection: &mut Connection,
+        projects: &[ProjectId],
+    ) -> store::Result<BTreeMap<ProjectId, Secrets>> {
+        let secrets = |SecretSet { revision, values }| {
+            let values =
+                values.into_iter().map(|(name, value)| (name.to_string(), SecretValue::new(value.reveal().to_owned())));
+            Secrets { revision, values: values.collect() }
+        };
+        let sets = self.0.secrets(connection, projects).await?;
+        Ok(sets.into_iter().map(|(project, set)| (project, secrets(set))).collect())
+    }
+}
+
+#[async_trait]
+impl PartSource<Storage> for ValuesPort {
+    async fn load(
+        &self,
+        connection: &mut Connection,
+        projects: &[ProjectId],
+    ) -> store::Result<BTreeMap<ProjectId, Storage>> {
+        let storage = |StorageGrant { prefix, quota_bytes }| Storage { prefix: prefix.to_string(), quota_bytes };
+        let granted = self.0.storage(connection, projects).await?;
+        Ok(granted.into_iter().map(|(project, grant)| (project, storage(grant))).collect())
+    }
+}
+
+struct PartsPort {
+    secrets: SourcedPartWriter<Secrets>,
+    storage: SourcedPartWriter<Storage>,
+}
+
+#[async_trait]
+impl resources::DesiredParts for PartsPort {
+    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<bool> {
+        let published = match part {
+            Part::Secrets => self.secrets.write(tx, project).await,
+            Part::Storage => self.storage.write(tx, project).await,
+        };
+        match published {
+            Ok(()) => Ok(true),
+            Err(ConvergenceError::ProjectDeleted) => Ok(false),
+            Err(error) => Err(error.into_store_error()),
+        }
+    }
+
+    async fn withdraw(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<()> {
+        let withdrawn = match part {
+            Part::Secrets => self.secrets.remove(tx, project).await,
+            Part::Storage => self.storage.remove(tx, project).await,
+        };
+        withdrawn.map_err(|error| error.into_store_error())
+    }
+}
+
+struct OrgsPort(Orgs);
+
+#[async_trait]
+impl resources::Organizations for OrgsPort {
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
+        let notice = match notice {
+            Notice::StorageLimit { project, limit_bytes } => orgs::Notice::StorageLimit { project, limit_bytes },
+        };
+        self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
+    }
+}
+
+/// Receives the reports about storage.
+struct ReportsPort(Resources);
+
+#[async_trait]
+impl ReportReceiver<StorageReport> for ReportsPort {
+    async fn receive(&self, tx: &mut Connection, project: ProjectId, report: StorageReport) -> store::Result<()> {
+        let StorageReport { used_bytes, quota_exceeded } = report;
+        self.0.storage_report(tx, project, used_bytes, quota_exceeded).await
+    }
 }

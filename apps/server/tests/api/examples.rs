@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -80,4 +81,67 @@ async fn examples_are_served_and_a_worker_that_fails_to_start_is_reported() {
     let (_, list, _) = svc.run(&["deployments", "--org", "ada", "--project", "code"]);
     let statuses: Vec<_> = list["items"].as_array().unwrap().iter().map(|it| it["status"].clone()).collect();
     assert_eq!(statuses, ["failed", "serving"]);
+}
+
+/// Calls `attempt` until it returns a value.
+async fn wait_for<T>(expected: &str, attempt: impl AsyncFn() -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = attempt().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), found).await.unwrap_or_else(|_| panic!("never {expected}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guest_book_stores_entries_and_its_moderator_deletes_them() {
+    let Some(workerd) = workerd() else { return };
+    let server = Process::start().await;
+    let svc = Svc::new(&server);
+    let storage = format!("file://{}/objects", svc.home.display());
+    let node = Node::start(&server, &[("SVC_NODE_WORKERD", workerd), ("SVC_NODE_STORAGE", storage)]).await;
+    let (code, deployed, stderr) = svc.deploy(&example("guest-book"), "guests");
+    assert_eq!((code, &deployed["status"]), (0, &"serving".into()), "{stderr}");
+    assert!(stderr.contains("enabled storage") && stderr.contains("bindings: env.assets, env.storage"), "{stderr}");
+
+    let host = "guests-ada.localhost";
+    let post = async |path: &str, cookie: &str, fields: &[(&str, &str)]| {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = client().post(format!("http://{}{path}", node.edge)).header("host", host);
+        request.header("cookie", cookie).body(body).send().await.unwrap()
+    };
+    let book = async || node.page(host, "/").await.unwrap();
+    let id = wait_for("a form", async || {
+        let page = node.page(host, "/").await?;
+        Some(page.split_once(r#"name="id" value=""#)?.1.split('"').next()?.to_owned())
+    });
+    let id = id.await;
+    // The second request with the same id stores nothing.
+    for message in ["<b>first</b>", "second"] {
+        let signed = post("/", "", &[("id", &id), ("name", "Ada"), ("message", message)]).await;
+        assert_eq!(signed.status(), 303);
+    }
+    let page = book().await;
+    assert!(page.contains("&lt;b&gt;first&lt;/b&gt;") && !page.contains("second"), "{page}");
+    assert_eq!(post("/", "", &[("id", "../other"), ("name", "Ada"), ("message", "x")]).await.status(), 400);
+
+    let key = [("key", "open sesame")];
+    assert_eq!(post("/moderator", "", &key).await.status(), 403);
+    std::fs::write(svc.home.join("key"), "open sesame").unwrap();
+    let key_file = svc.home.join("key").display().to_string();
+    let set = ["secrets", "set", "ADMIN_KEY", "--from-file", &key_file, "--org", "ada", "--project", "guests"];
+    assert_eq!(svc.run(&set).0, 0);
+    let cookie = wait_for("a moderator", async || {
+        let response = post("/moderator", "", &key).await;
+        Some(response.headers().get("set-cookie")?.to_str().unwrap().split(';').next()?.to_owned())
+    });
+    let cookie = cookie.await;
+    assert_eq!(post("/moderator", "", &[("key", "open")]).await.status(), 403);
+    for (cookie, status, is_listed) in [("", 403, true), ("moderator=9.0", 403, true), (&cookie, 303, false)] {
+        assert_eq!(post("/delete", cookie, &[("id", &id)]).await.status(), status);
+        assert_eq!(book().await.contains("first"), is_listed);
+    }
 }

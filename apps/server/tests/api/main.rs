@@ -29,5 +29,6 @@ mod outage;
 mod pdns;
 mod process;
 mod projects;
+mod resources;
 mod support;
 mod tour;

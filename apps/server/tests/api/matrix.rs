@@ -126,6 +126,7 @@ impl Fixture {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", project);
         let path = path.replace("{userId}", &self.outsider_id).replace("{file}", "index.html");
         let path = path.replace("{host}", "www.example.org").replace("{version}", "1");
+        let path = path.replace("{secretName}", "API_KEY");
         let path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
         // A token that does not exist.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");

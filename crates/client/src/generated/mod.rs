@@ -13,8 +13,10 @@ mod invites;
 mod me;
 mod orgs;
 mod projects;
+mod secrets;
 mod service;
 mod shared;
+mod storage;
 
 /// The types of requests and responses. Responses may contain fields and enum values that their type
 /// does not list.
@@ -29,6 +31,8 @@ pub mod types {
     pub use super::me::*;
     pub use super::orgs::*;
     pub use super::projects::*;
+    pub use super::secrets::*;
     pub use super::service::*;
     pub use super::shared::*;
+    pub use super::storage::*;
 }

@@ -4,6 +4,7 @@ mod dns;
 mod identity;
 mod orgs;
 mod projects;
+mod resources;
 mod service;
 
 use ::convergence::Convergence;
@@ -48,6 +49,7 @@ pub fn routes(sign_ins: SignInMethods) -> Routes {
     identity::routes(&mut routes, sign_ins);
     orgs::routes(&mut routes);
     projects::routes(&mut routes);
+    resources::routes(&mut routes);
     dns::routes(&mut routes);
     service::routes(&mut routes);
     routes

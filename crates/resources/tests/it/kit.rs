@@ -1,15 +1,81 @@
 //! The test fixture: the service on a separate database per test, and functions that write to the database directly.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
+use std::sync::{Arc, Mutex};
 
-use kernel::{OrgId, ProjectId};
-use resources::Resources;
-use testkit::TestStore;
+use async_trait::async_trait;
+use kernel::audit::Actor;
+use kernel::{Limits, OrgId, Plan, ProjectId, UserId};
+use resources::{
+    DesiredParts, NewSecretValue, Notice, Organizations, Part, PartValues, Ports, ResourceError, Resources,
+    SecretChanges, SecretMeta, SecretSet, Target,
+};
+use serde_json::{Value, json};
+use store::Connection;
+use testkit::{TestStore, session_actor};
 
 pub struct Kit {
     pub resources: Resources,
+    pub values: PartValues,
+    pub node: Node,
+    pub notices: Notices,
+    pub actor: Actor,
     org: OrgId,
     base: TestStore,
+}
+
+/// Records the updates of the desired state. Reads from the database whether a project was deleted.
+#[derive(Clone, Default)]
+pub struct Node(Arc<Mutex<Vec<Update>>>);
+
+/// A published or withdrawn part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Update {
+    Published(ProjectId, Part),
+    Withdrawn(ProjectId, Part),
+}
+
+/// Records the raised notifications.
+#[derive(Clone, Default)]
+pub struct Notices(Arc<Mutex<Vec<(OrgId, Notice)>>>);
+
+#[async_trait]
+impl DesiredParts for Node {
+    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<bool> {
+        use diesel_async::RunQueryDsl as _;
+        let live = format!("SELECT FROM projects.projects WHERE id = '{}' AND deleted_at IS NULL", project.as_uuid());
+        let is_live = diesel::sql_query(live).execute(tx).await? == 1;
+        if is_live {
+            self.0.lock().unwrap().push(Update::Published(project, part));
+        }
+        Ok(is_live)
+    }
+
+    async fn withdraw(&self, _: &mut Connection, project: ProjectId, part: Part) -> store::Result<()> {
+        self.0.lock().unwrap().push(Update::Withdrawn(project, part));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Organizations for Notices {
+    async fn raise(&self, _: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
+        self.0.lock().unwrap().push((org, notice));
+        Ok(())
+    }
+}
+
+impl Node {
+    pub fn take_updates(&self) -> Vec<Update> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Notices {
+    pub fn take(&self) -> Vec<(OrgId, Notice)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
 }
 
 impl Deref for Kit {
@@ -22,6 +88,10 @@ impl Deref for Kit {
 
 impl Kit {
     pub async fn start() -> Self {
+        Self::with(Limits::default()).await
+    }
+
+    pub async fn with(limits: Limits) -> Self {
         let base = TestStore::start().await;
         let org: OrgId = base.store.clock_rng().id();
         base.db_execute(&format!(
@@ -29,25 +99,67 @@ impl Kit {
             org.as_uuid()
         ))
         .await;
-        Self { resources: Resources::new(base.store.clone()), org, base }
+        let (node, notices) = (Node::default(), Notices::default());
+        let ports = Ports { parts: Arc::new(node.clone()), organizations: Arc::new(notices.clone()) };
+        let resources = Resources::new(base.store.clone(), limits, ports);
+        let values = PartValues::new(base.store.clone(), limits);
+        let actor = session_actor(base.store.clock_rng().id());
+        Self { resources, values, node, notices, actor, org, base }
     }
 
     /// Inserts a project with this name.
-    pub async fn db_project(&self, name: &str) -> ProjectId {
-        let id: ProjectId = self.store.clock_rng().id();
+    pub async fn db_project(&self, name: &str) -> Target {
+        let project: ProjectId = self.store.clock_rng().id();
         self.db_execute(&format!(
             "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
              VALUES ('{}', '{}', '{name}', 'public', 0, now())",
-            id.as_uuid(),
+            project.as_uuid(),
             self.org.as_uuid()
         ))
         .await;
-        id
+        Target { org: self.org, plan: Plan::Free, project }
     }
 
-    /// Inserts a grant. The service has no operation for it yet.
-    pub async fn db_grant(&self, project: ProjectId, resource: &str) {
-        let project = project.as_uuid();
-        self.db_execute(&format!("INSERT INTO resources.grants VALUES ('{project}', '{resource}', now())")).await;
+    /// Soft-deletes a project.
+    pub async fn db_delete(&self, target: Target) {
+        let project = target.project.as_uuid();
+        self.db_execute(&format!("UPDATE projects.projects SET deleted_at = now() WHERE id = '{project}'")).await;
     }
+
+    pub fn user(&self) -> UserId {
+        self.actor.user.unwrap()
+    }
+
+    pub async fn set(&self, at: Target, name: &str, value: &str) -> Result<SecretMeta, ResourceError> {
+        let new: NewSecretValue = serde_json::from_value(json!({ "value": value })).unwrap();
+        self.resources.secret_set(&self.actor, at, self.user(), name, new).await
+    }
+
+    pub async fn delete(&self, at: Target, name: &str) -> Result<(), ResourceError> {
+        self.resources.secret_delete(&self.actor, at, name).await
+    }
+
+    /// Applies changes, and returns the names and versions of all secrets.
+    pub async fn change(&self, at: Target, changes: Value) -> Result<Vec<(String, i32)>, ResourceError> {
+        let changes: SecretChanges = serde_json::from_value(json!({ "secrets": changes })).unwrap();
+        let all = self.resources.secrets_change(&self.actor, at, self.user(), changes).await?;
+        Ok(all.items.into_iter().map(|meta| (meta.name.to_string(), meta.version)).collect())
+    }
+
+    /// The secrets of these projects, as the node receives them.
+    pub async fn load(&self, projects: &[ProjectId]) -> store::Result<BTreeMap<ProjectId, SecretSet>> {
+        self.values.secrets(&mut *self.connection().await, projects).await
+    }
+
+    /// The revision of a project's secrets, and their names and values, as the node receives them.
+    pub async fn environment(&self, at: Target) -> (i64, Vec<(String, String)>) {
+        let SecretSet { revision, values } = self.load(&[at.project]).await.unwrap().remove(&at.project).unwrap();
+        let values = values.into_iter().map(|(name, value)| (name.to_string(), value.reveal().to_owned()));
+        (revision, values.collect())
+    }
+}
+
+/// Names and values as owned texts.
+pub fn values(values: &[(&str, &str)]) -> Vec<(String, String)> {
+    values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }

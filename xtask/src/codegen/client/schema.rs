@@ -133,7 +133,13 @@ fn plain_type(kind: &str, schema: &Value) -> Result<String> {
         ("integer", Some("int32")) => "i32".to_owned(),
         ("integer", _) => "i64".to_owned(),
         ("array", _) => format!("Vec<{}>", rust_type(schema.get("items").context("an array without items")?)?),
-        ("object", _) if schema.get("properties").is_none() => "serde_json::Map<String, serde_json::Value>".to_owned(),
+        ("object", _) if schema.get("properties").is_some() => bail!("unsupported type: {schema}"),
+        ("object", _) => match schema.get("additionalProperties") {
+            Some(values @ Value::Object(_)) => {
+                format!("std::collections::BTreeMap<String, {}>", rust_type(values)?)
+            }
+            _ => "serde_json::Map<String, serde_json::Value>".to_owned(),
+        },
         _ => bail!("unsupported type: {schema}"),
     })
 }
@@ -152,6 +158,10 @@ mod tests {
             (json!({ "type": ["array", "null"], "items": { "type": "string" } }), "Option<Vec<String>>"),
             (json!({ "type": "integer", "format": "int32" }), "i32"),
             (json!({ "type": ["string", "null"], "format": "password" }), "Option<Secret>"),
+            (
+                json!({ "type": "object", "additionalProperties": { "type": "boolean" } }),
+                "std::collections::BTreeMap<String, bool>",
+            ),
         ] {
             assert_eq!(rust_type(&schema).unwrap(), expected);
         }

@@ -77,6 +77,21 @@ impl Fixture {
             ),
             ("delete /v1/orgs/{orgSlug}/members/{userId}", "{own user}", vec![], ORGS),
             ("post /v1/orgs/{orgSlug}/projects", "", json(json!({ "name": "new" })), Wait::Body),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/storage", "renamed", vec![], AUDIT),
+            ("delete /v1/orgs/{orgSlug}/projects/{projectName}/storage", "site", vec![], AUDIT),
+            (
+                "put /v1/orgs/{orgSlug}/projects/{projectName}/secrets",
+                "site",
+                json(json!({ "secrets": { "NEW_KEY": "value" } })),
+                Wait::Body,
+            ),
+            (
+                "put /v1/orgs/{orgSlug}/projects/{projectName}/secrets/{secretName}",
+                "site NEW_KEY",
+                json(json!({ "value": "value" })),
+                Wait::Body,
+            ),
+            ("delete /v1/orgs/{orgSlug}/projects/{projectName}/secrets/{secretName}", "site OLD_KEY", vec![], AUDIT),
             (
                 "patch /v1/orgs/{orgSlug}/projects/{projectName}",
                 "renamed",

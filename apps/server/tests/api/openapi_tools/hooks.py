@@ -14,6 +14,7 @@ BY_CODE = {
     "confirm_mismatch": "the body must repeat the name in the path",
     "idempotency_mismatch": "the key was used with another body",
     "invalid_bundle": "the content of a bundle is restricted (docs/hostile-bundles.md)",
+    "reserved_name": "some names of secrets are reserved",
     "precondition_failed": "If-Match names another serial of the zone",
 }
 # Postgres text cannot contain U+0000.
@@ -31,6 +32,7 @@ BY_FIELD = [
     (r"dns\.put", r"name", "a valid internationalized name (RFC 5891)"),
     (r"dns\.(put|patch)", r"records.*|items", "records in the presentation format of their type (RFC 1035)"),
     (r"dns\.import", r"lines", "a zone file (RFC 1035)"),
+    (r"secrets\.(set|change)", r"value|secrets\..*", "the size of a value is limited in bytes"),
     (r"dns\.report", r"ds\[\d+\]\.(algorithm|digest)", "the length of a digest depends on its type; algorithm 0 is reserved"),
 ]
 

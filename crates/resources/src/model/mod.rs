@@ -1,0 +1,7 @@
+//! The types of the API.
+
+mod secret;
+mod storage;
+
+pub use secret::*;
+pub use storage::*;

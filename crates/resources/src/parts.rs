@@ -1,0 +1,96 @@
+//! The values of the parts of the desired state, for the nodes.
+
+use std::collections::BTreeMap;
+
+use kernel::{Limits, ProjectId, Secret, StorageId};
+use store::{Connection, Error, Result, SealedColumn, Store};
+
+use crate::model::SecretName;
+use crate::repository::{SecretRecord, SecretRepository as _, StorageRepository as _};
+
+/// The sealed values of secrets. A row is a version of a secret, so an older value cannot replace a newer one.
+pub(crate) const SECRET: SealedColumn = SealedColumn {
+    table: "resources.secrets",
+    column: "sealed",
+    row_key: &[("project_id", "uuid"), ("name", "text"), ("version", "integer")],
+};
+
+/// The sealed columns of this context.
+pub const SEALED_COLUMNS: &[SealedColumn] = &[SECRET];
+
+/// Loads the values of parts. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PartValues {
+    store: Store,
+    limits: Limits,
+}
+
+/// The secrets of a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretSet {
+    /// Increases with every change of the project's secrets.
+    pub revision: i64,
+    pub values: BTreeMap<SecretName, Secret>,
+}
+
+/// The storage that is granted to a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StorageGrant {
+    pub prefix: StorageId,
+    /// The limit of the organization's plan.
+    pub quota_bytes: u64,
+}
+
+impl PartValues {
+    /// Creates the loader. Its store has the sealing keys.
+    #[must_use]
+    pub const fn new(store: Store, limits: Limits) -> Self {
+        Self { store, limits }
+    }
+
+    /// Returns the secrets of those of these projects that have or had any.
+    ///
+    /// # Errors
+    /// [`Error::Inconsistent`] if a value cannot be opened.
+    pub async fn secrets(
+        &self,
+        connection: &mut Connection,
+        projects: &[ProjectId],
+    ) -> Result<BTreeMap<ProjectId, SecretSet>> {
+        let mut sets = BTreeMap::new();
+        for (project, revision, record) in connection.secret_load(projects).await? {
+            let set = sets.entry(project).or_insert_with(|| SecretSet { revision, values: BTreeMap::new() });
+            if let Some(record) = record {
+                let value = self.open(project, &record)?;
+                set.values.insert(record.meta.name, value);
+            }
+        }
+        Ok(sets)
+    }
+
+    /// Returns the storage of those of these projects to which it is granted.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn storage(
+        &self,
+        connection: &mut Connection,
+        projects: &[ProjectId],
+    ) -> Result<BTreeMap<ProjectId, StorageGrant>> {
+        let granted = connection.storage_load(projects).await?.into_iter().map(|(project, prefix, plan)| {
+            (project, StorageGrant { prefix, quota_bytes: self.limits.for_plan(plan).storage_bytes })
+        });
+        Ok(granted.collect())
+    }
+
+    fn open(&self, project: ProjectId, record: &SecretRecord) -> Result<Secret> {
+        let row = secret_row(project, &record.meta.name, record.meta.version);
+        let value = self.store.open(SECRET.associated_data(&row), &record.value)?;
+        String::from_utf8(value).map(Secret::new).map_err(|error| Error::inconsistent(error.utf8_error()))
+    }
+}
+
+/// The row of a secret in the associated data of its value.
+pub(crate) fn secret_row(project: ProjectId, name: &SecretName, version: i32) -> String {
+    SealedColumn::row(&[project.as_uuid().to_string(), name.to_string(), version.to_string()])
+}

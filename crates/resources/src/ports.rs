@@ -1,0 +1,48 @@
+//! The ports that other contexts implement.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kernel::{OrgId, ProjectId};
+use store::Connection;
+
+/// A part of the desired state that this context owns. [`crate::PartValues`] loads the values of each part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The secrets of a project.
+    Secrets,
+    /// The object storage of a project.
+    Storage,
+}
+
+/// The desired state of projects on their nodes. It stores no values.
+#[async_trait]
+pub trait DesiredParts: Send + Sync {
+    /// Publishes a change of the part in the caller's transaction, so that the home node fetches its current value.
+    /// Returns false if the project was deleted.
+    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<bool>;
+
+    /// Removes the part in the caller's transaction. A no-op if it was not published.
+    async fn withdraw(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<()>;
+}
+
+/// Access to organizations.
+#[async_trait]
+pub trait Organizations: Send + Sync {
+    /// Raises a notification in the caller's transaction.
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
+}
+
+/// The notifications that this context raises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A write to the project's storage was refused because of the plan's quota.
+    StorageLimit { project: String, limit_bytes: u64 },
+}
+
+/// The implementations of the ports.
+#[derive(Clone)]
+pub struct Ports {
+    pub parts: Arc<dyn DesiredParts>,
+    pub organizations: Arc<dyn Organizations>,
+}

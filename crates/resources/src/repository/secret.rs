@@ -1,0 +1,133 @@
+//! Secrets.
+
+use diesel::prelude::*;
+use diesel::upsert::excluded;
+use diesel_async::RunQueryDsl;
+use kernel::seal::Sealed;
+use kernel::{ProjectId, Time, UserId};
+use store::{Connection, Prepared, Result};
+
+use crate::model::{SecretMeta, SecretName};
+use crate::schema::{secret_sets, secrets};
+
+/// A sealed secret. Its `Debug` does not show the value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretRecord {
+    pub meta: SecretMeta,
+    pub value: Sealed,
+}
+
+/// Secrets on a [`store::Connection`].
+pub trait SecretRepository {
+    /// Increases the revision of a project's secrets, and locks them until the transaction ends.
+    async fn secret_lock(&mut self, project: ProjectId) -> Result<()>;
+
+    /// Lists the secrets of a project by name.
+    async fn secret_list(&mut self, project: ProjectId) -> Result<Vec<SecretMeta>>;
+
+    /// Inserts or replaces secrets of a project whose secrets are locked.
+    async fn secret_upsert(&mut self, project: ProjectId, secrets: Vec<SecretRecord>) -> Result<()>;
+
+    /// Deletes secrets of a project whose secrets are locked, and returns their number.
+    async fn secret_delete(&mut self, project: ProjectId, names: &[SecretName]) -> Result<usize>;
+
+    /// Returns the revision and the sealed secrets of these projects, ordered by project, in one snapshot. A project
+    /// without secrets has an entry with `None`, unless it never had one.
+    async fn secret_load(&mut self, projects: &[ProjectId]) -> Result<Vec<(ProjectId, i64, Option<SecretRecord>)>>;
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = secrets)]
+struct MetaRow {
+    name: SecretName,
+    version: i32,
+    updated_at: Time,
+    updated_by: UserId,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = secrets)]
+struct SecretRow {
+    #[diesel(embed)]
+    meta: MetaRow,
+    key_id: String,
+    sealed: Vec<u8>,
+}
+
+impl SecretRepository for Connection {
+    async fn secret_lock(&mut self, project: ProjectId) -> Result<()> {
+        let upsert = diesel::insert_into(secret_sets::table)
+            .values((secret_sets::project_id.eq(project), secret_sets::revision.eq(1)))
+            .on_conflict(secret_sets::project_id)
+            .do_update()
+            .set(secret_sets::revision.eq(secret_sets::revision + 1));
+        Prepared(upsert).execute(self).await?;
+        Ok(())
+    }
+
+    async fn secret_list(&mut self, project: ProjectId) -> Result<Vec<SecretMeta>> {
+        let query = secrets::table.filter(secrets::project_id.eq(project)).order(secrets::name);
+        let rows = query.select(MetaRow::as_select()).load(self).await?;
+        Ok(rows.into_iter().map(SecretMeta::from).collect())
+    }
+
+    async fn secret_upsert(&mut self, project: ProjectId, records: Vec<SecretRecord>) -> Result<()> {
+        let row = |SecretRecord { meta, value }| {
+            let SecretMeta { name, version, updated_at, updated_by } = meta;
+            let Sealed { key_id, bytes } = value;
+            (
+                secrets::project_id.eq(project),
+                secrets::name.eq(name),
+                secrets::version.eq(version),
+                secrets::key_id.eq(key_id),
+                secrets::sealed.eq(bytes),
+                secrets::updated_at.eq(updated_at),
+                secrets::updated_by.eq(updated_by),
+            )
+        };
+        diesel::insert_into(secrets::table)
+            .values(records.into_iter().map(row).collect::<Vec<_>>())
+            .on_conflict((secrets::project_id, secrets::name))
+            .do_update()
+            .set((
+                secrets::version.eq(excluded(secrets::version)),
+                secrets::key_id.eq(excluded(secrets::key_id)),
+                secrets::sealed.eq(excluded(secrets::sealed)),
+                secrets::updated_at.eq(excluded(secrets::updated_at)),
+                secrets::updated_by.eq(excluded(secrets::updated_by)),
+            ))
+            .execute(self)
+            .await?;
+        Ok(())
+    }
+
+    async fn secret_delete(&mut self, project: ProjectId, names: &[SecretName]) -> Result<usize> {
+        let deleted = secrets::table.filter(secrets::project_id.eq(project).and(secrets::name.eq_any(names)));
+        Ok(diesel::delete(deleted).execute(self).await?)
+    }
+
+    async fn secret_load(&mut self, projects: &[ProjectId]) -> Result<Vec<(ProjectId, i64, Option<SecretRecord>)>> {
+        let rows = secret_sets::table
+            .left_join(secrets::table)
+            .filter(secret_sets::project_id.eq_any(projects))
+            .order(secret_sets::project_id)
+            .select((secret_sets::project_id, secret_sets::revision, Option::<SecretRow>::as_select()))
+            .load::<(ProjectId, i64, Option<SecretRow>)>(self)
+            .await?;
+        Ok(rows.into_iter().map(|(project, revision, row)| (project, revision, row.map(SecretRecord::from))).collect())
+    }
+}
+
+impl From<MetaRow> for SecretMeta {
+    fn from(row: MetaRow) -> Self {
+        let MetaRow { name, version, updated_at, updated_by } = row;
+        Self { name, version, updated_at, updated_by }
+    }
+}
+
+impl From<SecretRow> for SecretRecord {
+    fn from(row: SecretRow) -> Self {
+        let SecretRow { meta, key_id, sealed: bytes } = row;
+        Self { meta: meta.into(), value: Sealed { key_id, bytes } }
+    }
+}

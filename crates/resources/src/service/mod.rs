@@ -1,0 +1,51 @@
+//! The resources service. Grants, secrets and storage are in the submodules.
+
+mod grant;
+mod secret;
+mod storage;
+
+use kernel::{Limits, OrgId, Plan, ProjectId, ResourceSet};
+use store::{Connection, Store};
+
+use crate::error::ResourceError;
+use crate::ports::{Part, Ports};
+use crate::repository::GrantRepository as _;
+
+type Result<T> = std::result::Result<T, ResourceError>;
+
+/// The project of a request, with its organization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    pub org: OrgId,
+    pub plan: Plan,
+    pub project: ProjectId,
+}
+
+/// The resources service. Cheap to clone.
+#[derive(Clone)]
+pub struct Resources {
+    store: Store,
+    limits: Limits,
+    ports: Ports,
+}
+
+impl Resources {
+    /// Creates the service.
+    #[must_use]
+    pub const fn new(store: Store, limits: Limits, ports: Ports) -> Self {
+        Self { store, limits, ports }
+    }
+
+    /// Returns the resources granted to a project, whether or not its live deployment declares them.
+    ///
+    /// # Errors
+    /// [`ResourceError::Store`].
+    pub async fn grants(&self, project: ProjectId) -> Result<ResourceSet> {
+        Ok(self.store.connection().await?.grant_list(project).await?)
+    }
+
+    /// Publishes a change of a part in the transaction that makes it.
+    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: Part) -> Result<()> {
+        if self.ports.parts.publish(tx, project, part).await? { Ok(()) } else { Err(ResourceError::ProjectNotFound) }
+    }
+}

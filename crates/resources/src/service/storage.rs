@@ -1,0 +1,78 @@
+//! Object storage. The node holds the objects and reports their size.
+
+use kernel::audit::Actor;
+use kernel::{Plan, ProjectId, Resource};
+use store::Connection;
+
+use super::grant::Grant;
+use super::{Resources, Result, Target};
+use crate::model::StorageStatus;
+use crate::ports::{Notice, Part};
+use crate::repository::{StorageRecord, StorageRepository as _};
+
+const STORAGE: Grant =
+    Grant { resource: Resource::Storage, part: Part::Storage, granted: "storage.grant", revoked: "storage.revoke" };
+
+impl Resources {
+    /// Returns the storage of a project, with its usage as of the last report of the node.
+    ///
+    /// # Errors
+    /// [`ResourceError::Store`](crate::ResourceError::Store).
+    pub async fn storage(&self, target: Target) -> Result<StorageStatus> {
+        let found = self.store.connection().await?.storage_find(target.project).await?;
+        let (record, enabled) = found.map_or((None, false), |(record, enabled)| (Some(record), enabled));
+        Ok(self.storage_status(target.plan, record, enabled))
+    }
+
+    /// Grants storage to a project. The first grant creates the prefix, which never changes.
+    ///
+    /// # Errors
+    /// [`ResourceError::ProjectNotFound`](crate::ResourceError::ProjectNotFound).
+    pub async fn storage_grant(&self, actor: &Actor, target: Target) -> Result<StorageStatus> {
+        let prefix = self.store.clock_rng().id();
+        let create = async |tx: &mut Connection| tx.storage_create(target.project, prefix).await;
+        let record = self.grant(actor, target, &STORAGE, create).await?;
+        Ok(self.storage_status(target.plan, Some(record), true))
+    }
+
+    /// Revokes the storage of a project. The objects stay.
+    ///
+    /// # Errors
+    /// [`ResourceError::Store`](crate::ResourceError::Store).
+    pub async fn storage_revoke(&self, actor: &Actor, target: Target) -> Result<()> {
+        self.revoke(actor, target, &STORAGE).await
+    }
+
+    /// Stores the report of a node in the transaction that accepts it. Notifies the organization when the project
+    /// reaches its quota: a report with `quota_exceeded` after one without.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn storage_report(
+        &self,
+        tx: &mut Connection,
+        project: ProjectId,
+        used_bytes: u64,
+        quota_exceeded: bool,
+    ) -> store::Result<()> {
+        let used_bytes = i64::try_from(used_bytes).unwrap_or(i64::MAX);
+        let now = self.store.clock_rng().now();
+        let was_exceeded = tx.storage_report(project, used_bytes, quota_exceeded, now).await?;
+        if was_exceeded != Some(false) || !quota_exceeded {
+            return Ok(());
+        }
+        let Some(owner) = tx.project_plan(project).await? else { return Ok(()) };
+        let limit_bytes = self.limits.for_plan(owner.plan).storage_bytes;
+        let notice = Notice::StorageLimit { project: owner.name, limit_bytes };
+        self.ports.organizations.raise(tx, owner.org, notice).await
+    }
+
+    fn storage_status(&self, plan: Plan, record: Option<StorageRecord>, enabled: bool) -> StorageStatus {
+        let quota_bytes = self.limits.for_plan(plan).storage_bytes;
+        let (prefix, used_bytes, reported_at) = record.map_or((None, 0, None), |record| {
+            let StorageRecord { prefix, used_bytes, reported_at } = record;
+            (Some(prefix), used_bytes, reported_at)
+        });
+        StorageStatus { enabled, prefix, quota_bytes, used_bytes, reported_at }
+    }
+}
