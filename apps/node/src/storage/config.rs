@@ -1,0 +1,26 @@
+//! The configuration of the object storage.
+
+use std::time::Duration;
+
+use objects::{S3Config, StoreConfig};
+
+/// The configuration of the object storage.
+#[derive(Debug, Clone)]
+pub struct StorageConfig {
+    /// The store of the blobs.
+    pub store: StoreConfig,
+    /// The interval of reports on usage.
+    pub report_interval: Duration,
+}
+
+impl StorageConfig {
+    /// Identifies the store: an index describes one store.
+    pub(super) fn address(&self) -> String {
+        match &self.store {
+            StoreConfig::Folder(folder) => format!("file://{}", folder.display()),
+            StoreConfig::S3(S3Config { bucket, prefix, endpoint, .. }) => {
+                format!("{} s3://{bucket}/{prefix}", endpoint.as_deref().unwrap_or_default())
+            }
+        }
+    }
+}

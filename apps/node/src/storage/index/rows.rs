@@ -1,0 +1,130 @@
+//! The row of a project's prefix.
+
+use protocol::StorageReport;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::super::error::{Result, StorageError};
+
+/// A project can store one object per KiB of its quota, and these in addition. An empty object, too, has a key and
+/// metadata, which take space in the index of the node.
+const MIN_OBJECTS: u64 = 1000;
+
+/// A prefix whose index is complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PrefixRow {
+    /// The project that used the prefix last.
+    pub project: String,
+    /// The sum of the sizes of all objects, in bytes.
+    pub used_bytes: u64,
+    /// The number of objects.
+    pub objects: u64,
+    /// The usage at the first refused put since the usage was last below it.
+    pub refusal: Option<QuotaState>,
+    /// The newest blob that was committed.
+    pub newest: Uuid,
+    /// Blobs without a committed object may exist from this id on, if any: a process may be killed between the write of
+    /// a blob and its commit.
+    pub sweep_from: Option<Uuid>,
+}
+
+/// A usage and a quota in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaState {
+    pub used_bytes: u64,
+    pub objects: u64,
+    pub quota_bytes: u64,
+}
+
+impl PrefixRow {
+    pub const fn new(project: String) -> Self {
+        Self { project, used_bytes: 0, objects: 0, refusal: None, newest: Uuid::nil(), sweep_from: None }
+    }
+
+    /// The report to the control plane.
+    pub const fn report(&self) -> StorageReport {
+        StorageReport { used_bytes: self.used_bytes, quota_exceeded: self.refusal.is_some() }
+    }
+
+    /// Whether an object of `size` bytes fits, in place of the current object of its key. An object that does not
+    /// increase the usage fits even if the quota is exceeded, as after a change of the plan.
+    ///
+    /// # Errors
+    /// [`StorageError::QuotaExceeded`], [`StorageError::TooManyObjects`].
+    pub fn check_quota(&self, quota_bytes: u64, replaced: Option<u64>, size: u64) -> Result<()> {
+        let used = self.used_bytes.saturating_sub(replaced.unwrap_or_default()).saturating_add(size);
+        let max_objects = max_objects(quota_bytes);
+        if used > quota_bytes && used > self.used_bytes {
+            Err(StorageError::QuotaExceeded(quota_bytes))
+        } else if replaced.is_none() && self.objects >= max_objects {
+            Err(StorageError::TooManyObjects(max_objects))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Records a refused put. Returns whether it is the first one.
+    pub fn refuse(&mut self, quota_bytes: u64) -> bool {
+        let is_first = self.refusal.is_none();
+        let Self { used_bytes, objects, .. } = *self;
+        self.refusal.get_or_insert(QuotaState { used_bytes, objects, quota_bytes });
+        is_first
+    }
+
+    /// Removes the record of a refused put after the usage fell below that of the refusal, or the quota was increased.
+    pub fn update_refusal(&mut self, quota_bytes: u64) {
+        self.refusal = self.refusal.filter(|refusal| {
+            self.used_bytes >= refusal.used_bytes
+                && self.objects >= refusal.objects
+                && quota_bytes <= refusal.quota_bytes
+        });
+    }
+
+    /// Replaces an object by another one; either may be absent.
+    pub fn replace(&mut self, before: Option<u64>, after: Option<u64>) {
+        self.used_bytes = self.used_bytes.saturating_sub(before.unwrap_or_default()) + after.unwrap_or_default();
+        self.objects = self.objects.saturating_sub(before.map_or(0, |_| 1)) + after.map_or(0, |_| 1);
+    }
+}
+
+const fn max_objects(quota_bytes: u64) -> u64 {
+    MIN_OBJECTS + quota_bytes / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quota_limits_growth_in_bytes_and_objects() {
+        let mut row = PrefixRow::new("p".to_owned());
+        assert_eq!(row.check_quota(10, None, 10), Ok(()));
+        assert_eq!(row.check_quota(10, None, 11), Err(StorageError::QuotaExceeded(10)));
+        row.replace(None, Some(8));
+        assert_eq!(row.check_quota(10, Some(8), 10), Ok(()));
+        assert_eq!(row.check_quota(10, None, 3), Err(StorageError::QuotaExceeded(10)));
+        // After a change of the plan.
+        assert_eq!(row.check_quota(5, Some(8), 7), Ok(()));
+        assert_eq!(row.check_quota(5, Some(8), 9), Err(StorageError::QuotaExceeded(5)));
+        row.objects = 1000;
+        assert_eq!(row.check_quota(10, None, 0), Err(StorageError::TooManyObjects(1000)));
+        assert_eq!(row.check_quota(10, Some(8), 0), Ok(()));
+    }
+
+    #[test]
+    fn refusal_lasts_until_the_usage_falls_or_the_quota_grows() {
+        let mut row = PrefixRow::new("p".to_owned());
+        row.replace(None, Some(8));
+        assert!(row.refuse(10) && !row.refuse(10));
+        row.update_refusal(10);
+        assert!(row.report().quota_exceeded);
+        row.replace(Some(8), Some(7));
+        row.update_refusal(10);
+        assert!(!row.report().quota_exceeded);
+        assert!(row.refuse(10));
+        row.update_refusal(11);
+        assert!(!row.report().quota_exceeded);
+    }
+}

@@ -1,0 +1,192 @@
+//! Object storage of projects: `env.storage` (spec/runtime.md, docs/storage.md).
+//!
+//! The content of an object is an immutable blob in an object store. The index of the node maps keys to blobs. A put
+//! writes a blob and then commits it to the index; the commit checks the condition and the quota. So keys are exact
+//! bytes on every store, a reader never sees a mixture of two objects, an interrupted put is invisible, and the usage is
+//! exact.
+//!
+//! A blob without an object is deleted in the background (`cleanup`): one that was replaced, one that was refused, and
+//! one whose put was interrupted. Before the first use of a prefix, `prepare` makes sure that the index of this node
+//! describes it.
+
+mod blobs;
+mod cleanup;
+pub mod config;
+mod error;
+mod get;
+mod grant;
+mod ids;
+mod index;
+mod key;
+mod metrics;
+mod object;
+mod prefix;
+mod prepare;
+mod put;
+mod readers;
+mod usage;
+mod wait;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use self::blobs::Blobs;
+use self::config::StorageConfig;
+use self::error::failed;
+use self::ids::BlobIds;
+use self::index::Index;
+use self::prefix::Prefixes;
+use self::readers::Readers;
+use self::usage::UsageReports;
+use self::wait::WaitBudget;
+use crate::observe::Observer;
+
+pub use self::error::{Result, StorageError};
+pub use self::get::{Content, ContentRange};
+pub use self::grant::Grant;
+pub use self::index::{Condition, ListOptions, Page, Position};
+pub use self::key::Key;
+pub use self::metrics::StorageMetrics;
+pub use self::object::{Attributes, StoredObject, etag};
+pub use self::put::PutOptions;
+
+/// The number of large objects that all projects may put at the same time. Each one buffers a part.
+const MAX_LARGE_PUTS: usize = 64;
+
+/// The object storage of the node.
+pub struct Storage {
+    blobs: Blobs,
+    index: Index,
+    ids: BlobIds,
+    prefixes: Prefixes,
+    readers: Arc<Readers>,
+    large_puts: Semaphore,
+    usage: UsageReports,
+    /// Notified when blobs must be deleted.
+    garbage: Notify,
+    /// The id under which the index owns prefixes in the store.
+    owner: Uuid,
+    metrics: StorageMetrics,
+    /// The runtime of tasks that outlive a request.
+    runtime: Handle,
+}
+
+impl Storage {
+    /// Opens the index in the node's directory, and starts the background tasks. Must be called within a tokio runtime.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// Returns an error if the store's configuration is invalid or the index cannot be opened.
+    pub fn open(
+        config: &StorageConfig,
+        dir: &Path,
+        observer: Observer,
+        metrics: StorageMetrics,
+        tasks: &mut JoinSet<()>,
+    ) -> anyhow::Result<Arc<Self>> {
+        let blobs = Blobs::new(config.store.open().context("failed to open the object store")?);
+        let path = dir.join("storage.redb");
+        let opened = Index::open(&path, &config.address());
+        let (index, owner) = opened.with_context(|| format!("failed to open {}", path.display()))?;
+        let storage = Arc::new(Self {
+            blobs,
+            index,
+            ids: BlobIds::default(),
+            prefixes: Prefixes::default(),
+            readers: Arc::default(),
+            large_puts: Semaphore::new(MAX_LARGE_PUTS),
+            usage: UsageReports::new(observer),
+            garbage: Notify::new(),
+            owner,
+            metrics,
+            runtime: Handle::current(),
+        });
+        let unswept = storage.restore()?;
+        tasks.spawn(cleanup::sweep(Arc::clone(&storage), unswept, storage.ids.next()));
+        tasks.spawn(cleanup::delete_garbage(Arc::clone(&storage)));
+        tasks.spawn(usage::report_usage(Arc::clone(&storage), config.report_interval));
+        Ok(storage)
+    }
+
+    /// Reads the rows of the index after a start. Returns the prefixes that may have blobs without objects.
+    fn restore(&self) -> anyhow::Result<Vec<(String, Uuid)>> {
+        let mut unswept = Vec::new();
+        for (prefix, row) in self.index.read_blocking(|tables| tables.rows())? {
+            self.ids.observe(row.newest);
+            self.usage.add_changed(&prefix);
+            if let Some(from) = row.sweep_from {
+                self.ids.observe(from);
+                self.prefixes.get(&prefix).add_unswept(from);
+                unswept.push((prefix, from));
+            }
+        }
+        Ok(unswept)
+    }
+
+    /// The object of a key, without its content.
+    ///
+    /// # Errors
+    /// Returns an error if the storage is not available.
+    pub async fn head(self: &Arc<Self>, grant: &Grant, key: Key) -> Result<Option<StoredObject>> {
+        let head = async {
+            let prefix = self.prepare(grant).await?;
+            let record = {
+                let (prefix, key) = (prefix.name.clone(), key.clone());
+                self.index.read(move |tables| tables.record(&prefix, key.as_str())).await?
+            };
+            Ok(record.map(|record| record.object(key.into_string())))
+        };
+        self.counted("head", WaitBudget::new().wait(head).await.flatten())
+    }
+
+    /// Deletes the objects of keys. A key without an object is not an error.
+    ///
+    /// # Errors
+    /// Returns an error if the storage is not available. Either all objects are deleted or none.
+    pub async fn delete(self: &Arc<Self>, grant: &Grant, keys: Vec<Key>) -> Result<()> {
+        let delete = async {
+            let prefix = self.prepare(grant).await?;
+            let grant = grant.clone();
+            if self.index.write(move |tables| tables.delete(&grant, &keys)).await? {
+                self.usage.add_changed(&prefix.name);
+                self.garbage.notify_one();
+            }
+            Ok(())
+        };
+        self.counted("delete", WaitBudget::new().wait(delete).await.flatten())
+    }
+
+    /// Lists objects in the order of the bytes of their keys.
+    ///
+    /// # Errors
+    /// Returns an error if the storage is not available.
+    pub async fn list(self: &Arc<Self>, grant: &Grant, options: ListOptions) -> Result<Page> {
+        let list = async {
+            let prefix = self.prepare(grant).await?.name.clone();
+            self.index.read(move |tables| tables.list(&prefix, &options)).await
+        };
+        self.counted("list", WaitBudget::new().wait(list).await.flatten())
+    }
+
+    /// Waits for the permit of a call with long arguments or results. It must be held until these are dropped.
+    ///
+    /// # Errors
+    /// [`StorageError::BUSY`] if the project has too many such calls.
+    pub async fn permit_bulk_call(&self, grant: &Grant) -> Result<OwnedSemaphorePermit> {
+        let permits = Arc::clone(&self.prefixes.get(&grant.prefix).bulk_calls);
+        let permit = WaitBudget::new().wait(permits.acquire_owned()).await.map_err(|_| StorageError::BUSY)?;
+        permit.map_err(failed("wait for a call"))
+    }
+
+    /// Counts the result of an operation.
+    fn counted<T>(&self, operation: &str, result: Result<T>) -> Result<T> {
+        self.metrics.count(operation, &result);
+        result
+    }
+}

@@ -1,0 +1,91 @@
+//! The state of a project's prefix while the node runs.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore};
+use uuid::Uuid;
+
+use super::ids::BlobIds;
+
+/// The number of large objects that a project may put at the same time. Each one buffers a part.
+const MAX_LARGE_PUTS: usize = 8;
+/// The number of calls of a project with long arguments or results, a few MiB each, at the same time.
+const MAX_BULK_CALLS: usize = 8;
+
+/// The prefixes that were used since the start, by name.
+#[derive(Default)]
+pub struct Prefixes(Mutex<HashMap<String, Arc<Prefix>>>);
+
+/// The state of a prefix.
+pub struct Prefix {
+    pub name: String,
+    /// Set when the index of the prefix is complete and this node is its owner.
+    pub ready: OnceCell<()>,
+    /// The last quota in bytes; 0 before the first use.
+    quota_bytes: AtomicU64,
+    /// Permits for large objects.
+    pub large_puts: Semaphore,
+    /// Permits for calls with long arguments or results.
+    pub bulk_calls: Arc<Semaphore>,
+    /// The blobs whose puts are in progress. Until the sweep, also the first id that an earlier process may have left.
+    in_progress: Mutex<BTreeSet<Uuid>>,
+    /// Whether the index states that blobs without an object may exist. Locked while that changes.
+    pub is_marked: AsyncMutex<bool>,
+}
+
+impl Prefixes {
+    /// The state of a prefix.
+    pub fn get(&self, name: &str) -> Arc<Prefix> {
+        let mut prefixes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let prefix = prefixes.entry(name.to_owned()).or_insert_with(|| Arc::new(Prefix::new(name)));
+        Arc::clone(prefix)
+    }
+}
+
+impl Prefix {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ready: OnceCell::new(),
+            quota_bytes: AtomicU64::new(0),
+            large_puts: Semaphore::new(MAX_LARGE_PUTS),
+            bulk_calls: Arc::new(Semaphore::new(MAX_BULK_CALLS)),
+            in_progress: Mutex::default(),
+            is_marked: AsyncMutex::new(false),
+        }
+    }
+
+    /// Sets the quota and returns whether it changed.
+    pub fn set_quota(&self, quota_bytes: u64) -> bool {
+        self.quota_bytes.swap(quota_bytes, Ordering::Relaxed) != quota_bytes
+    }
+
+    /// Begins a put with a new blob.
+    pub fn begin(&self, ids: &BlobIds) -> Uuid {
+        let mut in_progress = self.in_progress();
+        let blob = ids.next();
+        in_progress.insert(blob);
+        blob
+    }
+
+    /// Adds an id of an earlier process.
+    pub fn add_unswept(&self, from: Uuid) {
+        self.in_progress().insert(from);
+    }
+
+    /// Ends a put, or the sweep of the blobs of an earlier process.
+    pub fn end(&self, blob: Uuid) {
+        self.in_progress().remove(&blob);
+    }
+
+    /// The oldest blob that may have no object.
+    pub fn oldest(&self) -> Option<Uuid> {
+        self.in_progress().first().copied()
+    }
+
+    fn in_progress(&self) -> MutexGuard<'_, BTreeSet<Uuid>> {
+        self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,218 @@
+//! Puts.
+
+use std::fmt::Display;
+use std::mem;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use objects::ObjectWriter;
+use tokio::sync::{AcquireError, SemaphorePermit};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::Storage;
+use super::error::{Result, StorageError, failed};
+use super::grant::Grant;
+use super::index::{Condition, Put, PutOutcome, ReadTables};
+use super::key::Key;
+use super::metrics::Direction;
+use super::object::{Attributes, Header, Record, StoredObject};
+use super::prefix::Prefix;
+use super::wait::{INPUT_TIMEOUT, WaitBudget};
+use crate::clock::since_epoch;
+
+/// A larger object buffers a part, so the number of such puts is limited.
+const LARGE_OBJECT_BYTES: u64 = 256 * 1024;
+/// S3 allows 10,000 parts of 5 MiB.
+const MAX_OBJECT_BYTES: u64 = 48 << 30;
+
+/// The options of a put.
+#[derive(Debug, Clone, Default)]
+pub struct PutOptions {
+    pub attributes: Attributes,
+    pub condition: Option<Condition>,
+    /// The size of the content in bytes, if the sender announces it.
+    pub length: Option<u64>,
+}
+
+/// A put whose blob is not committed. If it is dropped, the blob is deleted.
+struct PendingBlob {
+    storage: Arc<Storage>,
+    prefix: Arc<Prefix>,
+    key: Key,
+    blob: Uuid,
+    is_settled: bool,
+}
+
+impl Storage {
+    /// Stores an object. Returns `None` if the condition is not met. An error, and a cancellation before the end of the
+    /// content, store nothing.
+    ///
+    /// # Errors
+    /// Returns an error if the object does not fit into the quota, the content fails, or the storage is not available.
+    pub async fn put<E: Display>(
+        self: &Arc<Self>,
+        grant: &Grant,
+        key: Key,
+        options: PutOptions,
+        content: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
+    ) -> Result<Option<StoredObject>> {
+        let put = async {
+            options.attributes.check()?;
+            let mut budget = WaitBudget::new();
+            let prefix = budget.wait(self.prepare(grant)).await??;
+            let length = options.length.unwrap_or_default();
+            let is_met = budget.wait(self.check_put(grant, &key, options.condition, length)).await??;
+            if !is_met {
+                return Ok(None);
+            }
+            let pending = budget.wait(self.begin(&prefix, &key)).await??;
+            let uploaded = u64::try_from(since_epoch().as_millis()).unwrap_or_default();
+            let header = Header::new(&key, options.attributes, uploaded);
+            let start = header.encode().map_err(failed("encode a header"))?;
+            let mut writer = self.blobs.writer(&prefix.name, pending.blob);
+            budget.wait(writer.write(&start)).await?.map_err(failed("write a blob"))?;
+            let size = self.copy(grant, &pending, &mut budget, &mut writer, content).await?;
+            budget.wait(writer.finish()).await?.map_err(failed("write a blob"))?;
+            let record = Record {
+                blob: pending.blob,
+                size,
+                offset: start.len() as u64,
+                uploaded,
+                attributes: header.attributes,
+            };
+            // In a separate task, so that the outcome is known even if the request is cancelled.
+            let commit = commit(pending, grant.clone(), record.clone(), options.condition);
+            let outcome = budget.wait(self.runtime.spawn(commit)).await?.map_err(failed("commit an object"))??;
+            match outcome {
+                PutOutcome::Stored => Ok(Some(record.object(key.into_string()))),
+                PutOutcome::ConditionFailed => Ok(None),
+                PutOutcome::Refused(error, _) => Err(error),
+            }
+        };
+        self.counted("put", put.await)
+    }
+
+    /// Checks the condition and the quota before the content is read. Returns whether the condition is met. The commit
+    /// checks both again.
+    async fn check_put(&self, grant: &Grant, key: &Key, condition: Option<Condition>, size: u64) -> Result<bool> {
+        if size > MAX_OBJECT_BYTES {
+            return Err(StorageError::InvalidArgument("An object must not be larger than 48 GiB."));
+        }
+        let (row, current) = {
+            let (prefix, key) = (grant.prefix.clone(), key.clone());
+            let read = move |tables: &ReadTables| Ok((tables.row(&prefix)?, tables.record(&prefix, key.as_str())?));
+            self.index.read(read).await?
+        };
+        if condition.is_some_and(|condition| !condition.holds(current.as_ref())) {
+            return Ok(false);
+        }
+        let row = row.ok_or(StorageError::PREPARING)?;
+        let checked = row.check_quota(grant.quota_bytes, current.map(|current| current.size), size);
+        if checked.is_err() && row.refusal.is_none() {
+            let refused = grant.clone();
+            self.index.write(move |tables| tables.update_row(&refused, |row| row.refuse(refused.quota_bytes))).await?;
+            self.report_now(grant).await?;
+        }
+        checked.map(|()| true)
+    }
+
+    /// Begins a put. The index states durably that the prefix may have a blob without an object before the blob exists.
+    async fn begin(self: &Arc<Self>, prefix: &Arc<Prefix>, key: &Key) -> Result<PendingBlob> {
+        let blob = prefix.begin(&self.ids);
+        let (storage, prefix, key) = (Arc::clone(self), Arc::clone(prefix), key.clone());
+        let pending = PendingBlob { storage, prefix, key, blob, is_settled: false };
+        let mut is_marked = pending.prefix.is_marked.lock().await;
+        if !*is_marked {
+            let (name, oldest) = (pending.prefix.name.clone(), pending.prefix.oldest());
+            self.index.write(move |tables| tables.set_sweep_from(&name, oldest)).await?;
+            *is_marked = true;
+        }
+        drop(is_marked);
+        Ok(pending)
+    }
+
+    /// Copies the content to the store, and returns its size.
+    async fn copy<E: Display>(
+        &self,
+        grant: &Grant,
+        pending: &PendingBlob,
+        budget: &mut WaitBudget,
+        writer: &mut ObjectWriter,
+        mut content: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
+    ) -> Result<u64> {
+        let (mut size, mut checked) = (0, 0);
+        let mut permits = None;
+        while let Some(chunk) = timeout(INPUT_TIMEOUT, content.next()).await.map_err(|_| StorageError::INPUT_FAILED)? {
+            let chunk = chunk.map_err(|error| {
+                tracing::debug!(%error, "the content of a put failed");
+                StorageError::INPUT_FAILED
+            })?;
+            size += chunk.len() as u64;
+            self.metrics.add_bytes(Direction::In, chunk.len());
+            if size >= checked + LARGE_OBJECT_BYTES {
+                checked = size;
+                if permits.is_none() {
+                    permits = Some(self.permit_large_put(&pending.prefix).await?);
+                }
+                budget.wait(self.check_put(grant, &pending.key, None, size)).await??;
+                budget.progress();
+            }
+            budget.wait(writer.write(&chunk)).await?.map_err(failed("write a blob"))?;
+        }
+        Ok(size)
+    }
+
+    async fn permit_large_put<'a>(&'a self, prefix: &'a Prefix) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>)> {
+        // In this order, so that the waiting puts of a project do not block those of others.
+        let permits = async { Ok((prefix.large_puts.acquire().await?, self.large_puts.acquire().await?)) };
+        let permits = WaitBudget::new().wait(permits).await.map_err(|_| StorageError::BUSY)?;
+        permits.map_err(failed::<AcquireError>("wait for a large put"))
+    }
+
+    /// Deletes the blob of a failed put. If that cannot be recorded, the next start finds the blob.
+    async fn discard(self: Arc<Self>, prefix: Arc<Prefix>, key: Key, blob: Uuid) {
+        let name = prefix.name.clone();
+        if self.index.write(move |tables| tables.discard(&name, key.as_str(), blob)).await.is_ok() {
+            prefix.end(blob);
+            self.garbage.notify_one();
+        }
+    }
+}
+
+async fn commit(
+    mut pending: PendingBlob,
+    grant: Grant,
+    record: Record,
+    condition: Option<Condition>,
+) -> Result<PutOutcome> {
+    let storage = Arc::clone(&pending.storage);
+    let sweep_from = pending.prefix.oldest().unwrap_or(pending.blob);
+    let put = Put { grant: grant.clone(), key: pending.key.clone(), record, condition, sweep_from };
+    let outcome = storage.index.write(move |tables| tables.put(&put)).await?;
+    pending.settle();
+    storage.garbage.notify_one();
+    storage.usage.add_changed(&grant.prefix);
+    if let PutOutcome::Refused(_, true) = outcome {
+        storage.report_now(&grant).await?;
+    }
+    Ok(outcome)
+}
+
+impl PendingBlob {
+    /// Ends the put: the index knows what happens to the blob.
+    fn settle(&mut self) {
+        self.is_settled = true;
+        self.prefix.end(self.blob);
+    }
+}
+
+impl Drop for PendingBlob {
+    fn drop(&mut self) {
+        if !mem::replace(&mut self.is_settled, true) {
+            let (storage, prefix) = (Arc::clone(&self.storage), Arc::clone(&self.prefix));
+            self.storage.runtime.spawn(storage.discard(prefix, self.key.clone(), self.blob));
+        }
+    }
+}

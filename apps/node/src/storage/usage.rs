@@ -1,0 +1,70 @@
+//! Reports on usage.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Storage;
+use super::error::Result;
+use super::grant::Grant;
+use crate::observe::Observer;
+
+/// The prefixes whose usage changed since the last report.
+pub struct UsageReports {
+    observer: Observer,
+    changed: Mutex<BTreeSet<String>>,
+}
+
+impl UsageReports {
+    pub fn new(observer: Observer) -> Self {
+        Self { observer, changed: Mutex::default() }
+    }
+
+    /// Reports the usage of a prefix at the next interval.
+    pub fn add_changed(&self, prefix: &str) {
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !changed.contains(prefix) {
+            changed.insert(prefix.to_owned());
+        }
+    }
+
+    fn take_changed(&self) -> BTreeSet<String> {
+        mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Storage {
+    /// Reports the usage immediately: a put was refused because of the quota.
+    pub(super) async fn report_now(&self, grant: &Grant) -> Result<()> {
+        let changed = BTreeSet::from([grant.prefix.clone()]);
+        self.report(changed).await
+    }
+
+    async fn report(&self, prefixes: BTreeSet<String>) -> Result<()> {
+        let rows = self.index.read(move |tables| {
+            prefixes
+                .iter()
+                .filter_map(|prefix| tables.row(prefix).transpose())
+                .collect::<std::result::Result<Vec<_>, _>>()
+        });
+        for row in rows.await? {
+            self.usage.observer.report_storage(&row.project, &row.report());
+        }
+        Ok(())
+    }
+}
+
+/// Reports the usage that changed, at this interval. A restart loses pending reports, so the first ones are about all
+/// prefixes.
+pub(super) async fn report_usage(storage: Arc<Storage>, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    loop {
+        ticks.tick().await;
+        let changed = storage.usage.take_changed();
+        if !changed.is_empty() && storage.report(changed.clone()).await.is_err() {
+            // The cause is logged. The next interval retries.
+            changed.iter().for_each(|prefix| storage.usage.add_changed(prefix));
+        }
+    }
+}

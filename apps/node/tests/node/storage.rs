@@ -1,0 +1,196 @@
+//! The object storage, on a folder and on a real S3 server by the same tests.
+
+mod conditions;
+mod faults;
+mod interruptions;
+mod keys;
+mod listings;
+mod quotas;
+mod ranges;
+mod rebuilding;
+mod replacing;
+mod store;
+mod worker;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{TryStreamExt as _, stream};
+use node::observe::{Observation, Observer};
+use node::storage::config::StorageConfig;
+use node::storage::{
+    ContentRange, Grant, Key, ListOptions, Page, PutOptions, Result, Storage, StorageError, StorageMetrics,
+    StoredObject,
+};
+use protocol::StorageReport;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use self::store::{Kind, TestStore};
+use crate::running::Dir;
+
+/// A storage with its own store and directory.
+struct Rig {
+    store: TestStore,
+    dir: Dir,
+    storage: Arc<Storage>,
+    reports: mpsc::UnboundedReceiver<Observation>,
+    tasks: JoinSet<()>,
+}
+
+/// Runs a test on each kind of store.
+async fn on_each_store(test: impl AsyncFn(Rig)) {
+    for kind in [Kind::Folder, Kind::S3] {
+        println!("{kind:?}");
+        test(Rig::start(TestStore::start(kind).await)).await;
+    }
+}
+
+impl Rig {
+    fn start(store: TestStore) -> Self {
+        let dir = Dir::new();
+        let (storage, reports, tasks) = open(&store, &dir);
+        Self { store, dir, storage, reports, tasks }
+    }
+
+    /// Stops the storage and starts it again, with the same directory and store.
+    async fn restart(self) -> Self {
+        let Self { store, dir, storage, reports: _, mut tasks } = self;
+        tasks.shutdown().await;
+        closed(storage).await;
+        let (storage, reports, tasks) = open(&store, &dir);
+        Self { store, dir, storage, reports, tasks }
+    }
+
+    /// Stops the storage, and starts one with another directory on the same store.
+    async fn replace_dir(self) -> (Self, Dir) {
+        let Self { store, dir, storage, reports: _, mut tasks } = self;
+        tasks.shutdown().await;
+        closed(storage).await;
+        (Self::start(store), dir)
+    }
+
+    async fn put(&self, grant: &Grant, key: &str, content: impl Into<Bytes>) -> StoredObject {
+        self.put_with(grant, key, content, PutOptions::default()).await.unwrap().unwrap()
+    }
+
+    async fn put_owned(&self, grant: &Grant, key: String) {
+        self.put(grant, &key, "").await;
+    }
+
+    async fn put_with(
+        &self,
+        grant: &Grant,
+        key: &str,
+        content: impl Into<Bytes>,
+        options: PutOptions,
+    ) -> Result<Option<StoredObject>> {
+        let content = stream::iter([Ok::<Bytes, Infallible>(content.into())]);
+        self.storage.put(grant, self::key(key), options, content).await
+    }
+
+    /// The content of an object.
+    async fn get(&self, grant: &Grant, key: &str) -> Option<Vec<u8>> {
+        self.get_range(grant, key, None).await.unwrap()
+    }
+
+    async fn get_range(&self, grant: &Grant, key: &str, range: Option<ContentRange>) -> Result<Option<Vec<u8>>> {
+        let Some((_, content)) = self.storage.get(grant, self::key(key), range).await? else { return Ok(None) };
+        let chunks: Vec<Bytes> = content.bytes.try_collect().await?;
+        let content_bytes = chunks.concat();
+        assert_eq!(content.length, content_bytes.len() as u64);
+        Ok(Some(content_bytes))
+    }
+
+    async fn delete(&self, grant: &Grant, keys: &[&str]) {
+        self.storage.delete(grant, keys.iter().map(|key| self::key(key)).collect()).await.unwrap();
+    }
+
+    async fn list(&self, grant: &Grant, options: ListOptions) -> Page {
+        self.storage.list(grant, options).await.unwrap()
+    }
+
+    /// The keys of all objects, in the order of a listing.
+    async fn keys(&self, grant: &Grant) -> Vec<String> {
+        let page = self.list(grant, ListOptions { limit: 1000, ..ListOptions::default() }).await;
+        assert_eq!(page.next, None);
+        page.objects.into_iter().map(|object| object.key).collect()
+    }
+
+    /// Waits until the store contains this number of blobs and parts of blobs.
+    async fn wait_for_blobs(&self, count: usize) {
+        let reached = async {
+            while self.store.blobs().len() != count {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let reached = tokio::time::timeout(Duration::from_secs(30), reached).await;
+        assert!(reached.is_ok(), "expected {count} blobs: {:?}", self.store.blobs());
+    }
+
+    /// The next report about a project.
+    async fn report(&mut self, project: &str) -> StorageReport {
+        loop {
+            let Observation { report, .. } = self.reports.recv().await.unwrap();
+            if report.project == project {
+                return serde_json::from_value(report.report).unwrap();
+            }
+        }
+    }
+
+    /// Waits for a report with this usage and flag.
+    async fn wait_for_report(&mut self, project: &str, used_bytes: u64, quota_exceeded: bool) {
+        let expected = StorageReport { used_bytes, quota_exceeded };
+        let reported = async { while self.report(project).await != expected {} };
+        let reported = tokio::time::timeout(Duration::from_secs(30), reported).await;
+        assert!(reported.is_ok(), "no report of {expected:?}");
+    }
+}
+
+fn open(store: &TestStore, dir: &Dir) -> (Arc<Storage>, mpsc::UnboundedReceiver<Observation>, JoinSet<()>) {
+    let config = StorageConfig { store: store.config(), report_interval: Duration::from_millis(100) };
+    let (observer, reports) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    let metrics = StorageMetrics::new(&prometheus::Registry::new()).unwrap();
+    let storage = Storage::open(&config, dir.path(), Observer::new(observer), metrics, &mut tasks).unwrap();
+    (storage, reports, tasks)
+}
+
+/// Waits until all tasks have released a storage, which closes its index.
+async fn closed(storage: Arc<Storage>) {
+    let closed = async {
+        while Arc::strong_count(&storage) > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(10), closed).await.is_ok(), "the storage is in use");
+    drop(storage);
+    // The thread of the index closes the file.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+/// The grant of a project with a large quota.
+fn grant(project: &str) -> Grant {
+    grant_with(project, 1 << 40)
+}
+
+fn grant_with(project: &str, quota_bytes: u64) -> Grant {
+    let prefix = format!("sto_{project}");
+    Grant::new(project, &protocol::Storage { prefix, quota_bytes }).unwrap()
+}
+
+fn key(key: &str) -> Key {
+    Key::parse(key.to_owned()).unwrap()
+}
+
+/// The code of a failure.
+fn code<T: std::fmt::Debug>(result: Result<T>) -> &'static str {
+    StorageError::code(&result.unwrap_err())
+}
+
+/// Bytes that do not repeat within a part.
+fn noise(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}

@@ -1,0 +1,111 @@
+//! Quotas and reports.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
+use node::storage::PutOptions;
+
+use super::{Grant, code, grant_with, key, on_each_store};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_is_exact_and_refusals_are_reported_once() {
+    on_each_store(async |mut rig| {
+        let grant = grant_with("one", 10);
+        rig.put(&grant, "a", "1234").await;
+        rig.put(&grant, "b", "123456").await;
+        rig.wait_for_report("one", 10, false).await;
+        assert_eq!(code(rig.put_with(&grant, "c", "1", PutOptions::default()).await), "quota_exceeded");
+        rig.wait_for_report("one", 10, true).await;
+        // A second refusal is not another crossing, also after a restart.
+        assert_eq!(code(rig.put_with(&grant, "c", "1", PutOptions::default()).await), "quota_exceeded");
+        let mut rig = rig.restart().await;
+        rig.wait_for_report("one", 10, true).await;
+        // An object without content fits, and one that replaces a larger one.
+        rig.put(&grant, "empty", "").await;
+        rig.put(&grant, "b", "12345").await;
+        rig.wait_for_report("one", 9, false).await;
+        rig.put(&grant, "a", "12345").await;
+        rig.wait_for_report("one", 10, false).await;
+        assert_eq!(code(rig.put_with(&grant, "c", "1", PutOptions::default()).await), "quota_exceeded");
+        rig.wait_for_report("one", 10, true).await;
+        // A larger quota ends the refusal, without a put.
+        let larger = grant_with("one", 20);
+        rig.storage.head(&larger, key("a")).await.unwrap();
+        rig.wait_for_report("one", 10, false).await;
+        rig.put(&larger, "c", "1").await;
+        rig.delete(&larger, &["a", "b", "c", "empty", "never"]).await;
+        rig.wait_for_report("one", 0, false).await;
+        // A smaller quota deletes nothing and allows smaller objects.
+        rig.put(&larger, "a", "123456789012").await;
+        rig.put(&grant, "a", "12345678901").await;
+        assert_eq!(rig.get(&grant, "a").await.unwrap(), b"12345678901");
+        assert_eq!(code(rig.put_with(&grant, "b", "1", PutOptions::default()).await), "quota_exceeded");
+    })
+    .await;
+}
+
+/// Counts the bytes that are read of a long stream of 64 KiB chunks.
+async fn put_endless(rig: &super::Rig, grant: &Grant, length: Option<u64>) -> (&'static str, usize) {
+    let read = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = read.clone();
+    let chunks = stream::repeat_with(move || {
+        counted.fetch_add(64 << 10, std::sync::atomic::Ordering::Relaxed);
+        Ok::<Bytes, Infallible>(vec![0; 64 << 10].into())
+    });
+    let options = PutOptions { length, ..PutOptions::default() };
+    let refused = rig.storage.put(grant, key("endless"), options, chunks).await;
+    (code(refused), read.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_large_objects_are_refused_before_their_end() {
+    on_each_store(async |mut rig| {
+        let grant = grant_with("one", 1 << 20);
+        assert_eq!(put_endless(&rig, &grant, Some((1 << 20) + 1)).await, ("quota_exceeded", 0));
+        rig.wait_for_report("one", 0, true).await;
+        let (refused, read) = put_endless(&rig, &grant, None).await;
+        assert!(refused == "quota_exceeded" && read <= 2 << 20, "{refused} after {read} bytes");
+        rig.wait_for_blobs(0).await;
+        assert_eq!(rig.keys(&grant).await, [""; 0]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_streams_do_not_exceed_the_quota_together() {
+    on_each_store(async |mut rig| {
+        let grant = grant_with("one", 1000);
+        let puts = (0..20).map(|number| {
+            let content = stream::iter([Ok::<Bytes, Infallible>(vec![0; 150].into())]).then(async |chunk| {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                chunk
+            });
+            let (storage, grant) = (rig.storage.clone(), grant.clone());
+            async move { storage.put(&grant, key(&number.to_string()), PutOptions::default(), Box::pin(content)).await }
+        });
+        let results = join_all(puts).await;
+        let (stored, refused): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+        assert_eq!(stored.len(), 6);
+        assert!(refused.into_iter().all(|refused| code(refused) == "quota_exceeded"));
+        rig.wait_for_report("one", 900, true).await;
+        assert_eq!(rig.keys(&grant).await.len(), 6);
+        rig.wait_for_blobs(6).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn number_of_objects_is_limited() {
+    let mut rig = super::Rig::start(super::TestStore::start(super::Kind::Folder).await);
+    let grant = grant_with("one", 0);
+    for batch in 0..20 {
+        join_all((0..50).map(|number| rig.put_owned(&grant, format!("{batch}/{number}")))).await;
+    }
+    assert_eq!(code(rig.put_with(&grant, "one more", "", PutOptions::default()).await), "quota_exceeded");
+    rig.wait_for_report("one", 0, true).await;
+    rig.delete(&grant, &["0/0"]).await;
+    rig.put(&grant, "one more", "").await;
+}
