@@ -6,6 +6,7 @@
 //! | `blobs/ab/abcd….br`, `.gz` | the same contents, compressed |
 //! | `sites/abcd….json` | the index of a bundle, by the bundle's SHA-256: written after all blobs, removed before them; the mtime is the last use |
 //! | `desired.json`, `platform.json` | the last desired state, and the platform settings |
+//! | `environments/abcd…` | the secrets and grants of a project, sealed, by the SHA-256 of its id |
 //! | `access.key` | the key that signs access cookies |
 //! | `tmp/` | files that are being written; emptied at startup |
 //! | `run/` | the folders of the worker processes; emptied at startup |
@@ -15,6 +16,7 @@
 //! absent. Bundles that are served or desired are pinned. Above the size limit, the other bundles are evicted, least
 //! recently used first. A crash at any point is safe: the next eviction removes blobs without an index.
 
+mod environments;
 mod eviction;
 mod repair;
 
@@ -40,6 +42,7 @@ use crate::config::Config;
 use crate::desired::Placements;
 use crate::digest::Digest;
 use crate::index::Index;
+use crate::seal::SealingKey;
 
 /// The node's directory, locked by this process. All methods block.
 pub struct Cache {
@@ -54,6 +57,8 @@ pub struct Cache {
     pinned: Mutex<HashSet<Digest>>,
     /// Additions hold a shared lock, removals an exclusive one.
     removal_lock: RwLock<()>,
+    /// Seals the environments.
+    key: SealingKey,
     _lock: File,
 }
 
@@ -76,11 +81,12 @@ impl Cache {
     /// Locks the directory and creates missing folders.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
         let dir = &config.dir;
-        Self::prepare(dir, config.cache_bytes)
+        let key = SealingKey::derive(config.authorization.as_bytes())?;
+        Self::prepare(dir, config.cache_bytes, key)
             .with_context(|| format!("the directory {} cannot be used", dir.display()))
     }
 
-    fn prepare(dir: &Path, max_bytes: u64) -> anyhow::Result<Self> {
+    fn prepare(dir: &Path, max_bytes: u64, key: SealingKey) -> anyhow::Result<Self> {
         create_private_dir(dir)?;
         let lock = File::create(dir.join("lock"))?;
         match lock.try_lock() {
@@ -93,7 +99,7 @@ impl Cache {
                 fs::remove_dir_all(&emptied)?;
             }
         }
-        for folder in ["tmp", "run", "blobs", "sites"] {
+        for folder in ["tmp", "run", "blobs", "sites", "environments"] {
             create_private_dir(&dir.join(folder))?;
         }
         Ok(Self {
@@ -105,6 +111,7 @@ impl Cache {
             eviction_due: AtomicBool::new(true),
             pinned: Mutex::default(),
             removal_lock: RwLock::default(),
+            key,
             _lock: lock,
         })
     }

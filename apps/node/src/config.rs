@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use objects::{S3Config, StoreAddress, StoreConfig, Timeouts};
 use reqwest::Url;
 use reqwest::header::HeaderValue;
-use settings::{ByteSize, Claim, Error, Networks, Secret, Setting, Settings};
+use settings::{ByteSize, Claim, Error, Interval, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
+use crate::storage::config::StorageConfig;
 use crate::worker::config::{Config as Workers, EgressConfig, UidRange};
 
 settings::table! {
@@ -38,6 +40,20 @@ settings::table! {
     pub EGRESS_DENY: Option<Networks> = Setting::optional("SVC_NODE_EGRESS_DENY");
     /// `ip:port` of the name server for the connections of workers (default: the system's).
     pub EGRESS_RESOLVER: Option<SocketAddr> = Setting::optional("SVC_NODE_EGRESS_RESOLVER");
+    /// The object store of the projects' objects: `file:///folder` or `s3://bucket/prefix`. Without it, `env.storage`
+    /// fails with `storage_unavailable`.
+    pub STORAGE: Option<StoreAddress> = Setting::optional("SVC_NODE_STORAGE");
+    /// The access key ID of the bucket.
+    pub STORAGE_ACCESS_KEY_ID: Option<String> = Setting::optional("SVC_NODE_STORAGE_ACCESS_KEY_ID");
+    /// The secret access key of the bucket.
+    pub STORAGE_SECRET_ACCESS_KEY: Option<Secret> = Setting::optional("SVC_NODE_STORAGE_SECRET_ACCESS_KEY");
+    /// The region of the bucket.
+    pub STORAGE_REGION: String = Setting::with_default("SVC_NODE_STORAGE_REGION", "us-east-1");
+    /// The base URL of an S3 server other than Amazon's. The bucket is the first path segment. With an `http:` URL,
+    /// requests are signed but not encrypted.
+    pub STORAGE_ENDPOINT_URL: Option<Url> = Setting::optional("SVC_NODE_STORAGE_ENDPOINT_URL");
+    /// The interval of reports on the storage that projects use.
+    pub STORAGE_REPORT_INTERVAL: Interval = Setting::with_default("SVC_NODE_STORAGE_REPORT_INTERVAL", "60s");
     /// The address at which Prometheus finds `/metrics`. Never expose it to the internet. Without it, the node serves
     /// no metrics.
     pub METRICS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_NODE_METRICS_LISTEN");
@@ -52,6 +68,8 @@ pub const CLAIM: Claim = Claim { prefixes: &["SVC_NODE_", "SVC_EDGE_"], except: 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// `workerd` itself needs about this much memory.
 const MIN_MEMORY: u64 = 64 << 20;
+/// Shorter than the time after which an operation on objects fails. A part of an upload is sent within the read timeout.
+const STORAGE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(18), retry: Duration::from_secs(15) };
 
 /// The validated configuration of a node.
 #[derive(Debug, Clone)]
@@ -72,6 +90,8 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     /// The configuration of workers; `None` if the node does not run worker code.
     pub workers: Option<Workers>,
+    /// The configuration of the object storage, if the node has one.
+    pub storage: Option<StorageConfig>,
 }
 
 impl Config {
@@ -86,12 +106,13 @@ impl Config {
         Ok(Self {
             listen: settings.get(&LISTEN)?,
             proxies: settings.opt(&PROXIES)?.unwrap_or_default(),
-            core_url: base_address(&settings.get(&CORE_URL)?)?,
+            core_url: base_address(&CORE_URL, &settings.get(&CORE_URL)?)?,
             authorization,
             dir: settings.get(&DIR)?,
             cache_bytes: settings.get(&CACHE_BYTES)?.0,
             metrics_listen: settings.opt(&METRICS_LISTEN)?,
             workers: workers(settings)?,
+            storage: storage(settings)?,
         })
     }
 }
@@ -118,8 +139,33 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     Ok(Some(Workers { workerd, launcher, memory, uids, idle: IDLE_TIMEOUT, egress }))
 }
 
+fn storage(settings: &Settings) -> Result<Option<StorageConfig>, Error> {
+    let (region, Interval(report_interval)) = (settings.get(&STORAGE_REGION)?, settings.get(&STORAGE_REPORT_INTERVAL)?);
+    let endpoint = settings.opt(&STORAGE_ENDPOINT_URL)?;
+    let endpoint = endpoint.map(|url| base_address(&STORAGE_ENDPOINT_URL, &url)).transpose()?;
+    let (access_key_id, secret) = (settings.opt(&STORAGE_ACCESS_KEY_ID)?, settings.opt(&STORAGE_SECRET_ACCESS_KEY)?);
+    let store = match settings.opt(&STORAGE)? {
+        None => return Ok(None),
+        Some(StoreAddress::Folder(folder)) => StoreConfig::Folder(folder),
+        Some(StoreAddress::Bucket { bucket, prefix }) => {
+            let required = "required if SVC_NODE_STORAGE is an S3 bucket";
+            StoreConfig::S3(S3Config {
+                bucket,
+                prefix,
+                region,
+                endpoint,
+                access_key_id: access_key_id.ok_or_else(|| STORAGE_ACCESS_KEY_ID.malformed(required))?,
+                secret_access_key: secret.ok_or_else(|| STORAGE_SECRET_ACCESS_KEY.malformed(required))?,
+                session_token: None,
+                timeouts: STORAGE_TIMEOUTS,
+            })
+        }
+    };
+    Ok(Some(StorageConfig { store, report_interval }))
+}
+
 /// The URL is logged, so it must not contain credentials.
-fn base_address(url: &Url) -> Result<String, Error> {
+fn base_address<T>(setting: &Setting<T>, url: &Url) -> Result<String, Error> {
     let is_base = matches!(url.scheme(), "http" | "https")
         && url.username().is_empty()
         && url.password().is_none()
@@ -128,7 +174,7 @@ fn base_address(url: &Url) -> Result<String, Error> {
     if is_base {
         Ok(url.as_str().trim_end_matches('/').to_owned())
     } else {
-        Err(CORE_URL.malformed("it must be an http or https URL without credentials, query and fragment"))
+        Err(setting.malformed("it must be an http or https URL without credentials, query and fragment"))
     }
 }
 
@@ -167,6 +213,9 @@ mod tests {
             ("SVC_NODE_EGRESS_DENY", "10.0.0.0/33,hush"),
             ("SVC_NODE_EGRESS_RESOLVER", "hush"),
             ("SVC_NODE_METRICS_LISTEN", "hush"),
+            ("SVC_NODE_STORAGE", "s3://user:hush@bucket"),
+            ("SVC_NODE_STORAGE_ENDPOINT_URL", "http://user:hush@s3"),
+            ("SVC_NODE_STORAGE_REPORT_INTERVAL", "hush"),
         ] {
             let line = read(&[(name, value)]).unwrap_err().to_string();
             assert!(line.starts_with(&format!("{name} is malformed: ")) && !line.contains("hush"), "{line}");

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use protocol::{Desired, Digest, Platform, Site};
 use serde::{Deserialize, Serialize};
 
+use crate::environment::PartChange;
+
 /// A response of the control plane, with the parts that this node knows.
 pub struct DesiredUpdate {
     /// The `since` of the next request.
@@ -14,10 +16,13 @@ pub struct DesiredUpdate {
     /// The number of the last batch of reports that the control plane accepted.
     pub batch: i64,
     pub platform: Platform,
-    sites: Vec<SiteChange>,
+    pub sites: Vec<SiteChange>,
+    /// The changed parts of the environments of all listed projects.
+    pub environments: BTreeMap<String, Vec<PartChange>>,
 }
 
-struct SiteChange {
+/// A change of the part `site`.
+pub struct SiteChange {
     project: String,
     revision: i64,
     site: Option<Site>,
@@ -53,29 +58,32 @@ impl DesiredUpdate {
     /// Returns an error if a known part is malformed.
     pub fn read(desired: Desired) -> serde_json::Result<Self> {
         let Desired { revision, full, batch, platform, parts, schema: _ } = desired;
-        let mut sites = Vec::new();
+        let (mut sites, mut environments) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
         for change in parts {
-            if let Some(site) = change.read::<Site>()? {
+            if let Some(part) = PartChange::read(&change)? {
+                environments.entry(change.project).or_default().push(part);
+            } else if let Some(site) = change.read::<Site>()? {
+                environments.entry(change.project.clone()).or_default();
                 sites.push(SiteChange { project: change.project, revision: change.revision, site });
             }
         }
-        Ok(Self { revision, full, batch, platform, sites })
+        Ok(Self { revision, full, batch, platform, sites, environments })
     }
 
     /// Whether the response contains no change, as after a poll timeout.
     pub fn is_empty(&self) -> bool {
-        !self.full && self.sites.is_empty()
+        !self.full && self.environments.is_empty()
     }
 }
 
 impl Placements {
-    /// Applies a response of the control plane.
-    pub fn apply(&mut self, update: DesiredUpdate) {
-        if update.full {
-            let listed: HashSet<&String> = update.sites.iter().map(|change| &change.project).collect();
+    /// Applies the changes of a response. In a `full` one, they are all sites.
+    pub fn apply(&mut self, full: bool, changes: Vec<SiteChange>) {
+        if full {
+            let listed: HashSet<&String> = changes.iter().map(|change| &change.project).collect();
             self.0.retain(|project, _| listed.contains(project));
         }
-        for SiteChange { project, revision, site } in update.sites {
+        for SiteChange { project, revision, site } in changes {
             let Some(desired) = site else {
                 self.0.remove(&project);
                 continue;

@@ -79,7 +79,13 @@ async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> H
     match &site.index {
         None => page(StatusCode::SERVICE_UNAVAILABLE, "This site is being deployed. Try again in a minute."),
         Some(index) if is_for_code(&request, index) => {
-            proxy::forward_request(&request, payload, front.origins.of(&request), site.worker.as_ref()).await
+            proxy::forward_request(
+                &request,
+                payload,
+                front.origins.of(&request),
+                site.worker.as_ref().map_err(|reason| *reason),
+            )
+            .await
         }
         Some(index) => {
             let mut response = serve_assets(&request, &front.contents, index).await;

@@ -19,13 +19,14 @@ pub mod config;
 mod contents;
 mod desired;
 mod digest;
+mod environment;
 mod fetch;
 mod follow;
 mod front;
 mod index;
 mod media;
 mod metrics;
-mod observe;
+pub mod observe;
 mod origin;
 mod page;
 mod path;
@@ -34,7 +35,9 @@ mod range;
 mod reconciler;
 mod report;
 mod routes;
+mod seal;
 mod serve;
+pub mod storage;
 mod unpack;
 pub mod worker;
 
@@ -51,6 +54,7 @@ use crate::cache::Cache;
 use crate::client::Core;
 use crate::config::Config;
 use crate::contents::Contents;
+use crate::environment::Environments;
 use crate::fetch::Fetcher;
 use crate::follow::ControlPlaneState;
 use crate::front::Front;
@@ -58,7 +62,9 @@ use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::origin::Origins;
 use crate::reconciler::Reconciler;
+use crate::storage::Storage;
 use crate::worker::Workers;
+use crate::worker::bindings::Bindings;
 use crate::worker::fleet::Fleet;
 
 /// A node that listens and follows its control plane; [`Node::run_until`] drives it.
@@ -66,7 +72,7 @@ pub struct Node {
     address: SocketAddr,
     front: Server,
     metrics_address: Option<SocketAddr>,
-    /// The servers of the metrics and of `env.assets`.
+    /// The servers of the metrics and of the bindings.
     servers: Vec<Server>,
     tasks: JoinSet<()>,
 }
@@ -86,21 +92,30 @@ impl Node {
         let contents = Arc::new(Contents::new(Arc::clone(&cache), damage_reports));
         let workers = config.workers.clone();
         let metrics = Metrics::new()?;
-        let prepare = |it| Workers::new(it, Arc::clone(&cache), Arc::clone(&contents), observer.clone(), &metrics);
-        let (workers, assets) = workers.map(prepare).transpose().context("cannot prepare the workers")?.unzip();
+        let placements = cache.placements()?.unwrap_or_default();
+        let environments = Arc::new(Environments::restore(cache.environments(&placements)?));
+        let mut tasks = JoinSet::new();
+        let open = |it| Storage::open(it, &config.dir, observer.clone(), metrics.storage.clone(), &mut tasks);
+        let storage = config.storage.as_ref().map(open).transpose().context("cannot open the object storage")?;
+        let bindings = Bindings::new(Arc::clone(&environments), Arc::clone(&contents), storage);
+        let prepare = |it| {
+            let (cache, environments) = (Arc::clone(&cache), Arc::clone(&environments));
+            Workers::new(it, cache, bindings, environments, observer.clone(), metrics.clone())
+        };
+        let (workers, bindings) = workers.map(prepare).transpose().context("cannot prepare the workers")?.unzip();
         let platform = watch::Sender::new(cache.platform()?);
         let origins = Arc::new(Origins::new(config.proxies.clone(), platform.subscribe()));
         let gate = AccessGate::open(core.clone(), &cache.access_key(), Arc::clone(&origins))
             .context("cannot open the key of the access cookies")?;
         let fetcher = Fetcher::new(core.clone(), Arc::clone(&cache));
-        let reconciler = Reconciler::restore(fetcher, Fleet::new(workers), observer, publish)?;
+        let fleet = Fleet::new(workers, Arc::clone(&environments));
+        let reconciler = Reconciler::restore(fetcher, (placements, environments), fleet, observer, publish)?;
         let (address, front) = front::listen(config.listen, Front::new(routes, contents, gate, origins))
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let listen = |address| metrics::listen(address, metrics).with_context(|| format!("cannot listen on {address}"));
         let (metrics_address, metrics) = config.metrics_listen.map(listen).transpose()?.unzip();
-        let servers = assets.into_iter().chain(metrics).collect();
+        let servers = bindings.into_iter().chain(metrics).collect();
         let (updates, received_updates) = mpsc::channel(1);
-        let mut tasks = JoinSet::new();
         let state = ControlPlaneState::new(platform, cache);
         tasks.spawn(report::report(core.clone(), observations, state.batch.subscribe()));
         tasks.spawn(follow::follow(core, updates, state));

@@ -9,6 +9,8 @@ use actix_web::web::{self, Data};
 use actix_web::{App, HttpResponse, HttpServer};
 use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use crate::storage::StorageMetrics;
+
 /// The metrics. Clones share their values.
 #[derive(Clone)]
 pub struct Metrics {
@@ -16,6 +18,12 @@ pub struct Metrics {
     pub worker_protections: IntGaugeVec,
     /// The connections that workers requested, by outcome.
     pub egress_connections: IntCounterVec,
+    /// The starts of worker processes, by outcome: `ready` or `failed`.
+    pub worker_starts: IntCounterVec,
+    /// Replacements of a served worker by one that has started, by cause: `deploy` or `environment`.
+    pub worker_swaps: IntCounterVec,
+    /// The metrics of the object storage.
+    pub storage: StorageMetrics,
     registry: Registry,
 }
 
@@ -25,12 +33,22 @@ impl Metrics {
         let protections = Opts::new("svc_node_worker_protection", "Whether workers run with a protection: 1 or 0");
         let connections =
             Opts::new("svc_node_egress_connections_total", "Connections that workers requested, by outcome");
+        let starts = Opts::new("svc_node_worker_starts_total", "Starts of worker processes, by outcome");
+        let swaps = Opts::new(
+            "svc_node_worker_swaps_total",
+            "Replacements of a served worker by one that has started, by cause",
+        );
         let worker_protections = IntGaugeVec::new(protections, &["protection"])?;
         let egress_connections = IntCounterVec::new(connections, &["outcome"])?;
+        let worker_starts = IntCounterVec::new(starts, &["outcome"])?;
+        let worker_swaps = IntCounterVec::new(swaps, &["cause"])?;
         let registry = Registry::new();
         registry.register(Box::new(worker_protections.clone()))?;
-        registry.register(Box::new(egress_connections.clone()))?;
-        Ok(Self { worker_protections, egress_connections, registry })
+        for counters in [&egress_connections, &worker_starts, &worker_swaps] {
+            registry.register(Box::new(counters.clone()))?;
+        }
+        let storage = StorageMetrics::new(&registry)?;
+        Ok(Self { worker_protections, egress_connections, worker_starts, worker_swaps, storage, registry })
     }
 }
 

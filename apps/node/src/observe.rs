@@ -1,6 +1,6 @@
 //! Observed states, for the control plane and the project's members.
 
-use protocol::{DeploymentReport, DeploymentState, Report, ReportKind};
+use protocol::{DeploymentReport, DeploymentState, Report, ReportKind, StorageReport};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// A report to send.
@@ -44,6 +44,11 @@ impl Observer {
     pub fn report_deployment(&self, project: &str, version: i32, state: DeploymentState, message: Option<String>) {
         tracing::info!(project, version, ?state, message, "deployment state observed");
         self.send(Observation::deployment(project, version, state, message));
+    }
+
+    /// Reports the usage of a project's storage.
+    pub fn report_storage(&self, project: &str, report: &StorageReport) {
+        self.send(Observation::new(project, String::new(), report));
     }
 
     /// Queues a report. The receiver is dropped only at shutdown.

@@ -17,10 +17,10 @@ pub fn byte() -> u8 {
     byte
 }
 
-/// A random key.
+/// Random bytes, for keys and nonces.
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
-pub fn key() -> io::Result<[u8; 32]> {
-    let mut key = [0; 32];
-    SystemRandom::new().fill(&mut key).map_err(io::Error::other)?;
-    Ok(key)
+pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
 }

@@ -17,13 +17,15 @@ use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 use crate::compress::compress;
-use crate::desired::{DesiredUpdate, Placements};
+use crate::desired::{DesiredUpdate, Placement, Placements};
 use crate::digest::Digest;
+use crate::environment::Environments;
 use crate::fetch::Fetcher;
 use crate::index::Index;
 use crate::observe::Observer;
 use crate::routes::{Routes, SiteRoute};
-use crate::worker::fleet::Fleet;
+use crate::worker::VersionCode;
+use crate::worker::fleet::{Candidate, Fleet, Unavailable};
 
 /// The delay before a failed cache eviction is retried.
 const EVICTION_RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -33,6 +35,7 @@ pub struct Reconciler {
     fetcher: Fetcher,
     routes: watch::Sender<Arc<Routes>>,
     placements: Placements,
+    environments: Arc<Environments>,
     /// The indexes of the stored bundles that are live or desired.
     indexes: HashMap<Digest, Arc<Index>>,
     /// Bundles that repeatedly failed to fetch.
@@ -54,14 +57,14 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Restores the served state from the cache.
+    /// Restores the served state: the saved placements and environments, with the stored bundles.
     pub fn restore(
         (fetcher, failed_fetches): (Fetcher, UnboundedReceiver<Digest>),
+        (mut placements, environments): (Placements, Arc<Environments>),
         fleet: Fleet,
         observer: Observer,
         routes: watch::Sender<Arc<Routes>>,
     ) -> anyhow::Result<Self> {
-        let mut placements = fetcher.cache.placements()?.unwrap_or_default();
         let mut indexes = HashMap::new();
         for bundle in placements.live() {
             if let Some(index) = fetcher.cache.index(bundle)? {
@@ -73,6 +76,7 @@ impl Reconciler {
             fetcher,
             routes,
             placements,
+            environments,
             indexes,
             failed_fetches,
             fetches: JoinSet::new(),
@@ -98,7 +102,7 @@ impl Reconciler {
             tokio::select! {
                 Some(update) = updates.recv() => self.apply_update(update),
                 Some(fetched) = self.fetches.join_next() => self.on_bundle_fetched(fetched),
-                Some(()) = self.fleet.wait_for_start() => {}
+                Some(()) = self.fleet.wait_for_change() => {}
                 Some(compressed) = self.compression.join_next() => self.on_bundle_compressed(compressed),
                 Some(content) = damage.recv() => self.on_damage(content),
                 Some(bundle) = self.failed_fetches.recv() => self.report_failed_fetch(bundle),
@@ -111,7 +115,9 @@ impl Reconciler {
     }
 
     fn apply_update(&mut self, update: DesiredUpdate) {
-        self.placements.apply(update);
+        let DesiredUpdate { full, sites, environments, .. } = update;
+        self.environments.apply(full, environments);
+        self.placements.apply(full, sites);
         self.is_changed = true;
     }
 
@@ -151,13 +157,13 @@ impl Reconciler {
 
     async fn reconcile(&mut self) {
         let dropped = self.drop_unneeded();
-        self.start_desired_workers();
         let promoted = self.placements.promote(|project, site| {
             let index = self.indexes.get(&site.bundle);
             index.is_some_and(|index| self.fleet.is_ready(project, site.bundle, index))
         });
         self.is_changed |= !promoted.is_empty();
         self.publish_routes();
+        self.start_workers();
         for (project, version) in promoted {
             self.observer.report_deployment(&project, version, DeploymentState::Serving, None);
         }
@@ -210,11 +216,10 @@ impl Reconciler {
     fn publish_routes(&mut self) {
         let (mut routes, mut workers) = (Routes::new(), HashMap::new());
         for (project, placement) in self.placements.iter() {
-            let live = placement.live.and_then(|bundle| self.indexes.get_key_value(&bundle));
-            let version = placement.live_version.unwrap_or(placement.desired.version);
-            let worker = live.and_then(|(bundle, index)| self.fleet.worker_to_serve(project, version, *bundle, index));
+            let code = live_code(&self.indexes, project, placement);
+            let worker = code.map_or(Err(Unavailable::NoWorkers), |code| self.fleet.worker_to_serve(&code));
             workers.extend(worker.iter().map(|worker| (project.clone(), Arc::clone(worker))));
-            let index = live.map(|(_, index)| Arc::clone(index));
+            let index = placement.live.and_then(|bundle| self.indexes.get(&bundle)).map(Arc::clone);
             let (project, access) = (project.clone(), placement.desired.access.clone());
             let route = Arc::new(SiteRoute { project, index, worker, access });
             routes.extend(placement.desired.hostnames.iter().map(|name| (name.clone(), Arc::clone(&route))));
@@ -223,14 +228,18 @@ impl Reconciler {
         self.fleet.set_served(workers);
     }
 
-    /// Starts the workers of desired versions, because code must run before it is served.
-    fn start_desired_workers(&mut self) {
-        let pending = self.placements.iter().filter(|(_, placement)| placement.live != Some(placement.desired.bundle));
-        let stored = pending.filter_map(|(project, placement)| {
-            let index = self.indexes.get(&placement.desired.bundle)?;
-            index.code.is_some().then_some((project, placement, index))
+    /// Starts the workers of desired bundles and of changed environments, because code must run before it is served.
+    fn start_workers(&mut self) {
+        let indexes = &self.indexes;
+        let candidates = self.placements.iter().flat_map(|(project, placement)| {
+            let Placement { desired, live, revision, .. } = placement;
+            let pending = (*live != Some(desired.bundle)).then_some(desired);
+            let pending = pending.and_then(|desired| code(indexes, project, desired.version, desired.bundle));
+            let pending = pending.map(|code| Candidate { code, revision: Some(*revision) });
+            let live = live_code(indexes, project, placement).map(|code| Candidate { code, revision: None });
+            pending.into_iter().chain(live)
         });
-        self.fleet.start_desired(stored);
+        self.fleet.start_needed(candidates);
     }
 
     /// Pins all needed bundles in the cache.
@@ -293,13 +302,17 @@ impl Reconciler {
     /// Saves changed placements, and records the last use of the bundles that are no longer needed. An error affects
     /// only a restart while the control plane is down.
     async fn save_changes(&mut self, dropped: Vec<Digest>) {
-        let is_changed = mem::take(&mut self.is_changed);
-        if !is_changed && dropped.is_empty() {
+        let (is_changed, environments) = (mem::take(&mut self.is_changed), self.environments.take_unsaved());
+        if !is_changed && dropped.is_empty() && environments.is_empty() {
             return;
         }
         let cache = Arc::clone(&self.fetcher.cache);
         let placements = is_changed.then(|| self.placements.clone());
         let save = move || {
+            // Before the placements, so that a new version never starts with an older environment.
+            environments
+                .iter()
+                .try_for_each(|(project, environment)| cache.save_environment(project, environment.as_deref()))?;
             placements.iter().try_for_each(|placements| cache.save_placements(placements))?;
             dropped.into_iter().try_for_each(|bundle| cache.record_use(bundle))
         };
@@ -322,4 +335,24 @@ impl Reconciler {
             }
         });
     }
+}
+
+/// The code of a stored bundle.
+fn code<'a>(
+    indexes: &'a HashMap<Digest, Arc<Index>>,
+    project: &'a str,
+    version: i32,
+    bundle: Digest,
+) -> Option<VersionCode<'a>> {
+    let index = indexes.get(&bundle).filter(|index| index.code.is_some())?;
+    Some(VersionCode { project, version, bundle, index })
+}
+
+fn live_code<'a>(
+    indexes: &'a HashMap<Digest, Arc<Index>>,
+    project: &'a str,
+    placement: &Placement,
+) -> Option<VersionCode<'a>> {
+    let version = placement.live_version.unwrap_or(placement.desired.version);
+    code(indexes, project, version, placement.live?)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use protocol::SiteAccess;
 
 use crate::index::Index;
-use crate::worker::Worker;
+use crate::worker::{Unavailable, Worker};
 
 /// Sites by hostname. The table is replaced as a whole; a request in flight keeps its table.
 pub type Routes = HashMap<String, Arc<SiteRoute>>;
@@ -17,7 +17,7 @@ pub struct SiteRoute {
     pub project: String,
     /// The live bundle; `None` until the project's first bundle is fetched.
     pub index: Option<Arc<Index>>,
-    /// The bundle's worker, if it has code and the node runs workers.
-    pub worker: Option<Arc<Worker>>,
+    /// The bundle's worker. It is used only if the bundle has code.
+    pub worker: Result<Arc<Worker>, Unavailable>,
     pub access: SiteAccess,
 }

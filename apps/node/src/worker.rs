@@ -4,13 +4,14 @@
 //! project has its own process with its own user id, namespaces, kernel limits and a watchdog.
 //!
 //! `launch` applies the protections of a process in itself (`sandbox`), before it executes `workerd`; `detect` finds out
-//! which ones the machine offers. The process reaches its sockets through its folder. One of them is the egress proxy,
-//! its only way to the network.
+//! which ones the machine offers. The process reads its configuration (`definition`) from its standard input. It reaches
+//! its sockets through its folder: the egress proxy, its only way to the network, and `bindings`, the objects in `env`.
 //!
 //! The reconciler starts and stops versions through `fleet`, and `proxy` forwards requests. Both use [`Worker`], one
 //! version of one project, which manages its `Process`.
 
-mod assets;
+pub mod bindings;
+mod capnp;
 mod cgroup;
 pub mod config;
 mod definition;
@@ -35,5 +36,6 @@ mod version;
 mod watchdog;
 mod workers;
 
-pub use version::Worker;
+pub use fleet::Unavailable;
+pub use version::{VersionCode, Worker};
 pub use workers::Workers;

@@ -69,7 +69,7 @@ fn signed_text(CookieScope { host, project, access }: CookieScope<'_>, expires_a
 }
 
 fn create_key(path: &Path) -> io::Result<[u8; 32]> {
-    let key = random::key()?;
+    let key = random::bytes()?;
     let temporary = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(&key)?;

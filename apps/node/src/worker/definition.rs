@@ -1,160 +1,190 @@
-//! The configuration of `workerd`, in Cap'n Proto's text format.
+//! The configuration of `workerd`: a message of the type `Config` of its schema, `workerd.capnp`.
 //!
-//! No file name is taken from a bundle. Module names appear only as quoted strings.
+//! The node writes it to the standard input of the process. So the secrets in it are in no file, argument or
+//! environment variable.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 
 use crate::digest::Digest;
+use crate::environment::Environment;
 use crate::index::Code;
 
-use super::folder::{ASSETS_SOCKET, EGRESS_SOCKET, HTTP_SOCKET, PROBE_SOCKET};
+use super::bindings::{BINDING_HEADER, Binding, Bindings, KEY_HEADER};
+use super::capnp::{BlobContent, Message, Pointer, Struct};
+use super::folder::{BINDINGS_SOCKET, EGRESS_SOCKET, HTTP_SOCKET, PROBE_SOCKET};
 
 /// The compatibility date of code without one. It must not change: a later date changes how deployed code behaves.
 const DEFAULT_DATE: &str = "2026-11-01";
 
-/// The header that identifies the bundle in a request for assets. `workerd` overwrites any value that the code sends.
-pub const KEY_HEADER: &str = "svc-worker-key";
 /// The header that passes the scheme of the request's URL to `workerd`. Worker code does not see it.
 pub const SCHEME_HEADER: &str = "svc-worker-scheme";
 
 /// Limits V8's young generation, which V8 sizes by the memory of the machine instead of the process's limit.
-const V8_FLAGS: &str = r#"["--max-semi-space-size=4"]"#;
+const V8_FLAGS: &str = "--max-semi-space-size=4";
 
-/// The `workerd` configuration of one version of a project.
+/// A worker that responds to the watchdog's probes.
+const PROBE: &str = "addEventListener('fetch', event => event.respondWith(new Response('ok')));\n";
+
+const INTERNET: &str = "internet";
+const WORKER: &str = "worker";
+
+/// The `workerd` configuration of one process.
 pub struct Definition<'a> {
-    code: &'a Code,
-    key: &'a str,
+    /// The code that it runs.
+    pub code: &'a Code,
+    /// The environment of the code.
+    pub environment: &'a Environment,
+    pub bindings: &'a Bindings,
+    /// Identifies the process in its requests to bindings.
+    pub key: &'a str,
 }
 
-impl<'a> Definition<'a> {
-    /// A definition that runs `code`; `key` identifies its bundle in requests for assets.
-    pub const fn new(code: &'a Code, key: &'a str) -> Self {
-        Self { code, key }
+impl Definition<'_> {
+    /// The contents of the modules.
+    pub fn modules(&self) -> impl Iterator<Item = (Digest, u64)> {
+        self.code.modules.values().map(|module| (module.content, module.size))
     }
 
-    /// The module files that the configuration embeds: file name and digest.
-    pub fn files(&self) -> impl Iterator<Item = (String, Digest)> {
-        self.code.modules.values().enumerate().map(|(number, module)| (file(number), module.content))
+    /// The configuration. It contains the secrets.
+    pub fn message(&self) -> anyhow::Result<Message> {
+        let granted = || self.bindings.granted(self.environment);
+        let egress = external(EGRESS_SOCKET, http_options(Style::Proxy, Pointer::Null, Vec::new()));
+        let mut services = vec![service(INTERNET, egress)];
+        services.extend(granted().map(|binding| service(service_name(binding), self.binding_service(binding))));
+        services.push(service(WORKER, self.worker()));
+        services.push(service(PROBE_SOCKET, probe()));
+        let forwarded_scheme = http_options(Style::Host, text(SCHEME_HEADER), Vec::new());
+        let probed = http_options(Style::Host, Pointer::Null, Vec::new());
+        let sockets = vec![socket(HTTP_SOCKET, forwarded_scheme, WORKER), socket(PROBE_SOCKET, probed, PROBE_SOCKET)];
+        // Only bindings can use an internal module; worker code cannot import it.
+        let modules = granted().filter_map(|binding| Some((binding.name(), binding.module()?)));
+        let modules = modules.map(|(name, source)| object(1, [text(module_name(name)), text(source)])).collect();
+        Message::new(object(
+            0,
+            [
+                Pointer::Structs(services),
+                Pointer::Structs(sockets),
+                Pointer::Texts(vec![V8_FLAGS.into()]),
+                Pointer::Structs(vec![object(0, [Pointer::Structs(modules)])]),
+            ],
+        ))
     }
 
-    pub const fn probe_file(&self) -> &'static str {
-        "probe.js"
+    /// The node's service behind a binding, with the headers that identify process and binding.
+    fn binding_service(&self, binding: &dyn Binding) -> Kind<'_> {
+        let header = |name, value: &str| object(0, [text(name), text(value.to_owned())]);
+        let headers = vec![header(KEY_HEADER, self.key), header(BINDING_HEADER, binding.name())];
+        external(BINDINGS_SOCKET, http_options(Style::Host, Pointer::Null, headers))
     }
 
-    /// A worker that responds to the watchdog's probes.
-    pub const fn probe(&self) -> &'static str {
-        "addEventListener('fetch', event => event.respondWith(new Response('ok')));\n"
-    }
-
-    /// The configuration.
-    pub fn text(&self) -> String {
-        let date = quoted(self.code.compatibility_date.as_deref().unwrap_or(DEFAULT_DATE));
-        let (modules, key, probe) = (self.modules(), quoted(self.key), self.probe_file());
-        format!(
-            r#"using Workerd = import "/workerd/workerd.capnp";
-
-const config :Workerd.Config = (
-  services = [
-    (name = "internet", external = (address = "unix:{EGRESS_SOCKET}", http = (style = proxy))),
-    (name = "assets", external = (
-      address = "unix:{ASSETS_SOCKET}",
-      http = (injectRequestHeaders = [(name = "{KEY_HEADER}", value = {key})])
-    )),
-    (name = "worker", worker = (
-      compatibilityDate = {date},
-      modules = [{modules}
-      ],
-      bindings = [(name = "assets", service = "assets")],
-      globalOutbound = "internet"
-    )),
-    (name = "probe", worker = (
-      compatibilityDate = "{DEFAULT_DATE}",
-      serviceWorkerScript = embed "{probe}"
-    ))
-  ],
-  sockets = [
-    (name = "http", address = "unix:{HTTP_SOCKET}", http = (forwardedProtoHeader = "{SCHEME_HEADER}"), service = "worker"),
-    (name = "probe", address = "unix:{PROBE_SOCKET}", http = (), service = "probe")
-  ],
-  v8Flags = {V8_FLAGS}
-);
-"#
-        )
+    fn worker(&self) -> Kind<'_> {
+        let date = self.code.compatibility_date.as_deref().unwrap_or(DEFAULT_DATE);
+        let secrets = self.environment.secrets();
+        let secrets = secrets.map(|(name, value)| object(2, [text(name), text(value)]));
+        let bindings = secrets.chain(self.bindings.granted(self.environment).map(in_environment)).collect();
+        let worker = object(
+            0,
+            [
+                Pointer::Structs(self.code_modules()),
+                text(date),
+                Pointer::Null,
+                Pointer::Structs(bindings),
+                Pointer::Struct(designator(INTERNET)),
+            ],
+        );
+        Kind { number: 1, content: worker }
     }
 
     /// The modules; `workerd` uses the first one as the main module.
-    fn modules(&self) -> String {
-        let named = || self.code.modules.keys().enumerate();
-        let (main, others) = (named(), named());
-        let main = main.filter(|(_, name)| **name == self.code.main);
-        let others = others.filter(|(_, name)| **name != self.code.main);
-        main.chain(others).fold(String::new(), |mut text, (number, name)| {
-            let (name, kind, file) = (quoted(name), module_type(name), file(number));
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\n        (name = {name}, {kind} = embed \"{file}\"),");
-            text
-        })
+    fn code_modules(&self) -> Vec<Struct<'_>> {
+        let is_main = |name: &str| name == self.code.main;
+        let main = self.code.modules.iter().filter(|(name, _)| is_main(name));
+        let others = self.code.modules.iter().filter(|(name, _)| !is_main(name));
+        let module = |(name, module): (&'_ String, &crate::index::Asset)| {
+            let (kind, is_text) = module_type(name);
+            let content = BlobContent { content: module.content, size: module.size, is_text };
+            object(kind, [text(name.clone()), Pointer::Blob(content)])
+        };
+        main.chain(others).map(module).collect()
     }
 }
 
-fn file(number: usize) -> String {
-    format!("module{number}")
+/// A variant of the union in `Service`.
+struct Kind<'a> {
+    number: u64,
+    content: Struct<'a>,
 }
 
-/// The module type by file extension.
-fn module_type(name: &str) -> &'static str {
-    match name.rsplit_once('.').map(|(_, extension)| extension) {
-        Some("js" | "mjs") => "esModule",
-        Some("cjs") => "commonJsModule",
-        Some("txt" | "html") => "text",
-        Some("json") => "json",
-        Some("wasm") => "wasm",
-        _ => "data",
-    }
+/// `HttpOptions.Style`.
+#[derive(Clone, Copy)]
+enum Style {
+    Host = 0,
+    Proxy = 1,
 }
 
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            // ASCII control characters fit in two hexadecimal digits.
-            control if control.is_ascii_control() => {
-                let _ = write!(quoted, "\\x{:02x}", u32::from(control));
-            }
-            other => quoted.push(other),
+fn object<'a, const N: usize>(data: u64, pointers: [Pointer<'a>; N]) -> Struct<'a> {
+    Struct { data, pointers: pointers.into() }
+}
+
+fn text<'a>(text: impl Into<Cow<'a, str>>) -> Pointer<'a> {
+    Pointer::Text(text.into())
+}
+
+fn service<'a>(name: impl Into<Cow<'a, str>>, Kind { number, content }: Kind<'a>) -> Struct<'a> {
+    object(number, [text(name), Pointer::Struct(content)])
+}
+
+fn external<'a>(socket: &str, http: Struct<'a>) -> Kind<'a> {
+    Kind { number: 3, content: object(0, [text(format!("unix:{socket}")), Pointer::Struct(http)]) }
+}
+
+fn probe<'a>() -> Kind<'a> {
+    Kind { number: 1, content: object(1, [text(PROBE), text(DEFAULT_DATE)]) }
+}
+
+fn http_options<'a>(style: Style, scheme_header: Pointer<'a>, injected_headers: Vec<Struct<'a>>) -> Struct<'a> {
+    object(style as u64, [scheme_header, Pointer::Null, Pointer::Structs(injected_headers)])
+}
+
+fn socket<'a>(name: &'a str, http: Struct<'a>, service: &'a str) -> Struct<'a> {
+    let address = text(format!("unix:{name}"));
+    object(0, [text(name), address, Pointer::Struct(http), Pointer::Null, Pointer::Struct(designator(service))])
+}
+
+/// A `ServiceDesignator`.
+fn designator<'a>(service: impl Into<Cow<'a, str>>) -> Struct<'a> {
+    object(0, [text(service)])
+}
+
+/// The binding in `env`: the service itself, or the object that the binding's module makes of it.
+fn in_environment<'a>(binding: &dyn Binding) -> Struct<'a> {
+    let service = |name| object(7, [text(name), Pointer::Struct(designator(service_name(binding)))]);
+    match binding.module() {
+        None => service(binding.name()),
+        Some(_) => {
+            let inner = Pointer::Structs(vec![service("service")]);
+            let wrapped = object(0, [text(module_name(binding.name())), Pointer::Null, inner]);
+            object(12, [text(binding.name()), Pointer::Struct(wrapped)])
         }
     }
-    quoted.push('"');
-    quoted
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
+fn service_name(binding: &dyn Binding) -> String {
+    format!("binding-{}", binding.name())
+}
 
-    use super::*;
-    use crate::digest::Digest;
-    use crate::index::Asset;
+fn module_name(binding: &str) -> String {
+    format!("svc:{binding}")
+}
 
-    #[test]
-    fn main_module_is_first_and_names_are_escaped() {
-        let module = Asset::new(Digest::of(b""), 0);
-        let names = ["a\"b\\c\n.txt", "d.wasm", "index.mjs", "lib/x.js", "ü.bin"];
-        let modules: BTreeMap<_, _> = names.map(|name| (name.to_owned(), module)).into_iter().collect();
-        let code = Code { main: "index.mjs".to_owned(), compatibility_date: Some("\")".to_owned()), modules };
-        let text = Definition::new(&code, "key").text();
-        let modules: Vec<_> = text.lines().map(str::trim).filter(|line| line.contains("embed \"module")).collect();
-        assert_eq!(
-            modules,
-            [
-                r#"(name = "index.mjs", esModule = embed "module2"),"#,
-                r#"(name = "a\"b\\c\x0a.txt", text = embed "module0"),"#,
-                r#"(name = "d.wasm", wasm = embed "module1"),"#,
-                r#"(name = "lib/x.js", esModule = embed "module3"),"#,
-                r#"(name = "ü.bin", data = embed "module4"),"#,
-            ]
-        );
-        assert!(text.contains(r#"compatibilityDate = "\")","#), "{text}");
+/// The variant of the union in `Worker.Module` by file extension, and whether it is a text.
+fn module_type(name: &str) -> (u64, bool) {
+    match name.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("js" | "mjs") => (0, true),
+        Some("cjs") => (1, true),
+        Some("txt" | "html") => (2, true),
+        Some("json") => (5, true),
+        Some("wasm") => (4, false),
+        _ => (3, false),
     }
 }

@@ -4,7 +4,7 @@
 //! path is short enough for a socket address, and the worker needs no access to the parent folders.
 
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixListener;
@@ -12,12 +12,10 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixStream;
 
-use super::definition::Definition;
-use crate::cache::Cache;
 use crate::random;
 
-/// The node's socket for `env.assets`.
-pub const ASSETS_SOCKET: &str = "assets";
+/// The node's socket for the bindings.
+pub const BINDINGS_SOCKET: &str = "bindings";
 /// The node's socket for outgoing connections.
 pub const EGRESS_SOCKET: &str = "egress";
 /// The worker's socket for requests.
@@ -42,26 +40,18 @@ impl RunDir {
         Ok(Self { path: path.to_owned(), open: File::open(path)? })
     }
 
-    /// Listens for requests for assets. The permissions of the folders with a link to the socket control access to it.
+    /// Listens for requests to bindings. The permissions of the folders with a link to the socket control access to it.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        listen(&self.open, ASSETS_SOCKET)
+        listen(&self.open, BINDINGS_SOCKET)
     }
 
-    /// Creates a folder for a process of the user `uid`, with the configuration and the modules. Blocks.
-    pub fn create_folder(&self, cache: &Cache, definition: &Definition<'_>, uid: Option<u32>) -> io::Result<Folder> {
+    /// Creates a folder for a process of the user `uid`. It contains only sockets. Blocks.
+    pub fn create_folder(&self, uid: Option<u32>) -> io::Result<Folder> {
         let path = self.path.join(random::id().simple().to_string());
         DirBuilder::new().mode(0o700).create(&path)?;
         let folder = Folder { open: File::open(&path)?, path };
-        let path = &folder.path;
-        write(&path.join("config.capnp"), definition.text().as_bytes())?;
-        write(&path.join(definition.probe_file()), definition.probe().as_bytes())?;
-        for (name, content) in definition.files() {
-            let to = path.join(name);
-            fs::copy(cache.blob_path(content), &to)?;
-            fs::set_permissions(to, Permissions::from_mode(0o644))?;
-        }
-        fs::hard_link(self.path.join(ASSETS_SOCKET), path.join(ASSETS_SOCKET))?;
-        chown(path, uid, uid)?;
+        fs::hard_link(self.path.join(BINDINGS_SOCKET), folder.path.join(BINDINGS_SOCKET))?;
+        chown(&folder.path, uid, uid)?;
         Ok(folder)
     }
 }
@@ -130,13 +120,6 @@ impl Drop for Folder {
             tracing::warn!(%error, "failed to remove a worker's folder; the next start of the node removes it");
         }
     }
-}
-
-/// Writes a file that all users may read, independent of the umask.
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(content)?;
-    file.set_permissions(Permissions::from_mode(0o644))
 }
 
 fn listen(folder: &File, name: &str) -> io::Result<UnixListener> {

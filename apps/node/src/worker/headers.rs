@@ -4,7 +4,8 @@ use actix_web::HttpRequest;
 use actix_web::http::header::{CONNECTION, HeaderMap, UPGRADE};
 use hyper::header::{HeaderMap as WorkerHeaders, HeaderName, HeaderValue};
 
-use super::definition::{KEY_HEADER, SCHEME_HEADER};
+use super::bindings::{BINDING_HEADER, KEY_HEADER};
+use super::definition::SCHEME_HEADER;
 use crate::origin::{Origin, authority};
 
 /// Hop-by-hop headers (RFC 9110 7.6.1). `Expect` is included because the front responds to it.
@@ -21,8 +22,8 @@ const HOP_BY_HOP: [&str; 10] = [
     "expect",
 ];
 /// Request headers that the node consumes or sets itself.
-const PRIVATE: [&str; 6] =
-    ["svc-access-bypass", KEY_HEADER, SCHEME_HEADER, "host", "x-forwarded-for", "x-forwarded-proto"];
+const PRIVATE: [&str; 7] =
+    ["svc-access-bypass", KEY_HEADER, BINDING_HEADER, SCHEME_HEADER, "host", "x-forwarded-for", "x-forwarded-proto"];
 
 /// Whether the request asks for a WebSocket.
 pub fn is_websocket(headers: &HeaderMap) -> bool {
@@ -92,6 +93,7 @@ mod tests {
             .insert_header(("te", "trailers"))
             .insert_header(("svc-access-bypass", "svc_byp_x"))
             .insert_header((KEY_HEADER, "forged"))
+            .insert_header((BINDING_HEADER, "forged"))
             .insert_header((SCHEME_HEADER, "ftp"))
             .insert_header(("x-forwarded-proto", "ftp"))
             .insert_header(("x-forwarded-for", "198.51.100.7"))

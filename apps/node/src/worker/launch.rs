@@ -156,8 +156,8 @@ mod linux {
             if self.applies(Protection::Seccomp) {
                 seccomp::restrict().context("seccomp")?;
             }
-            let configuration = paths.folder.join("config.capnp");
-            let error = Command::new(paths.workerd).arg("serve").arg(configuration).env_clear().exec();
+            // The configuration follows on the standard input.
+            let error = Command::new(paths.workerd).args(["serve", "--binary", "-"]).env_clear().exec();
             Err(error).with_context(|| format!("{}", self.workerd.display()))
         }
 

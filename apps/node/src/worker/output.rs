@@ -130,7 +130,7 @@ mod tests {
             "service worker: Uncaught SyntaxError: Unexpected\u{1b}[0m end of input",
             "  at index.js:2",
             "stack: /proc/self/fd/8@2b5edc0",
-            "/proc/self/fd/9/config.capnp:3: error",
+            "/proc/self/fd/9: error",
         ]
         .map(str::to_owned);
         assert_eq!(message(lines.iter()), "Uncaught SyntaxError: Unexpected [0m end of input; at index.js:2");

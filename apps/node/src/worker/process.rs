@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::net::UnixStream;
-use tokio::process::Child;
+use tokio::process::{Child, ChildStdin};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use super::capnp::Message;
 use super::folder::{FolderHandle, HTTP_SOCKET, PROBE_SOCKET, Socket};
 use super::output::Output;
 use super::resources::Resources;
 use super::watchdog::probe;
 use super::workers::Workers;
+use crate::cache::Cache;
+use crate::environment::Environment;
 use crate::index::Index;
 
 /// The limit of requests and WebSockets in flight. Each takes two of the node's file descriptors.
@@ -80,8 +83,13 @@ pub struct RequestGuard(Arc<Process>);
 
 impl Process {
     /// Starts a process and waits until it responds. Returns a message for the project's members if it fails to start.
-    pub async fn start(workers: &Arc<Workers>, project: &str, index: &Arc<Index>) -> Result<Arc<Self>, String> {
-        let (process, handle) = Self::spawn(workers, project, index).await.map_err(|error| {
+    pub async fn start(
+        workers: &Arc<Workers>,
+        project: &str,
+        index: &Arc<Index>,
+        environment: &Arc<Environment>,
+    ) -> Result<Arc<Self>, String> {
+        let (process, handle) = Self::spawn(workers, project, index, environment).await.map_err(|error| {
             tracing::error!(project, error = format!("{error:#}"), "failed to start a worker");
             "The node could not start the worker. If this persists, contact the operator.".to_owned()
         })?;
@@ -118,15 +126,18 @@ impl Process {
         workers: &Arc<Workers>,
         project: &str,
         index: &Arc<Index>,
+        environment: &Arc<Environment>,
     ) -> anyhow::Result<(Arc<Self>, FolderHandle)> {
-        let assets = workers.registry.register(Arc::clone(index));
-        let resources = {
-            let (workers, index) = (Arc::clone(workers), Arc::clone(index));
-            spawn_blocking(move || Resources::prepare(&workers, &index, assets)).await??
+        let registration = workers.bindings.register(project, Arc::clone(index));
+        let (resources, configuration) = {
+            let (workers, index, environment) = (Arc::clone(workers), Arc::clone(index), Arc::clone(environment));
+            spawn_blocking(move || Resources::prepare(&workers, &index, &environment, registration)).await??
         };
         let (handle, mut command) = (resources.folder_handle()?, resources.command(workers));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = workers.spawner.spawn(command).await.context("failed to spawn the process")?;
+        let stdin = child.stdin.take().context("the process has no standard input")?;
+        tokio::spawn(configure(stdin, configuration, Arc::clone(&workers.cache)));
         let output = Output::follow(&mut child, project);
         let pid = child.id().context("the process exited immediately")?;
         let kill = Arc::new(Notify::new());
@@ -149,6 +160,11 @@ impl Process {
             !usage.closed
         };
         (self.exit.borrow().is_none() && self.usage.send_if_modified(admit)).then(|| RequestGuard(Arc::clone(self)))
+    }
+
+    /// Whether the process admits requests.
+    pub fn is_running(&self) -> bool {
+        self.exit.borrow().is_none() && !self.usage.borrow().closed
     }
 
     /// Whether the limit of requests in flight is reached.
@@ -239,6 +255,15 @@ impl Drop for RequestGuard {
             usage.in_flight -= 1;
             usage.last_request_at = Instant::now();
         });
+    }
+}
+
+/// Writes the configuration to the process.
+async fn configure(mut stdin: ChildStdin, configuration: Message, cache: Arc<Cache>) {
+    let Err(error) = configuration.write(&mut stdin, |content| cache.blob_path(content)).await else { return };
+    // A process that exits before it has read the configuration is reported with its output.
+    if error.downcast_ref::<io::Error>().is_none_or(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+        tracing::error!(error = format!("{error:#}"), "failed to configure a worker");
     }
 }
 

@@ -19,6 +19,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
+use super::fleet::Unavailable;
 use super::process::RequestGuard;
 use super::version::{Rejection, Worker};
 use super::{headers, upgrade};
@@ -33,13 +34,11 @@ pub async fn forward_request(
     request: &HttpRequest,
     payload: Payload,
     origin: Origin,
-    worker: Option<&Arc<Worker>>,
+    worker: Result<&Arc<Worker>, Unavailable>,
 ) -> HttpResponse {
-    let Some(worker) = worker else {
-        return page(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "The code of this site does not run on this server. Contact the owner of the site.",
-        );
+    let worker = match worker {
+        Ok(worker) => worker,
+        Err(reason) => return not_run(reason),
     };
     let guard = match worker.admit_request().await {
         Ok(guard) => guard,
@@ -72,6 +71,16 @@ pub async fn forward_request(
 fn unexpected_upgrade(project: &str) -> HttpResponse {
     tracing::debug!(project, "a worker switched protocols without a request for it");
     page(StatusCode::BAD_GATEWAY, "The code of this site sent an invalid response. Contact the owner of the site.")
+}
+
+fn not_run(reason: Unavailable) -> HttpResponse {
+    let message = match reason {
+        Unavailable::NoWorkers => "The code of this site does not run on this server. Contact the owner of the site.",
+        Unavailable::NoEnvironment => {
+            "This server has not received the settings of this site yet. Try again in a minute."
+        }
+    };
+    page(StatusCode::SERVICE_UNAVAILABLE, message)
 }
 
 fn unavailable(rejection: &Rejection) -> HttpResponse {

@@ -1,9 +1,10 @@
 //! The resources of a worker process.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use tokio::process::Command;
 
-use super::assets::Registration;
+use super::bindings::Registration;
+use super::capnp::Message;
 use super::cgroup::Cgroup;
 use super::definition::Definition;
 use super::egress::EgressGuard;
@@ -11,6 +12,8 @@ use super::folder::{Folder, FolderHandle};
 use super::launch::Launch;
 use super::uids::Uid;
 use super::workers::Workers;
+use crate::cache::Blob;
+use crate::environment::Environment;
 use crate::index::Index;
 
 /// The resources of a process, released in this order, and only after it has exited; that blocks.
@@ -20,21 +23,31 @@ pub struct Resources {
     /// Its release kills the processes that the worker left behind, which are in the control group.
     uid: Option<Uid>,
     cgroup: Option<Cgroup>,
-    _assets: Registration,
+    _registration: Registration,
 }
 
 impl Resources {
-    /// Prepares a process. Blocks. Must be called within a tokio runtime.
-    pub fn prepare(workers: &Workers, index: &Index, assets: Registration) -> anyhow::Result<Self> {
+    /// Prepares a process, and its configuration. Blocks. Must be called within a tokio runtime.
+    pub fn prepare(
+        workers: &Workers,
+        index: &Index,
+        environment: &Environment,
+        registration: Registration,
+    ) -> anyhow::Result<(Self, Message)> {
         let code = index.code.as_ref().context("no code")?;
-        let definition = Definition::new(code, assets.key());
+        let definition = Definition { code, environment, bindings: &workers.bindings, key: registration.key() };
+        for (content, size) in definition.modules() {
+            let stored = workers.cache.size(Blob::from(content))?;
+            ensure!(stored == Some(size), "the stored module {content} has {stored:?} bytes instead of {size}");
+        }
+        let message = definition.message()?;
         let uid = workers.uids.allocate()?;
-        let folder = workers.run.create_folder(&workers.cache, &definition, uid.as_ref().map(|uid| uid.number))?;
+        let folder = workers.run.create_folder(uid.as_ref().map(|uid| uid.number))?;
         let egress = workers.egress.serve(folder.listen()?)?;
         let cgroups = workers.available.cgroups.as_ref();
         let cgroup = cgroups.map(|cgroups| cgroups.create(folder.name()?)).transpose();
         let cgroup = cgroup.context("failed to create the control group")?;
-        Ok(Self { _egress: egress, folder, uid, cgroup, _assets: assets })
+        Ok((Self { _egress: egress, folder, uid, cgroup, _registration: registration }, message))
     }
 
     /// The command that starts the process.

@@ -1,6 +1,6 @@
-//! One version of a project's code, and its process.
+//! One version of a project, which is its code and its environment, and its process.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use super::watchdog::watch;
 use super::workers::Workers;
 use crate::backoff::Backoff;
 use crate::digest::Digest;
+use crate::environment::CurrentEnvironment;
 use crate::index::Index;
 
 /// The longest delay before a crashing worker is restarted.
@@ -30,9 +31,16 @@ pub struct Worker {
     pub bundle: Digest,
     pub index: Arc<Index>,
     version: AtomicI32,
+    /// The generation of the environment at the last start. A running process keeps it, so another environment requires
+    /// another worker.
+    generation: AtomicU64,
     workers: Arc<Workers>,
     process: Mutex<Option<Arc<Process>>>,
     restart: AsyncMutex<RestartState>,
+    /// Whether the last report says that the bundle is not running. The workers of one bundle with different
+    /// environments share it.
+    is_reported_down: Arc<AtomicBool>,
+    has_failed_to_start: AtomicBool,
     retired: AtomicBool,
 }
 
@@ -40,10 +48,18 @@ pub struct Worker {
 struct RestartState {
     retry_at: Option<Instant>,
     backoff: Backoff,
-    /// Whether the last process crashed.
-    has_crashed: bool,
     /// The last reported start error.
     last_error: Option<String>,
+}
+
+/// The code of a version.
+#[derive(Clone, Copy)]
+pub struct VersionCode<'a> {
+    /// The project's id.
+    pub project: &'a str,
+    pub version: i32,
+    pub bundle: Digest,
+    pub index: &'a Arc<Index>,
 }
 
 /// Why a request is not admitted.
@@ -58,16 +74,26 @@ pub enum Rejection {
 struct BackingOff(Duration);
 
 impl Worker {
-    pub fn new(workers: &Arc<Workers>, project: &str, version: i32, bundle: Digest, index: Arc<Index>) -> Arc<Self> {
+    /// A worker without a process. `previous` ran the same bundle with another environment than the current one.
+    pub fn new(
+        workers: &Arc<Workers>,
+        code: &VersionCode<'_>,
+        environment: &CurrentEnvironment,
+        previous: Option<&Self>,
+    ) -> Arc<Self> {
         let backoff = Backoff::up_to(MAX_RESTART_DELAY);
+        let is_reported_down = previous.map(|previous| Arc::clone(&previous.is_reported_down));
         Arc::new(Self {
-            project: project.to_owned(),
-            bundle,
-            index,
-            version: AtomicI32::new(version),
+            project: code.project.to_owned(),
+            bundle: code.bundle,
+            index: Arc::clone(code.index),
+            version: AtomicI32::new(code.version),
+            generation: AtomicU64::new(environment.generation),
             workers: Arc::clone(workers),
             process: Mutex::default(),
-            restart: AsyncMutex::new(RestartState { retry_at: None, backoff, has_crashed: false, last_error: None }),
+            restart: AsyncMutex::new(RestartState { retry_at: None, backoff, last_error: None }),
+            is_reported_down: is_reported_down.unwrap_or_default(),
+            has_failed_to_start: AtomicBool::new(false),
             retired: AtomicBool::new(false),
         })
     }
@@ -91,31 +117,64 @@ impl Worker {
             return Ok(guard);
         }
         let worker = Arc::clone(self);
-        let started = self.workers.runtime.spawn(async move { worker.ensure_running().await });
+        let started = self.workers.runtime.spawn(async move { worker.ensure_running(true).await });
         let started = started.await.unwrap_or(Err(BackingOff(GRACE_PERIOD)));
         started.map_err(|BackingOff(delay)| Rejection::BackingOff(delay))
     }
 
-    /// Starts the process; retries until it succeeds.
+    /// Starts the process of a version that is not served yet; retries until it succeeds.
     pub async fn start_until_ready(self: Arc<Self>) -> Arc<Self> {
-        while let Err(BackingOff(delay)) = self.ensure_running().await {
+        while let Err(BackingOff(delay)) = self.ensure_running(false).await {
             sleep(delay).await;
         }
         self
     }
 
-    /// Drains and stops the process. The routing table must no longer contain this version.
+    /// Whether a process is running or starting.
+    pub fn is_active(&self) -> bool {
+        self.restart.try_lock().is_err() || self.current().is_some_and(|process| process.is_running())
+    }
+
+    /// The generation of the environment of the process, if it is running.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Whether its environment is not the current one.
+    pub fn is_outdated(&self, current: &CurrentEnvironment) -> bool {
+        self.generation() != current.generation
+    }
+
+    /// Whether a start has failed.
+    pub fn has_failed_to_start(&self) -> bool {
+        self.has_failed_to_start.load(Ordering::Relaxed)
+    }
+
+    /// Drains and stops the process. The routing table must no longer contain this version. [`Worker::stop`] ends the
+    /// wait.
     pub fn retire(self: Arc<Self>) {
         let runtime = self.workers.runtime.clone();
         runtime.spawn(async move {
             sleep(GRACE_PERIOD).await;
-            self.retired.store(true, Ordering::Relaxed);
-            let process = self.current();
+            let process = {
+                // A request may have started the process.
+                let _start = self.restart.lock().await;
+                self.retired.store(true, Ordering::Relaxed);
+                self.current()
+            };
             if let Some(process) = process {
                 let _ = timeout(DRAIN_TIMEOUT, process.wait_until_drained()).await;
                 process.kill(ExitReason::Stopped);
             }
         });
+    }
+
+    /// Stops the process of a retired worker immediately. The requests in flight receive 502.
+    pub fn stop(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+        if let Some(process) = self.current() {
+            process.kill(ExitReason::Stopped);
+        }
     }
 
     fn current(&self) -> Option<Arc<Process>> {
@@ -132,7 +191,7 @@ impl Worker {
         self.current().as_ref().and_then(Process::admit_request)
     }
 
-    async fn ensure_running(self: &Arc<Self>) -> Result<RequestGuard, BackingOff> {
+    async fn ensure_running(self: &Arc<Self>, is_served: bool) -> Result<RequestGuard, BackingOff> {
         let mut restart = self.restart.lock().await;
         if let Some(guard) = self.admit_if_running() {
             return Ok(guard);
@@ -149,7 +208,15 @@ impl Worker {
         if self.retired.load(Ordering::Relaxed) {
             return Err(BackingOff(GRACE_PERIOD));
         }
-        let (process, guard) = match Process::start(&self.workers, &self.project, &self.index).await {
+        // The current one also after a crash: the previous process may have had a value that is revoked since.
+        let Some(environment) = self.workers.environments.get(&self.project) else {
+            return Err(BackingOff(GRACE_PERIOD));
+        };
+        self.generation.store(environment.generation, Ordering::Relaxed);
+        let started = Process::start(&self.workers, &self.project, &self.index, &environment.parts).await;
+        let outcome = if started.is_ok() { "ready" } else { "failed" };
+        self.workers.metrics.worker_starts.with_label_values(&[outcome]).inc();
+        let (process, guard) = match started {
             Ok(process) => match process.admit_request() {
                 Some(guard) => (process, guard),
                 None => return Err(restart.back_off()),
@@ -157,9 +224,9 @@ impl Worker {
             Err(message) => return Err(self.on_start_failed(&mut restart, message)),
         };
         tracing::info!(project = self.project, took = ?process.started_at.elapsed(), "worker is ready");
-        let (has_crashed, has_failed) = (std::mem::take(&mut restart.has_crashed), restart.last_error.take().is_some());
-        if has_crashed || has_failed {
-            self.report(DeploymentState::Serving, None);
+        restart.last_error = None;
+        if is_served {
+            self.report_recovery();
         }
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&process));
         tokio::spawn(watch(Arc::clone(&process), self.workers.config.clone()));
@@ -167,9 +234,18 @@ impl Worker {
         Ok(guard)
     }
 
+    /// Reports that the version is served, if the last report says that it is not running.
+    pub fn report_recovery(&self) {
+        if self.is_reported_down.swap(false, Ordering::Relaxed) {
+            self.report(DeploymentState::Serving, None);
+        }
+    }
+
     /// Handles a failed start. Reports each error once until it changes.
     fn on_start_failed(&self, restart: &mut RestartState, message: String) -> BackingOff {
+        self.has_failed_to_start.store(true, Ordering::Relaxed);
         if restart.last_error.as_ref() != Some(&message) {
+            self.is_reported_down.store(true, Ordering::Relaxed);
             self.report(DeploymentState::Failed, Some(message.clone()));
             restart.last_error = Some(message);
         }
@@ -190,7 +266,7 @@ impl Worker {
             restart.backoff.reset();
         }
         restart.back_off();
-        restart.has_crashed = true;
+        self.is_reported_down.store(true, Ordering::Relaxed);
         if !self.retired.load(Ordering::Relaxed) {
             self.report(DeploymentState::Crashed, Some(message));
         }
@@ -211,9 +287,7 @@ impl RestartState {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if let Some(process) = self.current() {
-            process.kill(ExitReason::Stopped);
-        }
+        self.stop();
     }
 }
 

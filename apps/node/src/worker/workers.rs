@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix_web::dev::Server;
 use tokio::runtime::Handle;
 
-use super::assets::{self, Registry};
+use super::bindings::{self, Bindings};
 use super::config::Config;
 use super::detect::{Available, detect};
 use super::egress::Egress;
@@ -13,7 +13,7 @@ use super::folder::RunDir;
 use super::spawner::Spawner;
 use super::uids::Uids;
 use crate::cache::Cache;
-use crate::contents::Contents;
+use crate::environment::Environments;
 use crate::metrics::Metrics;
 use crate::observe::Observer;
 
@@ -22,33 +22,48 @@ pub struct Workers {
     pub config: Config,
     pub cache: Arc<Cache>,
     pub run: RunDir,
-    pub registry: Arc<Registry>,
+    pub bindings: Arc<Bindings>,
+    pub environments: Arc<Environments>,
     pub spawner: Spawner,
     pub uids: Uids,
     pub egress: Egress,
     pub available: Available,
     pub observer: Observer,
+    pub metrics: Metrics,
     pub runtime: Handle,
 }
 
 impl Workers {
-    /// Prepares to run workers. Also returns the server of `env.assets`. Must be called within a tokio runtime. Blocks.
+    /// Prepares to run workers. Also returns the server of the bindings. Must be called within a tokio runtime. Blocks.
     pub fn new(
         config: Config,
         cache: Arc<Cache>,
-        contents: Arc<Contents>,
+        bindings: Arc<Bindings>,
+        environments: Arc<Environments>,
         observer: Observer,
-        metrics: &Metrics,
+        metrics: Metrics,
     ) -> anyhow::Result<(Arc<Self>, Server)> {
         let run = RunDir::open(&cache.run_dir())?;
-        let registry = Arc::new(Registry::default());
-        let server = assets::listen(&run, Arc::clone(&registry), contents)?;
+        let server = bindings::listen(&run, Arc::clone(&bindings))?;
         let runtime = Handle::current();
         let spawner = Spawner::start(runtime.clone())?;
         let uids = Uids::new(config.uids);
-        let egress = Egress::new(&config.egress, metrics)?;
-        let available = detect(&config, &cache.run_dir(), metrics);
-        let workers = Self { config, cache, run, registry, spawner, uids, egress, available, observer, runtime };
+        let egress = Egress::new(&config.egress, &metrics)?;
+        let available = detect(&config, &cache.run_dir(), &metrics);
+        let workers = Self {
+            config,
+            cache,
+            run,
+            bindings,
+            environments,
+            spawner,
+            uids,
+            egress,
+            available,
+            observer,
+            metrics,
+            runtime,
+        };
         Ok((Arc::new(workers), server))
     }
 }

@@ -34,13 +34,15 @@ struct Shared {
 #[derive(Default)]
 struct Table {
     sites: BTreeMap<String, (u64, Value)>,
+    /// The other parts by project and name, with their revisions; null if they are no longer desired.
+    parts: BTreeMap<(String, String), (u64, Value)>,
+    /// The accepted credential, if it is not [`TOKEN`].
+    token: Option<String>,
     bundles: HashMap<String, Bytes>,
     fetched: Vec<String>,
     /// The host and the project of each access code.
     codes: HashMap<String, (String, String)>,
     batches: Vec<Batch>,
-    /// Parts of an unknown kind, with their revisions.
-    unknown: Vec<(u64, Value)>,
     /// The number of next reports that fail with an error.
     failing_reports: usize,
     /// The project whose reports are rejected.
@@ -155,12 +157,23 @@ impl ControlPlane {
         self.state.table.lock().unwrap().codes.insert(code.to_owned(), scope);
     }
 
-    /// Adds a part of an unknown kind.
-    pub fn add_unknown_part(&self, project: &str) {
+    /// Sets the secrets of a project.
+    pub fn set_secrets(&self, project: &str, values: &[(&str, &str)]) {
+        let values: BTreeMap<_, _> = values.iter().copied().collect();
+        self.set_part(project, "secrets", json!({ "revision": self.next_revision(), "values": values }));
+    }
+
+    /// Sets a part other than the site; null if it is no longer desired.
+    pub fn set_part(&self, project: &str, part: &str, desired: Value) {
         let revision = self.next_revision();
-        let part = json!({ "project": project, "revision": revision, "part": "future-kind", "desired": { "a": 1 } });
-        self.state.table.lock().unwrap().unknown.push((revision, part));
+        let key = (project.to_owned(), part.to_owned());
+        self.state.table.lock().unwrap().parts.insert(key, (revision, desired));
         self.state.revision.send_replace(revision);
+    }
+
+    /// Accepts only this credential.
+    pub fn accept(&self, token: &str) {
+        self.state.table.lock().unwrap().token = Some(token.to_owned());
     }
 
     /// Waits for the observation after the first `seen` ones.
@@ -175,6 +188,13 @@ impl ControlPlane {
         let table = self.state.table.lock().unwrap();
         let mut reports = table.batches.iter().flat_map(|batch| &batch.reports).map(Observation::from);
         reports.rfind(|seen| seen.project == project).map(|seen| (seen.version, seen.state))
+    }
+
+    /// The last report of another kind about a project.
+    pub fn last_report_of(&self, project: &str, kind: &str) -> Option<Value> {
+        let table = self.state.table.lock().unwrap();
+        let mut reports = table.batches.iter().flat_map(|batch| &batch.reports);
+        reports.rfind(|report| report.project == project && report.kind == kind).map(|report| report.report.clone())
     }
 
     /// The numbers of the batches with their sizes.
@@ -242,7 +262,7 @@ struct Poll {
 }
 
 async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -> HttpResponse {
-    if !is_node(&request) {
+    if !is_node(&request, &state.table.lock().unwrap()) {
         return HttpResponse::Unauthorized().finish();
     }
     let since = poll.since;
@@ -250,13 +270,12 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -
     let _ = timeout(Duration::from_secs(poll.wait), news).await;
     let revision = *state.revision.borrow();
     let table = state.table.lock().unwrap();
+    let sites = table.sites.iter().map(|(project, part)| (project, "site", part));
+    let others = table.parts.iter().map(|((project, name), part)| (project, name.as_str(), part));
     let changed =
-        table.sites.iter().filter(|(_, (revision, site))| *revision > since && (since > 0 || !site.is_null()));
-    let sites = changed.map(|(project, (revision, site))| {
-        json!({ "project": project, "revision": revision, "part": "site", "desired": site })
-    });
-    let unknown = table.unknown.iter().filter(|(revision, _)| *revision > since).map(|(_, part)| part.clone());
-    let parts: Vec<Value> = sites.chain(unknown).collect();
+        sites.chain(others).filter(|(.., (revision, desired))| *revision > since && (since > 0 || !desired.is_null()));
+    let change = |(project, name, (revision, desired)): (&String, &str, &(u64, Value))| json!({ "project": project, "revision": revision, "part": name, "desired": desired });
+    let parts: Vec<Value> = changed.map(change).collect();
     let batch = table.batches.last().map_or(0, |batch| batch.batch);
     let platform = json!({ "dashboardUrl": "https://dashboard.example", "https": false });
     HttpResponse::Ok().json(json!({
@@ -265,10 +284,10 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -
 }
 
 async fn report(request: HttpRequest, batch: Json<Batch>, state: Data<Shared>) -> HttpResponse {
-    if !is_node(&request) {
+    let mut table = state.table.lock().unwrap();
+    if !is_node(&request, &table) {
         return HttpResponse::Unauthorized().finish();
     }
-    let mut table = state.table.lock().unwrap();
     if table.failing_reports > 0 {
         table.failing_reports -= 1;
         return HttpResponse::InternalServerError().finish();
@@ -291,10 +310,11 @@ struct Redeem {
 }
 
 async fn redeem(request: HttpRequest, asked: Json<Redeem>, state: Data<Shared>) -> HttpResponse {
-    if !is_node(&request) {
+    let mut table = state.table.lock().unwrap();
+    if !is_node(&request, &table) {
         return HttpResponse::Unauthorized().finish();
     }
-    match state.table.lock().unwrap().codes.remove(&asked.code) {
+    match table.codes.remove(&asked.code) {
         Some((host, project)) if host == asked.host => {
             HttpResponse::Ok().json(json!({ "project": project, "user": "usr_1" }))
         }
@@ -303,10 +323,10 @@ async fn redeem(request: HttpRequest, asked: Json<Redeem>, state: Data<Shared>) 
 }
 
 async fn bundle(request: HttpRequest, digest: Path<String>, state: Data<Shared>) -> HttpResponse {
-    if !is_node(&request) {
+    let mut table = state.table.lock().unwrap();
+    if !is_node(&request, &table) {
         return HttpResponse::Unauthorized().finish();
     }
-    let mut table = state.table.lock().unwrap();
     table.fetched.push(digest.clone());
     match table.bundles.get(digest.as_str()) {
         Some(content) => HttpResponse::Ok().content_type("application/gzip").body(content.clone()),
@@ -314,6 +334,7 @@ async fn bundle(request: HttpRequest, digest: Path<String>, state: Data<Shared>)
     }
 }
 
-fn is_node(request: &HttpRequest) -> bool {
-    request.headers().get(AUTHORIZATION).is_some_and(|sent| *sent == format!("Bearer {TOKEN}"))
+fn is_node(request: &HttpRequest, table: &Table) -> bool {
+    let token = table.token.as_deref().unwrap_or(TOKEN);
+    request.headers().get(AUTHORIZATION).is_some_and(|sent| *sent == format!("Bearer {token}"))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actix_web::web::Bytes;
 use node::Node;
+use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
@@ -51,8 +52,8 @@ async fn new_version_replaces_the_old_and_removed_site_is_unknown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_part_is_ignored() {
     let (core, _dir, node) = started().await;
-    core.add_unknown_part("shop");
-    core.add_unknown_part("prj_with_unknown_parts_only");
+    core.set_part("shop", "future-kind", json!({ "a": 1 }));
+    core.set_part("prj_with_unknown_parts_only", "future-kind", json!({ "a": 1 }));
     core.deploy("shop", &[("assets/index.html", b"second")]);
     node.visitor.sees(HOST, "/", 200, "second").await;
     node.stop().await;

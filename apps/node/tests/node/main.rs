@@ -11,5 +11,6 @@ mod reporting;
 mod representations;
 mod running;
 mod serving;
+mod storage;
 mod visitor;
 mod workers;

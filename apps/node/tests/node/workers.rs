@@ -1,6 +1,9 @@
 //! Worker code in a real `workerd`. `cargo xtask test` sets its path in `SVC_TEST_WORKERD`.
 
+mod bindings;
+mod canary;
 mod egress;
+mod environment;
 mod escape;
 mod isolation;
 mod lifetime;
@@ -36,7 +39,7 @@ struct Rig {
     observed: AtomicUsize,
 }
 
-fn workerd() -> Option<PathBuf> {
+pub fn workerd() -> Option<PathBuf> {
     let workerd = std::env::var_os("SVC_TEST_WORKERD").map(PathBuf::from);
     if workerd.is_none() {
         eprintln!("SKIPPED: no workerd; run cargo xtask test, which installs it with npm, or set SVC_TEST_WORKERD");
@@ -45,7 +48,7 @@ fn workerd() -> Option<PathBuf> {
 }
 
 /// A range of user ids that no other node of the tests has: a node kills the processes that its workers leave behind.
-fn unused_uids() -> UidRange {
+pub fn unused_uids() -> UidRange {
     const COUNT: u32 = 10;
     static NEXT: AtomicU32 = AtomicU32::new(300_000);
     let first = NEXT.fetch_add(COUNT, Ordering::Relaxed);

@@ -26,7 +26,7 @@ fn is_shown(metrics: &str, protection: Protection) -> bool {
     value == Some("1")
 }
 
-async fn metrics(address: SocketAddr) -> String {
+pub async fn metrics(address: SocketAddr) -> String {
     reqwest::get(format!("http://{address}/metrics")).await.unwrap().text().await.unwrap()
 }
 

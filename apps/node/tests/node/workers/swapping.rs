@@ -104,7 +104,7 @@ async fn concurrent_first_requests_share_one_start() {
     rig.serves(code).await;
     let first = rig.node.visitor.get(HOST, "/").await.body;
     let run = rig.dir.path().join("run");
-    // After the idle process exits, only the assets socket is left.
+    // After the idle process exits, only the socket of the bindings is left.
     crate::running::until("exit of the idle worker", || std::fs::read_dir(&run).unwrap().count() == 1).await;
     let visitor = &rig.node.visitor;
     let burst = futures_util::future::join_all((0..50).map(|_| visitor.get(HOST, "/"))).await;

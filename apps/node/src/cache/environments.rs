@@ -1,0 +1,61 @@
+//! The saved environments: one sealed file for each project.
+//!
+//! They are not synced, because the control plane has them too. After a power failure, a file may be missing, damaged or
+//! older than the desired state. The first two are noticed when the file is opened.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use super::{Cache, remove};
+use crate::desired::Placements;
+use crate::digest::Digest;
+use crate::environment::Environment;
+
+impl Cache {
+    /// The saved environments of the projects with a site. One is missing if its file is missing, damaged or sealed with
+    /// another credential of the node. Removes the files of other projects.
+    pub fn environments(&self, placements: &Placements) -> io::Result<Vec<(String, Environment)>> {
+        let (mut found, mut files) = (Vec::new(), HashSet::new());
+        for (project, _) in placements.iter() {
+            files.insert(self.environment_path(project));
+            match self.environment(project)? {
+                Some(environment) => found.push((project.clone(), environment)),
+                None => tracing::warn!(project, "no usable saved environment; waiting for the control plane"),
+            }
+        }
+        for file in fs::read_dir(self.dir.join("environments"))? {
+            let path = file?.path();
+            if !files.contains(&path) {
+                remove(&path)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Saves the environment of a project for the next start, or removes it.
+    pub fn save_environment(&self, project: &str, environment: Option<&Environment>) -> io::Result<()> {
+        let path = self.environment_path(project);
+        let Some(environment) = environment else { return remove(&path) };
+        let sealed = self.key.seal(project, serde_json::to_vec(environment)?)?;
+        let temporary = self.temporary()?;
+        (&temporary.file).write_all(&sealed)?;
+        fs::rename(&temporary.path, path)
+    }
+
+    fn environment(&self, project: &str) -> io::Result<Option<Environment>> {
+        let sealed = match fs::read(self.environment_path(project)) {
+            Ok(sealed) => sealed,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let content = self.key.open(project, &sealed);
+        Ok(content.and_then(|content| serde_json::from_slice(&content).ok()))
+    }
+
+    /// The file name is a digest, so that it does not depend on the form of ids.
+    fn environment_path(&self, project: &str) -> PathBuf {
+        self.dir.join("environments").join(Digest::of(project.as_bytes()).hex())
+    }
+}

@@ -1,0 +1,329 @@
+//! The environments of the projects: the parts of the desired state that worker code sees in `env`.
+//!
+//! The reconciler changes them, and the bindings read the current ones. A running process keeps the secrets and the
+//! bindings that it started with. [`Fleet`](crate::worker::fleet::Fleet) replaces it when they change.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::mem;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use protocol::{Change, DesiredPart as _, SecretValue, Secrets, Storage};
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// A change waits this long for the next one, so that a process starts once for many changes.
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
+/// The limit of that wait, from the first change.
+const MAX_WAIT: Duration = Duration::from_millis(400);
+
+/// The names of the parts of an environment.
+const PARTS: [&str; 2] = [Secrets::NAME, Storage::NAME];
+
+/// The environment of a project. It never contains a part that the control plane did not send.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The values of `env.<NAME>`.
+    pub secrets: Option<Secrets>,
+    /// The grant of `env.storage`.
+    pub storage: Option<Storage>,
+    /// The parts whose first state was unavailable. No code starts without them.
+    #[serde(default)]
+    unknown: BTreeSet<String>,
+}
+
+/// The changes of one project's environment in an update.
+#[derive(Default)]
+pub struct EnvironmentChanges {
+    parts: Vec<PartChange>,
+    /// The parts that keep their last state.
+    unavailable: BTreeSet<String>,
+}
+
+/// A change of one part; `None` if it is no longer desired.
+pub enum PartChange {
+    Secrets(Option<Secrets>),
+    Storage(Option<Storage>),
+}
+
+impl PartChange {
+    /// Reads a part of an environment. Returns `None` for other parts.
+    ///
+    /// # Errors
+    /// Returns an error if the part is malformed.
+    pub fn read(change: &Change) -> serde_json::Result<Option<Self>> {
+        // The original error may contain a value.
+        let secrets = change.read().map_err(|_| serde_json::Error::custom("the part secrets is malformed"))?;
+        if let Some(secrets) = secrets {
+            return Ok(Some(Self::Secrets(secrets)));
+        }
+        Ok(change.read()?.map(Self::Storage))
+    }
+}
+
+impl EnvironmentChanges {
+    /// Adds a changed part.
+    pub fn push(&mut self, change: PartChange) {
+        self.parts.push(change);
+    }
+
+    /// Keeps the last state of a part. Ignores parts of other kinds.
+    pub fn keep(&mut self, part: &str) {
+        self.unavailable.extend(PARTS.contains(&part).then(|| part.to_owned()));
+    }
+}
+
+impl Environment {
+    /// The environment after an update. A `full` one lists all parts.
+    fn updated(previous: Option<&Self>, full: bool, changes: EnvironmentChanges) -> Self {
+        let EnvironmentChanges { parts, unavailable } = changes;
+        let mut updated = match previous {
+            Some(previous) if full => previous.reduced_to(&unavailable),
+            Some(previous) => previous.clone(),
+            None => Self { unknown: unavailable, ..Self::default() },
+        };
+        parts.into_iter().for_each(|change| updated.apply(change));
+        updated
+    }
+
+    fn reduced_to(&self, parts: &BTreeSet<String>) -> Self {
+        Self {
+            secrets: self.secrets.clone().filter(|_| parts.contains(Secrets::NAME)),
+            storage: self.storage.clone().filter(|_| parts.contains(Storage::NAME)),
+            unknown: &self.unknown & parts,
+        }
+    }
+
+    fn apply(&mut self, change: PartChange) {
+        let part = match change {
+            PartChange::Secrets(secrets) => {
+                self.secrets = secrets;
+                Secrets::NAME
+            }
+            PartChange::Storage(storage) => {
+                self.storage = storage;
+                Storage::NAME
+            }
+        };
+        self.unknown.remove(part);
+    }
+
+    /// The values of the secrets by name.
+    pub fn secrets(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values().into_iter().flatten().map(|(name, value)| (name.as_str(), value.reveal()))
+    }
+
+    /// Whether `env` is the same in both. Other differences, such as a quota, do not require another process.
+    fn is_same_for_code(&self, other: &Self) -> bool {
+        self.secrets().eq(other.secrets()) && self.storage.is_some() == other.storage.is_some()
+    }
+
+    fn values(&self) -> Option<&BTreeMap<String, SecretValue>> {
+        self.secrets.as_ref().map(|secrets| &secrets.values)
+    }
+}
+
+/// The current environment of a project.
+#[derive(Clone)]
+pub struct CurrentEnvironment {
+    pub parts: Arc<Environment>,
+    /// Increases when `env` changes. Numbers of this process, not of the control plane.
+    pub generation: u64,
+    /// When a running process may be replaced because of the last change.
+    pub settled_at: Instant,
+    /// The limit of `settled_at` while more changes arrive.
+    deadline: Instant,
+}
+
+/// The current environments of all projects.
+#[derive(Default)]
+pub struct Environments(RwLock<State>);
+
+#[derive(Default)]
+struct State {
+    projects: HashMap<String, CurrentEnvironment>,
+    last_generation: u64,
+    /// Projects whose parts differ from the saved ones.
+    unsaved: HashSet<String>,
+}
+
+impl Environments {
+    /// The environments at the last save, which may lack some projects.
+    pub fn restore(saved: impl IntoIterator<Item = (String, Environment)>) -> Self {
+        let (now, mut state) = (Instant::now(), State::default());
+        for (project, parts) in saved {
+            state.set(project, parts, now);
+        }
+        state.unsaved.clear();
+        Self(RwLock::new(state))
+    }
+
+    /// The current environment of a project; `None` until the control plane has sent all its parts.
+    pub fn get(&self, project: &str) -> Option<CurrentEnvironment> {
+        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        state.projects.get(project).filter(|current| current.parts.unknown.is_empty()).cloned()
+    }
+
+    /// Applies the changed parts of the listed projects. In a `full` update, they are all parts of all projects.
+    pub fn apply(&self, full: bool, changes: BTreeMap<String, EnvironmentChanges>) {
+        let now = Instant::now();
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if full {
+            let State { projects, unsaved, .. } = &mut *state;
+            unsaved
+                .extend(projects.extract_if(|project, _| !changes.contains_key(project)).map(|(project, _)| project));
+        }
+        for (project, changes) in changes {
+            let previous = state.projects.get(&project).map(|current| &*current.parts);
+            let updated = Environment::updated(previous, full, changes);
+            state.set(project, updated, now);
+        }
+    }
+
+    /// The environments that changed since the last call, by project; `None` for a removed project.
+    pub fn take_unsaved(&self) -> Vec<(String, Option<Arc<Environment>>)> {
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let unsaved = mem::take(&mut state.unsaved).into_iter();
+        let parts = |project: &String| state.projects.get(project).map(|current| Arc::clone(&current.parts));
+        unsaved.map(|project| (parts(&project), project)).map(|(parts, project)| (project, parts)).collect()
+    }
+
+    /// Adds projects whose save failed to the next result of [`Self::take_unsaved`].
+    pub fn retry_save(&self, projects: Vec<String>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).unsaved.extend(projects);
+    }
+}
+
+impl State {
+    fn set(&mut self, project: String, parts: Environment, now: Instant) {
+        let current = match self.projects.get(&project) {
+            Some(current) if *current.parts == parts => return,
+            Some(current) if current.parts.is_same_for_code(&parts) => {
+                CurrentEnvironment { parts: Arc::new(parts), ..current.clone() }
+            }
+            previous => {
+                self.last_generation += 1;
+                let (settled_at, deadline) = previous.map_or((now, now), |previous| previous.postpone(now));
+                CurrentEnvironment { parts: Arc::new(parts), generation: self.last_generation, settled_at, deadline }
+            }
+        };
+        self.unsaved.insert(project.clone());
+        self.projects.insert(project, current);
+    }
+}
+
+impl CurrentEnvironment {
+    /// The next `settled_at` and `deadline` after a change now.
+    fn postpone(&self, now: Instant) -> (Instant, Instant) {
+        let deadline = if now < self.settled_at { self.deadline } else { now + MAX_WAIT };
+        ((now + QUIET_PERIOD).min(deadline), deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets(revision: i64, value: &str) -> PartChange {
+        let values = BTreeMap::from([("A".to_owned(), SecretValue::new(value.to_owned()))]);
+        PartChange::Secrets(Some(Secrets { revision, values }))
+    }
+
+    fn storage(quota_bytes: u64) -> PartChange {
+        PartChange::Storage(Some(Storage { prefix: "sto_1".to_owned(), quota_bytes }))
+    }
+
+    fn update(environments: &Environments, full: bool, parts: Vec<PartChange>, unavailable: &[&str]) {
+        let mut changes = EnvironmentChanges { parts, ..EnvironmentChanges::default() };
+        unavailable.iter().for_each(|part| changes.keep(part));
+        environments.apply(full, BTreeMap::from([("a".to_owned(), changes)]));
+    }
+
+    fn apply(environments: &Environments, full: bool, parts: Vec<PartChange>) -> CurrentEnvironment {
+        update(environments, full, parts, &[]);
+        environments.get("a").unwrap()
+    }
+
+    #[test]
+    fn only_a_visible_change_requires_another_process() {
+        let environments = Environments::default();
+        assert!(environments.get("a").is_none());
+        let first = apply(&environments, true, vec![secrets(1, "x"), storage(1)]);
+        let same = apply(&environments, false, vec![secrets(2, "x"), storage(2)]);
+        assert_eq!(same.generation, first.generation);
+        assert_eq!(same.parts.storage.as_ref().unwrap().quota_bytes, 2);
+        let other = apply(&environments, false, vec![secrets(3, "y")]);
+        assert!(other.generation > same.generation && other.parts.storage.is_some());
+        let revoked = apply(&environments, false, vec![PartChange::Storage(None)]);
+        assert!(revoked.generation > other.generation);
+        let full = apply(&environments, true, Vec::new());
+        assert!(full.generation > revoked.generation && *full.parts == Environment::default());
+    }
+
+    #[test]
+    fn unavailable_parts_keep_their_last_state() {
+        let environments = Environments::default();
+        let first = apply(&environments, true, vec![secrets(1, "x"), storage(1)]);
+        for full in [true, false] {
+            update(&environments, full, vec![storage(2)], &["secrets", "site"]);
+            let kept = environments.get("a").unwrap();
+            assert_eq!((&kept.parts.secrets, kept.generation), (&first.parts.secrets, first.generation));
+            assert_eq!(kept.parts.storage.as_ref().unwrap().quota_bytes, 2);
+        }
+        let revoked = apply(&environments, true, vec![storage(2)]);
+        assert!(revoked.parts.secrets.is_none());
+        update(&environments, true, Vec::new(), &["secrets"]);
+        assert!(environments.get("a").unwrap().parts.storage.is_none());
+    }
+
+    #[test]
+    fn environment_is_unknown_until_all_parts_were_available() {
+        let environments = Environments::default();
+        for full in [true, false] {
+            update(&environments, full, vec![storage(1)], &["secrets"]);
+            assert!(environments.get("a").is_none());
+        }
+        let complete = apply(&environments, false, vec![secrets(1, "x")]);
+        assert!(complete.parts.secrets.is_some() && complete.parts.storage.is_some());
+    }
+
+    #[test]
+    fn failed_save_is_repeated() {
+        let environments = Environments::default();
+        apply(&environments, true, vec![storage(1)]);
+        environments.take_unsaved();
+        apply(&environments, false, vec![storage(2)]);
+        environments.retry_save(vec!["a".to_owned(), "removed".to_owned()]);
+        let mut unsaved = environments.take_unsaved();
+        unsaved.sort_by(|one, other| one.0.cmp(&other.0));
+        let quotas = unsaved.iter().map(|(_, parts)| Some(parts.as_ref()?.storage.as_ref()?.quota_bytes));
+        assert_eq!(quotas.collect::<Vec<_>>(), [Some(2), None]);
+    }
+
+    #[test]
+    fn full_state_removes_projects_that_are_not_listed() {
+        let saved = ["a", "b"].map(|project| (project.to_owned(), Environment::default()));
+        let environments = Environments::restore(saved);
+        assert!(environments.take_unsaved().is_empty());
+        apply(&environments, true, vec![storage(1)]);
+        assert!(environments.get("b").is_none());
+        let mut unsaved = environments.take_unsaved();
+        unsaved.sort_by(|one, other| one.0.cmp(&other.0));
+        let unsaved: Vec<_> = unsaved.iter().map(|(project, parts)| (project.as_str(), parts.is_some())).collect();
+        assert_eq!(unsaved, [("a", true), ("b", false)]);
+        assert!(environments.take_unsaved().is_empty());
+    }
+
+    #[test]
+    fn changes_are_postponed_up_to_a_limit() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut current =
+            CurrentEnvironment { parts: Arc::default(), generation: 1, settled_at: start, deadline: start };
+        for (now, settled) in [(0, 100), (50, 150), (140, 240), (230, 330), (320, 400), (390, 400), (400, 500)] {
+            (current.settled_at, current.deadline) = current.postpone(at(now));
+            assert_eq!(current.settled_at, at(settled), "{now}");
+        }
+    }
+}

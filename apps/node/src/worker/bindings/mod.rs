@@ -1,0 +1,156 @@
+//! The bindings: objects in `env` that the node implements.
+//!
+//! A binding is a service of the node on one socket, which all workers use. `workerd` adds two headers to each request:
+//! a key that identifies the process, and the name of the binding. Worker code can neither read nor override them. So a
+//! request needs no credential, and reaches only bindings and data of that project.
+//!
+//! Code sees either the service itself, as a `Fetcher`, or an object that an internal module of ours makes of it. The
+//! module receives the service as `env.service`; its default export returns the object. To add a binding, implement
+//! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a field of [`Environment`].
+
+mod assets;
+mod storage;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use actix_web::dev::Server;
+use actix_web::http::StatusCode;
+use actix_web::http::header::X_CONTENT_TYPE_OPTIONS;
+use actix_web::middleware::DefaultHeaders;
+use actix_web::web::{self, Data, Payload};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use futures_util::future::LocalBoxFuture;
+use serde_json::json;
+
+use super::folder::RunDir;
+use crate::contents::Contents;
+use crate::environment::{Environment, Environments};
+use crate::index::Index;
+use crate::random;
+use crate::storage::Storage;
+use assets::Assets;
+use storage::StorageBinding;
+
+/// The header that identifies the process. `workerd` overwrites any value that the code sends.
+pub const KEY_HEADER: &str = "svc-worker-key";
+/// The header that names the binding. `workerd` overwrites it too.
+pub const BINDING_HEADER: &str = "svc-worker-binding";
+
+/// An object in `env`.
+pub trait Binding: Send + Sync {
+    /// The name in `env`.
+    fn name(&self) -> &'static str;
+
+    /// Whether the project has the binding. Without it, `env` has no such name.
+    fn is_granted(&self, environment: &Environment) -> bool;
+
+    /// The source of the internal module that makes the object; `None` if code sees the service itself.
+    fn module(&self) -> Option<&'static str>;
+
+    /// Handles a request of the object. The code of a worker can send any request here, if it escapes from `workerd`.
+    fn handle(&self, caller: Caller, request: HttpRequest, payload: Payload) -> LocalBoxFuture<'_, HttpResponse>;
+}
+
+/// The process that sent a request.
+pub struct Caller {
+    /// The project's id.
+    pub project: String,
+    /// The index of the bundle that it runs.
+    pub index: Arc<Index>,
+    /// The current environment of the project. Its grants and quotas can be newer than the process.
+    pub environment: Arc<Environment>,
+}
+
+/// All bindings, and the processes that may use them.
+pub struct Bindings {
+    all: Vec<Box<dyn Binding>>,
+    environments: Arc<Environments>,
+    processes: RwLock<HashMap<String, Registered>>,
+}
+
+struct Registered {
+    project: String,
+    index: Arc<Index>,
+}
+
+/// The key of a process, valid until this is dropped.
+pub struct Registration {
+    key: String,
+    bindings: Arc<Bindings>,
+}
+
+impl Bindings {
+    /// The bindings of a node.
+    pub fn new(environments: Arc<Environments>, contents: Arc<Contents>, storage: Option<Arc<Storage>>) -> Arc<Self> {
+        let all: Vec<Box<dyn Binding>> = vec![Box::new(Assets(contents)), Box::new(StorageBinding(storage))];
+        Arc::new(Self { all, environments, processes: RwLock::default() })
+    }
+
+    /// The bindings of a project with this environment.
+    pub fn granted(&self, environment: &Environment) -> impl Iterator<Item = &dyn Binding> {
+        self.all.iter().map(AsRef::as_ref).filter(|binding| binding.is_granted(environment))
+    }
+
+    /// Registers a process under a new key.
+    pub fn register(self: &Arc<Self>, project: &str, index: Arc<Index>) -> Registration {
+        let key = random::id().simple().to_string();
+        let registered = Registered { project: project.to_owned(), index };
+        self.processes.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), registered);
+        Registration { key, bindings: Arc::clone(self) }
+    }
+
+    fn find_caller(&self, request: &HttpRequest) -> Option<Caller> {
+        let key = request.headers().get(KEY_HEADER)?.to_str().ok()?;
+        let processes = self.processes.read().unwrap_or_else(PoisonError::into_inner);
+        let Registered { project, index } = processes.get(key)?;
+        // A project that was removed keeps its assets until its process ends.
+        let environment = self.environments.get(project).map(|current| current.parts).unwrap_or_default();
+        Some(Caller { project: project.clone(), index: Arc::clone(index), environment })
+    }
+
+    fn find_binding(&self, request: &HttpRequest, caller: &Caller) -> Option<&dyn Binding> {
+        let name = request.headers().get(BINDING_HEADER)?.to_str().ok()?;
+        self.granted(&caller.environment).find(|binding| binding.name() == name)
+    }
+}
+
+impl Registration {
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.bindings.processes.write().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+/// Starts the server of the bindings on the socket in `run`.
+pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
+    let bindings = Data::from(bindings);
+    let app = move || {
+        App::new()
+            .app_data(Data::clone(&bindings))
+            .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
+            .default_service(web::to(handle))
+    };
+    Ok(HttpServer::new(app).workers(1).disable_signals().listen_uds(run.listen()?)?.run())
+}
+
+async fn handle(request: HttpRequest, payload: Payload, bindings: Data<Bindings>) -> HttpResponse {
+    let Some(caller) = bindings.find_caller(&request) else {
+        return error(StatusCode::FORBIDDEN, "not_granted", "Only the workers of this node may use its bindings.");
+    };
+    let Some(binding) = bindings.find_binding(&request, &caller) else {
+        return error(StatusCode::FORBIDDEN, "not_granted", "The project no longer has this binding. Enable it again.");
+    };
+    binding.handle(caller, request, payload).await
+}
+
+/// An error of a binding. Its module throws it as an `Error` with this `code` and `message`.
+pub fn error(status: StatusCode, code: &'static str, message: &str) -> HttpResponse {
+    HttpResponse::build(status).json(json!({ "code": code, "message": message }))
+}
