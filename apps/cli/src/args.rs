@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{access, audit, deploy, deployments, hostnames, init, login, orgs, projects, tokens};
+use crate::commands::{
+    access, audit, deploy, deployments, hostnames, init, login, orgs, projects, secrets, storage, tokens,
+};
 use crate::options::PageArgs;
 
 /// Deploy and manage projects on the platform
@@ -53,6 +55,12 @@ pub enum Command {
     /// Manage access to the deployments of a project
     #[command(subcommand)]
     Access(access::Access),
+    /// Manage the secrets of a project
+    #[command(subcommand)]
+    Secrets(secrets::Secrets),
+    /// Manage the object storage of a project
+    #[command(subcommand)]
+    Storage(storage::Storage),
     /// Manage your personal access tokens
     #[command(subcommand)]
     Tokens(tokens::Tokens),

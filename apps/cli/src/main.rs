@@ -6,6 +6,7 @@ mod args;
 mod browser;
 mod commands;
 mod config;
+mod dotenv;
 mod error;
 mod file;
 mod git;

@@ -10,14 +10,21 @@ use crate::output::clean;
 
 /// Reads a secret without echo from the terminal, or from the first line of stdin.
 pub fn secret(name: &str) -> Result<Secret, CliError> {
-    let text = if io::stdin().is_terminal() {
-        rpassword::prompt_password(format!("{name}: "))?
-    } else {
+    read(name, || {
         let mut line = String::new();
         io::stdin().read_line(&mut line)?;
-        line
-    };
-    let text = text.trim_end_matches(['\r', '\n']);
+        Ok(line)
+    })
+}
+
+/// Reads a secret without echo from the terminal, or the whole of stdin, without a line break at the end.
+pub fn secret_lines(name: &str) -> Result<Secret, CliError> {
+    read(name, || io::read_to_string(io::stdin()))
+}
+
+fn read(name: &str, from_stdin: impl FnOnce() -> io::Result<String>) -> Result<Secret, CliError> {
+    let text = if io::stdin().is_terminal() { rpassword::prompt_password(format!("{name}: "))? } else { from_stdin()? };
+    let text = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
     if text.is_empty() { Err(CliError::Usage(format!("no {name} was given"))) } else { Ok(Secret::new(text)) }
 }
 

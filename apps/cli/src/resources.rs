@@ -1,4 +1,5 @@
-//! Enables the resources that a manifest declares (specification, general convention 4).
+//! Enables the resources that a manifest declares (specification, general convention 4), and lists the bindings of a
+//! project.
 //!
 //! The OpenAPI document of the API states which resources it supports, so that `svc` works with older and newer APIs.
 
@@ -68,7 +69,21 @@ pub async fn enable(
     Ok(())
 }
 
-fn is_insufficient_scope(error: &Error) -> bool {
+/// Returns the names of a project's bindings, which its worker code uses as properties of `env`.
+///
+/// # Errors
+/// Returns the error of the API, also if the token may not read the project.
+pub async fn bindings(client: &Client, (org, project): (&str, &str)) -> Result<Vec<String>, Error> {
+    let Resources { ai, auth, database, email, storage } =
+        client.projects_get(org, project).send().await?.value.resources;
+    let secrets = client.secrets_list(org, project).send().await?;
+    let objects =
+        [("assets", true), ("db", database), ("auth", auth), ("email", email), ("ai", ai), ("storage", storage)];
+    let objects = objects.into_iter().filter(|(_, is_bound)| *is_bound).map(|(name, _)| name);
+    Ok(objects.chain(secrets.items.iter().map(|secret| secret.name.as_str())).map(str::to_owned).collect())
+}
+
+pub fn is_insufficient_scope(error: &Error) -> bool {
     error.code() == Some("insufficient_scope")
 }
 

@@ -51,6 +51,9 @@ impl Deploy {
             Some(message) => message,
             None => format!("deployed to {}", address_or_path((&client, &org, &project)).await),
         });
+        if latest.has_worker {
+            print_bindings(svc, (&client, &org, &project)).await;
+        }
         printed
     }
 
@@ -67,6 +70,15 @@ impl Deploy {
         client.projects_create(org, &NewProject { name: project.to_owned() }).send().await?;
         svc.out.success(format!("created the project {org}/{project}"));
         Ok(())
+    }
+}
+
+/// Prints the bindings of the project, unless the token may not read them. The deployment itself has succeeded.
+async fn print_bindings(svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) {
+    match resources::bindings(client, (org, project)).await {
+        Ok(names) => svc.out.info(format!("bindings: env.{}", names.join(", env."))),
+        Err(error) if resources::is_insufficient_scope(&error) => {}
+        Err(error) => svc.out.warn(format!("failed to list the bindings: {error}")),
     }
 }
 

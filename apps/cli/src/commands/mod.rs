@@ -10,6 +10,8 @@ pub mod login;
 pub mod open;
 pub mod orgs;
 pub mod projects;
+pub mod secrets;
+pub mod storage;
 pub mod tokens;
 
 use std::path::{Path, PathBuf};
@@ -46,6 +48,8 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Deployments(page) => deployments::list(svc, &page).await,
         Command::Hostnames(hostnames) => hostnames.run(svc).await,
         Command::Access(access) => access.run(svc).await,
+        Command::Secrets(secrets) => secrets.run(svc).await,
+        Command::Storage(storage) => storage.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,
         Command::Audit(audit) => audit.run(svc).await,
         Command::Open { no_browser } => open::run(svc, no_browser).await,

@@ -109,7 +109,7 @@ async fn deploys_the_examples() {
     let platform = Platform::start().await;
     let ada = platform.ada();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    for (name, worker, assets) in [("static-site", false, 3), ("worker-site", true, 2)] {
+    for (name, worker, assets) in [("static-site", false, 3), ("worker-site", true, 2), ("guest-book", true, 1)] {
         let folder = examples.join(name).display().to_string();
         let arguments = ["deploy", &folder, "--org", "ada", "--project", name, "--create", "--no-wait"];
         let deployed = ada.json(&arguments);

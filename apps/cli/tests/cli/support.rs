@@ -1,7 +1,7 @@
 //! Test fixtures: a server for each test, and machines that run `svc`.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,12 +14,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::TestDatabase;
 
-/// A running control plane. `svc-server` is in the same build directory as `svc`.
+/// A running control plane.
 pub struct Platform {
     pub api: String,
+    pub internal: String,
+    pub database: TestDatabase,
+    /// The folder with the bundles and the log.
+    pub folder: TempDir,
     server: Child,
-    _database: TestDatabase,
-    _folder: TempDir,
 }
 
 impl Platform {
@@ -32,12 +34,11 @@ impl Platform {
         let (database, folder) = (TestDatabase::create().await, TempDir::new().unwrap());
         let (listen, internal) = (format!("127.0.0.1:{}", port()), format!("127.0.0.1:{}", port()));
         let api = format!("http://{listen}");
-        let program = Path::new(env!("CARGO_BIN_EXE_svc")).with_file_name("svc-server");
-        let mut command = Command::new(program);
-        command.env_clear().stdout(Stdio::null()).envs([
+        let mut command = Command::new(program("svc-server"));
+        command.env_clear().stdout(File::create(folder.path().join("server.log")).unwrap()).envs([
             ("SVC_DATABASE_URL", database.url()),
             ("SVC_LISTEN", listen),
-            ("SVC_INTERNAL_LISTEN", internal),
+            ("SVC_INTERNAL_LISTEN", internal.clone()),
             ("SVC_PUBLIC_URL", api.clone()),
             ("SVC_DASHBOARD_URL", "http://localhost:3000".into()),
             ("SVC_ENABLE_DEV_AUTH", "on".into()),
@@ -51,7 +52,7 @@ impl Platform {
             ("SVC_CLI_API", api.clone()),
         ]);
         let server = command.envs(settings.iter().map(|(name, value)| (name, value))).spawn().unwrap();
-        let mut platform = Self { api, server, _database: database, _folder: folder };
+        let mut platform = Self { api, internal, database, folder, server };
         let client = Client::new(&platform.api, "test").unwrap();
         for _ in 0..600 {
             let ready = client.service_readyz().send().await.is_ok();
@@ -90,8 +91,13 @@ impl Drop for Platform {
     }
 }
 
+/// The path of another program of the workspace, which is in the same build directory as `svc`.
+pub fn program(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_svc")).with_file_name(name)
+}
+
 /// A port that is probably free.
-fn port() -> u16 {
+pub fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

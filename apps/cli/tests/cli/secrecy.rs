@@ -1,0 +1,176 @@
+//! A secret on the whole platform, with a real node and worker and with logs at trace level: its value is only where it
+//! belongs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use reqwest::Client;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{Platform, port, program};
+
+/// The worker uses the value, and shows only its length.
+const WORKER: &str = "export default { fetch: (_, env) => new Response(String(env.API_KEY?.length ?? 0)) };";
+
+/// A node that runs worker code.
+struct Node {
+    edge: String,
+    metrics: String,
+    folder: TempDir,
+    process: Child,
+}
+
+impl Node {
+    async fn start(platform: &Platform, workerd: &Path) -> Self {
+        let (edge, metrics) = (format!("127.0.0.1:{}", port()), format!("127.0.0.1:{}", port()));
+        let added = Command::new(program("xtask"))
+            .env("SVC_DATABASE_URL", platform.database.url())
+            .args(["node", "add", "test"])
+            .output()
+            .unwrap();
+        let token = String::from_utf8(added.stdout).unwrap();
+        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        let folder = TempDir::new().unwrap();
+        let log = fs::File::create(platform.folder.path().join("node.log")).unwrap();
+        let process = Command::new(program("svc-node"))
+            .env_clear()
+            .envs([
+                ("SVC_EDGE_LISTEN", edge.as_str()),
+                ("SVC_NODE_CORE_URL", &format!("http://{}", platform.internal)),
+                ("SVC_NODE_TOKEN", token.trim()),
+                ("SVC_NODE_DIR", &folder.path().join("node").display().to_string()),
+                ("SVC_NODE_METRICS_LISTEN", &metrics),
+                ("SVC_NODE_LOG", "trace"),
+            ])
+            .env("SVC_NODE_WORKERD", workerd)
+            .stdout(log)
+            .spawn()
+            .unwrap();
+        Self { edge, metrics, folder, process }
+    }
+
+    /// Waits until the worker responds with this text.
+    async fn wait_for(&self, host: &str, expected: &str) {
+        let client = Client::builder().no_proxy().build().unwrap();
+        let mut last = String::new();
+        for _ in 0..400 {
+            let response = client.get(format!("http://{}/", self.edge)).header("Host", host).send().await;
+            if let Ok(response) = response {
+                last = response.text().await.unwrap();
+                if last == expected {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("expected {expected}, the last response was {last}");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn value_of_a_secret_is_only_in_the_worker() {
+    let Some(workerd) = std::env::var_os("SVC_TEST_WORKERD").map(PathBuf::from) else {
+        eprintln!("SKIPPED: no workerd; run cargo xtask test, which installs it with npm, or set SVC_TEST_WORKERD");
+        return;
+    };
+    let platform = Platform::with(&[("SVC_LOG", "trace".to_owned())]).await;
+    let node = Node::start(&platform, &workerd).await;
+    let machine = platform.ada_with_site();
+    machine.write("worker/index.js", WORKER);
+    let mut shown = vec![machine.svc(&["deploy", "--no-wait"]).succeeds().out];
+    let canary = format!("canary-{}", uuid());
+    shown.push(machine.svc_with_stdin(&canary, &["secrets", "set", "API_KEY"]).succeeds().out);
+    node.wait_for("site-ada.localhost", &canary.len().to_string()).await;
+
+    // Wrong requests, whose errors name the problem.
+    let http = Client::builder().no_proxy().build().unwrap();
+    let token = sign_in(&http, &platform.api).await;
+    let path = format!("{}/v1/orgs/ada/projects/site/secrets", platform.api);
+    for (path, body) in [
+        (path.clone(), format!(r#"{{"secrets":{{"API_KEY":["{canary}"]}}}}"#)),
+        (path.clone(), format!(r#"{{"secrets":{{"API_KEY":"{canary}\u0000"}}}}"#)),
+        (path.clone(), format!(r#"{{"secrets":{{"API_KEY":"{canary}","SVC_X":"{canary}"}}}}"#)),
+        (path.clone(), format!(r#"{{"secrets":{{"API_KEY":"{canary}"}},"other":1}}"#)),
+        (format!("{path}/API_KEY"), format!(r#"{{"value":["{canary}"]}}"#)),
+        (format!("{path}/API_KEY"), format!(r#"{{"value":"{canary}""#)),
+        (format!("{path}/api-key"), format!(r#"{{"value":"{canary}"}}"#)),
+    ] {
+        let request = http.put(path).bearer_auth(&token).header("content-type", "application/json").body(body);
+        let response = request.send().await.unwrap();
+        assert!(response.status().is_client_error(), "{}", response.status());
+        shown.push(response.text().await.unwrap());
+    }
+    shown.push(machine.svc(&["secrets", "list"]).succeeds().out);
+    shown.push(machine.svc(&["audit", "--json"]).out);
+    for url in [format!("http://{}/metrics", platform.internal), format!("http://{}/metrics", node.metrics)] {
+        shown.push(http.get(url).send().await.unwrap().text().await.unwrap());
+    }
+    for text in &shown {
+        assert!(!text.contains(&canary), "shown: {text}");
+    }
+
+    let mut searched = 0;
+    for folder in [platform.folder.path(), node.folder.path()] {
+        search(folder, canary.as_bytes(), &mut searched);
+    }
+    let log = fs::read_to_string(platform.folder.path().join("node.log")).unwrap();
+    assert!(searched > 5 && log.contains("TRACE"), "{searched} files");
+    for process in processes() {
+        for file in ["cmdline", "environ"] {
+            let content = fs::read(process.join(file)).unwrap_or_default();
+            assert!(!contains(&content, canary.as_bytes()), "{}/{file}", process.display());
+        }
+    }
+    let tables = "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables \
+        WHERE schemaname NOT IN ('pg_catalog', 'information_schema')";
+    let hex: String = canary.bytes().map(|byte| format!("{byte:02x}")).collect();
+    for table in platform.database.rows(tables).await {
+        let table = table["name"].as_str().unwrap();
+        let found = format!("SELECT count(*) FROM {table} t WHERE t::text LIKE '%{canary}%' OR t::text LIKE '%{hex}%'");
+        assert_eq!(platform.database.number(&found).await, 0, "{table}");
+    }
+}
+
+async fn sign_in(http: &Client, api: &str) -> String {
+    let login = http.post(format!("{api}/v1/auth/dev/login")).header("content-type", "application/json");
+    let session = login.body(r#"{"subject":"ada"}"#).send().await.unwrap().text().await.unwrap();
+    serde_json::from_str::<Value>(&session).unwrap()["token"].as_str().unwrap().to_owned()
+}
+
+fn uuid() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap().trim().to_owned()
+}
+
+/// Fails if a file below the folder contains the text.
+fn search(folder: &Path, text: &[u8], searched: &mut usize) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if kind.is_dir() {
+            search(&path, text, searched);
+        } else if kind.is_file() {
+            *searched += 1;
+            assert!(!contains(&fs::read(&path).unwrap(), text), "{}", path.display());
+        }
+    }
+}
+
+fn contains(content: &[u8], text: &[u8]) -> bool {
+    content.windows(text.len()).any(|window| window == text)
+}
+
+/// The processes of this machine that are readable.
+fn processes() -> Vec<PathBuf> {
+    let all = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.file_name().unwrap().to_str().unwrap().parse::<u32>().is_ok()).collect()
+}
