@@ -18,10 +18,9 @@ use xtask::postgres::Cluster;
 use xtask::process::Signals;
 use xtask::services::Services;
 use xtask::workspace::{self, print_step};
-use xtask::{credential, probe};
+use xtask::{credential, probe, workerd};
 
 use crate::setting::read_setting;
-use crate::workerd;
 use dev_settings::{DevSettings, Program};
 use knot::Knot;
 

@@ -10,4 +10,5 @@ pub mod probe;
 pub mod process;
 pub mod pypi;
 pub mod services;
+pub mod workerd;
 pub mod workspace;

@@ -72,6 +72,13 @@ impl Services {
         }
     }
 
+    /// Stops the programs of this name, gracefully.
+    pub async fn stop_program(&mut self, name: &str) {
+        for program in self.programs.extract_if(.., |program| program.name == name) {
+            program.stop(&mut self.signals).await;
+        }
+    }
+
     /// Stops all services in the reverse order of their start.
     pub async fn stop(mut self) {
         for program in self.programs.into_iter().rev() {

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use xtask::postgres::Cluster;
 use xtask::process::Signals;
+use xtask::workerd;
 use xtask::workspace::{BUILD_PROGRAMS, BUILD_WITH_TESTS, cargo};
 
-use crate::{dns_tools, nameservers, openapi_validators, workerd};
+use crate::{dns_tools, nameservers, openapi_validators};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use xtask::{npm, obtain};
+use crate::{npm, obtain};
 
 const VERSION: &str = "1.20261117.1";
 /// The packages by architecture, with the digests that npm verifies.

@@ -1,9 +1,11 @@
 //! `bench`: measures the product against a baseline.
 
 mod api;
+pub mod bindings;
 mod dns;
 mod edge;
 pub mod machine;
+pub mod platform;
 pub mod report;
 pub mod run;
 pub mod server;
@@ -29,6 +31,8 @@ enum Command {
     Dns(dns::Args),
     /// Compare the node with nginx, and measure the time until a deployment is served on a node with many projects
     Edge(edge::Args),
+    /// Measure secrets and object storage: the delay of a changed secret, reads through a worker, and 1,000 projects
+    Bindings(bindings::Args),
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -36,5 +40,6 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         None => api::run(args.api).await,
         Some(Command::Dns(args)) => dns::run(args).await,
         Some(Command::Edge(args)) => edge::run(args).await,
+        Some(Command::Bindings(args)) => bindings::run(args).await,
     }
 }

@@ -1,5 +1,6 @@
 //! `chaos`: injects faults and measures the reliability targets.
 
+mod bindings;
 mod clock_jumps;
 mod full_disk;
 mod kill;
@@ -70,6 +71,8 @@ enum Fault {
     ClockJumps,
     /// Migrations on a million rows, during writes
     SchemaChanges,
+    /// The object store disconnected, slow and unresponsive, and kill -9 of the node, while workers store objects
+    Bindings,
 }
 
 pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
@@ -116,6 +119,7 @@ impl Fault {
             Self::FullDisk => full_disk::run().await,
             Self::ClockJumps => clock_jumps::run().await,
             Self::SchemaChanges => schema_changes::run().await,
+            Self::Bindings => bindings::run(rounds).await,
         }
     }
 }

@@ -107,8 +107,31 @@ GROUP BY r.zone_id, r.name HAVING bool_or(r.kind = 'CNAME') AND count(*) > 1;
 -- a row sealed with an unknown key
 SELECT sealed.place, sealed.id, sealed.key_id FROM (
     SELECT 'store.outbox' AS place, id, key_id FROM store.outbox
-    UNION ALL SELECT 'store.idempotency', id, key_id FROM store.idempotency WHERE key_id IS NOT NULL) sealed
+    UNION ALL SELECT 'store.idempotency', id, key_id FROM store.idempotency WHERE key_id IS NOT NULL
+    UNION ALL SELECT 'resources.secrets', project_id, key_id FROM resources.secrets) sealed
 WHERE sealed.key_id <> ALL (string_to_array(current_setting('svc.sealing_keys'), ','));
+
+-- a secret whose version differs from the number of its audit rows since its last deletion
+WITH audited AS MATERIALIZED (
+    SELECT a.target, a.id, name, a.event = 'secret.set' AND NOT coalesce(a.data -> 'deleted' ? name, false) AS is_set
+    FROM store.audit a, LATERAL (
+        SELECT a.data ->> 'name' AS name WHERE a.data ? 'name'
+        UNION ALL SELECT jsonb_array_elements_text(a.data -> 'set') WHERE a.data ? 'set'
+        UNION ALL SELECT jsonb_array_elements_text(a.data -> 'deleted') WHERE a.data ? 'deleted') names
+    WHERE a.event IN ('secret.set', 'secret.delete'))
+SELECT s.project_id, s.name, s.version, count(a.id) AS audited
+FROM resources.secrets s LEFT JOIN audited a ON a.target = pg_temp.public_id('prj', s.project_id) AND a.name = s.name
+    AND a.is_set AND NOT EXISTS (
+        SELECT FROM audited d WHERE d.target = a.target AND d.name = a.name AND NOT d.is_set AND d.id > a.id)
+GROUP BY s.project_id, s.name, s.version HAVING count(a.id) <> s.version;
+
+-- an undeleted project whose parts of the desired state differ from its secrets and grants
+SELECT p.id, p.name, expected.part, expected.desired FROM projects.projects p, LATERAL (
+    SELECT 'secrets' AS part, EXISTS (SELECT FROM resources.secret_sets s WHERE s.project_id = p.id) AS desired
+    UNION ALL SELECT 'storage', EXISTS (
+        SELECT FROM resources.grants g WHERE g.project_id = p.id AND g.resource = 'storage')) expected
+WHERE p.deleted_at IS NULL AND expected.desired <> EXISTS (
+    SELECT FROM convergence.parts c WHERE c.project_id = p.id AND c.part = expected.part AND c.desired IS NOT NULL);
 
 -- a created object without exactly one audit row
 WITH created AS MATERIALIZED (

@@ -39,6 +39,18 @@ const VALID: &str = "
         VALUES (md5('i')::uuid, md5('o')::uuid, 'a@b.example', 'viewer', 'x', md5('u')::uuid, now(), now());
     INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, retry_until, created_at)
         VALUES (md5('m')::uuid, 't', 'k', 'x', 'known', 0, now(), now(), now());
+    INSERT INTO resources.secret_sets (project_id, revision) VALUES (md5('p')::uuid, 1);
+    INSERT INTO resources.secrets (project_id, name, version, key_id, sealed, updated_at, updated_by)
+        SELECT md5('p')::uuid, name, version, 'known', 'x', now(), md5('u')::uuid FROM (VALUES ('A', 2), ('B', 1)) s (name, version);
+    INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at)
+        SELECT ('00000000-0000-0000-0000-00000000000' || number)::uuid, event, md5('o')::uuid, 'x',
+            pg_temp.public_id('prj', md5('p')::uuid), data::jsonb, 'r', now()
+        FROM (VALUES (1, 'secret.set', '{\"name\": \"A\"}'), (2, 'secret.set', '{\"set\": [\"B\"], \"deleted\": [\"A\"]}'),
+            (3, 'secret.set', '{\"set\": [\"A\"], \"deleted\": []}'), (4, 'secret.set', '{\"name\": \"A\"}'),
+            (5, 'secret.delete', '{\"name\": \"C\"}')) changes (number, event, data);
+    INSERT INTO resources.grants (project_id, resource, granted_at) VALUES (md5('p')::uuid, 'storage', now());
+    INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
+        SELECT md5('p')::uuid, part, md5('n')::uuid, 4, '{}', now() FROM (VALUES ('secrets'), ('storage')) parts (part);
     INSERT INTO projects.hostnames (name, project_id, kind, state, created_at)
         VALUES ('c.example', md5('p')::uuid, 'custom', 'pending_dns', now());
     INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at, deleted_at)
@@ -47,7 +59,7 @@ const VALID: &str = "
         VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 22] = [
+const VIOLATIONS: [(&str, &str); 27] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -63,9 +75,13 @@ const VIOLATIONS: [(&str, &str); 22] = [
     ("a zone whose serial is behind", "UPDATE dns.zones SET serial = 6 WHERE org_id IS NOT NULL"),
     ("a desired-state part with a revision", "UPDATE convergence.nodes SET revision = 4"),
     ("a desired-state part whose node", "UPDATE convergence.parts SET node_id = NULL, revision = 0"),
+    ("a secret whose version", "UPDATE resources.secrets SET version = 3 WHERE name = 'A'"),
+    ("a secret whose version", "DELETE FROM store.audit WHERE data ? 'set' AND data -> 'set' ? 'B'"),
+    ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'secrets'"),
+    ("an undeleted project whose parts", "DELETE FROM resources.grants"),
     (
         "a site part that names another",
-        "UPDATE convergence.parts SET desired = desired || '{\"bundle\": \"sha256:0\"}'",
+        "UPDATE convergence.parts SET desired = desired || '{\"bundle\": \"sha256:0\"}' WHERE part = 'site'",
     ),
     (
         "a project with two serving",
@@ -75,7 +91,7 @@ const VIOLATIONS: [(&str, &str); 22] = [
          created_at FROM store.audit WHERE event = 'deployment.create'; \
          UPDATE projects.projects SET last_version = 2 WHERE name = 'p'; UPDATE projects.deployments SET status = 'serving'",
     ),
-    ("an undeleted project", "DELETE FROM projects.hostnames WHERE kind = 'default'"),
+    ("an undeleted project without", "DELETE FROM projects.hostnames WHERE kind = 'default'"),
     ("an accepted invitation", "UPDATE orgs.invites SET ended_at = now(), accepted_by = invited_by"),
     ("an active hostname", "UPDATE projects.hostnames SET state = 'active', verified_at = now() WHERE kind = 'custom'"),
     (
@@ -85,6 +101,7 @@ const VIOLATIONS: [(&str, &str); 22] = [
          UPDATE dns.zones SET rrset_count = 2, bytes = 8 WHERE org_id IS NOT NULL",
     ),
     ("a row sealed", "UPDATE store.outbox SET key_id = 'forgotten'"),
+    ("a row sealed", "UPDATE resources.secrets SET key_id = 'forgotten'"),
     (
         "a created object without",
         "INSERT INTO identity.ssh_keys (id, user_id, title, kind, fingerprint, public_key, created_at) \

@@ -3,7 +3,6 @@
 
 mod deploys;
 mod nginx;
-mod platform;
 mod requests;
 
 use std::path::Path;
@@ -13,8 +12,10 @@ use anyhow::Result;
 use xtask::services::Services;
 
 use super::machine::with_release_build;
+use super::platform::Platform;
 use super::wrk;
-use platform::Platform;
+
+pub use requests::page;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -35,7 +36,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 }
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, programs: &requests::Programs) -> Result<()> {
-    let platform = Platform::start(services, folder).await?;
+    let platform = Platform::start(services, folder, Vec::new()).await?;
     if args.seconds > 0 {
         let nginx = nginx::start(services, folder, &programs.nginx).await?;
         let load = wrk::Load { wrk: &programs.wrk, seconds: args.seconds, connections: args.connections };

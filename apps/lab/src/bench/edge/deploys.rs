@@ -1,10 +1,10 @@
 //! The time until a deployment is served, and the memory of a node with many projects.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 
-use super::platform::{Platform, Project};
+use crate::bench::platform::{Platform, Project};
 use crate::bench::run::percentile;
 use crate::usage;
 
@@ -21,7 +21,8 @@ pub async fn measure(platform: &Platform, projects: usize) -> Result<()> {
     time(platform, &first, 1).await?;
     let start = Instant::now();
     fill(platform, projects.saturating_sub(1)).await?;
-    wait_until_idle(platform).await?;
+    // The node compresses all files.
+    platform.wait_until_idle().await?;
     let filled = start.elapsed();
     time(platform, &first, projects).await?;
     println!("\n{projects} projects created in {:.1} s", filled.as_secs_f64());
@@ -74,17 +75,4 @@ async fn fill(platform: &Platform, projects: usize) -> Result<()> {
         futures_util::future::try_join_all(deployments).await?;
     }
     Ok(())
-}
-
-/// Waits until the node has compressed all files.
-async fn wait_until_idle(platform: &Platform) -> Result<()> {
-    let mut before = usage::cpu_time(platform.node_pid)?;
-    loop {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let now = usage::cpu_time(platform.node_pid)?;
-        if now - before < 0.1 {
-            return Ok(());
-        }
-        before = now;
-    }
 }

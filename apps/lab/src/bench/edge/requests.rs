@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::platform::{Platform, Project};
 use crate::bench::machine::find_installed;
+use crate::bench::platform::{Platform, Project};
 use crate::bench::run::median;
 use crate::bench::wrk::{Load, Wrk};
 

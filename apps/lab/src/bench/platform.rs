@@ -1,13 +1,13 @@
 //! A server and a node, controlled through the API.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use kernel::Secret;
 use reqwest::{Method, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::migrations::{self, Migrator};
 use xtask::postgres::Cluster;
 use xtask::services::Services;
@@ -16,12 +16,15 @@ use xtask::{credential, probe};
 
 use crate::bench::machine::free_address;
 use crate::bench::server::{Server, string_at, success_json};
+use crate::usage;
 
 /// A running server and node, and a session of a signed-in user.
 pub struct Platform {
     pub edge: SocketAddr,
     pub node_pid: u32,
     server: Server,
+    folder: PathBuf,
+    node_settings: Vec<(&'static str, String)>,
 }
 
 /// A project on the platform.
@@ -33,8 +36,8 @@ pub struct Project<'a> {
 
 impl Platform {
     /// Starts the server and the node on an empty in-memory database. Its speed does not matter: measurements start
-    /// when a deployment is acknowledged.
-    pub async fn start(services: &mut Services, folder: &Path) -> Result<Self> {
+    /// when a change is acknowledged. `more` contains additional settings of the node.
+    pub async fn start(services: &mut Services, folder: &Path, more: Vec<(&'static str, String)>) -> Result<Self> {
         let start = Instant::now();
         let cluster = Cluster::test()?;
         let url = cluster.url("postgres");
@@ -44,19 +47,35 @@ impl Platform {
         credential::ensure_node(Secret::new(url.clone()), &token).await?;
         let server = Server::start(services, folder, url, &[]).await?;
         let (internal, edge) = (server.internal, free_address()?);
-        let programs = workspace::program_folder(true)?;
-        let node = services.start("node", &programs.join("svc-node"), folder, |it| {
-            it.env_clear().envs([
-                ("SVC_EDGE_LISTEN", edge.to_string()),
-                ("SVC_NODE_CORE_URL", format!("http://{internal}")),
-                ("SVC_NODE_TOKEN_FILE", token.display().to_string()),
-                ("SVC_NODE_DIR", folder.join("node").display().to_string()),
-                ("SVC_NODE_LOG", "warn".to_owned()),
-            ]);
-        })?;
-        services.supervise(probe::wait_until_ok(edge, "/__svc/node/health")).await?;
+        let mut node_settings = vec![
+            ("SVC_EDGE_LISTEN", edge.to_string()),
+            ("SVC_NODE_CORE_URL", format!("http://{internal}")),
+            ("SVC_NODE_TOKEN_FILE", token.display().to_string()),
+            ("SVC_NODE_DIR", folder.join("node").display().to_string()),
+            ("SVC_NODE_LOG", "warn".to_owned()),
+        ];
+        node_settings.extend(more);
+        let mut platform = Self { edge, node_pid: 0, server, folder: folder.to_owned(), node_settings };
+        platform.start_node(services).await?;
         print_step("Platform", "ready", start);
-        Ok(Self { edge, node_pid: node, server })
+        Ok(platform)
+    }
+
+    /// Starts the node, and waits until it responds.
+    async fn start_node(&mut self, services: &mut Services) -> Result<()> {
+        let program = workspace::program_folder(true)?.join("svc-node");
+        self.node_pid = services.start("node", &program, &self.folder, |it| {
+            it.env_clear().envs(self.node_settings.iter().map(|(name, value)| (name, value)));
+        })?;
+        services.supervise(probe::wait_until_ok(self.edge, "/__svc/node/health")).await
+    }
+
+    /// Stops and starts the node. Returns the duration from its start until it responded.
+    pub async fn restart_node(&mut self, services: &mut Services) -> Result<Duration> {
+        services.stop_program("node").await;
+        let start = Instant::now();
+        self.start_node(services).await?;
+        Ok(start.elapsed())
     }
 
     /// Creates a project.
@@ -64,6 +83,31 @@ impl Platform {
         let request = self.server.request(Method::POST, "/v1/orgs/ada/projects");
         let created = success_json(request.json(&json!({ "name": name })).send().await?).await?;
         Ok(Project { platform: self, name: name.to_owned(), hostname: string_at(&created, "/hostname")? })
+    }
+
+    /// Sends a request to a path below that of the projects, and fails unless the response is 2xx.
+    pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<()> {
+        let request = self.server.request(method, &format!("/v1/orgs/ada/projects/{path}"));
+        self.server.expect_success(request.json(body)).await
+    }
+
+    /// Returns the JSON response to GET of a path below that of the projects.
+    pub async fn read(&self, path: &str) -> Result<Value> {
+        let request = self.server.request(Method::GET, &format!("/v1/orgs/ada/projects/{path}"));
+        success_json(request.send().await?).await
+    }
+
+    /// Waits until the node uses no CPU time.
+    pub async fn wait_until_idle(&self) -> Result<()> {
+        let mut before = usage::cpu_time(self.node_pid)?;
+        loop {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let now = usage::cpu_time(self.node_pid)?;
+            if now - before < 0.1 {
+                return Ok(());
+            }
+            before = now;
+        }
     }
 
     /// Sends a GET request to the node or nginx.

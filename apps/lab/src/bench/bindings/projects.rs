@@ -1,0 +1,63 @@
+//! The cost of many projects with secrets at the node.
+
+use anyhow::Result;
+use futures_util::future::try_join_all;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use xtask::services::Services;
+
+use crate::bench::platform::Platform;
+use crate::usage;
+
+/// The secrets of each project.
+const SECRETS: usize = 10;
+/// The number of concurrent requests: the server's limit for an organization.
+const CONCURRENT: usize = 4;
+
+/// Prints a row for a node with projects without secrets, and a row for one with ten secrets each. The projects have no
+/// code, because each running worker has its own process.
+pub async fn measure(platform: &mut Platform, services: &mut Services, projects: usize) -> Result<()> {
+    let numbers: Vec<usize> = (0..projects).collect();
+    println!("\n{projects} projects with a page, after a restart of the node\n");
+    println!("| secrets each | node memory, MB | peak, MB | start, ms |\n|---|---|---|---|");
+    services.supervise(create(platform, &numbers)).await?;
+    print_row(platform, services, 0).await?;
+    services.supervise(set_secrets(platform, &numbers)).await?;
+    print_row(platform, services, SECRETS).await
+}
+
+async fn print_row(platform: &mut Platform, services: &mut Services, secrets: usize) -> Result<()> {
+    let start = platform.restart_node(services).await?;
+    // The first response of the control plane repeats the full state.
+    services.supervise(platform.wait_until_idle()).await?;
+    let (now, peak) = usage::memory(platform.node_pid)?;
+    println!("| {secrets} | {now:.0} | {peak:.0} | {:.0} |", start.as_secs_f64() * 1000.0);
+    Ok(())
+}
+
+async fn create(platform: &Platform, numbers: &[usize]) -> Result<()> {
+    for batch in numbers.chunks(CONCURRENT) {
+        try_join_all(batch.iter().map(async |number| {
+            let project = platform.create_project(&format!("page{number}")).await?;
+            project.deploy(&[("assets/index.html", b"a page")]).await?;
+            project.wait_until_served("/", |response| response.status().as_u16() == 200).await
+        }))
+        .await?;
+    }
+    Ok(())
+}
+
+async fn set_secrets(platform: &Platform, numbers: &[usize]) -> Result<()> {
+    let values = |number: usize| -> Map<String, Value> {
+        let secret = |secret: usize| (format!("SECRET_{secret}"), json!(format!("value {secret} of project {number}")));
+        (0..SECRETS).map(secret).collect()
+    };
+    for batch in numbers.chunks(CONCURRENT) {
+        try_join_all(batch.iter().map(async |number| {
+            let path = format!("page{number}/secrets");
+            platform.send(Method::PUT, &path, &json!({ "secrets": values(*number) })).await
+        }))
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The time from the PUT of a secret until the running worker sees it, while visitors send requests.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use reqwest::Method;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::bench::platform::{Platform, Project};
+use crate::bench::run::percentile;
+
+/// The worker returns the secret.
+const WORKER: &[u8] = b"export default { fetch: (_, env) => new Response(env.NUMBER ?? '0') };";
+
+/// The visitors send 200 requests per second.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The longest wait for a change.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the visitors saw.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// The last value of the secret.
+    number: usize,
+    requests: usize,
+    failures: usize,
+}
+
+/// Changes the secret, each time after the previous change was seen, and prints a row.
+pub async fn measure(platform: &Platform, changes: usize) -> Result<()> {
+    let project = platform.create_project("secrets").await?;
+    project.deploy(&[("worker/index.js", WORKER)]).await?;
+    project.wait_until_served("/", |response| response.status().as_u16() == 200).await?;
+    let (sender, mut seen) = watch::channel(Seen::default());
+    let latencies = tokio::select! {
+        failed = visit(platform, &project, &sender) => return failed,
+        latencies = change(platform, changes, &mut seen) => latencies?,
+    };
+    let Seen { requests, failures, .. } = *seen.borrow();
+    println!("\n{changes} changes of a secret, from PUT until the worker sees it, at 200 requests/s\n");
+    println!("| median ms | p99 ms | max ms | requests | failures |\n|---|---|---|---|---|");
+    let [median, p99, max] = [50, 99, 100].map(|percent| percentile(&latencies, percent));
+    println!("| {median:.0} | {p99:.0} | {max:.0} | {requests} | {failures} |");
+    Ok(())
+}
+
+async fn change(platform: &Platform, changes: usize, seen: &mut watch::Receiver<Seen>) -> Result<Vec<f64>> {
+    let mut latencies = Vec::new();
+    for number in 1..=changes {
+        let start = Instant::now();
+        platform.send(Method::PUT, "secrets/secrets/NUMBER", &json!({ "value": number.to_string() })).await?;
+        timeout(TIMEOUT, seen.wait_for(|seen| seen.number == number)).await??;
+        latencies.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    latencies.sort_by(f64::total_cmp);
+    Ok(latencies)
+}
+
+/// Sends requests at a fixed rate, without waiting for responses, and publishes what they show.
+async fn visit(platform: &Platform, project: &Project<'_>, seen: &watch::Sender<Seen>) -> Result<()> {
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let url = format!("http://{}/", platform.edge);
+    let mut ticks = interval(REQUEST_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    loop {
+        ticks.tick().await;
+        let request = client.get(&url).header("Host", &project.hostname).timeout(TIMEOUT);
+        let seen = seen.clone();
+        tokio::spawn(async move {
+            let number = read(request).await;
+            seen.send_modify(|seen| {
+                seen.requests += 1;
+                match number {
+                    Ok(number) => seen.number = seen.number.max(number),
+                    Err(_) => seen.failures += 1,
+                }
+            });
+        });
+    }
+}
+
+async fn read(request: reqwest::RequestBuilder) -> Result<usize> {
+    let response = request.send().await?;
+    ensure!(response.status().is_success(), "{}", response.status());
+    Ok(response.text().await?.parse()?)
+}

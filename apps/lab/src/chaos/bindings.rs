@@ -1,0 +1,247 @@
+//! Faults of the object store, and `kill -9` of the node, while a worker stores objects.
+//!
+//! Writers send objects through the worker and keep a journal. Afterwards, each acknowledged object must have its exact
+//! content, each other one must be absent or complete, and the reported usage must be the sum of all sizes.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use chaos::{NetworkFault, Proxy, Upstream};
+use futures_util::future::join_all;
+use kernel::ClockRng;
+use reqwest::{Client, Method, StatusCode};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use xtask::process::Signals;
+use xtask::services::Services;
+use xtask::workerd;
+
+use super::Outcome;
+use super::report::Finding;
+use crate::bench::bindings::S3;
+use crate::bench::platform::Platform;
+
+/// PUT stores the body, GET returns the object or the sum of all sizes. An error has the code of the binding.
+const WORKER: &[u8] = b"
+export default {
+  async fetch(request, env) {
+    const key = new URL(request.url).pathname.slice(1);
+    try {
+      if (request.method === 'PUT') {
+        await env.storage.put(key, request.body);
+        return new Response(null, { status: 204 });
+      }
+      if (key === 'size') return new Response(String(await size(env.storage)));
+      const object = await env.storage.get(key);
+      return object ? new Response(object.body) : new Response(null, { status: 404 });
+    } catch (error) {
+      return new Response(error.code ?? String(error), { status: 500 });
+    }
+  },
+};
+
+async function size(storage) {
+  let sum = 0, cursor;
+  do {
+    const page = await storage.list({ cursor });
+    for (const object of page.objects) sum += object.size;
+    cursor = page.cursor ?? undefined;
+  } while (cursor);
+  return sum;
+}
+";
+
+const WRITERS: usize = 8;
+const KILLS_PER_ROUND: usize = 4;
+/// The limit of a request of the specification, with a margin for the worker and the client.
+const MAX_WAIT: Duration = Duration::from_secs(31);
+/// The duration of each fault of the store.
+const FAULT: Duration = Duration::from_secs(35);
+
+/// The faults of the store: each lasts longer than the limit of a request.
+const FAULTS: [NetworkFault; 3] =
+    [NetworkFault::Disconnect, NetworkFault::Blackhole, NetworkFault::Delay(Duration::from_millis(500))];
+
+/// An object that a writer sent.
+struct Sent {
+    key: String,
+    /// The number of lines.
+    lines: usize,
+    acknowledged: bool,
+}
+
+impl Sent {
+    /// The object with this number of a writer: mostly small, and sometimes larger than a part of an upload.
+    fn new(writer: usize, number: usize) -> Self {
+        let lines = if number % 50 == 49 { 500_000 } else { 1 + number % 7 * 500 };
+        Self { key: format!("{writer}/{number}"), lines, acknowledged: false }
+    }
+
+    fn content(&self) -> Vec<u8> {
+        format!("object {}\n", self.key).into_bytes().repeat(self.lines)
+    }
+}
+
+/// The requests of all writers.
+#[derive(Default)]
+struct Requests {
+    stopped: AtomicBool,
+    acknowledged: AtomicUsize,
+    /// Errors with the code `storage_unavailable`.
+    unavailable: AtomicUsize,
+    /// Requests while the node was down.
+    unreachable: AtomicUsize,
+}
+
+pub async fn run(rounds: usize) -> Result<Outcome> {
+    let Some(workerd) = workerd::find() else {
+        return Ok(Outcome { skipped: vec!["objects of workers (no workerd)".to_owned()], ..Outcome::default() });
+    };
+    let mut services = Services::new(Signals::listen()?);
+    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
+    std::fs::create_dir(&folder)?;
+    let s3 = S3::start(&folder).await?;
+    let proxy = Proxy::start(Upstream::Tcp(s3.0.address())).await?;
+    let mut settings = s3.settings(proxy.address());
+    settings.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
+    settings.push(("SVC_NODE_STORAGE_REPORT_INTERVAL", "1s".to_owned()));
+    let mut platform = Platform::start(&mut services, &folder, settings).await?;
+    let outcome = measure(&mut platform, &mut services, &proxy, rounds).await;
+    services.stop().await;
+    std::fs::remove_dir_all(folder)?;
+    outcome
+}
+
+async fn measure(
+    platform: &mut Platform,
+    services: &mut Services,
+    proxy: &Proxy,
+    rounds: usize,
+) -> Result<Outcome> {
+    let project = platform.create_project("objects").await?;
+    platform.send(Method::POST, "objects/storage", &json!(null)).await?;
+    project.deploy(&[("worker/index.js", WORKER)]).await?;
+    project.wait_until_served("/size", |response| response.status() == StatusCode::OK).await?;
+    let host = project.hostname;
+    let client = Client::builder().no_proxy().build()?;
+    let edge = format!("http://{}", platform.edge);
+    let requests = Requests::default();
+    let writers = (0..WRITERS).map(|number| write(&client, &edge, &host, number, &requests));
+    let faults = async {
+        for fault in FAULTS {
+            proxy.set_fault(fault);
+            sleep(FAULT).await;
+            proxy.set_fault(NetworkFault::None);
+            sleep(Duration::from_secs(2)).await;
+        }
+        for _ in 0..KILLS_PER_ROUND * rounds {
+            sleep(Duration::from_millis(1000 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1000)).await;
+            let pid = Pid::from_raw(i32::try_from(platform.node_pid)?).context("no process id")?;
+            kill_process(pid, Signal::KILL)?;
+            platform.restart_node(services).await?;
+        }
+        sleep(Duration::from_secs(2)).await;
+        requests.stopped.store(true, Ordering::SeqCst);
+        anyhow::Ok(())
+    };
+    let (written, faulted) = tokio::join!(join_all(writers), faults);
+    faulted?;
+    let mut outcome = Outcome::default();
+    let (mut sent, mut longest) = (Vec::new(), Duration::ZERO);
+    for writer in written {
+        let (objects, wait, unexpected) = writer?;
+        sent.extend(objects);
+        longest = longest.max(wait);
+        outcome.violations.extend(unexpected);
+    }
+    let partial = check(&client, &edge, &host, &sent, &mut outcome).await?;
+    let (stored, reported) = sizes(platform, &client, &edge, &host).await?;
+    let lost = outcome.violations.len();
+    outcome.findings.push(Finding::new(
+        "the object store is down, hangs or is slow, and kill -9 of the node, while workers store objects",
+        "every request ends within 30 s, with an object or the code storage_unavailable; no acknowledged object lost, \
+         none partial; the usage is exact",
+        lost == 0 && longest <= MAX_WAIT && stored == reported,
+        format!(
+            "{} objects acknowledged, {lost} lost, changed or partial; {} calls with storage_unavailable, {} while the \
+             node was down; {partial} unacknowledged objects are complete, the others absent; longest request {:.1} s; \
+             {stored} bytes stored, {reported} reported",
+            requests.acknowledged.load(Ordering::SeqCst),
+            requests.unavailable.load(Ordering::SeqCst),
+            requests.unreachable.load(Ordering::SeqCst),
+            longest.as_secs_f64(),
+        ),
+    ));
+    Ok(outcome)
+}
+
+/// Writes objects until stopped. Returns them with the longest request and unexpected responses.
+async fn write(
+    client: &Client,
+    edge: &str,
+    host: &str,
+    writer: usize,
+    requests: &Requests,
+) -> Result<(Vec<Sent>, Duration, Vec<String>)> {
+    let (mut sent, mut longest, mut unexpected) = (Vec::new(), Duration::ZERO, Vec::new());
+    while !requests.stopped.load(Ordering::SeqCst) {
+        let mut object = Sent::new(writer, sent.len());
+        let request = client.put(format!("{edge}/{}", object.key)).header("Host", host).body(object.content());
+        let start = Instant::now();
+        let response = request.timeout(MAX_WAIT * 2).send().await;
+        longest = longest.max(start.elapsed());
+        match response {
+            Ok(response) if response.status() == StatusCode::NO_CONTENT => object.acknowledged = true,
+            Ok(response) if response.status() == StatusCode::INTERNAL_SERVER_ERROR => {
+                let code = response.text().await.unwrap_or_default();
+                if code == "storage_unavailable" {
+                    requests.unavailable.fetch_add(1, Ordering::SeqCst);
+                } else {
+                    unexpected.push(format!("{}: {code}", object.key));
+                }
+            }
+            // The node stopped or starts.
+            Ok(_) | Err(_) => {
+                requests.unreachable.fetch_add(1, Ordering::SeqCst);
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        requests.acknowledged.fetch_add(usize::from(object.acknowledged), Ordering::SeqCst);
+        sent.push(object);
+    }
+    Ok((sent, longest, unexpected))
+}
+
+/// Reads all objects. Returns the number of unacknowledged objects that exist.
+async fn check(client: &Client, edge: &str, host: &str, sent: &[Sent], outcome: &mut Outcome) -> Result<usize> {
+    let mut complete = 0;
+    for object in sent {
+        let response = client.get(format!("{edge}/{}", object.key)).header("Host", host).send().await?;
+        let (status, body) = (response.status(), response.bytes().await?);
+        match status {
+            StatusCode::OK if body == object.content() => complete += usize::from(!object.acknowledged),
+            StatusCode::NOT_FOUND if !object.acknowledged => {}
+            _ => outcome.violations.push(format!("the object {} is {status} with {} bytes", object.key, body.len())),
+        }
+    }
+    Ok(complete)
+}
+
+/// The sum of all sizes at the node, and the usage that it reported.
+async fn sizes(platform: &Platform, client: &Client, edge: &str, host: &str) -> Result<(u64, u64)> {
+    let response = client.get(format!("{edge}/size")).header("Host", host).send().await?;
+    let stored: u64 = response.text().await?.parse()?;
+    let mut reported = 0;
+    for _ in 0..100 {
+        let status: Value = platform.read("objects/storage").await?;
+        reported = status.get("usedBytes").and_then(Value::as_u64).context("no usedBytes")?;
+        if reported == stored {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    ensure!(stored > 0, "no object was stored");
+    Ok((stored, reported))
+}
