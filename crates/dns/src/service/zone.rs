@@ -142,10 +142,9 @@ impl Dns {
                 let listed =
                     self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
                 self.apply_edits(tx, catalog, &listed).await?;
-                let mut data = json!({ "zone": zone.name.as_str() });
-                if content.dnssec {
-                    data["dnssec"] = true.into();
-                }
+                let name = zone.name.as_str();
+                let data =
+                    if content.dnssec { json!({ "zone": name, "dnssec": true }) } else { json!({ "zone": name }) };
                 let event = Event::in_org("dns.zone.create", org, zone.id, data);
                 let zone = self.open_zone(tx, org, zone).await?;
                 Ok(Outcome::Changed(CreateAttempt::Done(CreatedZone { zone, is_new: true }.into()), event))
