@@ -57,7 +57,7 @@ impl DesiredUpdate {
     /// # Errors
     /// Returns an error if a known part is malformed.
     pub fn read(desired: Desired) -> serde_json::Result<Self> {
-        let Desired { revision, full, batch, platform, parts, schema: _ } = desired;
+        let Desired { revision, full, batch, platform, parts, unavailable: _, schema: _ } = desired;
         let (mut sites, mut environments) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
         for change in parts {
             if let Some(part) = PartChange::read(&change)? {

@@ -32,6 +32,22 @@ pub struct Desired {
     pub platform: Platform,
     /// The parts, by ascending revision.
     pub parts: Vec<Change>,
+    /// The parts whose values the control plane could not read. They are not in `parts`. The node keeps their last state,
+    /// also if this is the full state.
+    #[serde(default)]
+    pub unavailable: Vec<UnavailablePart>,
+}
+
+/// A desired part of a project whose value the control plane could not read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct UnavailablePart {
+    /// an id that starts with prj_
+    #[cfg_attr(feature = "openapi", schema(pattern = "^prj_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
+    pub project: String,
+    /// The part's name.
+    pub part: String,
 }
 
 /// One part of a project's desired state.

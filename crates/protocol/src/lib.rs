@@ -16,7 +16,7 @@ mod storage;
 mod visitor;
 
 pub use cookie::cookie_values;
-pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA};
+pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA, UnavailablePart};
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use secrets::{SecretValue, Secrets};
 pub use sha256::{Digest, Digester, InvalidDigest};

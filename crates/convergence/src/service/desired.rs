@@ -67,7 +67,7 @@ impl Convergence {
     async fn build_document(&self, stored: StoredState, full: bool) -> Result<Desired> {
         let StoredState { revision, batch, mut parts } = stored;
         self.registry.complete(&self.store, &mut parts).await?;
-        Ok(Desired { schema: SCHEMA, revision, full, batch, platform: (*self.platform).clone(), parts })
+        Ok(Desired { schema: SCHEMA, revision, full, batch, platform: (*self.platform).clone(), parts, unavailable: vec![] })
     }
 }
 
