@@ -1,5 +1,6 @@
-//! Simulated external systems that speak the real protocols, with fault injection: a code host, an SMTP server, a
-//! name server and an S3 server. Tests start them separately. `svc-sandbox` runs all of them in one program, with web pages.
+//! Simulated external systems that speak the real protocols: a code host, an SMTP server, a name server and an S3
+//! server. The first three can inject faults. Tests start them separately. `svc-sandbox` runs all of them in one
+//! program, with web pages.
 
 #![expect(
     clippy::unwrap_used,

@@ -20,10 +20,10 @@ const REQUEST_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest wait for a change.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the visitors saw.
+/// The responses to visitors, counted.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// The last value of the secret.
+    /// The latest value of the secret.
     number: usize,
     requests: usize,
     failures: usize,
@@ -59,7 +59,7 @@ async fn change(platform: &Platform, changes: usize, seen: &mut watch::Receiver<
     Ok(latencies)
 }
 
-/// Sends requests at a fixed rate, without waiting for responses, and publishes what they show.
+/// Sends requests at a fixed rate, without waiting for responses, and publishes the counts.
 async fn visit(platform: &Platform, project: &Project<'_>, seen: &watch::Sender<Seen>) -> Result<()> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     let url = format!("http://{}/", platform.edge);
