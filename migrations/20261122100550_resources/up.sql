@@ -24,9 +24,13 @@ CREATE TABLE resources.secrets (
     name text NOT NULL,
     -- Versions have no gaps. A secret that is set again after its deletion has version 1.
     version integer NOT NULL CONSTRAINT secrets_version_check CHECK (version > 0),
-    -- The value, sealed with project, name and version as its row.
+    -- The revision of the set that created the version. Unlike the version, it never repeats.
+    revision bigint NOT NULL CONSTRAINT secrets_revision_check CHECK (revision > 0),
+    -- The value, sealed with project, name and revision as its row.
     key_id text NOT NULL,
     sealed bytea NOT NULL,
+    -- The size of the value, for the limit per project.
+    size_bytes integer NOT NULL CONSTRAINT secrets_size_bytes_check CHECK (size_bytes > 0),
     updated_at timestamptz NOT NULL,
     updated_by uuid NOT NULL,
     CONSTRAINT secrets_pkey PRIMARY KEY (project_id, name)

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
 use crate::{npm, obtain};
+use anyhow::{Context as _, Result, ensure};
 
 const VERSION: &str = "1.20261117.1";
 /// The packages by architecture, with the digests that npm verifies.

@@ -2,7 +2,8 @@
 //!
 //! There is no standard. This parser accepts what common parsers agree on: comments, blank lines, `export`, and values
 //! that are unquoted, or in single or double quotes over several lines. It does not expand variables. It rejects all
-//! other lines, because a wrong guess would store a wrong secret. Errors never contain a value.
+//! other lines, because a wrong guess would store a wrong secret. Errors contain no text of the file: the second line of
+//! a value that lacks quotes can look like a name.
 
 use client::Secret;
 
@@ -19,14 +20,19 @@ pub struct InvalidLine {
 pub enum Reason {
     #[error("must be NAME=value, a comment or blank")]
     NotAnAssignment,
-    #[error("the value of {0} has no closing quote")]
-    UnclosedQuote(String),
-    #[error("only a comment may follow the closing quote of {0}")]
-    TextAfterQuote(String),
-    #[error("{0} has no value")]
-    NoValue(String),
-    #[error("line {1} also sets {0}")]
-    Repeated(String, usize),
+    #[error("the name must have 1 to 128 characters of A-Z, 0-9 and _, and begin with a letter")]
+    InvalidName,
+    #[error("the value has no closing quote")]
+    UnclosedQuote,
+    #[error("only a comment may follow the closing quote")]
+    TextAfterQuote,
+    #[error("the value is missing")]
+    NoValue,
+    #[error("the value has only =, as the end of base64 does: quote a value of several lines")]
+    OnlyPadding,
+    /// The number of the earlier line.
+    #[error("line {0} sets the same name")]
+    Repeated(usize),
 }
 
 /// Parses a file into names and values, in the order of the file.
@@ -39,10 +45,10 @@ pub fn parse(text: &str) -> Result<Vec<(String, Secret)>, InvalidLine> {
         let Some((name, value)) = parser.assignment().map_err(|reason| InvalidLine { line, reason })? else { continue };
         let earlier = found.iter().find(|(other, ..)| *other == name);
         if let Some((_, _, earlier)) = earlier {
-            return Err(InvalidLine { line, reason: Reason::Repeated(name, *earlier) });
+            return Err(InvalidLine { line, reason: Reason::Repeated(*earlier) });
         }
         if value.is_empty() {
-            return Err(InvalidLine { line, reason: Reason::NoValue(name) });
+            return Err(InvalidLine { line, reason: Reason::NoValue });
         }
         found.push((name, Secret::new(value), line));
     }
@@ -63,26 +69,26 @@ impl<'a> Parser<'a> {
             return Ok(None);
         }
         let line = line.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t'])).unwrap_or(line);
-        let name = line.split_once('=').map_or("", |(name, _)| name.trim());
+        let name = line.split_once('=').ok_or(Reason::NotAnAssignment)?.0.trim();
         if !is_name(name) {
-            return Err(Reason::NotAnAssignment);
+            return Err(Reason::InvalidName);
         }
         let at_value = self.rest.split_once('=').map_or("", |(_, value)| value);
         self.rest = at_value.trim_start_matches([' ', '\t']);
         let value = match self.rest.chars().next() {
-            Some(quote @ ('"' | '\'')) => self.quoted(name, quote)?,
-            _ => unquoted(self.end_of_line()),
+            Some(quote @ ('"' | '\'')) => self.quoted(quote)?,
+            _ => unquoted(self.end_of_line())?,
         };
         Ok(Some((name.to_owned(), value)))
     }
 
     /// Reads a quoted value and the rest of its last line.
-    fn quoted(&mut self, name: &str, quote: char) -> Result<String, Reason> {
+    fn quoted(&mut self, quote: char) -> Result<String, Reason> {
         let (mut value, mut characters) = (String::new(), self.rest.chars());
         characters.next();
         loop {
             match characters.next() {
-                None => return Err(Reason::UnclosedQuote(name.to_owned())),
+                None => return Err(Reason::UnclosedQuote),
                 Some(character) if character == quote => break,
                 Some('\\') if quote == '"' => value.push_str(&escape(characters.next())),
                 Some(character) => value.push(character),
@@ -93,7 +99,7 @@ impl<'a> Parser<'a> {
         self.rest = characters.as_str();
         let after = self.end_of_line().trim();
         if !after.is_empty() && !after.starts_with('#') {
-            return Err(Reason::TextAfterQuote(name.to_owned()));
+            return Err(Reason::TextAfterQuote);
         }
         Ok(value)
     }
@@ -107,12 +113,14 @@ impl<'a> Parser<'a> {
 }
 
 /// The value of an unquoted assignment. A comment begins with a `#` after white space.
-fn unquoted(text: &str) -> String {
+fn unquoted(text: &str) -> Result<String, Reason> {
     let comment = text.match_indices('#').map(|(at, _)| at).find(|&at| {
         let before = text.get(..at).unwrap_or_default();
         before.is_empty() || before.ends_with([' ', '\t'])
     });
-    text.get(..comment.unwrap_or(text.len())).unwrap_or_default().trim().to_owned()
+    let value = text.get(..comment.unwrap_or(text.len())).unwrap_or_default().trim();
+    let is_padding = !value.is_empty() && value.chars().all(|character| character == '=');
+    if is_padding { Err(Reason::OnlyPadding) } else { Ok(value.to_owned()) }
 }
 
 /// The text of a backslash and the next character in double quotes.
@@ -127,10 +135,11 @@ fn escape(next: Option<char>) -> String {
     }
 }
 
+/// Whether the text is a valid name of a secret (contract section 9).
 fn is_name(text: &str) -> bool {
-    let mut characters = text.chars();
-    characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-        && characters.all(|character| character.is_ascii_alphanumeric() || character == '_')
+    text.len() <= 128
+        && text.starts_with(|first: char| first.is_ascii_uppercase())
+        && text.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
 }
 
 #[cfg(test)]
@@ -150,8 +159,8 @@ mod tests {
 
     #[test]
     fn files_have_assignments_comments_and_blank_lines() {
-        let text = "\u{feff}# comment\r\n\r\n  A=1\r\nexport B = two words \n\texport\tC='3'\n#D=4\nexported=5\n_=6";
-        let expected = [("A", "1"), ("B", "two words"), ("C", "3"), ("exported", "5"), ("_", "6")];
+        let text = "\u{feff}# comment\r\n\r\n  A=1\r\nexport B = two words \n\texport\tC='3'\n#D=4\nEXPORT=5\nexport EXPORT_6=6";
+        let expected = [("A", "1"), ("B", "two words"), ("C", "3"), ("EXPORT", "5"), ("EXPORT_6", "6")];
         assert_eq!(values(text), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert!(values("").is_empty());
         assert!(values("\n# only a comment").is_empty());
@@ -163,6 +172,7 @@ mod tests {
             ("A=b # comment", "b"),
             ("A=b#c", "b#c"),
             ("A=b=c==", "b=c=="),
+            ("A='=='", "=="),
             ("A=it's \"quoted\"", "it's \"quoted\""),
             ("A=$HOME ${B} \\n", "$HOME ${B} \\n"),
             (r#"A="b # c" # comment"#, "b # c"),
@@ -185,25 +195,34 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_no_value() {
-        let name = || "A".to_owned();
+    fn errors_name_the_line_and_contain_no_text_of_the_file() {
+        let long = format!("{}=HUNTER2", "A".repeat(129));
         for (text, line, reason) in [
-            ("A=1\nhunter2", 2, Reason::NotAnAssignment),
-            ("=hunter2", 1, Reason::NotAnAssignment),
-            ("A B=hunter2", 1, Reason::NotAnAssignment),
-            ("1A=hunter2", 1, Reason::NotAnAssignment),
-            ("export=\n-----BEGIN hunter2", 1, Reason::NoValue("export".to_owned())),
-            ("B='1\n2'\n\nA: hunter2", 4, Reason::NotAnAssignment),
-            ("A=\"hunter2\nB=\\\"", 1, Reason::UnclosedQuote(name())),
-            ("A='hunter2", 1, Reason::UnclosedQuote(name())),
-            ("\nA='1' hunter2", 2, Reason::TextAfterQuote(name())),
-            ("A= # hunter2", 1, Reason::NoValue(name())),
-            ("A=", 1, Reason::NoValue(name())),
-            ("A=''", 1, Reason::NoValue(name())),
-            ("A=1\nB=\"2\n3\"\nA=hunter2", 4, Reason::Repeated(name(), 1)),
+            ("A=1\nHUNTER2", 2, Reason::NotAnAssignment),
+            ("B='1\n2'\n\nA: HUNTER2", 4, Reason::NotAnAssignment),
+            ("=HUNTER2", 1, Reason::InvalidName),
+            ("A B=HUNTER2", 1, Reason::InvalidName),
+            ("1A=HUNTER2", 1, Reason::InvalidName),
+            ("_A=HUNTER2", 1, Reason::InvalidName),
+            ("Ä=HUNTER2", 1, Reason::InvalidName),
+            (&long, 1, Reason::InvalidName),
+            ("export=\n-----BEGIN HUNTER2", 1, Reason::InvalidName),
+            ("A=\"HUNTER2\nB=\\\"", 1, Reason::UnclosedQuote),
+            ("A='HUNTER2", 1, Reason::UnclosedQuote),
+            ("\nA='1' HUNTER2", 2, Reason::TextAfterQuote),
+            ("A= # HUNTER2", 1, Reason::NoValue),
+            ("A=", 1, Reason::NoValue),
+            ("A=''", 1, Reason::NoValue),
+            ("A=1\nB=\"2\n3\"\nA=HUNTER2", 4, Reason::Repeated(1)),
+            // The second line of base64 or base32 without quotes.
+            ("A=AAAA\nHUNTER2=", 2, Reason::NoValue),
+            ("A=AAAA\nHUNTER2==", 2, Reason::OnlyPadding),
+            ("A=AAAA\nHUNTER2==== # comment", 2, Reason::OnlyPadding),
+            ("A=AAAA\nHUNTER2/x==", 2, Reason::InvalidName),
+            ("HUNTER2=1\nHUNTER2=2", 2, Reason::Repeated(1)),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(!error.to_string().contains("hunter2"), "{error}");
+            assert!(!error.to_string().contains("HUNTER2"), "{error}");
             assert_eq!(error, InvalidLine { line, reason }, "{text}");
         }
     }

@@ -22,6 +22,9 @@ pub enum CliError {
     /// The deployment exists but is not served.
     #[error("{0}")]
     NotServed(String),
+    /// The deployment exists but lacks these resources, which `svc.json` declares.
+    #[error("deployed, but failed to enable {}", .0.join(" and "))]
+    NotEnabled(Vec<&'static str>),
     #[error("{0}")]
     Other(String),
     /// The reader of stdout or stderr has closed it.
@@ -47,7 +50,7 @@ impl CliError {
             Self::Usage(_) | Self::Api(Error::InvalidArgument(_)) => 2,
             Self::NotSignedIn(_) => 3,
             Self::Bundle(_) => 6,
-            Self::NotServed(_) => 8,
+            Self::NotServed(_) | Self::NotEnabled(_) => 8,
             Self::Api(Error::Unreachable(_)) => 7,
             Self::Api(error) => match (error.status(), error.code()) {
                 (_, Some("invalid_bundle" | "payload_too_large")) => 6,
@@ -89,6 +92,7 @@ impl CliError {
     /// The next step for the user.
     pub fn hint(&self) -> Option<String> {
         let envelope = match self {
+            Self::NotEnabled(_) => return Some("correct the cause, then run `svc deploy` again".to_owned()),
             Self::NotSignedIn(_) => return Some("sign in with `svc login`, or set SVC_CLI_TOKEN".to_owned()),
             Self::Api(Error::Unreachable(_)) => {
                 return Some("check that --api is correct and that the API is running".to_owned());

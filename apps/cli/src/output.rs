@@ -101,6 +101,16 @@ impl Output {
             let _ = self.document(json);
         }
         self.labelled("31", "error:", &error.to_string());
+        self.explain(error);
+    }
+
+    /// Prints an error that does not end the command.
+    pub fn warn_error(&self, message: &str, error: &CliError) {
+        self.warn(format!("{message}: {error}"));
+        self.explain(error);
+    }
+
+    fn explain(&self, error: &CliError) {
         for line in error.details() {
             self.info(format!("  {line}"));
         }

@@ -31,23 +31,36 @@ fn supports(document: &Value, resource: &str) -> bool {
 }
 
 /// Enables the missing resources. Warns about each resource that the API does not support or the token may not enable.
-pub async fn enable(
+///
+/// # Errors
+/// Returns `NotEnabled` with the resources that it failed to enable, after it has tried all and printed the causes.
+pub async fn enable(client: &Client, project: (&str, &str), manifest: &Manifest, out: &Output) -> Result<(), CliError> {
+    let declared = missing(manifest, None);
+    if declared.is_empty() {
+        return Ok(());
+    }
+    let failed = enable_missing(client, project, manifest, out).await.unwrap_or_else(|error| {
+        out.warn_error("failed to check the resources of the project", &error.into());
+        declared
+    });
+    if failed.is_empty() { Ok(()) } else { Err(CliError::NotEnabled(failed)) }
+}
+
+/// Returns the resources that it failed to enable.
+async fn enable_missing(
     client: &Client,
     (org, project): (&str, &str),
     manifest: &Manifest,
     out: &Output,
-) -> Result<(), CliError> {
-    if missing(manifest, None).is_empty() {
-        return Ok(());
-    }
+) -> Result<Vec<&'static str>, Error> {
     // The token may deploy but not read the project.
     let has = match client.projects_get(org, project).send().await {
         Err(error) if is_insufficient_scope(&error) => None,
         answer => Some(answer?.value.resources),
     };
-    let missing = missing(manifest, has.as_ref());
+    let (missing, mut failed) = (missing(manifest, has.as_ref()), Vec::new());
     if missing.is_empty() {
-        return Ok(());
+        return Ok(failed);
     }
     let document = client.call::<Value>(Method::GET, &["v1", "openapi.json"]).send().await?.value;
     for resource in missing {
@@ -57,16 +70,17 @@ pub async fn enable(
         }
         let path = ["v1", "orgs", org, "projects", project, resource];
         match client.call::<Value>(Method::POST, &path).idempotent().send().await {
+            Ok(_) => out.success(format!("enabled {resource}")),
             Err(error) if is_insufficient_scope(&error) => {
                 out.warn(format!("svc.json declares {resource}, but your token has no scope to enable it"));
             }
-            answer => {
-                answer?;
-                out.success(format!("enabled {resource}"));
+            Err(error) => {
+                out.warn_error(&format!("failed to enable {resource}"), &error.into());
+                failed.push(resource);
             }
         }
     }
-    Ok(())
+    Ok(failed)
 }
 
 /// Returns the names of a project's bindings, which its worker code uses as properties of `env`.

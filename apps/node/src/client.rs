@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use protocol::{Batch, Desired, Digest, Receipt, RedeemRequest, RedeemResult, SCHEMA};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
@@ -62,7 +62,7 @@ impl Core {
         let response = self.get(&format!("/internal/v1/desired?since={since}&wait={wait}")).await?;
         let desired: Desired = response.json().await.map_err(reqwest::Error::without_url)?;
         ensure!(desired.schema == SCHEMA, "the desired state has schema {}, expected {SCHEMA}", desired.schema);
-        DesiredUpdate::read(desired).context("a part of the desired state is malformed")
+        Ok(DesiredUpdate::read(desired))
     }
 
     /// Downloads a bundle, unverified.

@@ -70,6 +70,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const MIN_MEMORY: u64 = 64 << 20;
 /// Shorter than the time after which an operation on objects fails. A part of an upload is sent within the read timeout.
 const STORAGE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(18), retry: Duration::from_secs(15) };
+/// Visitors who pause a download for longer must resume it with a range.
+const STORAGE_RECEIVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The validated configuration of a node.
 #[derive(Debug, Clone)]
@@ -161,7 +163,7 @@ fn storage(settings: &Settings) -> Result<Option<StorageConfig>, Error> {
             })
         }
     };
-    Ok(Some(StorageConfig { store, report_interval }))
+    Ok(Some(StorageConfig { store, report_interval, receiver_timeout: STORAGE_RECEIVER_TIMEOUT }))
 }
 
 /// The URL is logged, so it must not contain credentials.

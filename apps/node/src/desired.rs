@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use protocol::{Desired, Digest, Platform, Site};
+use protocol::{Change, Desired, DesiredPart as _, Digest, Platform, Site, UnavailablePart};
 use serde::{Deserialize, Serialize};
 
-use crate::environment::PartChange;
+use crate::environment::{EnvironmentChanges, PartChange};
 
 /// A response of the control plane, with the parts that this node knows.
 pub struct DesiredUpdate {
@@ -17,8 +17,10 @@ pub struct DesiredUpdate {
     pub batch: i64,
     pub platform: Platform,
     pub sites: Vec<SiteChange>,
-    /// The changed parts of the environments of all listed projects.
-    pub environments: BTreeMap<String, Vec<PartChange>>,
+    /// The projects that keep their last site, also in a full response.
+    pub kept_sites: HashSet<String>,
+    /// The changes of the environments of all listed projects.
+    pub environments: BTreeMap<String, EnvironmentChanges>,
 }
 
 /// A change of the part `site`.
@@ -52,22 +54,41 @@ pub struct Placement {
 pub struct Placements(BTreeMap<String, Placement>);
 
 impl DesiredUpdate {
-    /// Reads the known parts and ignores the others.
-    ///
-    /// # Errors
-    /// Returns an error if a known part is malformed.
-    pub fn read(desired: Desired) -> serde_json::Result<Self> {
-        let Desired { revision, full, batch, platform, parts, unavailable: _, schema: _ } = desired;
-        let (mut sites, mut environments) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
+    /// Reads the known parts and ignores the others. A malformed part keeps its last state, as an unavailable one does.
+    pub fn read(desired: Desired) -> Self {
+        let Desired { revision, full, batch, platform, parts, unavailable, schema: _ } = desired;
+        let (sites, kept_sites, environments) = (Vec::new(), HashSet::new(), BTreeMap::new());
+        let mut update = Self { revision, full, batch, platform, sites, kept_sites, environments };
+        for UnavailablePart { project, part } in unavailable {
+            tracing::warn!(project, part, "a desired part is unavailable; keeping its last state");
+            update.keep(project, &part);
+        }
         for change in parts {
-            if let Some(part) = PartChange::read(&change)? {
-                environments.entry(change.project).or_default().push(part);
-            } else if let Some(site) = change.read::<Site>()? {
-                environments.entry(change.project.clone()).or_default();
-                sites.push(SiteChange { project: change.project, revision: change.revision, site });
+            if let Err(error) = update.add(&change) {
+                let (project, part) = (change.project, change.part);
+                tracing::error!(project, part, %error, "a desired part is malformed; keeping its last state");
+                update.keep(project, &part);
             }
         }
-        Ok(Self { revision, full, batch, platform, sites, environments })
+        update
+    }
+
+    fn add(&mut self, change: &Change) -> serde_json::Result<()> {
+        let project = &change.project;
+        if let Some(part) = PartChange::read(change)? {
+            self.environments.entry(project.clone()).or_default().push(part);
+        } else if let Some(site) = change.read::<Site>()? {
+            self.environments.entry(project.clone()).or_default();
+            self.sites.push(SiteChange { project: project.clone(), revision: change.revision, site });
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, project: String, part: &str) {
+        self.environments.entry(project.clone()).or_default().keep(part);
+        if part == Site::NAME {
+            self.kept_sites.insert(project);
+        }
     }
 
     /// Whether the response contains no change, as after a poll timeout.
@@ -77,10 +98,10 @@ impl DesiredUpdate {
 }
 
 impl Placements {
-    /// Applies the changes of a response. In a `full` one, they are all sites.
-    pub fn apply(&mut self, full: bool, changes: Vec<SiteChange>) {
+    /// Applies the changes of a response. In a `full` one, they are all sites except the `kept` ones.
+    pub fn apply(&mut self, full: bool, changes: Vec<SiteChange>, kept: &HashSet<String>) {
         if full {
-            let listed: HashSet<&String> = changes.iter().map(|change| &change.project).collect();
+            let listed: HashSet<&String> = changes.iter().map(|change| &change.project).chain(kept).collect();
             self.0.retain(|project, _| listed.contains(project));
         }
         for SiteChange { project, revision, site } in changes {

@@ -189,8 +189,8 @@ impl Environments {
         unsaved.map(|project| (parts(&project), project)).map(|(parts, project)| (project, parts)).collect()
     }
 
-    /// Adds projects whose save failed to the next result of [`Self::take_unsaved`].
-    pub fn retry_save(&self, projects: Vec<String>) {
+    /// Adds these projects to the next result of [`Self::take_unsaved`].
+    pub fn set_unsaved(&self, projects: Vec<String>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).unsaved.extend(projects);
     }
 }
@@ -294,7 +294,7 @@ mod tests {
         apply(&environments, true, vec![storage(1)]);
         environments.take_unsaved();
         apply(&environments, false, vec![storage(2)]);
-        environments.retry_save(vec!["a".to_owned(), "removed".to_owned()]);
+        environments.set_unsaved(vec!["a".to_owned(), "removed".to_owned()]);
         let mut unsaved = environments.take_unsaved();
         unsaved.sort_by(|one, other| one.0.cmp(&other.0));
         let quotas = unsaved.iter().map(|(_, parts)| Some(parts.as_ref()?.storage.as_ref()?.quota_bytes));

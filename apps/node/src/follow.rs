@@ -1,7 +1,8 @@
 //! The long poll of the desired state.
 //!
 //! Level-triggered: the control plane's state is authoritative, and a long poll is only a wake-up. The node relists at
-//! startup and every [`RELIST_INTERVAL`], which finds changes that a poll missed.
+//! startup and every [`RELIST_INTERVAL`], which finds changes that a poll missed. While a relist fails, incremental
+//! polls continue.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use crate::client::Core;
 use crate::desired::DesiredUpdate;
 
 const RELIST_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// The delay before a failed relist is retried.
+const RELIST_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The minimum interval between requests: a request for the full state returns immediately, even if it is empty.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -56,22 +59,16 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
     let mut poll_interval = interval(MIN_POLL_INTERVAL);
     poll_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
-    let mut since = 0;
-    let mut last_relist = Instant::now();
+    let mut position = Position { since: 0, relist_at: Instant::now() };
     loop {
         poll_interval.tick().await;
-        if last_relist.elapsed() >= RELIST_INTERVAL {
-            since = 0;
-        }
+        let since = position.next_since(Instant::now());
         match core.desired(since).await {
             // The control plane was restored from a backup: relist.
-            Ok(update) if update.revision < since => since = 0,
+            Ok(update) if update.revision < since => position.since = 0,
             Ok(update) => {
                 backoff.reset();
-                since = update.revision;
-                if update.full {
-                    last_relist = Instant::now();
-                }
+                position.advance(update.revision, update.full, Instant::now());
                 state.record(&update).await;
                 if !update.is_empty() && updates.send(update).await.is_err() {
                     return;
@@ -82,8 +79,65 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
                     error = format!("{error:#}"),
                     "failed to fetch the desired state; serving the last known state"
                 );
+                position.retry(since, Instant::now());
                 sleep(backoff.next_delay()).await;
             }
         }
+    }
+}
+
+/// How far the node has followed the desired state.
+struct Position {
+    /// The last received revision; 0 if only a relist can follow.
+    since: i64,
+    relist_at: Instant,
+}
+
+impl Position {
+    /// The `since` of the next request; 0 requests the full state.
+    fn next_since(&self, now: Instant) -> i64 {
+        if now < self.relist_at { self.since } else { 0 }
+    }
+
+    fn advance(&mut self, revision: i64, full: bool, now: Instant) {
+        self.since = revision;
+        if full {
+            self.relist_at = now + RELIST_INTERVAL;
+        }
+    }
+
+    /// Continues after a failed request. After a relist, with incremental polls: they may succeed while a full response
+    /// takes too long.
+    fn retry(&mut self, since: i64, now: Instant) {
+        if since == 0 {
+            self.relist_at = now + RELIST_RETRY_DELAY;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incremental_polls_continue_while_a_relist_fails() {
+        let start = Instant::now();
+        let mut position = Position { since: 0, relist_at: start };
+        position.retry(0, start);
+        assert_eq!(position.next_since(start), 0, "nothing to continue from");
+        position.advance(7, true, start);
+        assert_eq!(position.next_since(start), 7);
+
+        let due = start + RELIST_INTERVAL;
+        assert_eq!(position.next_since(due), 0);
+        position.retry(7, due);
+        assert_eq!(position.next_since(due), 0, "only an incremental poll failed");
+        position.retry(0, due);
+        assert_eq!(position.next_since(due), 7);
+        position.advance(8, false, due);
+        let retry = due + RELIST_RETRY_DELAY;
+        assert_eq!((position.next_since(due), position.next_since(retry)), (8, 0));
+        position.advance(9, true, retry);
+        assert_eq!(position.next_since(retry + RELIST_RETRY_DELAY), 9);
     }
 }

@@ -35,6 +35,7 @@ mod range;
 mod reconciler;
 mod report;
 mod routes;
+mod save;
 mod seal;
 mod serve;
 pub mod storage;

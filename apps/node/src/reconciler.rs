@@ -6,7 +6,6 @@
 //! Another task compresses live bundles one by one; sites are served before that.
 
 use std::collections::{HashMap, HashSet};
-use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use crate::fetch::Fetcher;
 use crate::index::Index;
 use crate::observe::Observer;
 use crate::routes::{Routes, SiteRoute};
+use crate::save::Saver;
 use crate::worker::VersionCode;
 use crate::worker::fleet::{Candidate, Fleet, Unavailable};
 
@@ -50,8 +50,7 @@ pub struct Reconciler {
     compression: JoinSet<(Digest, Index)>,
     compressing: Option<(Digest, AbortHandle)>,
     eviction: JoinSet<()>,
-    /// Whether the placements differ from the saved ones.
-    is_changed: bool,
+    saver: Saver,
     fleet: Fleet,
     observer: Observer,
 }
@@ -72,6 +71,7 @@ impl Reconciler {
             }
         }
         placements.demote(|bundle| indexes.contains_key(bundle));
+        let saver = Saver::new(Arc::clone(&fetcher.cache), Arc::clone(&environments));
         let mut restored = Self {
             fetcher,
             routes,
@@ -86,7 +86,7 @@ impl Reconciler {
             compression: JoinSet::new(),
             compressing: None,
             eviction: JoinSet::new(),
-            is_changed: true,
+            saver,
             fleet,
             observer,
         };
@@ -103,6 +103,7 @@ impl Reconciler {
                 Some(update) = updates.recv() => self.apply_update(update),
                 Some(fetched) = self.fetches.join_next() => self.on_bundle_fetched(fetched),
                 Some(()) = self.fleet.wait_for_change() => {}
+                Some(()) = self.saver.wait_for_retry() => {}
                 Some(compressed) = self.compression.join_next() => self.on_bundle_compressed(compressed),
                 Some(content) = damage.recv() => self.on_damage(content),
                 Some(bundle) = self.failed_fetches.recv() => self.report_failed_fetch(bundle),
@@ -115,10 +116,10 @@ impl Reconciler {
     }
 
     fn apply_update(&mut self, update: DesiredUpdate) {
-        let DesiredUpdate { full, sites, environments, .. } = update;
+        let DesiredUpdate { full, sites, kept_sites, environments, .. } = update;
         self.environments.apply(full, environments);
-        self.placements.apply(full, sites);
-        self.is_changed = true;
+        self.placements.apply(full, sites, &kept_sites);
+        self.saver.set_changed();
     }
 
     fn on_bundle_fetched(&mut self, fetched: Result<(Digest, Index), JoinError>) {
@@ -161,7 +162,9 @@ impl Reconciler {
             let index = self.indexes.get(&site.bundle);
             index.is_some_and(|index| self.fleet.is_ready(project, site.bundle, index))
         });
-        self.is_changed |= !promoted.is_empty();
+        if !promoted.is_empty() {
+            self.saver.set_changed();
+        }
         self.publish_routes();
         self.start_workers();
         for (project, version) in promoted {
@@ -171,7 +174,7 @@ impl Reconciler {
             self.fetcher.cache.request_eviction_if_over_limit();
         }
         // Before the dropped bundles are unpinned: an eviction may be in progress.
-        self.save_changes(dropped).await;
+        self.saver.save(&self.placements, dropped).await;
         self.pin_bundles();
         self.fetch_missing();
         self.compress_next();
@@ -297,28 +300,6 @@ impl Reconciler {
 
     fn is_compressing(&self, bundle: Digest) -> bool {
         self.compressing.as_ref().is_some_and(|(compressing, _)| *compressing == bundle)
-    }
-
-    /// Saves changed placements, and records the last use of the bundles that are no longer needed. An error affects
-    /// only a restart while the control plane is down.
-    async fn save_changes(&mut self, dropped: Vec<Digest>) {
-        let (is_changed, environments) = (mem::take(&mut self.is_changed), self.environments.take_unsaved());
-        if !is_changed && dropped.is_empty() && environments.is_empty() {
-            return;
-        }
-        let cache = Arc::clone(&self.fetcher.cache);
-        let placements = is_changed.then(|| self.placements.clone());
-        let save = move || {
-            // Before the placements, so that a new version never starts with an older environment.
-            environments
-                .iter()
-                .try_for_each(|(project, environment)| cache.save_environment(project, environment.as_deref()))?;
-            placements.iter().try_for_each(|placements| cache.save_placements(placements))?;
-            dropped.into_iter().try_for_each(|bundle| cache.record_use(bundle))
-        };
-        if let Err(error) = spawn_blocking(save).await.map_err(Into::into).flatten() {
-            tracing::error!(%error, "failed to save the desired state");
-        }
     }
 
     fn evict_if_due(&mut self) {

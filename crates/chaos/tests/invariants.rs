@@ -40,8 +40,8 @@ const VALID: &str = "
     INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, retry_until, created_at)
         VALUES (md5('m')::uuid, 't', 'k', 'x', 'known', 0, now(), now(), now());
     INSERT INTO resources.secret_sets (project_id, revision) VALUES (md5('p')::uuid, 1);
-    INSERT INTO resources.secrets (project_id, name, version, key_id, sealed, updated_at, updated_by)
-        SELECT md5('p')::uuid, name, version, 'known', 'x'::bytea, now(), md5('u')::uuid FROM (VALUES ('A', 2), ('B', 1)) s (name, version);
+    INSERT INTO resources.secrets (project_id, name, version, revision, key_id, sealed, size_bytes, updated_at, updated_by)
+        SELECT md5('p')::uuid, name, version, 1, 'known', 'x'::bytea, 1, now(), md5('u')::uuid FROM (VALUES ('A', 2), ('B', 1)) s (name, version);
     INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at)
         SELECT ('00000000-0000-0000-0000-00000000000' || number)::uuid, event, md5('o')::uuid, 'x',
             pg_temp.public_id('prj', md5('p')::uuid), data::jsonb, 'r', now()

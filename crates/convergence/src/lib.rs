@@ -16,6 +16,7 @@ mod error;
 mod model;
 mod part;
 mod ports;
+mod read_part;
 mod registry;
 mod repository;
 mod schema;

@@ -11,10 +11,15 @@ use store::Connection;
 pub trait PartSource<P>: Send + Sync {
     /// Returns the current values of the part for those of these projects that have it, in one query. A project without
     /// a value no longer desires the part: its owner removed it after the revision that the node is about to receive.
+    /// If the value of a project cannot be read, the result contains the error, and the node keeps the last state.
     ///
     /// # Errors
-    /// Returns an error if Postgres is unavailable, or a value cannot be read. The node then retries its poll.
-    async fn load(&self, connection: &mut Connection, projects: &[ProjectId]) -> store::Result<BTreeMap<ProjectId, P>>;
+    /// Returns an error if Postgres is unavailable. The node then retries its poll.
+    async fn load(
+        &self,
+        connection: &mut Connection,
+        projects: &[ProjectId],
+    ) -> store::Result<BTreeMap<ProjectId, store::Result<P>>>;
 }
 
 /// Receives all reports of one kind. Reports about one project arrive in the order in which its node observed them.

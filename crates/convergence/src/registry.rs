@@ -8,12 +8,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kernel::{InvalidField, ProjectId};
-use protocol::{Change, DesiredPart, Report, ReportKind};
+use protocol::{Change, DesiredPart, Report, ReportKind, UnavailablePart};
 use serde_json::Value;
 use store::{Connection, Error, Store};
 
 use crate::error::ConvergenceError;
 use crate::ports::{PartSource, ReportReceiver};
+use crate::read_part::{self, ReadPart};
+
+/// The maximum number of projects whose values are loaded in one query, so that a full state with large values does not
+/// exceed the timeout of statements.
+const MAX_BATCH: usize = 50;
 
 /// Two contexts registered for the same part or kind of report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -69,22 +74,30 @@ impl Registry {
         }
     }
 
-    /// Completes the parts of a response. Checks that a stored part matches the type that is registered for its name, so
-    /// that a corrupt row fails here and not in the node. Loads the values of the other parts, in one query for each
-    /// name. Passes on a part that no context of this release owns, because nodes ignore unknown parts.
-    pub(crate) async fn complete(&self, store: &Store, changes: &mut [Change]) -> store::Result<()> {
+    /// Completes the parts of a response, and returns them with those whose value is unreadable. Checks that a stored part
+    /// matches the type that is registered for its name, so that a corrupt row fails here and not in the node. Loads the
+    /// values of the other parts. Passes on a part that no context of this release owns, because nodes ignore unknown
+    /// parts.
+    pub(crate) async fn complete(
+        &self,
+        store: &Store,
+        changes: Vec<Change>,
+    ) -> store::Result<(Vec<Change>, Vec<UnavailablePart>)> {
+        let mut read: Vec<ReadPart> = changes.into_iter().map(ReadPart::from).collect();
         for (name, part) in &self.parts {
-            let mut desired: Vec<&mut Change> =
-                changes.iter_mut().filter(|change| change.part == *name && change.desired.is_some()).collect();
+            let desired = read.iter_mut().filter(|read| read.change.part == *name && read.change.desired.is_some());
             match part {
                 Part::Stored(check) => {
-                    desired.iter().try_for_each(|change| check(change)).map_err(Error::inconsistent)?
+                    desired.for_each(|read| read.result = check(&read.change).map_err(Error::inconsistent));
                 }
-                Part::Sourced(_) if desired.is_empty() => {}
-                Part::Sourced(source) => source.load(&mut *store.connection().await?, &mut desired).await?,
+                Part::Sourced(source) => {
+                    for batch in desired.collect::<Vec<_>>().chunks_mut(MAX_BATCH) {
+                        source.load(&mut *store.connection().await?, batch).await?;
+                    }
+                }
             }
         }
-        Ok(())
+        Ok(read_part::split(read))
     }
 
     /// Returns the receiver of each report of a batch.
@@ -105,20 +118,22 @@ impl Registry {
 #[async_trait]
 trait ErasedSource: Send + Sync {
     /// Replaces the markers of the part with its values.
-    async fn load(&self, connection: &mut Connection, changes: &mut [&mut Change]) -> store::Result<()>;
+    async fn load(&self, connection: &mut Connection, parts: &mut [&mut ReadPart]) -> store::Result<()>;
 }
 
 struct TypedSource<P>(Arc<dyn PartSource<P>>);
 
 #[async_trait]
 impl<P: DesiredPart> ErasedSource for TypedSource<P> {
-    async fn load(&self, connection: &mut Connection, changes: &mut [&mut Change]) -> store::Result<()> {
-        let projects = changes.iter().map(|change| change.project.parse::<ProjectId>());
+    async fn load(&self, connection: &mut Connection, parts: &mut [&mut ReadPart]) -> store::Result<()> {
+        let projects = parts.iter().map(|read| read.change.project.parse::<ProjectId>());
         let projects = projects.collect::<Result<Vec<_>, _>>().map_err(Error::inconsistent)?;
         let mut values = self.0.load(connection, &projects).await?;
-        for (change, project) in changes.iter_mut().zip(projects) {
-            let value = values.remove(&project).map(serde_json::to_value);
-            change.desired = value.transpose().map_err(Error::inconsistent)?;
+        for (read, project) in parts.iter_mut().zip(projects) {
+            let value = values.remove(&project).transpose();
+            let value =
+                value.and_then(|value| value.map(serde_json::to_value).transpose().map_err(Error::inconsistent));
+            read.result = value.map(|value| read.change.desired = value);
         }
         Ok(())
     }

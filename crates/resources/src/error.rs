@@ -16,6 +16,11 @@ pub enum ResourceError {
     ReservedName(SecretName),
     #[error("a project can have {limit} secrets, and this project already has {count}; delete a secret first")]
     SecretLimit { limit: u32, count: usize, plan: Plan },
+    #[error(
+        "the secrets of a project can have {limit} bytes, and those of this project already have {count}; delete or shorten a \
+         secret first"
+    )]
+    SecretSizeLimit { limit: i64, count: i64, plan: Plan },
     #[error(transparent)]
     Field(#[from] InvalidField),
     #[error(transparent)]
@@ -29,11 +34,12 @@ impl ResourceError {
         Kind::Invalid,
         "The name of the secret is reserved: `DB`, `ASSETS`, and names that begin with `SVC_`.",
     );
-    /// 409: the project has the maximum number of secrets.
+    /// 409: the secrets of the project have the maximum number or size.
     pub const SECRET_LIMIT: Code = Code::new(
         "secret_limit",
         Kind::Conflict,
-        "The project has reached the limit of secrets. `details` contains `limit`, `count` and `plan`.",
+        "The project has reached the limit of secrets: 200, or 2 MiB of values. `details` contains `limit`, `count`, `of`, \
+         which is `secrets` or `bytes`, and `plan`.",
     );
 }
 
@@ -42,7 +48,7 @@ impl ApiError for ResourceError {
         match self {
             Self::ProjectNotFound | Self::SecretNotFound => &Code::NOT_FOUND,
             Self::ReservedName(_) => &Self::RESERVED_NAME,
-            Self::SecretLimit { .. } => &Self::SECRET_LIMIT,
+            Self::SecretLimit { .. } | Self::SecretSizeLimit { .. } => &Self::SECRET_LIMIT,
             Self::Field(_) => &Code::BAD_REQUEST,
             Self::Store(error) => error.code(),
         }
@@ -50,7 +56,12 @@ impl ApiError for ResourceError {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::SecretLimit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
+            Self::SecretLimit { limit, count, plan } => {
+                Some(json!({ "limit": limit, "count": count, "of": "secrets", "plan": plan }))
+            }
+            Self::SecretSizeLimit { limit, count, plan } => {
+                Some(json!({ "limit": limit, "count": count, "of": "bytes", "plan": plan }))
+            }
             Self::Field(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
             _ => None,

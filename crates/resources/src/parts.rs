@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use kernel::{Limits, ProjectId, Secret, StorageId};
+use kernel::{Limits, ProjectId, Secret, StorageId, error_chain};
 use store::{Connection, Error, Result, SealedColumn, Store};
 
 use crate::model::SecretName;
 use crate::repository::{SecretRecord, SecretRepository as _, StorageRepository as _};
 
-/// The sealed values of secrets. A row is a version of a secret, so an older value cannot replace a newer one.
+/// The sealed values of secrets. A row is a secret at a revision, which never repeats. So no two values of a secret have
+/// the same associated data, also after a deletion.
 pub(crate) const SECRET: SealedColumn = SealedColumn {
     table: "resources.secrets",
     column: "sealed",
-    row_key: &[("project_id", "uuid"), ("name", "text"), ("version", "integer")],
+    row_key: &[("project_id", "uuid"), ("name", "text"), ("revision", "bigint")],
 };
 
 /// The sealed columns of this context.
@@ -48,21 +49,26 @@ impl PartValues {
         Self { store, limits }
     }
 
-    /// Returns the secrets of those of these projects that have or had any.
+    /// Returns the secrets of those of these projects that have or had any. The result of a project is
+    /// [`Error::Inconsistent`] if one of its values cannot be opened.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] if a value cannot be opened.
+    /// Returns an error if Postgres is unavailable.
     pub async fn secrets(
         &self,
         connection: &mut Connection,
         projects: &[ProjectId],
-    ) -> Result<BTreeMap<ProjectId, SecretSet>> {
+    ) -> Result<BTreeMap<ProjectId, Result<SecretSet>>> {
         let mut sets = BTreeMap::new();
         for (project, revision, record) in connection.secret_load(projects).await? {
-            let set = sets.entry(project).or_insert_with(|| SecretSet { revision, values: BTreeMap::new() });
-            if let Some(record) = record {
-                let value = self.open(project, &record)?;
-                set.values.insert(record.meta.name, value);
+            let set = sets.entry(project).or_insert_with(|| Ok(SecretSet { revision, values: BTreeMap::new() }));
+            if let (Ok(SecretSet { values, .. }), Some(record)) = (&mut *set, record) {
+                match self.open(project, &record) {
+                    Ok(value) => {
+                        values.insert(record.meta.name, value);
+                    }
+                    Err(error) => *set = Err(unreadable(&record.meta.name, &error)),
+                }
             }
         }
         Ok(sets)
@@ -84,13 +90,18 @@ impl PartValues {
     }
 
     fn open(&self, project: ProjectId, record: &SecretRecord) -> Result<Secret> {
-        let row = secret_row(project, &record.meta.name, record.meta.version);
+        let row = secret_row(project, &record.meta.name, record.revision);
         let value = self.store.open(SECRET.associated_data(&row), &record.value)?;
         String::from_utf8(value).map(Secret::new).map_err(|error| Error::inconsistent(error.utf8_error()))
     }
 }
 
+/// Adds the name of the secret, for the operator.
+fn unreadable(name: &SecretName, error: &Error) -> Error {
+    Error::inconsistent(format!("the secret {name} cannot be opened: {}", error_chain(error)))
+}
+
 /// The row of a secret in the associated data of its value.
-pub(crate) fn secret_row(project: ProjectId, name: &SecretName, version: i32) -> String {
-    SealedColumn::row(&[project.as_uuid().to_string(), name.to_string(), version.to_string()])
+pub(crate) fn secret_row(project: ProjectId, name: &SecretName, revision: i64) -> String {
+    SealedColumn::row(&[project.as_uuid().to_string(), name.to_string(), revision.to_string()])
 }

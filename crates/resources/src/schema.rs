@@ -29,8 +29,10 @@ diesel::table! {
         project_id -> Uuid,
         name -> Text,
         version -> Integer,
+        revision -> BigInt,
         key_id -> Text,
         sealed -> Binary,
+        size_bytes -> Integer,
         updated_at -> Timestamptz,
         updated_by -> Uuid,
     }

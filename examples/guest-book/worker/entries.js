@@ -6,6 +6,8 @@ const PAGE = 20
 // list() returns keys in ascending order. An id begins with the time that is left until the last possible date, so the
 // newest entry comes first.
 const LAST_DATE = 8.64e15
+const MINUTE = 60_000
+const DAY = 24 * 60 * MINUTE
 
 export function newId() {
   return `${LAST_DATE - Date.now()}-${crypto.randomUUID()}`
@@ -13,6 +15,14 @@ export function newId() {
 
 export function isId(id) {
   return /^\d{16}-[0-9a-f-]{36}$/.test(id)
+}
+
+// Whether the id is of a form from the last day. A visitor could send any id, and a time in the future would keep the
+// entry at the top.
+export function isRecentId(id) {
+  if (!isId(id)) return false
+  const age = Date.now() - (LAST_DATE - Number(id.slice(0, 16)))
+  return age > -MINUTE && age < DAY
 }
 
 // Stores an entry, unless the id is in use.

@@ -2,8 +2,11 @@ import * as entries from './entries.js'
 import * as moderator from './moderator.js'
 import { bookPage, messagePage, signInPage } from './pages.js'
 
-// The causes of failed storage calls that a visitor can be told.
+const MAX_BODY_CHARACTERS = 16 * 1024
+
+// The codes of errors that a visitor can be told: those of storage calls, and body_too_large.
 const failures = {
+  body_too_large: [413, 'The form is too large.'],
   invalid_argument: [400, 'This page does not exist.'],
   quota_exceeded: [507, 'The guest book is full.'],
   storage_unavailable: [503, 'The guest book is unavailable. Try again in a moment.'],
@@ -12,9 +15,13 @@ const failures = {
 export default {
   async fetch(request, env) {
     if (!env.storage) return message(503, 'This project has no storage yet. Run `svc storage enable`.')
-    const { pathname } = new URL(request.url)
+    const { origin, pathname } = new URL(request.url)
     const handler = handlers[`${request.method} ${pathname}`]
     if (!handler) return env.assets.fetch(request)
+    // Pages of other sites must not send forms with the cookie of the moderator.
+    if (request.method === 'POST' && request.headers.get('origin') !== origin) {
+      return message(403, 'Send the form from this site.')
+    }
     try {
       return await handler(request, env)
     } catch (error) {
@@ -36,7 +43,8 @@ const handlers = {
     const form = await fields(request)
     const entry = { name: text(form, 'name', 80), message: text(form, 'message', 1000) }
     const id = form.get('id')
-    if (!entries.isId(id) || !entry.name || !entry.message) return message(400, 'Enter a name and a message.')
+    if (!entries.isRecentId(id)) return message(400, 'This form has expired. Reload the guest book.')
+    if (!entry.name || !entry.message) return message(400, 'Enter a name and a message.')
     // A form that is sent twice has the same id: the second request stores nothing.
     await entries.add(env.storage, id, entry)
     return redirect('/')
@@ -63,7 +71,12 @@ const handlers = {
 
 // The fields of the form in the body. Any other body has no fields.
 async function fields(request) {
-  return new URLSearchParams(await request.text())
+  let body = ''
+  for await (const text of request.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    body += text
+    if (body.length > MAX_BODY_CHARACTERS) throw Object.assign(new Error('body too large'), { code: 'body_too_large' })
+  }
+  return new URLSearchParams(body)
 }
 
 function text(form, field, maxLength) {
@@ -71,7 +84,11 @@ function text(form, field, maxLength) {
 }
 
 function html(status, body) {
-  return new Response(body, { status, headers: { 'content-type': 'text/html; charset=utf-8' } })
+  const headers = {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': "default-src 'self'; frame-ancestors 'none'",
+  }
+  return new Response(body, { status, headers })
 }
 
 function message(status, body) {

@@ -1,12 +1,14 @@
 // The moderator signs in with the secret ADMIN_KEY, and then has a cookie that is signed with it. A new ADMIN_KEY
 // invalidates all cookies.
 
-const COOKIE = 'moderator'
+// Only this host can set a cookie with the prefix __Host-, not other sites under the same domain.
+const COOKIE = '__Host-moderator'
+const MAX_KEY_LENGTH = 200
 const SECONDS = 24 * 3600
 
 // Returns the cookie, or null if the key is wrong or the project has no ADMIN_KEY.
 export async function signIn(key, adminKey) {
-  if (!key || !adminKey) return null
+  if (!key || key.length > MAX_KEY_LENGTH || !adminKey) return null
   // Comparing signatures instead of keys takes the same time for every wrong key.
   if (!(await verify(adminKey, 'sign in', await sign(key, 'sign in')))) return null
   const expires = String(Date.now() + SECONDS * 1000)

@@ -40,13 +40,16 @@ impl Deploy {
         };
         bar.finish_and_clear();
         let manifest = &packed.contents.manifest;
-        let (latest, outcome) = match resources::enable(&client, (&org, &project), manifest, svc.out).await {
-            Ok(()) if !self.no_wait => wait_until_served(&client, (&org, &project), deployment).await,
-            enabled => (deployment, enabled),
+        // The deployment is live, so a failure to enable a resource is reported at the end.
+        let enabled = resources::enable(&client, (&org, &project), manifest, svc.out).await;
+        let (latest, served) = if self.no_wait {
+            (deployment, Ok(()))
+        } else {
+            wait_until_served(&client, (&org, &project), deployment).await
         };
         // Print the deployment even if a later step failed, and report that failure even if the output is closed.
         let printed = svc.out.response(&latest, summary);
-        outcome?;
+        served?;
         svc.out.success(match superseded(&latest) {
             Some(message) => message,
             None => format!("deployed to {}", address_or_path((&client, &org, &project)).await),
@@ -54,6 +57,7 @@ impl Deploy {
         if latest.has_worker {
             print_bindings(svc, (&client, &org, &project)).await;
         }
+        enabled?;
         printed
     }
 
@@ -78,7 +82,7 @@ async fn print_bindings(svc: &Svc<'_>, (client, org, project): (&Client, &str, &
     match resources::bindings(client, (org, project)).await {
         Ok(names) => svc.out.info(format!("bindings: env.{}", names.join(", env."))),
         Err(error) if resources::is_insufficient_scope(&error) => {}
-        Err(error) => svc.out.warn(format!("failed to list the bindings: {error}")),
+        Err(error) => svc.out.warn_error("failed to list the bindings", &error.into()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::reverse_proxy;
 use crate::support::Platform;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,4 +47,27 @@ async fn deploy_of_a_site_without_code_prints_no_bindings() {
     let platform = Platform::start().await;
     let deployed = platform.ada_with_site().svc(&["deploy", "--no-wait"]).succeeds();
     assert!(!deployed.err.contains("bindings"), "{deployed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deploy_completes_and_reports_a_resource_that_it_failed_to_enable() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    ada.write("worker/index.js", "export default { fetch: () => new Response('') }");
+    ada.write("svc.json", r#"{ "storage": true }"#);
+    let scopes = ["deploy", "project:read", "project:write"].map(|scope| ["--scope", scope]).concat();
+    let token = ada.svc(&[&["tokens", "create", "ci"], scopes.as_slice()].concat()).succeeds().out;
+    for (version, request) in [(1, "POST /v1/orgs/ada/projects/site/storage"), (2, "GET /v1/openapi.json")] {
+        let proxy = reverse_proxy::start(&platform, move |it| (it == request).then_some(500)).await;
+        let mut deploy = ada.command(&["deploy", "--no-wait", "--json", "--api", &proxy]);
+        let output = deploy.env("SVC_CLI_TOKEN", token.trim()).spawn().unwrap().wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(8), "{stderr}");
+        for message in ["warning: failed to", "deployed to ", "error: deployed, but failed to enable storage"] {
+            assert!(stderr.contains(message), "{message:?} is not in: {stderr}");
+        }
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["version"], version);
+    }
+    assert_eq!(ada.json(&["storage", "status"])["enabled"], false);
+    ada.svc(&["deploy", "--no-wait"]).succeeds().stderr_contains("enabled storage");
 }

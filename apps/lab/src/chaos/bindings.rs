@@ -123,12 +123,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     outcome
 }
 
-async fn measure(
-    platform: &mut Platform,
-    services: &mut Services,
-    proxy: &Proxy,
-    rounds: usize,
-) -> Result<Outcome> {
+async fn measure(platform: &mut Platform, services: &mut Services, proxy: &Proxy, rounds: usize) -> Result<Outcome> {
     let project = platform.create_project("objects").await?;
     platform.send(Method::POST, "objects/storage", &json!(null)).await?;
     project.deploy(&[("worker/index.js", WORKER)]).await?;

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Cache, remove};
 use crate::desired::Placements;
@@ -34,10 +34,15 @@ impl Cache {
         Ok(found)
     }
 
-    /// Saves the environment of a project for the next start, or removes it.
+    /// Saves the environment of a project for the next start, or removes it. If it cannot be saved, it is removed too:
+    /// the previous one may contain revoked values.
     pub fn save_environment(&self, project: &str, environment: Option<&Environment>) -> io::Result<()> {
         let path = self.environment_path(project);
         let Some(environment) = environment else { return remove(&path) };
+        self.write_environment(&path, project, environment).or_else(|error| remove(&path).and(Err(error)))
+    }
+
+    fn write_environment(&self, path: &Path, project: &str, environment: &Environment) -> io::Result<()> {
         let sealed = self.key.seal(project, serde_json::to_vec(environment)?)?;
         let temporary = self.temporary()?;
         (&temporary.file).write_all(&sealed)?;

@@ -1,10 +1,11 @@
 //! Deletion of blobs without an object.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use super::Storage;
@@ -13,26 +14,39 @@ use crate::backoff::Backoff;
 
 /// The number of blobs that are deleted at the same time.
 const CONCURRENT_DELETES: usize = 8;
-const BATCH: usize = 100;
 /// How often to look for blobs whose readers have finished.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// The number of prefixes that are swept at the same time.
 const CONCURRENT_SWEEPS: usize = 4;
 
+/// The progress of the deletion.
+struct Deletion {
+    /// The last blob of the previous batch. The next batch begins after it.
+    last: Option<(String, Uuid)>,
+    /// Blobs that could not be deleted. They do not delay others.
+    failed: HashSet<Uuid>,
+    /// When the failed ones are deleted again.
+    retry_at: Instant,
+    backoff: Backoff,
+}
+
 /// Deletes the blobs that were replaced, deleted or refused.
 pub(super) async fn delete_garbage(storage: Arc<Storage>) {
-    let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    let backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    let mut deletion = Deletion { last: None, failed: HashSet::new(), retry_at: Instant::now(), backoff };
     loop {
-        match storage.delete_next().await {
+        match storage.delete_next(&mut deletion).await {
             Ok(0) => {
-                backoff.reset();
+                let next_poll = Instant::now() + POLL_INTERVAL;
                 // A timeout is a poll.
-                let _ = timeout(POLL_INTERVAL, storage.garbage.notified()).await;
+                let _ =
+                    timeout_at(deletion.next_retry().unwrap_or(next_poll).min(next_poll), storage.garbage.notified())
+                        .await;
             }
-            Ok(_) => backoff.reset(),
+            Ok(_) => (),
             // The cause is logged.
-            Err(_) => sleep(backoff.next_delay()).await,
+            Err(_) => sleep(deletion.backoff.next_delay()).await,
         }
     }
 }
@@ -50,20 +64,54 @@ pub(super) async fn sweep(storage: Arc<Storage>, unswept: Vec<(String, Uuid)>, b
     std::future::pending().await
 }
 
-impl Storage {
-    /// Deletes a batch of blobs and returns their number.
-    async fn delete_next(&self) -> Result<usize> {
-        let readers = Arc::clone(&self.readers);
-        let batch = self.index.read(move |tables| tables.garbage(BATCH, |blob| readers.contains(blob))).await?;
-        if batch.is_empty() {
-            return Ok(0);
+impl Deletion {
+    fn next_retry(&self) -> Option<Instant> {
+        (!self.failed.is_empty()).then_some(self.retry_at)
+    }
+
+    fn begin_retry(&mut self) {
+        if self.retry_at <= Instant::now() {
+            self.failed.clear();
         }
-        let delete = |(prefix, blob): (String, Uuid)| async move { self.blobs.delete(&prefix, blob).await };
-        let deletes = stream::iter(batch.clone()).map(delete);
-        deletes.buffer_unordered(CONCURRENT_DELETES).try_collect::<()>().await?;
+    }
+
+    fn postpone(&mut self, failed: impl Iterator<Item = Uuid>) {
+        let is_first = self.failed.is_empty();
+        self.failed.extend(failed);
+        if is_first && !self.failed.is_empty() {
+            self.retry_at = Instant::now() + self.backoff.next_delay();
+        }
+    }
+}
+
+impl Storage {
+    /// Tries to delete a batch of blobs and returns their number.
+    async fn delete_next(&self, deletion: &mut Deletion) -> Result<usize> {
+        deletion.begin_retry();
+        let mut batch = self.find_garbage(deletion).await?;
+        if batch.is_empty() && deletion.last.take().is_some() {
+            batch = self.find_garbage(deletion).await?;
+        }
+        if batch.is_empty() && deletion.failed.is_empty() {
+            deletion.backoff.reset();
+        }
+        deletion.last = batch.last().cloned();
         let count = batch.len();
-        self.index.write(move |tables| tables.remove_garbage(&batch)).await?;
+        let delete = async |blob: (String, Uuid)| (self.blobs.delete(&blob.0, blob.1).await.is_ok(), blob);
+        let deletes = stream::iter(batch).map(delete).buffer_unordered(CONCURRENT_DELETES);
+        let (deleted, failed): (Vec<_>, Vec<_>) = deletes.collect::<Vec<_>>().await.into_iter().partition(|it| it.0);
+        deletion.postpone(failed.into_iter().map(|(_, (_, blob))| blob));
+        if !deleted.is_empty() {
+            let deleted: Vec<_> = deleted.into_iter().map(|(_, blob)| blob).collect();
+            self.index.write(move |tables| tables.remove_garbage(&deleted)).await?;
+        }
         Ok(count)
+    }
+
+    async fn find_garbage(&self, deletion: &Deletion) -> Result<Vec<(String, Uuid)>> {
+        let (readers, last, failed) = (Arc::clone(&self.readers), deletion.last.clone(), deletion.failed.clone());
+        let skip = move |blob: &Uuid| readers.contains(blob) || failed.contains(blob);
+        self.index.read(move |tables| tables.garbage(last.as_ref(), skip)).await
     }
 
     /// Finds the blobs of a prefix without an object. If another node owns the prefix, they are its blobs.
@@ -76,7 +124,7 @@ impl Storage {
                     && let Some((key, record)) = self.blobs.describe(prefix, &blob).await?
                 {
                     let name = prefix.to_owned();
-                    let discard = self.index.write(move |tables| tables.discard(&name, &key, record.blob));
+                    let discard = self.index.write(move |tables| tables.discard(&name, &key, record.blob, blob.size));
                     removed += usize::from(discard.await?);
                 }
             }

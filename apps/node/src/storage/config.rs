@@ -11,6 +11,8 @@ pub struct StorageConfig {
     pub store: StoreConfig,
     /// The interval of reports on usage.
     pub report_interval: Duration,
+    /// A get ends when its receiver takes no data for this time.
+    pub receiver_timeout: Duration,
 }
 
 impl StorageConfig {

@@ -18,6 +18,15 @@ pub enum StorageError {
     /// The project's quota limits the number of objects, too, because each one takes space in the index.
     #[error("The project has {0} objects, as many as its quota allows. Delete objects, or upgrade the plan.")]
     TooManyObjects(u64),
+    /// Blobs that were replaced or deleted still take too much space.
+    #[error(
+        "The content of the project's replaced and deleted objects still takes too much space, because it is being \
+         deleted or read. Try again in a minute."
+    )]
+    Undeleted,
+    /// The grant was revoked during the operation.
+    #[error("The project no longer has this binding. Enable it again.")]
+    NotGranted,
     /// The store, the index or the sender of a stream failed or did not respond in time.
     #[error("{0}")]
     Unavailable(&'static str),
@@ -37,6 +46,9 @@ impl StorageError {
     pub const BUSY: Self = Self::Unavailable("Too many large calls are in progress. Try again later.");
     pub const INPUT_FAILED: Self =
         Self::Unavailable("The stream ended with an error or was interrupted, so nothing was stored.");
+    pub const INPUT_TOO_SLOW: Self =
+        Self::Unavailable("The stream delivered less than 16 KiB per second, so nothing was stored.");
+    pub const NOT_READ: Self = Self::Unavailable("The content was not read for too long. Get the object again.");
 
     /// The stable code.
     #[must_use]
@@ -44,7 +56,8 @@ impl StorageError {
         match self {
             Self::InvalidKey(_) => "invalid_key",
             Self::InvalidArgument(_) => "invalid_argument",
-            Self::QuotaExceeded(_) | Self::TooManyObjects(_) => "quota_exceeded",
+            Self::QuotaExceeded(_) | Self::TooManyObjects(_) | Self::Undeleted => "quota_exceeded",
+            Self::NotGranted => "not_granted",
             Self::Unavailable(_) => "storage_unavailable",
         }
     }

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::Storage;
@@ -117,10 +119,34 @@ impl Storage {
             storage.metrics.add_bytes(Direction::Out, chunk.len());
         });
         if length > SMALL_CONTENT_BYTES {
+            let (sender, mut receiver) = mpsc::channel(1);
+            self.runtime.spawn(deliver(bytes.boxed(), sender, self.receiver_timeout));
+            let bytes = stream::poll_fn(move |context| receiver.poll_recv(context));
             return Ok(Some(Content { length, bytes: bytes.boxed() }));
         }
         let chunks: Vec<Bytes> = bytes.try_collect().await?;
         Ok(Some(Content { length, bytes: stream::iter(chunks).map(Ok).boxed() }))
+    }
+}
+
+/// Delivers a content to a receiver that takes the next chunk within a time. A receiver that does not would keep the
+/// blob, and a file or a connection, for as long as it likes.
+async fn deliver(
+    mut bytes: impl Stream<Item = Result<Bytes>> + Unpin,
+    receiver: mpsc::Sender<Result<Bytes>>,
+    receiver_timeout: Duration,
+) {
+    while let Some(chunk) = bytes.next().await {
+        match timeout(receiver_timeout, receiver.send(chunk)).await {
+            Ok(Ok(())) => (),
+            Ok(Err(_)) => return,
+            Err(_) => {
+                drop(bytes);
+                // This waits until the receiver continues. It fails if the receiver is dropped.
+                drop(receiver.send(Err(StorageError::NOT_READ)).await);
+                return;
+            }
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use protocol::Storage as StoragePart;
 
+use super::error::{Result, StorageError};
+
 /// The storage of one project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
@@ -21,3 +23,16 @@ impl Grant {
         is_valid.then(|| Self { project: project.to_owned(), prefix: prefix.clone(), quota_bytes: *quota_bytes })
     }
 }
+
+/// Returns the current grant of a project, or `None` after it was revoked.
+pub trait CurrentGrant: Fn() -> Option<Grant> + Send + Sync + 'static {
+    /// The current grant, if it still has this prefix.
+    ///
+    /// # Errors
+    /// [`StorageError::NotGranted`].
+    fn of_prefix(&self, prefix: &str) -> Result<Grant> {
+        self().filter(|grant| grant.prefix == prefix).ok_or(StorageError::NotGranted)
+    }
+}
+
+impl<T: Fn() -> Option<Grant> + Send + Sync + 'static> CurrentGrant for T {}

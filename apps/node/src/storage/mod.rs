@@ -29,6 +29,7 @@ mod wait;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::runtime::Handle;
@@ -49,7 +50,7 @@ use crate::observe::Observer;
 
 pub use self::error::{Result, StorageError};
 pub use self::get::{Content, ContentRange};
-pub use self::grant::Grant;
+pub use self::grant::{CurrentGrant, Grant};
 pub use self::index::{Condition, ListOptions, Page, Position};
 pub use self::key::Key;
 pub use self::metrics::StorageMetrics;
@@ -67,6 +68,7 @@ pub struct Storage {
     prefixes: Prefixes,
     readers: Arc<Readers>,
     large_puts: Semaphore,
+    receiver_timeout: Duration,
     usage: UsageReports,
     /// Notified when blobs must be deleted.
     garbage: Notify,
@@ -101,6 +103,7 @@ impl Storage {
             prefixes: Prefixes::default(),
             readers: Arc::default(),
             large_puts: Semaphore::new(MAX_LARGE_PUTS),
+            receiver_timeout: config.receiver_timeout,
             usage: UsageReports::new(observer),
             garbage: Notify::new(),
             owner,
@@ -174,7 +177,7 @@ impl Storage {
         self.counted("list", WaitBudget::new().wait(list).await.flatten())
     }
 
-    /// Waits for the permit of a call with long arguments or results. It must be held until these are dropped.
+    /// Waits for the permit of a call with long arguments or results. It must be held until these are dropped or sent.
     ///
     /// # Errors
     /// [`StorageError::BUSY`] if the project has too many such calls.

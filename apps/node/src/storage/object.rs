@@ -17,13 +17,14 @@ const MAGIC: &[u8] = b"svcblob1";
 const PREAMBLE: usize = MAGIC.len() + size_of::<u32>();
 const MAX_CONTENT_TYPE_BYTES: usize = 255;
 const MAX_METADATA_BYTES: usize = 2048;
+const MAX_METADATA_ENTRIES: usize = 64;
 
 /// The attributes of an object that worker code sets.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attributes {
     pub content_type: Option<String>,
-    /// At most 2 KiB of names and values.
+    /// At most 64 entries and 2 KiB of names and values, without control characters, which JSON would lengthen.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
 }
@@ -86,11 +87,24 @@ impl Attributes {
         if size > MAX_METADATA_BYTES {
             return Err(StorageError::InvalidArgument("The names and values of `metadata` must have at most 2 KiB."));
         }
+        if self.metadata.len() > MAX_METADATA_ENTRIES {
+            return Err(StorageError::InvalidArgument("`metadata` must have at most 64 entries."));
+        }
+        if self.metadata.iter().any(|(name, value)| [name, value].into_iter().any(|it| it.contains(char::is_control))) {
+            return Err(StorageError::InvalidArgument(
+                "The names and values of `metadata` must not contain control characters.",
+            ));
+        }
         Ok(())
     }
 }
 
 impl Record {
+    /// The size of the blob in bytes, with its header.
+    pub const fn blob_bytes(&self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+
     /// The object with this record.
     pub fn object(self, key: String) -> StoredObject {
         let Self { blob, size, uploaded, attributes, .. } = self;
@@ -165,5 +179,19 @@ mod tests {
         for refused in [attributes("a\nb", 0), attributes(&"x".repeat(256), 0), attributes("a/b", 2048)] {
             assert_eq!(refused.check().unwrap_err().code(), "invalid_argument");
         }
+        let metadata = |entries: &[(&str, &str)]| Attributes {
+            content_type: None,
+            metadata: entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        };
+        assert_eq!(metadata(&[("é \\\"", "🦀")]).check(), Ok(()));
+        for refused in [metadata(&[("a", "b\u{1}")]), metadata(&[("a\n", "b")]), metadata(&[("a", "\u{85}")])] {
+            assert_eq!(refused.check().unwrap_err().code(), "invalid_argument");
+        }
+        let numbered = |count: u8| Attributes {
+            content_type: None,
+            metadata: (0..count).map(|number| (number.to_string(), String::new())).collect(),
+        };
+        assert_eq!(numbered(64).check(), Ok(()));
+        assert_eq!(numbered(65).check().unwrap_err().code(), "invalid_argument");
     }
 }

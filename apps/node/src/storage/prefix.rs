@@ -1,6 +1,6 @@
 //! The state of a project's prefix while the node runs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,8 +29,9 @@ pub struct Prefix {
     pub large_puts: Semaphore,
     /// Permits for calls with long arguments or results.
     pub bulk_calls: Arc<Semaphore>,
-    /// The blobs whose puts are in progress. Until the sweep, also the first id that an earlier process may have left.
-    in_progress: Mutex<BTreeSet<Uuid>>,
+    /// The blobs whose puts are in progress, and the bytes that they reserve. Until the sweep, also the first id that an
+    /// earlier process may have left.
+    in_progress: Mutex<BTreeMap<Uuid, u64>>,
     /// Whether the index states that blobs without an object may exist. Locked while that changes.
     pub is_marked: AsyncMutex<bool>,
 }
@@ -62,17 +63,17 @@ impl Prefix {
         self.quota_bytes.swap(quota_bytes, Ordering::Relaxed) != quota_bytes
     }
 
-    /// Begins a put with a new blob.
-    pub fn begin(&self, ids: &BlobIds) -> Uuid {
+    /// Begins a put with a new blob of this size, as far as it is known.
+    pub fn begin(&self, ids: &BlobIds, bytes: u64) -> Uuid {
         let mut in_progress = self.in_progress();
         let blob = ids.next();
-        in_progress.insert(blob);
+        in_progress.insert(blob, bytes);
         blob
     }
 
     /// Adds an id of an earlier process.
     pub fn add_unswept(&self, from: Uuid) {
-        self.in_progress().insert(from);
+        self.in_progress().insert(from, 0);
     }
 
     /// Ends a put, or the sweep of the blobs of an earlier process.
@@ -80,12 +81,29 @@ impl Prefix {
         self.in_progress().remove(&blob);
     }
 
-    /// The oldest blob that may have no object.
-    pub fn oldest(&self) -> Option<Uuid> {
-        self.in_progress().first().copied()
+    /// Reserves at least this number of bytes for a blob in progress.
+    pub fn reserve(&self, blob: Uuid, bytes: u64) {
+        if let Some(reserved) = self.in_progress().get_mut(&blob) {
+            *reserved = bytes.max(*reserved);
+        }
     }
 
-    fn in_progress(&self) -> MutexGuard<'_, BTreeSet<Uuid>> {
+    /// The bytes that a blob in progress reserves.
+    pub fn reserved_by(&self, blob: Uuid) -> u64 {
+        self.in_progress().get(&blob).copied().unwrap_or_default()
+    }
+
+    /// The bytes that the puts in progress reserve.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.in_progress().values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    /// The oldest blob that may have no object.
+    pub fn oldest(&self) -> Option<Uuid> {
+        self.in_progress().first_key_value().map(|(blob, _)| *blob)
+    }
+
+    fn in_progress(&self) -> MutexGuard<'_, BTreeMap<Uuid, u64>> {
         self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -87,9 +87,10 @@ impl Storage {
         Ok(())
     }
 
-    async fn add_rebuilt(&self, prefix: &str, mut row: PrefixRow, batch: Vec<(String, Record)>) -> Result<PrefixRow> {
+    async fn add_rebuilt(&self, prefix: &str, row: PrefixRow, batch: Vec<(String, Record)>) -> Result<PrefixRow> {
         let prefix = prefix.to_owned();
         let add = move |tables: &mut Tables<'_>| {
+            let mut row = row.clone();
             for (key, record) in &batch {
                 tables.add_rebuilt(&prefix, &mut row, key, record)?;
             }

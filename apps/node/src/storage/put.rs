@@ -8,18 +8,17 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use objects::ObjectWriter;
 use tokio::sync::{AcquireError, SemaphorePermit};
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Storage;
 use super::error::{Result, StorageError, failed};
-use super::grant::Grant;
-use super::index::{Condition, Put, PutOutcome, ReadTables};
+use super::grant::{CurrentGrant, Grant};
+use super::index::{Condition, Put, PutOutcome, ReadTables, Tables};
 use super::key::Key;
 use super::metrics::Direction;
 use super::object::{Attributes, Header, Record, StoredObject};
 use super::prefix::Prefix;
-use super::wait::{INPUT_TIMEOUT, WaitBudget};
+use super::wait::WaitBudget;
 use crate::clock::since_epoch;
 
 /// A larger object buffers a part, so the number of such puts is limited.
@@ -47,13 +46,14 @@ struct PendingBlob {
 
 impl Storage {
     /// Stores an object. Returns `None` if the condition is not met. An error, and a cancellation before the end of the
-    /// content, store nothing.
+    /// content, store nothing. A content may take long, so the commit uses the grant of that time.
     ///
     /// # Errors
-    /// Returns an error if the object does not fit into the quota, the content fails, or the storage is not available.
+    /// Returns an error if the grant was revoked, the object does not fit into the quota, the content fails or is too
+    /// slow, or the storage is not available.
     pub async fn put<E: Display>(
         self: &Arc<Self>,
-        grant: &Grant,
+        current: impl CurrentGrant,
         key: Key,
         options: PutOptions,
         content: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
@@ -61,19 +61,20 @@ impl Storage {
         let put = async {
             options.attributes.check()?;
             let mut budget = WaitBudget::new();
-            let prefix = budget.wait(self.prepare(grant)).await??;
+            let grant = current().ok_or(StorageError::NotGranted)?;
+            let prefix = budget.wait(self.prepare(&grant)).await??;
             let length = options.length.unwrap_or_default();
-            let is_met = budget.wait(self.check_put(grant, &key, options.condition, length)).await??;
+            let is_met = budget.wait(self.check_put(&grant, &prefix, &key, options.condition, length)).await??;
             if !is_met {
                 return Ok(None);
             }
-            let pending = budget.wait(self.begin(&prefix, &key)).await??;
+            let pending = budget.wait(self.begin(&prefix, &key, length)).await??;
             let uploaded = u64::try_from(since_epoch().as_millis()).unwrap_or_default();
             let header = Header::new(&key, options.attributes, uploaded);
             let start = header.encode().map_err(failed("encode a header"))?;
             let mut writer = self.blobs.writer(&prefix.name, pending.blob);
             budget.wait(writer.write(&start)).await?.map_err(failed("write a blob"))?;
-            let size = self.copy(grant, &pending, &mut budget, &mut writer, content).await?;
+            let size = self.copy(&current, &pending, &mut budget, &mut writer, content).await?;
             budget.wait(writer.finish()).await?.map_err(failed("write a blob"))?;
             let record = Record {
                 blob: pending.blob,
@@ -83,7 +84,7 @@ impl Storage {
                 attributes: header.attributes,
             };
             // In a separate task, so that the outcome is known even if the request is cancelled.
-            let commit = commit(pending, grant.clone(), record.clone(), options.condition);
+            let commit = commit(pending, current, record.clone(), options.condition);
             let outcome = budget.wait(self.runtime.spawn(commit)).await?.map_err(failed("commit an object"))??;
             match outcome {
                 PutOutcome::Stored => Ok(Some(record.object(key.into_string()))),
@@ -94,9 +95,16 @@ impl Storage {
         self.counted("put", put.await)
     }
 
-    /// Checks the condition and the quota before the content is read. Returns whether the condition is met. The commit
-    /// checks both again.
-    async fn check_put(&self, grant: &Grant, key: &Key, condition: Option<Condition>, size: u64) -> Result<bool> {
+    /// Checks the condition, the quota and the space before the content is read. Returns whether the condition is met. The
+    /// commit checks the condition and the quota again.
+    async fn check_put(
+        &self,
+        grant: &Grant,
+        prefix: &Prefix,
+        key: &Key,
+        condition: Option<Condition>,
+        size: u64,
+    ) -> Result<bool> {
         if size > MAX_OBJECT_BYTES {
             return Err(StorageError::InvalidArgument("An object must not be larger than 48 GiB."));
         }
@@ -115,12 +123,14 @@ impl Storage {
             self.index.write(move |tables| tables.update_row(&refused, |row| row.refuse(refused.quota_bytes))).await?;
             self.report_now(grant).await?;
         }
-        checked.map(|()| true)
+        checked?;
+        row.check_space(grant.quota_bytes, prefix.reserved_bytes())?;
+        Ok(true)
     }
 
     /// Begins a put. The index states durably that the prefix may have a blob without an object before the blob exists.
-    async fn begin(self: &Arc<Self>, prefix: &Arc<Prefix>, key: &Key) -> Result<PendingBlob> {
-        let blob = prefix.begin(&self.ids);
+    async fn begin(self: &Arc<Self>, prefix: &Arc<Prefix>, key: &Key, length: u64) -> Result<PendingBlob> {
+        let blob = prefix.begin(&self.ids, length);
         let (storage, prefix, key) = (Arc::clone(self), Arc::clone(prefix), key.clone());
         let pending = PendingBlob { storage, prefix, key, blob, is_settled: false };
         let mut is_marked = pending.prefix.is_marked.lock().await;
@@ -136,7 +146,7 @@ impl Storage {
     /// Copies the content to the store, and returns its size.
     async fn copy<E: Display>(
         &self,
-        grant: &Grant,
+        current: &impl CurrentGrant,
         pending: &PendingBlob,
         budget: &mut WaitBudget,
         writer: &mut ObjectWriter,
@@ -144,19 +154,23 @@ impl Storage {
     ) -> Result<u64> {
         let (mut size, mut checked) = (0, 0);
         let mut permits = None;
-        while let Some(chunk) = timeout(INPUT_TIMEOUT, content.next()).await.map_err(|_| StorageError::INPUT_FAILED)? {
+        let mut sender = WaitBudget::for_sender();
+        while let Some(chunk) = sender.wait(content.next()).await? {
             let chunk = chunk.map_err(|error| {
                 tracing::debug!(%error, "the content of a put failed");
                 StorageError::INPUT_FAILED
             })?;
             size += chunk.len() as u64;
+            sender.receive(chunk.len());
+            pending.prefix.reserve(pending.blob, size);
             self.metrics.add_bytes(Direction::In, chunk.len());
             if size >= checked + LARGE_OBJECT_BYTES {
                 checked = size;
                 if permits.is_none() {
                     permits = Some(self.permit_large_put(&pending.prefix).await?);
                 }
-                budget.wait(self.check_put(grant, &pending.key, None, size)).await??;
+                let grant = current.of_prefix(&pending.prefix.name)?;
+                budget.wait(self.check_put(&grant, &pending.prefix, &pending.key, None, size)).await??;
                 budget.progress();
             }
             budget.wait(writer.write(&chunk)).await?.map_err(failed("write a blob"))?;
@@ -173,8 +187,8 @@ impl Storage {
 
     /// Deletes the blob of a failed put. If that cannot be recorded, the next start finds the blob.
     async fn discard(self: Arc<Self>, prefix: Arc<Prefix>, key: Key, blob: Uuid) {
-        let name = prefix.name.clone();
-        if self.index.write(move |tables| tables.discard(&name, key.as_str(), blob)).await.is_ok() {
+        let (name, bytes) = (prefix.name.clone(), prefix.reserved_by(blob));
+        if self.index.write(move |tables| tables.discard(&name, key.as_str(), blob, bytes)).await.is_ok() {
             prefix.end(blob);
             self.garbage.notify_one();
         }
@@ -183,14 +197,19 @@ impl Storage {
 
 async fn commit(
     mut pending: PendingBlob,
-    grant: Grant,
+    current: impl CurrentGrant,
     record: Record,
     condition: Option<Condition>,
 ) -> Result<PutOutcome> {
     let storage = Arc::clone(&pending.storage);
     let sweep_from = pending.prefix.oldest().unwrap_or(pending.blob);
-    let put = Put { grant: grant.clone(), key: pending.key.clone(), record, condition, sweep_from };
-    let outcome = storage.index.write(move |tables| tables.put(&put)).await?;
+    let put = Put { key: pending.key.clone(), record, condition, sweep_from };
+    let name = pending.prefix.name.clone();
+    let write = move |tables: &mut Tables<'_>| match current.of_prefix(&name) {
+        Ok(grant) => Ok(Ok((tables.put(&grant, &put)?, grant))),
+        Err(revoked) => Ok(Err(revoked)),
+    };
+    let (outcome, grant) = storage.index.write(write).await??;
     pending.settle();
     storage.garbage.notify_one();
     storage.usage.add_changed(&grant.prefix);

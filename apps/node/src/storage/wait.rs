@@ -8,30 +8,65 @@ use super::error::{Result, StorageError};
 
 /// The longest total wait of an operation for the store and the index, without progress of its stream.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The longest wait for the next data of a stream that worker code sends.
-pub const INPUT_TIMEOUT: Duration = Duration::from_secs(25);
+/// The time that worker code may be slower than [`MIN_RATE`] in a stream, and the longest wait for its next data.
+const SENDER_GRACE: Duration = Duration::from_secs(30);
+/// The minimum rate of a stream that worker code sends, in bytes per second.
+const MIN_RATE: u32 = 16 * 1024;
 
-/// The remaining time that an operation may wait for the store. Time in which it waits for its caller does not count.
-pub struct WaitBudget(Duration);
+/// The remaining time that an operation may wait for one side.
+pub struct WaitBudget {
+    left: Duration,
+    max: Duration,
+    error: StorageError,
+}
 
 impl WaitBudget {
+    /// For the store. Time in which the operation waits for its caller does not count.
     pub const fn new() -> Self {
-        Self(STORE_TIMEOUT)
+        Self { left: STORE_TIMEOUT, max: STORE_TIMEOUT, error: StorageError::TIMED_OUT }
+    }
+
+    /// For the sender of a stream. Time in which the operation waits for the store does not count.
+    pub const fn for_sender() -> Self {
+        Self { left: SENDER_GRACE, max: SENDER_GRACE, error: StorageError::INPUT_TOO_SLOW }
     }
 
     /// Waits for a result.
     ///
     /// # Errors
-    /// [`StorageError::TIMED_OUT`] when the budget is spent.
+    /// [`StorageError::TIMED_OUT`] or [`StorageError::INPUT_TOO_SLOW`] when the budget is spent.
     pub async fn wait<T>(&mut self, operation: impl Future<Output = T>) -> Result<T> {
         let began = Instant::now();
-        let result = timeout(self.0, operation).await.map_err(|_| StorageError::TIMED_OUT)?;
-        self.0 = self.0.saturating_sub(began.elapsed());
+        let result = timeout(self.left, operation).await.map_err(|_| self.error)?;
+        self.left = self.left.saturating_sub(began.elapsed());
         Ok(result)
     }
 
     /// Restores the budget, because the store accepted or delivered data.
     pub const fn progress(&mut self) {
-        self.0 = STORE_TIMEOUT;
+        self.left = self.max;
+    }
+
+    /// Adds the time in which a sender may send these bytes.
+    pub fn receive(&mut self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.left = (self.left + Duration::from_secs(1) * bytes / MIN_RATE).min(self.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sender_must_keep_the_minimum_rate() {
+        let mut budget = WaitBudget { left: Duration::ZERO, ..WaitBudget::for_sender() };
+        let pending = budget.wait(std::future::pending::<()>()).await;
+        assert_eq!(pending, Err(StorageError::INPUT_TOO_SLOW));
+        for (bytes, left) in [(8 << 10, 500), (24 << 10, 2000), (1 << 20, 30_000), (usize::MAX, 30_000)] {
+            budget.receive(bytes);
+            assert_eq!(budget.left, Duration::from_millis(left), "{bytes}");
+        }
+        assert_eq!(budget.wait(async {}).await, Ok(()));
     }
 }

@@ -25,7 +25,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(1);
 /// The timeout of the requests in flight on an old version.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A version of a project. Its process is started on demand, one start at a time.
+/// A version of a project. Its process is started on demand, one start at a time, always with the current environment.
 pub struct Worker {
     pub project: String,
     pub bundle: Digest,

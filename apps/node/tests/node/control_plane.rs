@@ -1,6 +1,6 @@
 //! A simulated control plane with the endpoints that a node uses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -36,6 +36,8 @@ struct Table {
     sites: BTreeMap<String, (u64, Value)>,
     /// The other parts by project and name, with their revisions; null if they are no longer desired.
     parts: BTreeMap<(String, String), (u64, Value)>,
+    /// The projects and names of the parts that cannot be read.
+    unavailable: BTreeSet<(String, String)>,
     /// The accepted credential, if it is not [`TOKEN`].
     token: Option<String>,
     bundles: HashMap<String, Bytes>,
@@ -171,6 +173,16 @@ impl ControlPlane {
         self.state.revision.send_replace(revision);
     }
 
+    /// Fails to read a part from now on. Nodes learn it when the part changes, and in the full state.
+    pub fn make_unavailable(&self, project: &str, part: &str) {
+        self.state.table.lock().unwrap().unavailable.insert((project.to_owned(), part.to_owned()));
+    }
+
+    /// Reads all parts again.
+    pub fn make_available(&self) {
+        self.state.table.lock().unwrap().unavailable.clear();
+    }
+
     /// Accepts only this credential.
     pub fn accept(&self, token: &str) {
         self.state.table.lock().unwrap().token = Some(token.to_owned());
@@ -275,11 +287,18 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -
     let changed =
         sites.chain(others).filter(|(.., (revision, desired))| *revision > since && (since > 0 || !desired.is_null()));
     let change = |(project, name, (revision, desired)): (&String, &str, &(u64, Value))| json!({ "project": project, "revision": revision, "part": name, "desired": desired });
-    let parts: Vec<Value> = changed.map(change).collect();
+    let is_unavailable = |(project, name, _): &(&String, &str, &(u64, Value))| {
+        table.unavailable.contains(&((*project).clone(), (*name).to_owned()))
+    };
+    let (unavailable, available): (Vec<_>, Vec<_>) = changed.partition(is_unavailable);
+    let unavailable = unavailable.into_iter().map(|(project, name, _)| json!({ "project": project, "part": name }));
+    let unavailable: Vec<Value> = unavailable.collect();
+    let parts: Vec<Value> = available.into_iter().map(change).collect();
     let batch = table.batches.last().map_or(0, |batch| batch.batch);
     let platform = json!({ "dashboardUrl": "https://dashboard.example", "https": false });
     HttpResponse::Ok().json(json!({
         "schema": SCHEMA, "revision": revision, "full": since == 0, "batch": batch, "platform": platform, "parts": parts,
+        "unavailable": unavailable,
     }))
 }
 

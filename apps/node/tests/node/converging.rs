@@ -1,10 +1,11 @@
 //! The reconcile loop: deploys, restarts, outages and bad bundles.
 
+use std::fs;
 use std::time::Duration;
 
 use actix_web::web::Bytes;
 use node::Node;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
@@ -56,6 +57,54 @@ async fn unknown_part_is_ignored() {
     core.set_part("prj_with_unknown_parts_only", "future-kind", json!({ "a": 1 }));
     core.deploy("shop", &[("assets/index.html", b"second")]);
     node.visitor.sees(HOST, "/", 200, "second").await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_or_unavailable_part_keeps_its_last_state() {
+    let malformed = || json!({ "hostnames": "not a list" });
+    let (core, dir, node) = started().await;
+    core.set_part("shop", "site", malformed());
+    core.set_part("shop", "secrets", json!("malformed"));
+    core.deploy("blog", &[("assets/index.html", b"more posts")]);
+    node.visitor.sees("blog.localhost", "/", 200, "more posts").await;
+    assert_eq!(node.visitor.get(HOST, "/").await.body, "first");
+    node.stop().await;
+
+    // The full state contains a malformed site, an unavailable one and a new one.
+    core.remove("shop");
+    core.set_part("shop", "site", malformed());
+    core.make_unavailable("blog", "site");
+    core.deploy("new", &[("assets/index.html", b"new")]);
+    let node = RunningNode::start(&core, &dir).await;
+    node.visitor.sees("new.localhost", "/", 200, "new").await;
+    assert_eq!(node.visitor.get(HOST, "/").await.body, "first");
+    assert_eq!(node.visitor.get("blog.localhost", "/").await.body, "more posts");
+    core.set_part("shop", "site", Value::Null);
+    core.make_available();
+    core.deploy("blog", &[("assets/index.html", b"last posts")]);
+    node.visitor.sees(HOST, "/", 404, "unknown_hostname").await;
+    node.visitor.sees("blog.localhost", "/", 200, "last posts").await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_cannot_be_saved_is_retried_and_does_not_affect_others() {
+    let (core, dir, node) = started().await;
+    let file = |project: &str| dir.path().join("environments").join(sha256(project.as_bytes()));
+    // A file cannot replace a directory.
+    fs::create_dir(file("blocked")).unwrap();
+    core.deploy("blocked", &[("assets/index.html", b"served")]);
+    node.visitor.sees("blocked.localhost", "/", 200, "served").await;
+    core.deploy("other", &[("assets/index.html", b"other")]);
+    until("the save of the placements", || {
+        let placements = fs::read_to_string(dir.path().join("desired.json")).unwrap();
+        placements.contains("blocked.localhost") && placements.contains("other.localhost")
+    })
+    .await;
+    until("the save of the other environment", || file("other").is_file()).await;
+    fs::remove_dir(file("blocked")).unwrap();
+    until("the retry", || file("blocked").is_file()).await;
     node.stop().await;
 }
 

@@ -1,7 +1,9 @@
 //! The object storage, on a folder and on a real S3 server by the same tests.
 
 mod conditions;
+mod deleting;
 mod faults;
+mod grants;
 mod interruptions;
 mod keys;
 mod listings;
@@ -21,8 +23,8 @@ use futures_util::{TryStreamExt as _, stream};
 use node::observe::{Observation, Observer};
 use node::storage::config::StorageConfig;
 use node::storage::{
-    ContentRange, Grant, Key, ListOptions, Page, PutOptions, Result, Storage, StorageError, StorageMetrics,
-    StoredObject,
+    ContentRange, CurrentGrant, Grant, Key, ListOptions, Page, PutOptions, Result, Storage, StorageError,
+    StorageMetrics, StoredObject,
 };
 use protocol::StorageReport;
 use tokio::sync::mpsc;
@@ -50,8 +52,13 @@ async fn on_each_store(test: impl AsyncFn(Rig)) {
 
 impl Rig {
     fn start(store: TestStore) -> Self {
+        Self::start_with_timeout(store, Duration::from_secs(60))
+    }
+
+    /// With this timeout for the receivers of gets.
+    fn start_with_timeout(store: TestStore, receiver_timeout: Duration) -> Self {
         let dir = Dir::new();
-        let (storage, reports, tasks) = open(&store, &dir);
+        let (storage, reports, tasks) = open(&store, &dir, receiver_timeout);
         Self { store, dir, storage, reports, tasks }
     }
 
@@ -60,7 +67,7 @@ impl Rig {
         let Self { store, dir, storage, reports: _, mut tasks } = self;
         tasks.shutdown().await;
         closed(storage).await;
-        let (storage, reports, tasks) = open(&store, &dir);
+        let (storage, reports, tasks) = open(&store, &dir, Duration::from_secs(60));
         Self { store, dir, storage, reports, tasks }
     }
 
@@ -88,7 +95,7 @@ impl Rig {
         options: PutOptions,
     ) -> Result<Option<StoredObject>> {
         let content = stream::iter([Ok::<Bytes, Infallible>(content.into())]);
-        self.storage.put(grant, self::key(key), options, content).await
+        self.storage.put(fixed(grant), self::key(key), options, content).await
     }
 
     /// The content of an object.
@@ -149,8 +156,12 @@ impl Rig {
     }
 }
 
-fn open(store: &TestStore, dir: &Dir) -> (Arc<Storage>, mpsc::UnboundedReceiver<Observation>, JoinSet<()>) {
-    let config = StorageConfig { store: store.config(), report_interval: Duration::from_millis(100) };
+fn open(
+    store: &TestStore,
+    dir: &Dir,
+    receiver_timeout: Duration,
+) -> (Arc<Storage>, mpsc::UnboundedReceiver<Observation>, JoinSet<()>) {
+    let config = StorageConfig { store: store.config(), report_interval: Duration::from_millis(100), receiver_timeout };
     let (observer, reports) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     let metrics = StorageMetrics::new(&prometheus::Registry::new()).unwrap();
@@ -179,6 +190,12 @@ fn grant(project: &str) -> Grant {
 fn grant_with(project: &str, quota_bytes: u64) -> Grant {
     let prefix = format!("sto_{project}");
     Grant::new(project, &protocol::Storage { prefix, quota_bytes }).unwrap()
+}
+
+/// A grant that does not change.
+fn fixed(grant: &Grant) -> impl CurrentGrant {
+    let grant = grant.clone();
+    move || Some(grant.clone())
 }
 
 fn key(key: &str) -> Key {

@@ -41,14 +41,14 @@ impl PartSource<Secrets> for ValuesPort {
         &self,
         connection: &mut Connection,
         projects: &[ProjectId],
-    ) -> store::Result<BTreeMap<ProjectId, Secrets>> {
+    ) -> store::Result<BTreeMap<ProjectId, store::Result<Secrets>>> {
         let secrets = |SecretSet { revision, values }| {
             let values =
                 values.into_iter().map(|(name, value)| (name.to_string(), SecretValue::new(value.reveal().to_owned())));
             Secrets { revision, values: values.collect() }
         };
         let sets = self.0.secrets(connection, projects).await?;
-        Ok(sets.into_iter().map(|(project, set)| (project, secrets(set))).collect())
+        Ok(sets.into_iter().map(|(project, set)| (project, set.map(secrets))).collect())
     }
 }
 
@@ -58,10 +58,10 @@ impl PartSource<Storage> for ValuesPort {
         &self,
         connection: &mut Connection,
         projects: &[ProjectId],
-    ) -> store::Result<BTreeMap<ProjectId, Storage>> {
+    ) -> store::Result<BTreeMap<ProjectId, store::Result<Storage>>> {
         let storage = |StorageGrant { prefix, quota_bytes }| Storage { prefix: prefix.to_string(), quota_bytes };
         let granted = self.0.storage(connection, projects).await?;
-        Ok(granted.into_iter().map(|(project, grant)| (project, storage(grant))).collect())
+        Ok(granted.into_iter().map(|(project, grant)| (project, Ok(storage(grant)))).collect())
     }
 }
 

@@ -108,11 +108,14 @@ async fn guest_book_stores_entries_and_its_moderator_deletes_them() {
     assert!(stderr.contains("enabled storage") && stderr.contains("bindings: env.assets, env.storage"), "{stderr}");
 
     let host = "guests-ada.localhost";
-    let post = async |path: &str, cookie: &str, fields: &[(&str, &str)]| {
+    let post_from = async |origin: &str, path: &str, cookie: &str, fields: &[(&str, &str)]| {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let request = client().post(format!("http://{}{path}", node.edge)).header("host", host);
-        request.header("cookie", cookie).body(body).send().await.unwrap()
+        request.header("origin", origin).header("cookie", cookie).body(body).send().await.unwrap()
     };
+    let own_origin = format!("http://{host}");
+    let post =
+        async |path: &str, cookie: &str, fields: &[(&str, &str)]| post_from(&own_origin, path, cookie, fields).await;
     let book = async || node.page(host, "/").await.unwrap();
     let id = wait_for("a form", async || {
         let page = node.page(host, "/").await?;
@@ -126,7 +129,17 @@ async fn guest_book_stores_entries_and_its_moderator_deletes_them() {
     }
     let page = book().await;
     assert!(page.contains("&lt;b&gt;first&lt;/b&gt;") && !page.contains("second"), "{page}");
-    assert_eq!(post("/", "", &[("id", "../other"), ("name", "Ada"), ("message", "x")]).await.status(), 400);
+    // The times of the other ids are in the far future, two minutes in the future, and two days ago.
+    let (time, random) = id.split_once('-').unwrap();
+    let time: u64 = time.parse().unwrap();
+    let at = |time: u64| format!("{time:016}-{random}");
+    for id in ["../other".to_owned(), at(0), at(time - 120_000), at(time + 2 * 86_400_000)] {
+        assert_eq!(post("/", "", &[("id", &id), ("name", "Ada"), ("message", "x")]).await.status(), 400, "{id}");
+    }
+    let large = "x".repeat(20_000);
+    assert_eq!(post("/", "", &[("id", &id), ("name", "Ada"), ("message", &large)]).await.status(), 413);
+    let index = client().get(format!("http://{}/", node.edge)).header("host", host).send().await.unwrap();
+    assert_eq!(index.headers()["content-security-policy"], "default-src 'self'; frame-ancestors 'none'");
 
     let key = [("key", "open sesame")];
     assert_eq!(post("/moderator", "", &key).await.status(), 403);
@@ -140,7 +153,9 @@ async fn guest_book_stores_entries_and_its_moderator_deletes_them() {
     });
     let cookie = cookie.await;
     assert_eq!(post("/moderator", "", &[("key", "open")]).await.status(), 403);
-    for (cookie, status, is_listed) in [("", 403, true), ("moderator=9.0", 403, true), (&cookie, 303, false)] {
+    let foreign = post_from("http://other-ada.localhost", "/delete", &cookie, &[("id", &id)]).await;
+    assert_eq!((foreign.status().as_u16(), book().await.contains("first")), (403, true));
+    for (cookie, status, is_listed) in [("", 403, true), ("__Host-moderator=9.0", 403, true), (&cookie, 303, false)] {
         assert_eq!(post("/delete", cookie, &[("id", &id)]).await.status(), status);
         assert_eq!(book().await.contains("first"), is_listed);
     }

@@ -65,9 +65,9 @@ impl Convergence {
     /// Builds the response. A value that is loaded here can be newer than its revision; the node then receives it again
     /// with the newer one.
     async fn build_document(&self, stored: StoredState, full: bool) -> Result<Desired> {
-        let StoredState { revision, batch, mut parts } = stored;
-        self.registry.complete(&self.store, &mut parts).await?;
-        Ok(Desired { schema: SCHEMA, revision, full, batch, platform: (*self.platform).clone(), parts, unavailable: vec![] })
+        let StoredState { revision, batch, parts } = stored;
+        let (parts, unavailable) = self.registry.complete(&self.store, parts).await?;
+        Ok(Desired { schema: SCHEMA, revision, full, batch, platform: (*self.platform).clone(), parts, unavailable })
     }
 }
 

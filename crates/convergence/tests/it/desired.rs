@@ -4,17 +4,20 @@ use std::time::Duration;
 
 use convergence::ConvergenceError;
 use kernel::{ApiError as _, ProjectId};
-use protocol::{Change, Desired, SCHEMA};
+use protocol::{Change, Desired, SCHEMA, UnavailablePart};
 use serde_json::json;
 
-use crate::kit::{Kit, digest, platform, site};
+use crate::kit::{Kit, digest, platform, site, sites};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn since_selects_full_state_or_changes() {
     let kit = Kit::start().await;
     let node = kit.add_node("edge").await.node.id;
-    let empty = Desired { schema: SCHEMA, revision: 1, full: true, batch: 0, platform: platform(), parts: vec![] };
-    assert_eq!(kit.desired(node, 0).await, empty);
+    let state = |revision, full, parts| {
+        let (platform, unavailable) = (platform(), vec![]);
+        Desired { schema: SCHEMA, revision, full, batch: 0, platform, parts, unavailable }
+    };
+    assert_eq!(kit.desired(node, 0).await, state(1, true, vec![]));
 
     let [a, b, c] = [(); 3].map(|()| kit.new_project());
     for project in [a, b, c] {
@@ -35,9 +38,7 @@ async fn since_selects_full_state_or_changes() {
         (5, false, &changes[2..]),
         (6, false, &[]),
     ] {
-        let expected =
-            Desired { schema: SCHEMA, revision: 6, full, batch: 0, platform: platform(), parts: parts.to_vec() };
-        assert_eq!(kit.desired(node, since).await, expected, "since {since}");
+        assert_eq!(kit.desired(node, since).await, state(6, full, parts.to_vec()), "since {since}");
     }
 }
 
@@ -84,16 +85,25 @@ async fn desired_state_has_documented_shape() {
             } },
             { "project": blog, "revision": 4, "part": "site", "desired": null },
         ],
+        "unavailable": [],
     });
     assert_eq!(serde_json::to_value(kit.desired(node, 0).await).unwrap(), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn corrupt_row_is_internal_error() {
+async fn corrupt_row_is_listed_and_blocks_no_other_part() {
     let kit = Kit::start().await;
     let node = kit.add_node("edge").await.node.id;
-    kit.set_site(kit.new_project(), Some(site(1))).await;
-    kit.db_execute("UPDATE convergence.parts SET desired = '{\"hostnames\": 1}'").await;
-    let error = kit.convergence.desired(node, 0, Duration::ZERO).await.unwrap_err();
-    assert_eq!(error.code(), &kernel::Code::INTERNAL);
+    let [broken, whole] = [(); 2].map(|()| kit.new_project());
+    for project in [broken, whole] {
+        kit.set_site(project, Some(site(1))).await;
+    }
+    kit.db_execute("UPDATE convergence.parts SET desired = '{\"hostnames\": 1}' WHERE revision = 2").await;
+    let desired = kit.desired(node, 0).await;
+    assert_eq!(desired.unavailable, [UnavailablePart { project: broken.to_string(), part: "site".to_owned() }]);
+    assert!(sites(&desired).iter().map(|site| site.project).eq([whole]));
+    // A later change repairs the row.
+    kit.set_site(broken, Some(site(2))).await;
+    let desired = kit.desired(node, desired.revision).await;
+    assert_eq!((sites(&desired).len(), desired.unavailable), (1, vec![]));
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use convergence::{AlreadyRegistered, Convergence, ConvergenceError, PartSource, SourcedPartWriter};
 use kernel::{NodeId, ProjectId};
-use protocol::{Desired, DesiredPart};
+use protocol::{Desired, DesiredPart, UnavailablePart};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::{Connection, Outcome};
+use store::{Connection, Error, Outcome};
 
 use crate::kit::{Kit, ProjectPart, deploy_event, embedded_builder, operator, parts, site, sites};
 
@@ -20,19 +20,28 @@ impl DesiredPart for Words {
     const NAME: &'static str = "words";
 }
 
-/// The owner of the part. It records the projects of each query.
+/// The owner of the part. It records the projects of each query, and cannot read the value [`UNREADABLE`].
 #[derive(Default)]
 struct Owner {
     values: Mutex<BTreeMap<ProjectId, String>>,
     queries: Mutex<Vec<Vec<ProjectId>>>,
 }
 
+const UNREADABLE: &str = "unreadable";
+
 #[async_trait::async_trait]
 impl PartSource<Words> for Owner {
-    async fn load(&self, _: &mut Connection, projects: &[ProjectId]) -> store::Result<BTreeMap<ProjectId, Words>> {
+    async fn load(
+        &self,
+        _: &mut Connection,
+        projects: &[ProjectId],
+    ) -> store::Result<BTreeMap<ProjectId, store::Result<Words>>> {
         self.queries.lock().unwrap().push(projects.to_vec());
         let values = self.values.lock().unwrap();
-        Ok(projects.iter().filter_map(|project| Some((*project, Words(values.get(project)?.clone())))).collect())
+        let read = |value: &String| {
+            if value == UNREADABLE { Err(Error::inconsistent("corrupt")) } else { Ok(Words(value.clone())) }
+        };
+        Ok(projects.iter().filter_map(|project| Some((*project, read(values.get(project)?)))).collect())
     }
 }
 
@@ -116,6 +125,45 @@ async fn values_of_a_response_are_loaded_in_one_query() {
     sourced.desired(node, last + 1).await;
     sourced.desired(node, last + 3).await;
     assert_eq!(sourced.take_queries(), Vec::<Vec<_>>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_a_large_response_are_loaded_in_batches() {
+    let sourced = Sourced::start().await;
+    let node = sourced.kit.add_node("edge").await.node.id;
+    let projects: Vec<ProjectId> = (0..120).map(|_| sourced.kit.new_project()).collect();
+    for project in &projects {
+        sourced.set(*project, Some("value")).await.unwrap();
+    }
+    let received = parts::<Words>(&sourced.desired(node, 0).await);
+    assert!(received.iter().map(|part| part.project).eq(projects.iter().copied()));
+    assert!(received.iter().all(|part| part.part == Some(Words("value".to_owned()))));
+    let queries = sourced.take_queries();
+    assert!(queries.len() > 1 && queries.iter().all(|query| query.len() <= 100), "{queries:?}");
+    assert_eq!(queries.concat(), projects);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_value_is_listed_and_blocks_no_other_part() {
+    let sourced = Sourced::start().await;
+    let node = sourced.kit.add_node("edge").await.node.id;
+    let [broken, whole] = [(); 2].map(|()| sourced.kit.new_project());
+    sourced.kit.set_site(broken, Some(site(1))).await;
+    sourced.set(broken, Some(UNREADABLE)).await.unwrap();
+    sourced.set(whole, Some("value")).await.unwrap();
+    for since in [0, 1] {
+        let desired = sourced.desired(node, since).await;
+        assert_eq!((desired.revision, desired.full), (4, since == 0));
+        let unavailable = UnavailablePart { project: broken.to_string(), part: "words".to_owned() };
+        assert_eq!(desired.unavailable, [unavailable]);
+        assert_eq!(parts(&desired), [words(whole, 4, Some("value"))]);
+        assert_eq!(sites(&desired).len(), 1);
+    }
+    // The next relist returns a value that can be read again.
+    sourced.owner.values.lock().unwrap().insert(broken, "restored".to_owned());
+    let desired = sourced.desired(node, 0).await;
+    assert_eq!(parts(&desired), [words(broken, 3, Some("restored")), words(whole, 4, Some("value"))]);
+    assert_eq!(desired.unavailable, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! Secrets.
 
+use std::collections::BTreeMap;
+
 use diesel::prelude::*;
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
@@ -14,13 +16,27 @@ use crate::schema::{secret_sets, secrets};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretRecord {
     pub meta: SecretMeta,
+    /// The revision of the project's secrets at which the value was set.
+    pub revision: i64,
     pub value: Sealed,
+    /// The size of the plaintext.
+    pub size_bytes: i32,
+}
+
+/// The current version of a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecretVersion {
+    pub version: i32,
+    pub size_bytes: i32,
 }
 
 /// Secrets on a [`store::Connection`].
 pub trait SecretRepository {
-    /// Increases the revision of a project's secrets, and locks them until the transaction ends.
-    async fn secret_lock(&mut self, project: ProjectId) -> Result<()>;
+    /// Increases the revision of a project's secrets, locks them until the transaction ends, and returns the revision.
+    async fn secret_lock(&mut self, project: ProjectId) -> Result<i64>;
+
+    /// Returns the version of each secret of a project.
+    async fn secret_versions(&mut self, project: ProjectId) -> Result<BTreeMap<SecretName, SecretVersion>>;
 
     /// Lists the secrets of a project by name.
     async fn secret_list(&mut self, project: ProjectId) -> Result<Vec<SecretMeta>>;
@@ -50,19 +66,28 @@ struct MetaRow {
 struct SecretRow {
     #[diesel(embed)]
     meta: MetaRow,
+    revision: i64,
     key_id: String,
     sealed: Vec<u8>,
+    size_bytes: i32,
 }
 
 impl SecretRepository for Connection {
-    async fn secret_lock(&mut self, project: ProjectId) -> Result<()> {
+    async fn secret_lock(&mut self, project: ProjectId) -> Result<i64> {
         let upsert = diesel::insert_into(secret_sets::table)
             .values((secret_sets::project_id.eq(project), secret_sets::revision.eq(1)))
             .on_conflict(secret_sets::project_id)
             .do_update()
-            .set(secret_sets::revision.eq(secret_sets::revision + 1));
-        Prepared(upsert).execute(self).await?;
-        Ok(())
+            .set(secret_sets::revision.eq(secret_sets::revision + 1))
+            .returning(secret_sets::revision);
+        Ok(Prepared(upsert).get_result(self).await?)
+    }
+
+    async fn secret_versions(&mut self, project: ProjectId) -> Result<BTreeMap<SecretName, SecretVersion>> {
+        let query = secrets::table.filter(secrets::project_id.eq(project));
+        let rows: Vec<(SecretName, i32, i32)> =
+            query.select((secrets::name, secrets::version, secrets::size_bytes)).load(self).await?;
+        Ok(rows.into_iter().map(|(name, version, size_bytes)| (name, SecretVersion { version, size_bytes })).collect())
     }
 
     async fn secret_list(&mut self, project: ProjectId) -> Result<Vec<SecretMeta>> {
@@ -72,15 +97,17 @@ impl SecretRepository for Connection {
     }
 
     async fn secret_upsert(&mut self, project: ProjectId, records: Vec<SecretRecord>) -> Result<()> {
-        let row = |SecretRecord { meta, value }| {
+        let row = |SecretRecord { meta, revision, value, size_bytes }| {
             let SecretMeta { name, version, updated_at, updated_by } = meta;
             let Sealed { key_id, bytes } = value;
             (
                 secrets::project_id.eq(project),
                 secrets::name.eq(name),
                 secrets::version.eq(version),
+                secrets::revision.eq(revision),
                 secrets::key_id.eq(key_id),
                 secrets::sealed.eq(bytes),
+                secrets::size_bytes.eq(size_bytes),
                 secrets::updated_at.eq(updated_at),
                 secrets::updated_by.eq(updated_by),
             )
@@ -91,8 +118,10 @@ impl SecretRepository for Connection {
             .do_update()
             .set((
                 secrets::version.eq(excluded(secrets::version)),
+                secrets::revision.eq(excluded(secrets::revision)),
                 secrets::key_id.eq(excluded(secrets::key_id)),
                 secrets::sealed.eq(excluded(secrets::sealed)),
+                secrets::size_bytes.eq(excluded(secrets::size_bytes)),
                 secrets::updated_at.eq(excluded(secrets::updated_at)),
                 secrets::updated_by.eq(excluded(secrets::updated_by)),
             ))
@@ -127,7 +156,7 @@ impl From<MetaRow> for SecretMeta {
 
 impl From<SecretRow> for SecretRecord {
     fn from(row: SecretRow) -> Self {
-        let SecretRow { meta, key_id, sealed: bytes } = row;
-        Self { meta: meta.into(), value: Sealed { key_id, bytes } }
+        let SecretRow { meta, revision, key_id, sealed: bytes, size_bytes } = row;
+        Self { meta: meta.into(), revision, value: Sealed { key_id, bytes }, size_bytes }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, Page, ProjectId, UserId};
+use kernel::{InvalidField, Page, Plan, ProjectId, UserId};
 use serde_json::json;
 use store::{Connection, Error, Outcome};
 
@@ -12,15 +12,19 @@ use crate::error::ResourceError;
 use crate::model::{NewSecretValue, SecretChange, SecretChanges, SecretMeta, SecretName, SecretValue};
 use crate::parts::{SECRET, secret_row};
 use crate::ports::Part;
-use crate::repository::{SecretRecord, SecretRepository as _};
+use crate::repository::{SecretRecord, SecretRepository as _, SecretVersion};
 
 /// The limit of secrets per project (contract section 9), the same for every plan.
 const MAX_SECRETS: u32 = 200;
+
+/// The limit of the sum of the values per project, the same for every plan. A node receives all of them together.
+const MAX_TOTAL_BYTES: i64 = 2 * 1024 * 1024;
 
 /// The limit of names in one request: enough to replace all secrets by others.
 const MAX_CHANGES: usize = 2 * MAX_SECRETS as usize;
 
 type Changes = BTreeMap<SecretName, SecretChange>;
+type Versions = BTreeMap<SecretName, SecretVersion>;
 
 /// The secrets that a transaction changed.
 struct Applied {
@@ -48,7 +52,7 @@ impl Resources {
     ///
     /// # Errors
     /// [`ResourceError::Field`] for a malformed name, [`ResourceError::ReservedName`], [`ResourceError::SecretLimit`],
-    /// [`ResourceError::ProjectNotFound`].
+    /// [`ResourceError::SecretSizeLimit`], [`ResourceError::ProjectNotFound`].
     pub async fn secret_set(
         &self,
         actor: &Actor,
@@ -94,7 +98,7 @@ impl Resources {
     ///
     /// # Errors
     /// [`ResourceError::Field`] for more than 400 names, [`ResourceError::ReservedName`],
-    /// [`ResourceError::SecretLimit`], [`ResourceError::ProjectNotFound`].
+    /// [`ResourceError::SecretLimit`], [`ResourceError::SecretSizeLimit`], [`ResourceError::ProjectNotFound`].
     pub async fn secrets_change(
         &self,
         actor: &Actor,
@@ -131,24 +135,23 @@ impl Resources {
         changes: &Changes,
     ) -> Result<Applied> {
         let project = target.project;
-        tx.secret_lock(project).await?;
-        let before = tx.secret_list(project).await?;
-        let versions: BTreeMap<&SecretName, i32> = before.iter().map(|meta| (&meta.name, meta.version)).collect();
+        let revision = tx.secret_lock(project).await?;
+        let before = tx.secret_versions(project).await?;
         let (mut set, mut deleted) = (Vec::new(), Vec::new());
         for (name, change) in changes {
-            match (change, versions.get(name)) {
-                (SecretChange::Set(value), version) => {
-                    set.push(self.seal(project, by, name, value, version.copied())?);
+            match (change, before.get(name)) {
+                (SecretChange::Set(value), last) => {
+                    let version = last.map_or(0, |last| last.version).checked_add(1);
+                    let version = version.ok_or_else(|| Error::inconsistent("too many versions"))?;
+                    let updated_at = self.store.clock_rng().now();
+                    let meta = SecretMeta { name: name.clone(), version, updated_at, updated_by: by };
+                    set.push(self.seal(project, revision, meta, value)?);
                 }
                 (SecretChange::Delete, Some(_)) => deleted.push(name.clone()),
                 (SecretChange::Delete, None) => {}
             }
         }
-        let added = set.iter().filter(|record| record.meta.version == 1).count();
-        let (limit, count) = (MAX_SECRETS, before.len());
-        if added > 0 && count + added - deleted.len() > limit as usize {
-            return Err(ResourceError::SecretLimit { limit, count, plan: target.plan });
-        }
+        require_room(target.plan, &before, &set, &deleted)?;
         let applied = Applied { set: set.iter().map(|record| record.meta.clone()).collect(), deleted };
         if !set.is_empty() {
             tx.secret_upsert(project, set).await?;
@@ -162,21 +165,31 @@ impl Resources {
         Ok(applied)
     }
 
-    /// Seals the version of a secret after `version`, or its first one.
-    fn seal(
-        &self,
-        project: ProjectId,
-        by: UserId,
-        name: &SecretName,
-        value: &SecretValue,
-        version: Option<i32>,
-    ) -> Result<SecretRecord> {
-        let version = version.unwrap_or(0).checked_add(1).ok_or_else(|| Error::inconsistent("too many versions"))?;
-        let row = secret_row(project, name, version);
+    /// Seals a value that is set at `revision`.
+    fn seal(&self, project: ProjectId, revision: i64, meta: SecretMeta, value: &SecretValue) -> Result<SecretRecord> {
+        let row = secret_row(project, &meta.name, revision);
+        let size_bytes = i32::try_from(value.reveal().len()).map_err(Error::inconsistent)?;
         let value = self.store.seal(SECRET.associated_data(&row), value.reveal().as_bytes())?;
-        let updated_at = self.store.clock_rng().now();
-        Ok(SecretRecord { meta: SecretMeta { name: name.clone(), version, updated_at, updated_by: by }, value })
+        Ok(SecretRecord { meta, revision, value, size_bytes })
     }
+}
+
+/// Checks the limits of a project. Changes that need no room succeed also above a limit.
+fn require_room(plan: Plan, before: &Versions, set: &[SecretRecord], deleted: &[SecretName]) -> Result<()> {
+    let added = set.iter().filter(|record| record.meta.version == 1).count();
+    let (limit, count) = (MAX_SECRETS, before.len());
+    if added > 0 && count + added - deleted.len() > limit as usize {
+        return Err(ResourceError::SecretLimit { limit, count, plan });
+    }
+    let size = |version: &SecretVersion| i64::from(version.size_bytes);
+    let replaced = set.iter().map(|record| &record.meta.name).chain(deleted);
+    let removed: i64 = replaced.filter_map(|name| before.get(name)).map(size).sum();
+    let added: i64 = set.iter().map(|record| i64::from(record.size_bytes)).sum();
+    let (limit, count) = (MAX_TOTAL_BYTES, before.values().map(size).sum::<i64>());
+    if added > removed && count + added - removed > limit {
+        return Err(ResourceError::SecretSizeLimit { limit, count, plan });
+    }
+    Ok(())
 }
 
 fn require_unreserved(name: &SecretName) -> Result<()> {

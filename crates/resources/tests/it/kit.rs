@@ -147,13 +147,13 @@ impl Kit {
     }
 
     /// The secrets of these projects, as the node receives them.
-    pub async fn load(&self, projects: &[ProjectId]) -> store::Result<BTreeMap<ProjectId, SecretSet>> {
-        self.values.secrets(&mut *self.connection().await, projects).await
+    pub async fn load(&self, projects: &[ProjectId]) -> BTreeMap<ProjectId, store::Result<SecretSet>> {
+        self.values.secrets(&mut *self.connection().await, projects).await.unwrap()
     }
 
     /// The revision of a project's secrets, and their names and values, as the node receives them.
     pub async fn environment(&self, at: Target) -> (i64, Vec<(String, String)>) {
-        let SecretSet { revision, values } = self.load(&[at.project]).await.unwrap().remove(&at.project).unwrap();
+        let SecretSet { revision, values } = self.load(&[at.project]).await.remove(&at.project).unwrap().unwrap();
         let values = values.into_iter().map(|(name, value)| (name.to_string(), value.reveal().to_owned()));
         (revision, values.collect())
     }

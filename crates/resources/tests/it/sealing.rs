@@ -34,23 +34,41 @@ async fn value_does_not_open_in_another_row() {
     let row =
         |at: resources::Target, name: &str| format!("project_id = '{}' AND name = '{name}'", at.project.as_uuid());
     let backup = "CREATE TABLE backup AS SELECT * FROM resources.secrets";
-    let restore = "UPDATE resources.secrets s SET sealed = b.sealed, version = b.version FROM backup b \
+    let restore = "UPDATE resources.secrets s SET sealed = b.sealed, revision = b.revision FROM backup b \
                    WHERE (b.project_id, b.name) = (s.project_id, s.name)";
     kit.db_execute(backup).await;
-    let older = format!("UPDATE resources.secrets SET version = 7 WHERE {}", row(shop, "A"));
+    let older = format!("UPDATE resources.secrets SET revision = 7 WHERE {}", row(shop, "A"));
     let flipped = format!(
         "UPDATE resources.secrets SET sealed = set_byte(sealed, 20, get_byte(sealed, 20) # 1) WHERE {}",
         row(shop, "A")
     );
     for tampering in [copy(&row(shop, "B"), &row(shop, "A")), copy(&row(blog, "A"), &row(shop, "A")), older, flipped] {
         kit.db_execute(&tampering).await;
-        let error = kit.load(&[shop.project, blog.project]).await.unwrap_err();
+        let mut loaded = kit.load(&[shop.project, blog.project]).await;
+        let error = loaded.remove(&shop.project).unwrap().unwrap_err();
         assert!(matches!(error, store::Error::Inconsistent(_)), "{tampering}: {error:?}");
+        let cause = kernel::error_chain(&error).to_string();
+        assert!(cause.contains("the secret A cannot be opened") && !cause.contains(" of prj_"), "{cause}");
         // The other project is not affected.
-        assert_eq!(kit.load(&[blog.project]).await.unwrap().len(), 1);
+        assert_eq!(loaded.remove(&blog.project).unwrap().unwrap().values.len(), 1);
         kit.db_execute(restore).await;
-        kit.load(&[shop.project]).await.unwrap();
+        kit.environment(shop).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_value_does_not_open_in_a_later_row() {
+    let kit = Kit::start().await;
+    let at = kit.db_project("shop").await;
+    kit.set(at, "API_KEY", "leaked").await.unwrap();
+    kit.db_execute("CREATE TABLE backup AS SELECT * FROM resources.secrets").await;
+    kit.delete(at, "API_KEY").await.unwrap();
+    // The new value has the version of the deleted one.
+    assert_eq!(kit.set(at, "API_KEY", "new").await.unwrap().version, 1);
+    assert_eq!(kit.environment(at).await.1, values(&[("API_KEY", "new")]));
+    kit.db_execute("UPDATE resources.secrets s SET sealed = b.sealed FROM backup b").await;
+    let error = kit.load(&[at.project]).await.remove(&at.project).unwrap().unwrap_err();
+    assert!(matches!(error, store::Error::Inconsistent(_)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,6 +80,7 @@ async fn values_do_not_open_without_their_key() {
     let config = Config::new(Secret::new(kit.database.url()), "test");
     let keyless = Store::new(&config, ClockRng::system()).unwrap();
     let values = PartValues::new(keyless, kernel::Limits::default());
-    let error = values.secrets(&mut *kit.connection().await, &[at.project]).await.unwrap_err();
+    let mut loaded = values.secrets(&mut *kit.connection().await, &[at.project]).await.unwrap();
+    let error = loaded.remove(&at.project).unwrap().unwrap_err();
     assert!(matches!(error, store::Error::Inconsistent(_)), "{error:?}");
 }

@@ -48,6 +48,21 @@ async fn concurrent_new_secrets_respect_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn concurrent_new_secrets_respect_the_limit_of_bytes() {
+    let kit = Kit::start().await;
+    let at = kit.db_project("shop").await;
+    let largest = "x".repeat(65_536);
+    let most: serde_json::Map<_, _> = (0..29).map(|number| (format!("KEY_{number}"), json!(largest))).collect();
+    kit.change(at, most.into()).await.unwrap();
+    let names: Vec<String> = (0..10).map(|number| format!("NEW_{number}")).collect();
+    let set = join_all(names.iter().map(|name| kit.set(at, name, &largest))).await;
+    let (set, refused): (Vec<_>, Vec<_>) = set.into_iter().partition(Result::is_ok);
+    assert_eq!((set.len(), refused.len()), (3, 7));
+    assert!(refused.iter().all(|refused| matches!(refused, Err(ResourceError::SecretSizeLimit { .. }))));
+    assert_eq!(kit.environment(at).await.1.len(), 32);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn concurrent_deletions_delete_once() {
     let kit = Kit::start().await;
     let at = kit.db_project("shop").await;

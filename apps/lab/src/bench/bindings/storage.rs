@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use object_store::ObjectStoreExt as _;
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as ObjectPath;
 use object_store::signer::Signer as _;
-use object_store::ObjectStoreExt as _;
 use reqwest::Method;
 use sandbox::S3Server;
 use serde_json::json;

@@ -12,6 +12,10 @@ use super::tables::{WriteResult, decode};
 
 /// No byte of UTF-8 is as large, so a key with this suffix follows all keys that begin with it.
 const AFTER: u8 = 0xff;
+/// A page ends when its entries have about this size in JSON, because it is in memory until its receiver has read it.
+const MAX_PAGE_BYTES: usize = 1 << 20;
+/// About the size of the names of an object's properties.
+const ENTRY_BYTES: usize = 64;
 
 /// The options of a listing.
 #[derive(Debug, Clone, Default)]
@@ -89,11 +93,11 @@ pub fn list(
         }
     }
     let mut page = Page::default();
-    let mut last = None;
+    let (mut last, mut bytes) = (None, 0);
     'seek: while key_of(&from) < end.as_slice() {
         let range = (from.as_ref().map(Vec::as_slice), Bound::Excluded(end.as_slice()));
         for entry in table.range::<&[u8]>(range)? {
-            if page.objects.len() + page.prefixes.len() >= options.limit {
+            if page.objects.len() + page.prefixes.len() >= options.limit || bytes >= MAX_PAGE_BYTES {
                 page.next = last;
                 return Ok(page);
             }
@@ -103,15 +107,22 @@ pub fn list(
                 // Seeks past the group, which may be large.
                 last = Some(Position::CommonPrefix(common.clone()));
                 from = Bound::Included([base.as_slice(), common.as_bytes(), &[AFTER]].concat());
+                bytes += json_bytes(&common);
                 page.prefixes.push(common);
                 continue 'seek;
             }
             last = Some(Position::Object(key.clone()));
+            bytes += json_bytes(&key) + record.value().len();
             page.objects.push(decode::<Record>(record.value())?.object(key));
         }
         break;
     }
     Ok(page)
+}
+
+/// About the size of an entry with this key in JSON, which escapes a control character with six bytes.
+fn json_bytes(key: &str) -> usize {
+    ENTRY_BYTES + key.len() + 5 * key.bytes().filter(u8::is_ascii_control).count()
 }
 
 /// The beginning of a key up to the first delimiter after the prefix.

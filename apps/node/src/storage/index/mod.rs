@@ -9,9 +9,10 @@ mod listing;
 mod rows;
 mod tables;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
-use std::{iter, thread};
+use std::{iter, slice, thread};
 
 use redb::{Database, ReadableDatabase as _};
 use tokio::sync::oneshot;
@@ -33,12 +34,36 @@ const MAX_BATCH: usize = 256;
 #[derive(Clone)]
 pub struct Index {
     file: Arc<IndexFile>,
-    changes: mpsc::Sender<Change>,
+    changes: mpsc::Sender<Box<dyn Change>>,
 }
 
-/// A change, which returns the notification of its sender after the commit.
-type Change = Box<dyn FnOnce(&mut Tables<'_>) -> WriteResult<Notification> + Send>;
-type Notification = Box<dyn FnOnce() + Send>;
+/// A change that waits for its commit. If it is dropped, its sender is notified of a failure.
+trait Change: Send {
+    /// Applies the change in a transaction. It is applied again if the transaction fails because of another change.
+    fn apply(&mut self, tables: &mut Tables<'_>) -> WriteResult<()>;
+
+    /// Notifies the sender of the commit.
+    fn notify(self: Box<Self>);
+}
+
+struct WaitingChange<T, F> {
+    change: F,
+    value: Option<T>,
+    sender: oneshot::Sender<T>,
+}
+
+impl<T: Send, F: Fn(&mut Tables<'_>) -> WriteResult<T> + Send> Change for WaitingChange<T, F> {
+    fn apply(&mut self, tables: &mut Tables<'_>) -> WriteResult<()> {
+        self.value = Some((self.change)(tables)?);
+        Ok(())
+    }
+
+    fn notify(self: Box<Self>) {
+        let Self { value, sender, .. } = *self;
+        // The receiver is dropped if the caller was cancelled.
+        value.map(|value| sender.send(value).ok());
+    }
+}
 
 /// The database file. An I/O error, such as a full disk, makes the database unusable until it is opened again.
 struct IndexFile {
@@ -63,18 +88,14 @@ impl Index {
     }
 
     /// Applies a change and waits until it is durable. The change is applied even if the caller is cancelled. After an
-    /// error it may still have been applied.
+    /// error it may still have been applied. An error of one change does not affect others.
     pub async fn write<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut Tables<'_>) -> WriteResult<T> + Send + 'static,
+        change: impl Fn(&mut Tables<'_>) -> WriteResult<T> + Send + 'static,
     ) -> Result<T> {
-        let (notify, committed) = oneshot::channel();
-        let change = move |tables: &mut Tables<'_>| -> WriteResult<Notification> {
-            let value = change(tables)?;
-            // The receiver is dropped if the caller was cancelled.
-            Ok(Box::new(move || drop(notify.send(value))))
-        };
-        self.changes.send(Box::new(change)).map_err(failed("write the index"))?;
+        let (sender, committed) = oneshot::channel();
+        let change = Box::new(WaitingChange { change, value: None, sender });
+        self.changes.send(change).map_err(|_| failed("write the index")("the writer has stopped"))?;
         committed.await.map_err(|_| StorageError::FAILED)
     }
 
@@ -101,18 +122,32 @@ impl IndexFile {
         read(&ReadTables::open(&database.begin_read()?)?)
     }
 
-    fn commit(&self, changes: Vec<Change>) -> WriteResult<Vec<Notification>> {
+    fn commit(&self, changes: &mut [Box<dyn Change>]) -> WriteResult<()> {
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         let database = database.as_ref().ok_or(redb::Error::DatabaseClosed)?;
         let mut transaction = database.begin_write()?;
         // Opening takes the same time after a crash as after a stop.
         transaction.set_quick_repair(true);
-        let notifications = {
+        {
             let mut tables = Tables::open(&transaction)?;
-            changes.into_iter().map(|change| change(&mut tables)).collect::<WriteResult<_>>()?
-        };
+            changes.iter_mut().try_for_each(|change| change.apply(&mut tables))?;
+        }
         transaction.commit()?;
-        Ok(notifications)
+        Ok(())
+    }
+
+    /// Commits changes, all or none of them. After an error, the database is opened again. Returns whether it succeeded.
+    fn try_commit(&self, changes: &mut [Box<dyn Change>]) -> bool {
+        // A change that panics must not end the writer, because no other change could be committed then.
+        let committed = catch_unwind(AssertUnwindSafe(|| self.commit(changes)));
+        match committed {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => tracing::error!(%error, "failed to write the storage index"),
+            // The panic is logged.
+            Err(_) => tracing::error!("a change of the storage index panicked"),
+        }
+        self.reopen();
+        false
     }
 
     fn reopen(&self) {
@@ -126,18 +161,16 @@ impl IndexFile {
     }
 }
 
-/// Commits changes until all senders are dropped. The senders of a failed commit are dropped, which notifies the waiting
-/// tasks of the failure.
-fn write_changes(file: &IndexFile, received: &mpsc::Receiver<Change>) {
+/// Commits changes until all senders are dropped. If a batch fails, each change is committed separately. The senders of
+/// failed changes are dropped, which notifies the waiting tasks of the failure.
+fn write_changes(file: &IndexFile, received: &mpsc::Receiver<Box<dyn Change>>) {
     while let Ok(first) = received.recv() {
-        let batch = iter::once(first).chain(received.try_iter().take(MAX_BATCH - 1)).collect();
-        match file.commit(batch) {
-            Ok(notifications) => notifications.into_iter().for_each(|notify| notify()),
-            Err(error) => {
-                tracing::error!(%error, "failed to write the storage index");
-                file.reopen();
-            }
+        let mut batch: Vec<_> = iter::once(first).chain(received.try_iter().take(MAX_BATCH - 1)).collect();
+        if !file.try_commit(&mut batch) {
+            let is_single = batch.len() == 1;
+            batch.retain_mut(|change| !is_single && file.try_commit(slice::from_mut(change)));
         }
+        batch.into_iter().for_each(Change::notify);
     }
 }
 
@@ -147,4 +180,77 @@ fn open_database(path: &Path, store: &str) -> WriteResult<(Database, Uuid)> {
     let owner = tables::prepare_tables(&transaction, store)?;
     transaction.commit()?;
     Ok((database, owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random;
+
+    #[tokio::test]
+    async fn change_that_fails_or_panics_affects_only_its_sender() {
+        let path = std::env::temp_dir().join(format!("svc-index-{}.redb", random::id()));
+        let (index, _) = Index::open(&path, "store").unwrap();
+        let create = |prefix: &'static str| {
+            index.write(move |tables| tables.end_rebuild(prefix, &PrefixRow::new(prefix.to_owned())))
+        };
+        let fail = |prefix: &'static str| {
+            index.write(move |tables| {
+                tables.end_rebuild(prefix, &PrefixRow::new(prefix.to_owned()))?;
+                Err::<(), _>(redb::Error::Corrupted("a row is malformed".to_owned()))
+            })
+        };
+        let panic = || index.write::<()>(|_| panic!("a change panics"));
+        // The writer waits, so that the others are one batch.
+        let (resume, resumed) = mpsc::sync_channel::<()>(0);
+        let resumed = std::sync::Mutex::new(resumed);
+        let wait = index.write(move |_| {
+            resumed.lock().unwrap().recv().ok();
+            Ok(())
+        });
+        let resume = async { drop(resume) };
+        let (first, one, failed, two, panicked, three, ()) =
+            tokio::join!(wait, create("one"), fail("failed"), create("two"), panic(), create("three"), resume);
+        assert_eq!((first, one, two, three), (Ok(()), Ok(()), Ok(()), Ok(())));
+        assert_eq!((failed, panicked), (Err(StorageError::FAILED), Err(StorageError::FAILED)));
+        let rows = index.read(|tables| tables.rows()).await.unwrap();
+        let prefixes: Vec<_> = rows.into_iter().map(|(prefix, _)| prefix).collect();
+        assert_eq!(prefixes, ["one", "three", "two"]);
+        drop(index);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn batch_of_deletions_serves_all_prefixes() {
+        let path = std::env::temp_dir().join(format!("svc-index-{}.redb", random::id()));
+        let (index, _) = Index::open(&path, "store").unwrap();
+        let blob = Uuid::from_u128;
+        let add = move |tables: &mut Tables<'_>| {
+            tables.end_rebuild("a", &PrefixRow::new("p".to_owned()))?;
+            for number in 0..200 {
+                tables.discard("a", "key", blob(number), 10)?;
+            }
+            // A blob counts once.
+            tables.discard("a", "key", blob(0), 10)?;
+            tables.discard("b", "key", blob(1), 10)
+        };
+        assert_eq!(index.write(add).await, Ok(true));
+        let next = async |last: Option<(String, Uuid)>| {
+            let skip = move |found: &Uuid| *found == blob(2);
+            index.read(move |tables| tables.garbage(last.as_ref(), skip)).await.unwrap()
+        };
+        let batch = next(None).await;
+        let (b, a): (Vec<_>, Vec<_>) = batch.clone().into_iter().partition(|(prefix, _)| prefix == "b");
+        assert_eq!((a.len(), b.len(), a.contains(&("a".to_owned(), blob(2)))), (25, 1, false));
+        assert_eq!(next(batch.last().cloned()).await, []);
+        let undeleted = async || {
+            let row = index.read(|tables| tables.row("a")).await.unwrap();
+            row.map(|row| row.undeleted_bytes)
+        };
+        assert_eq!(undeleted().await, Some(2000));
+        index.write(move |tables| tables.remove_garbage(&batch)).await.unwrap();
+        assert_eq!(undeleted().await, Some(1750));
+        drop(index);
+        std::fs::remove_file(&path).unwrap();
+    }
 }

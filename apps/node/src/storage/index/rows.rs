@@ -9,6 +9,8 @@ use super::super::error::{Result, StorageError};
 /// A project can store one object per KiB of its quota, and these in addition. An empty object, too, has a key and
 /// metadata, which take space in the index of the node.
 const MIN_OBJECTS: u64 = 1000;
+/// A prefix may use its quota again for blobs that are being written or deleted, and at least these bytes.
+const MIN_MARGIN_BYTES: u64 = 64 << 20;
 
 /// A prefix whose index is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +22,9 @@ pub struct PrefixRow {
     pub used_bytes: u64,
     /// The number of objects.
     pub objects: u64,
+    /// The sum of the sizes of the blobs that must be deleted, in bytes.
+    #[serde(default)]
+    pub undeleted_bytes: u64,
     /// The usage at the first refused put since the usage was last below it.
     pub refusal: Option<QuotaState>,
     /// The newest blob that was committed.
@@ -40,7 +45,15 @@ pub struct QuotaState {
 
 impl PrefixRow {
     pub const fn new(project: String) -> Self {
-        Self { project, used_bytes: 0, objects: 0, refusal: None, newest: Uuid::nil(), sweep_from: None }
+        Self {
+            project,
+            used_bytes: 0,
+            objects: 0,
+            undeleted_bytes: 0,
+            refusal: None,
+            newest: Uuid::nil(),
+            sweep_from: None,
+        }
     }
 
     /// The report to the control plane.
@@ -63,6 +76,19 @@ impl PrefixRow {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether the blobs without an object leave space for another put: those that must be deleted, and those in progress,
+    /// which reserve `reserved_bytes`. Readers, a slow store and many overwrites delay the deletion, so a
+    /// project can take more space than its quota.
+    ///
+    /// # Errors
+    /// [`StorageError::Undeleted`].
+    pub fn check_space(&self, quota_bytes: u64, reserved_bytes: u64) -> Result<()> {
+        let unused = quota_bytes.saturating_sub(self.used_bytes);
+        let space = unused.saturating_add(quota_bytes.max(MIN_MARGIN_BYTES));
+        let is_free = self.undeleted_bytes.saturating_add(reserved_bytes) <= space;
+        if is_free { Ok(()) } else { Err(StorageError::Undeleted) }
     }
 
     /// Records a refused put. Returns whether it is the first one.
@@ -111,6 +137,22 @@ mod tests {
         row.objects = 1000;
         assert_eq!(row.check_quota(10, None, 0), Err(StorageError::TooManyObjects(1000)));
         assert_eq!(row.check_quota(10, Some(8), 0), Ok(()));
+    }
+
+    #[test]
+    fn blobs_without_an_object_are_limited_by_the_quota_and_a_margin() {
+        let mut row = PrefixRow::new("p".to_owned());
+        let (small, large) = (10, 1 << 30);
+        row.undeleted_bytes = MIN_MARGIN_BYTES;
+        assert_eq!(row.check_space(small, 10), Ok(()));
+        assert_eq!(row.check_space(small, 11), Err(StorageError::Undeleted));
+        row.used_bytes = 4;
+        assert_eq!(row.check_space(small, 7), Err(StorageError::Undeleted));
+        // A usage above the quota, after a change of the plan, does not count.
+        row.used_bytes = 1 << 40;
+        assert_eq!(row.check_space(small, 0), Ok(()));
+        row.undeleted_bytes = 1 << 30;
+        assert_eq!((row.check_space(large, 0), row.check_space(large, 1)), (Ok(()), Err(StorageError::Undeleted)));
     }
 
     #[test]

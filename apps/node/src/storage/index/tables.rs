@@ -3,6 +3,8 @@
 //! The key of an object is its prefix, a zero byte and its key. Prefixes contain no zero byte, so the objects of one
 //! prefix are adjacent, in the order of their keys.
 
+use std::ops::Bound;
+
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,10 +26,15 @@ type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 const OBJECTS: Definition = TableDefinition::new("objects");
 /// [`PrefixRow`]s by prefix.
 const PREFIXES: Definition = TableDefinition::new("prefixes");
-/// Blobs to delete, by prefix and blob id.
+/// Blobs to delete, by prefix and blob id, with their sizes in bytes as big-endian `u64`.
 const GARBAGE: Definition = TableDefinition::new("garbage");
 /// The [`Identity`] of the index.
 const IDENTITY: Definition = TableDefinition::new("identity");
+
+/// The largest number of blobs in a batch of deletions.
+const MAX_DELETIONS: usize = 100;
+/// The largest number of blobs of one prefix in a batch.
+const MAX_DELETIONS_PER_PREFIX: usize = 25;
 
 /// The tables in a read transaction.
 pub struct ReadTables {
@@ -60,9 +67,7 @@ pub enum Condition {
 }
 
 /// A blob to become the object of a key.
-#[derive(Clone)]
 pub struct Put {
-    pub grant: Grant,
     pub key: Key,
     pub record: Record,
     pub condition: Option<Condition>,
@@ -121,22 +126,36 @@ impl ReadTables {
         listing::list(&self.objects, composite(prefix, b""), options)
     }
 
-    /// At most `max` blobs to delete, without those that `skip` selects.
-    pub fn garbage(&self, max: usize, skip: impl Fn(&Uuid) -> bool) -> WriteResult<Vec<(String, Uuid)>> {
-        let mut found = Vec::new();
-        for row in self.garbage.range::<&[u8]>(..)? {
-            let (row, _) = row?;
-            let Some((prefix, blob)) = split_garbage(row.value()) else {
-                return Err(redb::Error::Corrupted("a row of the garbage is malformed".to_owned()));
-            };
-            if !skip(&blob) {
-                found.push((prefix, blob));
+    /// A batch of blobs to delete, from the one after `last` on, without those that `skip` selects. It contains few blobs
+    /// of each prefix, so that a prefix with many does not delay the others.
+    pub fn garbage(
+        &self,
+        last: Option<&(String, Uuid)>,
+        skip: impl Fn(&Uuid) -> bool,
+    ) -> WriteResult<Vec<(String, Uuid)>> {
+        let mut found: Vec<(String, Uuid)> = Vec::new();
+        let last = last.map(|(prefix, blob)| composite(prefix, blob.as_bytes()));
+        let mut from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        'seek: loop {
+            for row in self.garbage.range::<&[u8]>((from.as_ref().map(Vec::as_slice), Bound::Unbounded))? {
+                let (row, _) = row?;
+                let Some((prefix, blob)) = split_garbage(row.value()) else {
+                    return Err(redb::Error::Corrupted("a row of the garbage is malformed".to_owned()));
+                };
+                if found.len() == MAX_DELETIONS {
+                    return Ok(found);
+                }
+                let first = found.len().checked_sub(MAX_DELETIONS_PER_PREFIX).and_then(|first| found.get(first));
+                if first.is_some_and(|(first, _)| *first == prefix) {
+                    from = Bound::Included([prefix.as_bytes(), &[1]].concat());
+                    continue 'seek;
+                }
+                if !skip(&blob) {
+                    found.push((prefix, blob));
+                }
             }
-            if found.len() == max {
-                break;
-            }
+            return Ok(found);
         }
-        Ok(found)
     }
 }
 
@@ -150,8 +169,8 @@ impl<'t> Tables<'t> {
     }
 
     /// Makes a blob the object of its key, if the condition and the quota allow it.
-    pub fn put(&mut self, put: &Put) -> WriteResult<PutOutcome> {
-        let Put { grant, key, record, condition, sweep_from } = put;
+    pub fn put(&mut self, grant: &Grant, put: &Put) -> WriteResult<PutOutcome> {
+        let Put { key, record, condition, sweep_from } = put;
         let mut row = self.row(grant)?;
         row.sweep_from = Some(*sweep_from);
         row.newest = row.newest.max(record.blob);
@@ -170,10 +189,10 @@ impl<'t> Tables<'t> {
             row.replace(replaced, Some(record.size));
             row.update_refusal(grant.quota_bytes);
             if let Some(current) = current {
-                self.add_garbage(&grant.prefix, current.blob)?;
+                row.undeleted_bytes += self.add_garbage(&grant.prefix, current.blob, current.blob_bytes())?;
             }
         } else {
-            self.add_garbage(&grant.prefix, record.blob)?;
+            row.undeleted_bytes += self.add_garbage(&grant.prefix, record.blob, record.blob_bytes())?;
         }
         insert(&mut self.prefixes, grant.prefix.as_bytes(), &row)?;
         Ok(outcome)
@@ -187,7 +206,7 @@ impl<'t> Tables<'t> {
             let at = composite(&grant.prefix, key.as_str().as_bytes());
             let removed = self.objects.remove(at.as_slice())?.map(|removed| decode::<Record>(removed.value()));
             if let Some(removed) = removed.transpose()? {
-                self.add_garbage(&grant.prefix, removed.blob)?;
+                row.undeleted_bytes += self.add_garbage(&grant.prefix, removed.blob, removed.blob_bytes())?;
                 row.replace(Some(removed.size), None);
                 changed = true;
             }
@@ -216,12 +235,13 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Deletes a blob later unless it is the content of its object. Returns whether it will be deleted.
-    pub fn discard(&mut self, prefix: &str, key: &str, blob: Uuid) -> WriteResult<bool> {
+    /// Deletes a blob of about this size later, unless it is the content of its object. Returns whether it will be deleted.
+    pub fn discard(&mut self, prefix: &str, key: &str, blob: Uuid, bytes: u64) -> WriteResult<bool> {
         let record: Option<Record> = find(&self.objects, &composite(prefix, key.as_bytes()))?;
         let is_unused = record.is_none_or(|record| record.blob != blob);
         if is_unused {
-            self.add_garbage(prefix, blob)?;
+            let added = self.add_garbage(prefix, blob, bytes)?;
+            self.update_undeleted(prefix, |undeleted| undeleted.saturating_add(added))?;
         }
         Ok(is_unused)
     }
@@ -229,7 +249,10 @@ impl<'t> Tables<'t> {
     /// Forgets blobs that were deleted.
     pub fn remove_garbage(&mut self, deleted: &[(String, Uuid)]) -> WriteResult<()> {
         for (prefix, blob) in deleted {
-            self.garbage.remove(composite(prefix, blob.as_bytes()).as_slice())?;
+            let removed = self.garbage.remove(composite(prefix, blob.as_bytes()).as_slice())?;
+            if let Some(bytes) = removed.map(|bytes| decode_bytes(bytes.value())) {
+                self.update_undeleted(prefix, |undeleted| undeleted.saturating_sub(bytes))?;
+            }
         }
         Ok(())
     }
@@ -251,19 +274,25 @@ impl<'t> Tables<'t> {
         row.newest = row.newest.max(record.blob);
         if let Some(current) = current.as_ref().filter(|current| current.blob > record.blob) {
             tracing::debug!(prefix, newer = %current.blob, "found a replaced blob");
-            return self.add_garbage(prefix, record.blob);
+            return self.add_garbage(prefix, record.blob, record.blob_bytes()).map(drop);
         }
         insert(&mut self.objects, &at, record)?;
         row.replace(current.as_ref().map(|current| current.size), Some(record.size));
         match current {
-            Some(replaced) => self.add_garbage(prefix, replaced.blob),
+            Some(replaced) => self.add_garbage(prefix, replaced.blob, replaced.blob_bytes()).map(drop),
             None => Ok(()),
         }
     }
 
     /// Completes the rebuilt index of a prefix.
     pub fn end_rebuild(&mut self, prefix: &str, row: &PrefixRow) -> WriteResult<()> {
-        insert(&mut self.prefixes, prefix.as_bytes(), row)
+        let (start, end) = (composite(prefix, b""), composite(prefix, &[0xff]));
+        let mut undeleted_bytes = 0;
+        // The deletion of these blobs may have begun during the rebuild.
+        for garbage in self.garbage.range(start.as_slice()..end.as_slice())? {
+            undeleted_bytes += decode_bytes(garbage?.1.value());
+        }
+        insert(&mut self.prefixes, prefix.as_bytes(), &PrefixRow { undeleted_bytes, ..row.clone() })
     }
 
     /// The row of a grant's prefix, for its current project.
@@ -276,8 +305,22 @@ impl<'t> Tables<'t> {
         Ok(row)
     }
 
-    fn add_garbage(&mut self, prefix: &str, blob: Uuid) -> WriteResult<()> {
-        self.garbage.insert(composite(prefix, blob.as_bytes()).as_slice(), [].as_slice())?;
+    /// Returns the bytes that are added: 0 if the blob must already be deleted.
+    fn add_garbage(&mut self, prefix: &str, blob: Uuid, bytes: u64) -> WriteResult<u64> {
+        let at = composite(prefix, blob.as_bytes());
+        if self.garbage.get(at.as_slice())?.is_some() {
+            return Ok(0);
+        }
+        self.garbage.insert(at.as_slice(), bytes.to_be_bytes().as_slice())?;
+        Ok(bytes)
+    }
+
+    /// The row of a prefix is absent during a rebuild, which counts the garbage at its end.
+    fn update_undeleted(&mut self, prefix: &str, update: impl FnOnce(u64) -> u64) -> WriteResult<()> {
+        if let Some(mut row) = find::<PrefixRow>(&self.prefixes, prefix.as_bytes())? {
+            row.undeleted_bytes = update(row.undeleted_bytes);
+            insert(&mut self.prefixes, prefix.as_bytes(), &row)?;
+        }
         Ok(())
     }
 }
@@ -311,6 +354,10 @@ fn split_garbage(row: &[u8]) -> Option<(String, Uuid)> {
     let (prefix, blob) = row.split_at_checked(row.len().checked_sub(size_of::<Uuid>())?)?;
     let prefix = String::from_utf8(prefix.strip_suffix(b"\0")?.to_vec()).ok()?;
     Some((prefix, Uuid::from_slice(blob).ok()?))
+}
+
+fn decode_bytes(value: &[u8]) -> u64 {
+    value.try_into().map(u64::from_be_bytes).unwrap_or_default()
 }
 
 fn find<T: DeserializeOwned>(

@@ -9,6 +9,7 @@
 //! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a field of [`Environment`].
 
 mod assets;
+mod calls;
 mod storage;
 
 use std::collections::HashMap;
@@ -16,8 +17,8 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use actix_web::dev::Server;
-use actix_web::http::StatusCode;
 use actix_web::http::header::X_CONTENT_TYPE_OPTIONS;
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, Payload};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
@@ -31,12 +32,17 @@ use crate::index::Index;
 use crate::random;
 use crate::storage::Storage;
 use assets::Assets;
+use calls::CallLimit;
 use storage::StorageBinding;
 
 /// The header that identifies the process. `workerd` overwrites any value that the code sends.
 pub const KEY_HEADER: &str = "svc-worker-key";
 /// The header that names the binding. `workerd` overwrites it too.
 pub const BINDING_HEADER: &str = "svc-worker-binding";
+
+const SERVERS: usize = 2;
+/// The largest number of connections of all processes to one of the servers.
+const MAX_CONNECTIONS: usize = 16 << 10;
 
 /// An object in `env`.
 pub trait Binding: Send + Sync {
@@ -49,7 +55,7 @@ pub trait Binding: Send + Sync {
     /// The source of the internal module that makes the object; `None` if code sees the service itself.
     fn module(&self) -> Option<&'static str>;
 
-    /// Handles a request of the object. The code of a worker can send any request here, if it escapes from `workerd`.
+    /// Handles a request of the object. The number of requests in flight is limited for each process. The code of a worker can send any request here, if it escapes from `workerd`.
     fn handle(&self, caller: Caller, request: HttpRequest, payload: Payload) -> LocalBoxFuture<'_, HttpResponse>;
 }
 
@@ -61,6 +67,8 @@ pub struct Caller {
     pub index: Arc<Index>,
     /// The current environment of the project. Its grants and quotas can be newer than the process.
     pub environment: Arc<Environment>,
+    /// The environments of all projects, for calls that take long.
+    pub environments: Arc<Environments>,
 }
 
 /// All bindings, and the processes that may use them.
@@ -73,6 +81,7 @@ pub struct Bindings {
 struct Registered {
     project: String,
     index: Arc<Index>,
+    calls: Arc<CallLimit>,
 }
 
 /// The key of a process, valid until this is dropped.
@@ -96,18 +105,20 @@ impl Bindings {
     /// Registers a process under a new key.
     pub fn register(self: &Arc<Self>, project: &str, index: Arc<Index>) -> Registration {
         let key = random::id().simple().to_string();
-        let registered = Registered { project: project.to_owned(), index };
+        let registered = Registered { project: project.to_owned(), index, calls: Arc::new(CallLimit::new()) };
         self.processes.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), registered);
         Registration { key, bindings: Arc::clone(self) }
     }
 
-    fn find_caller(&self, request: &HttpRequest) -> Option<Caller> {
+    fn find_caller(&self, request: &HttpRequest) -> Option<(Caller, Arc<CallLimit>)> {
         let key = request.headers().get(KEY_HEADER)?.to_str().ok()?;
         let processes = self.processes.read().unwrap_or_else(PoisonError::into_inner);
-        let Registered { project, index } = processes.get(key)?;
+        let Registered { project, index, calls } = processes.get(key)?;
         // A project that was removed keeps its assets until its process ends.
         let environment = self.environments.get(project).map(|current| current.parts).unwrap_or_default();
-        Some(Caller { project: project.clone(), index: Arc::clone(index), environment })
+        let environments = Arc::clone(&self.environments);
+        let caller = Caller { project: project.clone(), index: Arc::clone(index), environment, environments };
+        Some((caller, Arc::clone(calls)))
     }
 
     fn find_binding(&self, request: &HttpRequest, caller: &Caller) -> Option<&dyn Binding> {
@@ -137,17 +148,29 @@ pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
             .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
             .default_service(web::to(handle))
     };
-    Ok(HttpServer::new(app).workers(1).disable_signals().listen_uds(run.listen()?)?.run())
+    Ok(HttpServer::new(app)
+        .workers(SERVERS)
+        .max_connections(MAX_CONNECTIONS)
+        .disable_signals()
+        .listen_uds(run.listen()?)?
+        .run())
 }
 
 async fn handle(request: HttpRequest, payload: Payload, bindings: Data<Bindings>) -> HttpResponse {
-    let Some(caller) = bindings.find_caller(&request) else {
-        return error(StatusCode::FORBIDDEN, "not_granted", "Only the workers of this node may use its bindings.");
+    let unknown = || error(StatusCode::FORBIDDEN, "not_granted", "Only the workers of this node may use its bindings.");
+    let Some((_, calls)) = bindings.find_caller(&request) else { return unknown() };
+    let Some(call) = calls.begin().await else {
+        let message = "The worker has too many calls in progress. Read or cancel the bodies of earlier results.";
+        let mut response = error(StatusCode::TOO_MANY_REQUESTS, "too_many_calls", message);
+        response.head_mut().set_connection_type(ConnectionType::Close);
+        return response;
     };
+    // The call may have waited.
+    let Some((caller, _)) = bindings.find_caller(&request) else { return unknown() };
     let Some(binding) = bindings.find_binding(&request, &caller) else {
         return error(StatusCode::FORBIDDEN, "not_granted", "The project no longer has this binding. Enable it again.");
     };
-    binding.handle(caller, request, payload).await
+    calls::guard(binding.handle(caller, request, payload).await, call)
 }
 
 /// An error of a binding. Its module throws it as an `Error` with this `code` and `message`.

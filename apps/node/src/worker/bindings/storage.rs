@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
+use super::calls::{self, BodyError};
 use super::{Binding, Caller, error};
 use crate::environment::Environment;
 use crate::storage::{
@@ -118,7 +119,7 @@ impl StorageBinding {
         let grant = caller.environment.storage.as_ref().and_then(|part| Grant::new(&caller.project, part));
         let grant = grant.ok_or(StorageError::FAILED)?;
         match request.path() {
-            "/put" => put(storage, &grant, request, payload).await,
+            "/put" => put(storage, caller, request, payload).await,
             "/get" => {
                 let Get { key, range } = read(payload, MAX_SHORT_ARGUMENTS).await?;
                 Ok(storage.get(&grant, Key::parse(key)?, range).await?.map_or_else(null, content))
@@ -138,20 +139,21 @@ impl StorageBinding {
                 Ok(null())
             }
             "/list" => {
-                let _permit = storage.permit_bulk_call(&grant).await?;
+                let permit = storage.permit_bulk_call(&grant).await?;
                 let List { prefix, delimiter, limit, cursor } = read(payload, MAX_SHORT_ARGUMENTS).await?;
                 let after = cursor.map(|cursor| Position::decode(&cursor)).transpose()?;
                 let limit = limit.clamp(1, MAX_LIMIT);
                 let page = storage.list(&grant, ListOptions { prefix, delimiter, limit, after }).await?;
                 let cursor = page.next.as_ref().map(Position::encode);
-                Ok(value(json!({ "objects": page.objects, "prefixes": page.prefixes, "cursor": cursor })))
+                let response = value(json!({ "objects": page.objects, "prefixes": page.prefixes, "cursor": cursor }));
+                Ok(calls::guard(response, permit))
             }
             _ => Err(StorageError::InvalidArgument("Unknown operation.")),
         }
     }
 }
 
-async fn put(storage: &Arc<Storage>, grant: &Grant, request: &HttpRequest, payload: Payload) -> Result<HttpResponse> {
+async fn put(storage: &Arc<Storage>, caller: &Caller, request: &HttpRequest, payload: Payload) -> Result<HttpResponse> {
     let header = |name: &str| request.headers().get(name)?.to_str().ok();
     let encoded = percent_decode_str(header(ARGUMENTS_HEADER).unwrap_or_default());
     let Put { key, content_type, metadata, only_if } = parse(&encoded.collect::<Vec<u8>>())?;
@@ -165,7 +167,9 @@ async fn put(storage: &Arc<Storage>, grant: &Grant, request: &HttpRequest, paylo
         Some(end) => without_end(content, end.to_owned().into()).boxed_local(),
         None => content.boxed_local(),
     };
-    Ok(storage.put(grant, Key::parse(key)?, options, content).await?.map_or_else(null, value))
+    let (project, environments) = (caller.project.clone(), Arc::clone(&caller.environments));
+    let current = move || Grant::new(&project, environments.get(&project)?.parts.storage.as_ref()?);
+    Ok(storage.put(current, Key::parse(key)?, options, content).await?.map_or_else(null, value))
 }
 
 fn condition(only_if: OnlyIf) -> Result<Condition> {
@@ -197,14 +201,11 @@ fn without_end(
     })
 }
 
-async fn read<T: DeserializeOwned>(mut payload: Payload, max: usize) -> Result<T> {
-    let mut body = Vec::new();
-    while let Some(chunk) = payload.next().await {
-        body.extend_from_slice(&chunk.map_err(|_| StorageError::INPUT_FAILED)?);
-        if body.len() > max {
-            return Err(StorageError::InvalidArgument("The arguments are too long."));
-        }
-    }
+async fn read<T: DeserializeOwned>(payload: Payload, max: usize) -> Result<T> {
+    let body = calls::read_body(payload, max).await.map_err(|error| match error {
+        BodyError::TooLong => StorageError::InvalidArgument("The arguments are too long."),
+        BodyError::Incomplete => StorageError::INPUT_FAILED,
+    })?;
     parse(&body)
 }
 
@@ -229,7 +230,10 @@ fn content((object, content): (StoredObject, Content)) -> HttpResponse {
 const fn status(error: StorageError) -> StatusCode {
     match error {
         StorageError::InvalidKey(_) | StorageError::InvalidArgument(_) => StatusCode::BAD_REQUEST,
-        StorageError::QuotaExceeded(_) | StorageError::TooManyObjects(_) => StatusCode::INSUFFICIENT_STORAGE,
+        StorageError::NotGranted => StatusCode::FORBIDDEN,
+        StorageError::QuotaExceeded(_) | StorageError::TooManyObjects(_) | StorageError::Undeleted => {
+            StatusCode::INSUFFICIENT_STORAGE
+        }
         StorageError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

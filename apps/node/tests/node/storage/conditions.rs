@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 use node::storage::{Condition, PutOptions};
 use uuid::Uuid;
 
-use super::{grant, key, on_each_store};
+use super::{fixed, grant, key, on_each_store};
 
 fn only_if(condition: Condition) -> PutOptions {
     PutOptions { condition: Some(condition), ..PutOptions::default() }
@@ -55,7 +55,7 @@ async fn one_of_many_concurrent_streams_wins() {
                     chunk
                 });
                 let (storage, one) = (rig.storage.clone(), one.clone());
-                async move { storage.put(&one, key(name), only_if(condition), Box::pin(content)).await.unwrap() }
+                async move { storage.put(fixed(&one), key(name), only_if(condition), Box::pin(content)).await.unwrap() }
             });
             let stored: Vec<_> = join_all(puts).await;
             let winners: Vec<usize> = (0..20).filter(|number| stored[*number].is_some()).collect();

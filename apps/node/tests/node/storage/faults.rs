@@ -72,7 +72,11 @@ async fn refused_credentials_are_an_error_without_the_secret() {
     let wrong = S3Config { secret_access_key: Secret::new("guess".to_owned()), ..s3 };
     let rig = Rig::start(store);
     let (dir, (observer, _reports)) = (super::Dir::new(), tokio::sync::mpsc::unbounded_channel());
-    let config = node::storage::config::StorageConfig { store: StoreConfig::S3(wrong), report_interval: LIMIT };
+    let config = node::storage::config::StorageConfig {
+        store: StoreConfig::S3(wrong),
+        report_interval: LIMIT,
+        receiver_timeout: LIMIT,
+    };
     assert!(!format!("{config:?}").contains("guess"));
     let metrics = node::storage::StorageMetrics::new(&prometheus::Registry::new()).unwrap();
     let observer = node::observe::Observer::new(observer);

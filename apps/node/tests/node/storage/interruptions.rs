@@ -9,7 +9,7 @@ use node::storage::PutOptions;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{Kind, Rig, TestStore, code, grant, key, noise, on_each_store};
+use super::{Kind, Rig, TestStore, code, fixed, grant, key, noise, on_each_store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_and_cancelled_puts_store_nothing() {
@@ -20,10 +20,10 @@ async fn failed_and_cancelled_puts_store_nothing() {
         for size in [10, 12 << 20] {
             let begin = || stream::iter([Ok(Bytes::from(noise(size)))]);
             let failing = begin().chain(stream::iter([Err(io::Error::other("the stream failed"))]));
-            let failed = rig.storage.put(&one, key("key"), PutOptions::default(), failing).await;
+            let failed = rig.storage.put(fixed(&one), key("key"), PutOptions::default(), failing).await;
             assert_eq!(code(failed), "storage_unavailable");
             let stalled = Box::pin(begin().chain(stream::pending::<io::Result<Bytes>>()));
-            let put = rig.storage.put(&one, key("key"), PutOptions::default(), stalled);
+            let put = rig.storage.put(fixed(&one), key("key"), PutOptions::default(), stalled);
             assert!(tokio::time::timeout(Duration::from_secs(1), put).await.is_err());
             assert_eq!(rig.get(&one, "key").await.unwrap(), b"before");
             rig.wait_for_blobs(1).await;
@@ -41,7 +41,9 @@ async fn stalled_puts_of_a_project_do_not_block_others() {
         let begin = stream::iter([Ok(Bytes::from(noise(300 << 10)))]);
         let content = Box::pin(begin.chain(stream::pending::<io::Result<Bytes>>()));
         let (storage, one) = (rig.storage.clone(), grant("one"));
-        stalled.spawn(async move { storage.put(&one, key(&number.to_string()), PutOptions::default(), content).await });
+        stalled.spawn(async move {
+            storage.put(fixed(&one), key(&number.to_string()), PutOptions::default(), content).await
+        });
     }
     // The eight puts with a permit have sent their first part.
     rig.wait_for_blobs(8).await;

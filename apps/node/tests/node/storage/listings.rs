@@ -58,6 +58,21 @@ async fn objects_are_listed_by_prefix_delimiter_and_page() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn page_is_limited_in_bytes() {
+    let rig = Rig::start(super::TestStore::start(super::Kind::Folder).await);
+    let one = grant("one");
+    // JSON takes six bytes for each character of these keys.
+    let keys: Vec<String> = (0..400).map(|number| format!("{}/{number:03}", "\u{1}".repeat(1000))).collect();
+    for batch in keys.chunks(50) {
+        futures_util::future::join_all(batch.iter().map(|key| rig.put_owned(&one, key.clone()))).await;
+    }
+    let pages = pages(&rig, "", "", 1000).await;
+    let lengths: Vec<usize> = pages.iter().map(|page| page.0.len()).collect();
+    assert!(lengths.len() == 3 && lengths.iter().all(|length| *length < 180), "{lengths:?}");
+    assert_eq!(pages.into_iter().flat_map(|page| page.0).collect::<Vec<_>>(), keys);
+}
+
 #[test]
 fn cursor_that_list_did_not_return_is_refused() {
     for cursor in ["", "!", "YQ", "b_8", "====", "é"] {

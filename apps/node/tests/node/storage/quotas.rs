@@ -7,8 +7,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use node::storage::PutOptions;
+use tokio::task::JoinSet;
 
-use super::{Grant, code, grant_with, key, on_each_store};
+use super::{Grant, code, fixed, grant_with, key, on_each_store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_exact_and_refusals_are_reported_once() {
@@ -56,7 +57,7 @@ async fn put_endless(rig: &super::Rig, grant: &Grant, length: Option<u64>) -> (&
         Ok::<Bytes, Infallible>(vec![0; 64 << 10].into())
     });
     let options = PutOptions { length, ..PutOptions::default() };
-    let refused = rig.storage.put(grant, key("endless"), options, chunks).await;
+    let refused = rig.storage.put(fixed(grant), key("endless"), options, chunks).await;
     (code(refused), read.load(std::sync::atomic::Ordering::Relaxed))
 }
 
@@ -84,7 +85,9 @@ async fn concurrent_streams_do_not_exceed_the_quota_together() {
                 chunk
             });
             let (storage, grant) = (rig.storage.clone(), grant.clone());
-            async move { storage.put(&grant, key(&number.to_string()), PutOptions::default(), Box::pin(content)).await }
+            async move {
+                storage.put(fixed(&grant), key(&number.to_string()), PutOptions::default(), Box::pin(content)).await
+            }
         });
         let results = join_all(puts).await;
         let (stored, refused): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
@@ -108,4 +111,56 @@ async fn number_of_objects_is_limited() {
     rig.wait_for_report("one", 0, true).await;
     rig.delete(&grant, &["0/0"]).await;
     rig.put(&grant, "one more", "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blobs_that_are_replaced_but_not_deleted_are_limited() {
+    on_each_store(async |mut rig| {
+        const SIZE: usize = 15 << 20;
+        let grant = grant_with("one", SIZE as u64);
+        // The quota, and a margin of 64 MiB for blobs that are read.
+        let mut reads = Vec::new();
+        for _ in 0..5 {
+            rig.put(&grant, "key", vec![0; SIZE]).await;
+            reads.push(rig.storage.get(&grant, key("key"), None).await.unwrap().unwrap());
+        }
+        rig.wait_for_blobs(5).await;
+        let refused = rig.put_with(&grant, "key", vec![0; SIZE], PutOptions::default()).await;
+        assert!(refused.as_ref().is_err_and(|error| error.to_string().contains("replaced")), "{refused:?}");
+        assert_eq!(code(refused), "quota_exceeded");
+        // Other projects may store, and the user need not delete anything.
+        rig.put(&grant_with("other", SIZE as u64), "key", vec![0; SIZE]).await;
+        rig.wait_for_report("one", SIZE as u64, false).await;
+        drop(reads);
+        rig.wait_for_blobs(2).await;
+        let put = || rig.put_with(&grant, "key", vec![0; SIZE], PutOptions::default());
+        let stored = async { while put().await.is_err() {} };
+        assert_eq!(tokio::time::timeout(Duration::from_secs(20), stored).await, Ok(()));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_in_flight_are_limited() {
+    let rig = super::Rig::start(super::TestStore::start(super::Kind::Folder).await);
+    let grant = grant_with("one", 1 << 20);
+    let options = || PutOptions { length: Some(1 << 20), ..PutOptions::default() };
+    let mut stalled = JoinSet::new();
+    for number in 0..65 {
+        let content = Box::pin(stream::pending::<Result<Bytes, Infallible>>());
+        let (storage, one) = (rig.storage.clone(), grant.clone());
+        stalled.spawn(async move { storage.put(fixed(&one), key(&number.to_string()), options(), content).await });
+    }
+    let put = || rig.put_with(&grant, "key", "", options());
+    let refused = async {
+        loop {
+            if let Err(error) = put().await {
+                return error.code();
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), refused).await, Ok("quota_exceeded"));
+    stalled.shutdown().await;
+    let stored = async { while put().await.is_err() {} };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), stored).await, Ok(()));
 }

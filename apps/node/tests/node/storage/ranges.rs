@@ -42,7 +42,7 @@ async fn attributes_are_kept_and_change_with_each_put() {
         let one = grant("one");
         let attributes = Attributes {
             content_type: Some("text/plain; charset=utf-8".to_owned()),
-            metadata: [("Name", "ü\"\\\n"), ("", "empty name")].map(|(n, v)| (n.to_owned(), v.to_owned())).into(),
+            metadata: [("Name", "ü\"\\"), ("", "empty name")].map(|(n, v)| (n.to_owned(), v.to_owned())).into(),
         };
         let options = PutOptions { attributes: attributes.clone(), ..PutOptions::default() };
         let stored = rig.put_with(&one, "key", "one", options).await.unwrap().unwrap();

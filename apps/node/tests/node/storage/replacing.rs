@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use node::storage::PutOptions;
 
-use super::{grant, key, noise, on_each_store};
+use super::{Kind, Result, Rig, TestStore, code, fixed, grant, key, noise, on_each_store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_are_never_torn() {
@@ -19,7 +20,7 @@ async fn reads_are_never_torn() {
         let write = async {
             for byte in 1..40 {
                 let chunks = stream::iter([content(byte)]).map(Ok::<Bytes, Infallible>);
-                rig.storage.put(&one, key("key"), PutOptions::default(), chunks).await.unwrap().unwrap();
+                rig.storage.put(fixed(&one), key("key"), PutOptions::default(), chunks).await.unwrap().unwrap();
             }
             is_done.store(true, Ordering::Relaxed);
         };
@@ -37,6 +38,30 @@ async fn reads_are_never_torn() {
         rig.wait_for_blobs(1).await;
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn get_without_a_receiver_ends() {
+    for kind in [Kind::Folder, Kind::S3] {
+        let rig = Rig::start_with_timeout(TestStore::start(kind).await, Duration::from_millis(300));
+        let one = grant("one");
+        let content = noise(12 << 20);
+        rig.put(&one, "key", content.clone()).await;
+        let (_, mut stalled) = rig.storage.get(&one, key("key"), None).await.unwrap().unwrap();
+        stalled.bytes.try_next().await.unwrap().unwrap();
+        // A receiver that takes data is not too slow.
+        assert!(rig.get(&one, "key").await.unwrap() == content);
+        rig.delete(&one, &["key"]).await;
+        let deleted = async {
+            while rig.store.blobs().len() > 1 {
+                rig.put(&one, "other", "x").await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), deleted).await.unwrap();
+        let rest: Result<Vec<Bytes>> = stalled.bytes.try_collect().await;
+        assert_eq!(code(rest), "storage_unavailable");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -130,6 +130,9 @@ async function errors(storage) {
     { metadata: { a: 1 } },
     { metadata: { a: "\ud800" } },
     { metadata: { a: "x".repeat(2048) } },
+    { metadata: { a: "\n" } },
+    { metadata: { "a\u0001": "" } },
+    { metadata: Object.fromEntries(Array.from({ length: 65 }, (_, number) => [number, ""])) },
     { metadata: { a: "x".repeat(1 << 20) } },
     { onlyIf: "x" },
     { onlyIf: { absent: false } },
@@ -198,6 +201,15 @@ export default {
         case "/get": {
           const object = await storage.get(key);
           return object === null ? new Response("null", { status: 404 }) : new Response(object.body);
+        }
+        case "/exhaust": {
+          await storage.put("large", zeros(4 << 20));
+          const unread = await Promise.all(Array.from({ length: 128 }, () => storage.get("large")));
+          const waiting = Array.from({ length: 1100 }, () => storage.head("large"));
+          const { code } = await Promise.any(waiting.map((call) => call.then(Promise.reject, (error) => error)));
+          await Promise.all(unread.map((object) => object.body.cancel()));
+          const rest = (await Promise.allSettled(waiting)).filter((call) => call.status === "fulfilled").length;
+          return Response.json({ code, rest: rest > 1000, after: (await storage.head("large")).size });
         }
         case "/list":
           return Response.json((await storage.list()).objects.map((object) => [object.key, object.size]));

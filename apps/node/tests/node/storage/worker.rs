@@ -183,6 +183,14 @@ async fn revoked_grant_removes_the_binding_and_keeps_the_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn process_with_too_many_calls_gets_an_error() {
+    let Some(node) = NodeProcess::start(Kind::Folder).await else { return };
+    let (status, body) = node.get("/exhaust").await;
+    let expected = json!({ "code": "too_many_calls", "rest": true, "after": 4 << 20 });
+    assert_eq!((status, serde_json::from_str::<Value>(&body).unwrap()), (200, expected));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn node_without_a_store_returns_an_error_that_says_so() {
     let Some(node) = NodeProcess::start_with(TestStore::start(Kind::Folder).await, Vec::new()).await else { return };
     let (status, body) = node.get("/list").await;

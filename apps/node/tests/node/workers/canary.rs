@@ -79,7 +79,7 @@ async fn assert_hidden(user: Option<u32>) {
     Visitor::new(front).sees(HOST, "/", 200, &changed).await;
     // A malformed part is rejected without its content.
     core.set_part("app", "secrets", serde_json::json!({ "revision": CANARY, "values": CANARY }));
-    until("the rejection", || files_contain(logs.path(), "a part of the desired state is malformed")).await;
+    until("the rejection", || files_contain(logs.path(), "a desired part is malformed")).await;
     core.set_secrets("app", &[("SECRET", &changed), ("ANOTHER", "x")]);
     Visitor::new(front).sees(HOST, "/", 200, "ANOTHER").await;
     assert_eq!(files_with_canary(dir.path()), [] as [&Path; 0]);

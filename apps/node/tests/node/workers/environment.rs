@@ -1,11 +1,18 @@
 //! Secrets, and changes of the environment.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use reqwest::Method;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
+use super::isolation::processes;
 use super::protections::metrics;
 use super::{HOST, Rig, with_workers, workerd};
 use crate::control_plane::{ControlPlane, State};
@@ -100,7 +107,7 @@ async fn many_quick_changes_start_few_processes() {
     let visitors = Visitors::start(&rig);
     for number in 1..=20 {
         rig.core.set_secrets("app", &[("N", &number.to_string())]);
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     rig.node.visitor.sees(HOST, "/", 200, r#""N":"20""#).await;
     visitors.stop().await;
@@ -140,7 +147,7 @@ async fn concurrent_deploys_and_changes_end_with_the_last_of_each() {
         rig.core.set_secrets("app", &[("N", &number(1))]);
         rig.deploy(&shows("2"));
         rig.core.set_secrets("app", &[("N", &number(2))]);
-        tokio::time::sleep(std::time::Duration::from_millis(120)).await;
+        tokio::time::sleep(Duration::from_millis(120)).await;
         rig.core.set_secrets("app", &[("N", &number(3))]);
         // A rollback.
         rig.deploy(&shows("1"));
@@ -188,12 +195,107 @@ async fn environment_that_prevents_the_start_is_reported_and_the_previous_one_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn crashed_process_is_not_restarted_with_an_outdated_environment() {
+    const CODE: &str = r#"
+      import { env } from "cloudflare:workers";
+      if (!env.KEY) throw new Error("KEY is missing");
+      export default { fetch: (request, env) => new Response(env.KEY) };"#;
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.set_secrets("app", &[("KEY", "leaked")]);
+    rig.serves(CODE).await;
+    let [(pid, _)] = processes(&rig)[..] else { panic!("more than one process") };
+    rig.core.set_part("app", "secrets", Value::Null);
+    rig.observes("app", State::Failed).await;
+    assert_eq!(rig.node.visitor.get(HOST, "/").await.body, "leaked");
+
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    rig.observes("app", State::Crashed).await;
+    // Requests try to start the process, which fails with the current environment.
+    let failed = timeout(Duration::from_secs(10), async {
+        while rig.core.last_report("app") != Some((1, State::Failed)) {
+            let response = rig.node.visitor.get(HOST, "/").await;
+            assert_eq!(response.status, 503, "{response:?}");
+        }
+    });
+    failed.await.unwrap();
+    rig.core.set_secrets("app", &[("KEY", "rotated")]);
+    rig.node.visitor.sees(HOST, "/", 200, "rotated").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replaced_processes_finish_their_requests_and_older_ones_are_stopped() {
+    const CODE: &str = r#"
+      export default { fetch(request, env) {
+        if (!request.url.endsWith("/held")) return new Response(env.N);
+        return new Response(new ReadableStream({ async pull(controller) {
+          controller.enqueue(new TextEncoder().encode(env.N));
+          await scheduler.wait(50);
+        } }));
+      } };"#;
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.set_secrets("app", &[("N", "0")]);
+    rig.serves(CODE).await;
+    let mut held = Vec::new();
+    for number in 0..5 {
+        let number = number.to_string();
+        rig.core.set_secrets("app", &[("N", &number)]);
+        rig.node.visitor.sees(HOST, "/", 200, &number).await;
+        let response = rig.node.visitor.request(Method::GET, HOST, "/held").send().await.unwrap();
+        let mut chunks = response.bytes_stream();
+        assert_eq!(chunks.next().await.unwrap().unwrap(), number);
+        held.push(chunks);
+    }
+    // Well before the drain timeout.
+    until("the exit of the older processes", || processes(&rig).len() == 3).await;
+    for (number, mut chunks) in held.into_iter().enumerate() {
+        if number < 2 {
+            while let Some(Ok(_)) = chunks.next().await {}
+        } else {
+            for _ in 0..10 {
+                assert_eq!(chunks.next().await.unwrap().unwrap(), number.to_string());
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unavailable_part_keeps_its_last_state() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.set_secrets("app", &[("N", "1")]);
+    rig.serves(&shows("1")).await;
+    for project in ["app", "new"] {
+        rig.core.make_unavailable(project, "secrets");
+        rig.core.set_secrets(project, &[("N", "2")]);
+    }
+    rig.core.deploy("new", &[("worker/index.js", shows("new").as_bytes())]);
+    let waits = "being deployed";
+    rig.node.visitor.sees("new.localhost", "/", 503, waits).await;
+    assert_eq!(seen(&rig.node.visitor).await, json!({ "version": "1", "N": "1" }));
+    let Rig { core, dir, node, .. } = rig;
+    node.stop().await;
+
+    // After a restart, the node receives the full state.
+    core.deploy("other", &[("assets/index.html", b"other")]);
+    let node = RunningNode::start_as(&with_workers(&core, &dir, workerd().unwrap())).await;
+    node.visitor.sees("other.localhost", "/", 200, "other").await;
+    assert_eq!(seen(&node.visitor).await, json!({ "version": "1", "N": "1" }));
+    node.visitor.sees("new.localhost", "/", 503, waits).await;
+    core.make_available();
+    for (project, version) in [("app", "1"), ("new", "new")] {
+        core.set_secrets(project, &[("N", "3")]);
+        let shown = format!(r#"{{"version":"{version}","N":"3"}}"#);
+        node.visitor.sees(&format!("{project}.localhost"), "/", 200, &shown).await;
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn stopped_process_starts_with_the_current_environment_at_the_next_request() {
-    let idle = std::time::Duration::from_secs(1);
+    let idle = Duration::from_secs(1);
     let Some(rig) = Rig::start_with(|workers| workers.idle = idle).await else { return };
     rig.serves(&shows("1")).await;
     let run = rig.dir.path().join("run");
-    until("exit of the idle worker", || std::fs::read_dir(&run).unwrap().count() == 1).await;
+    until("exit of the idle worker", || fs::read_dir(&run).unwrap().count() == 1).await;
     for number in 1..=3 {
         rig.core.set_secrets("app", &[("N", &number.to_string())]);
     }
@@ -255,6 +357,27 @@ async fn restarted_node_has_the_environment_while_the_control_plane_is_down() {
     core.set_secrets("app", &[("N", "3")]);
     core.restart().await;
     node.visitor.sees(HOST, "/", 200, r#""N":"3""#).await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_save_leaves_no_outdated_environment_and_is_retried() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.set_secrets("app", &[("N", "1")]);
+    rig.serves(&shows("1")).await;
+    let saved = || fs::read_dir(rig.dir.path().join("environments")).unwrap().count();
+    until("the save", || saved() == 1).await;
+    let (temporary, moved) = (rig.dir.path().join("tmp"), rig.dir.path().join("moved"));
+    fs::rename(&temporary, &moved).unwrap();
+    rig.core.set_secrets("app", &[("N", "2")]);
+    until("the removal of the outdated file", || saved() == 0).await;
+    fs::rename(&moved, &temporary).unwrap();
+    until("the retry", || saved() == 1).await;
+    let Rig { mut core, dir, node, .. } = rig;
+    node.stop().await;
+    core.stop().await;
+    let node = RunningNode::start_as(&with_workers(&core, &dir, workerd().unwrap())).await;
+    assert_eq!(seen(&node.visitor).await["N"], "2");
     node.stop().await;
 }
 

@@ -76,6 +76,38 @@ async fn node_fetches_secrets_that_the_desired_state_does_not_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn corrupt_secret_blocks_no_other_project() {
+    let app = App::start().await;
+    let ada = ada_with_project(&app).await;
+    let node = Node::new(&app).await;
+    for name in ["API_KEY", "WHOLE"] {
+        ada.put(&format!("{SECRETS}/{name}"), json!({ "value": "x" })).await.expect(200);
+    }
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "blog" })).await.expect(201);
+    ada.put("/v1/orgs/ada/projects/blog/secrets/API_KEY", json!({ "value": "of the blog" })).await.expect(200);
+    app.db_execute(
+        "UPDATE resources.secrets SET sealed = set_byte(sealed, 20, get_byte(sealed, 20) # 1) \
+         WHERE name = 'API_KEY' AND project_id = (SELECT id FROM projects.projects WHERE name = 'site')",
+    )
+    .await
+    .unwrap();
+    let project = ada.get("/v1/orgs/ada/projects/site").await.expect(200)["id"].clone();
+    for since in [0, 1] {
+        let desired = node.send(Method::GET, &format!("desired?since={since}"), |request| request).await;
+        let desired = desired.expect(200);
+        assert_eq!(desired["unavailable"], json!([{ "project": project, "part": "secrets" }]));
+        let parts = desired["parts"].as_array().unwrap();
+        let secrets: Vec<&Value> = parts.iter().filter(|change| change["part"] == "secrets").collect();
+        assert_eq!(secrets.len(), 1);
+        assert_eq!(secrets[0]["desired"]["values"], json!({ "API_KEY": "of the blog" }));
+    }
+    // Another value repairs the project.
+    ada.put(&format!("{SECRETS}/API_KEY"), json!({ "value": "new" })).await.expect(200);
+    let desired = node.send(Method::GET, "desired?since=0", |request| request).await;
+    assert_eq!(desired.expect(200)["unavailable"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn node_fetches_granted_storage() {
     let app = App::start().await;
     let ada = ada_with_project(&app).await;

@@ -139,10 +139,28 @@ async fn project_has_at_most_200_secrets() {
     assert_eq!(listed["items"].as_array().unwrap().len(), 200);
     let refused = ada.put(&secret("MORE"), json!({ "value": "x" })).await;
     let details = &refused.expect_error(409, "secret_limit")["details"];
-    assert_eq!(*details, json!({ "limit": 200, "count": 200, "plan": "free" }));
+    assert_eq!(*details, json!({ "limit": 200, "count": 200, "of": "secrets", "plan": "free" }));
     ada.put(SECRETS, json!({ "secrets": { "MORE": "x" } })).await.expect_error(409, "secret_limit");
     ada.put(&secret("KEY_7"), json!({ "value": "y" })).await.expect(200);
     ada.put(SECRETS, json!({ "secrets": { "KEY_7": null, "MORE": "x" } })).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn project_has_at_most_2_mib_of_secrets() {
+    let app = App::start().await;
+    let ada = ada_with_project(&app).await;
+    let largest = "x".repeat(65_536);
+    // A body has at most 512 KiB.
+    for part in 0..8 {
+        let values: serde_json::Map<_, _> =
+            (0..4).map(|number| (format!("KEY_{part}_{number}"), json!(largest))).collect();
+        ada.put(SECRETS, json!({ "secrets": values })).await.expect(200);
+    }
+    let refused = ada.put(&secret("MORE"), json!({ "value": "x" })).await;
+    let details = &refused.expect_error(409, "secret_limit")["details"];
+    assert_eq!(*details, json!({ "limit": 2_097_152, "count": 2_097_152, "of": "bytes", "plan": "free" }));
+    ada.put(&secret("KEY_0_0"), json!({ "value": "short" })).await.expect(200);
+    ada.put(&secret("MORE"), json!({ "value": "x" })).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,104 @@
+//! Limits on the calls of a process. Without them, worker code could keep any number of requests and responses in the
+//! memory of the node, by not finishing the one and not reading the other.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::web::Payload;
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// The number of calls of a process in flight. A call ends when its response was sent.
+const MAX_IN_FLIGHT: usize = 128;
+/// The number of further calls that may wait, so that code may begin many calls at the same time.
+const MAX_WAITING: usize = 1024;
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest wait for a whole body that is not a stream.
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+/// The server copies a chunk to the buffer of the connection, where it no longer counts as in flight.
+const MAX_CHUNK_BYTES: usize = 32 << 10;
+
+/// The permits for calls of a process.
+pub struct CallLimit {
+    accepted: Arc<Semaphore>,
+    in_flight: Arc<Semaphore>,
+}
+
+/// The permit of a call, until it is dropped.
+pub struct Call {
+    _accepted: OwnedSemaphorePermit,
+    _in_flight: OwnedSemaphorePermit,
+}
+
+/// Why a body was not read.
+pub enum BodyError {
+    TooLong,
+    /// The sender failed, or did not end in time.
+    Incomplete,
+}
+
+/// A body in small chunks, and a guard that is dropped with it.
+struct GuardedBody<G> {
+    body: BoxBody,
+    rest: Bytes,
+    _guard: G,
+}
+
+impl CallLimit {
+    pub fn new() -> Self {
+        Self {
+            accepted: Arc::new(Semaphore::new(MAX_IN_FLIGHT + MAX_WAITING)),
+            in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+        }
+    }
+
+    /// Waits until another call may begin. Returns `None` if the process has too many.
+    pub async fn begin(&self) -> Option<Call> {
+        let accepted = Arc::clone(&self.accepted).try_acquire_owned().ok()?;
+        let in_flight = timeout(WAIT_TIMEOUT, Arc::clone(&self.in_flight).acquire_owned()).await.ok()?.ok()?;
+        Some(Call { _accepted: accepted, _in_flight: in_flight })
+    }
+}
+
+/// Keeps a guard until a response was sent.
+pub fn guard(response: HttpResponse, guard: impl Unpin + 'static) -> HttpResponse {
+    response.map_body(|_, body| GuardedBody { body, rest: Bytes::new(), _guard: guard }).map_into_boxed_body()
+}
+
+/// Reads the body of a call.
+///
+/// # Errors
+/// Returns an error if the body has more than `max` bytes or does not end.
+pub async fn read_body(payload: Payload, max: usize) -> Result<Bytes, BodyError> {
+    match timeout(BODY_TIMEOUT, payload.to_bytes_limited(max)).await {
+        Ok(Ok(Ok(body))) => Ok(body),
+        Ok(Err(_)) => Err(BodyError::TooLong),
+        Ok(Ok(Err(_))) | Err(_) => Err(BodyError::Incomplete),
+    }
+}
+
+impl<G: Unpin + 'static> MessageBody for GuardedBody<G> {
+    type Error = Box<dyn Error>;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        let this = self.get_mut();
+        while this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_next(context)) {
+                Some(Ok(chunk)) => this.rest = chunk,
+                end => return Poll::Ready(end),
+            }
+        }
+        let length = this.rest.len().min(MAX_CHUNK_BYTES);
+        Poll::Ready(Some(Ok(this.rest.split_to(length))))
+    }
+}
