@@ -100,5 +100,5 @@ impl Saver {
 }
 
 fn has_failed(saved: io::Result<()>, what: &str) -> bool {
-    saved.inspect_err(|error| tracing::error!(%error, "failed to save {what}")).is_err()
+    saved.inspect_err(|error| tracing::error!(%error, what, "failed to save")).is_err()
 }

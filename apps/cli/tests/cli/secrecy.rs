@@ -57,7 +57,8 @@ impl Node {
         let client = Client::builder().no_proxy().build().unwrap();
         let mut last = String::new();
         for _ in 0..400 {
-            let response = client.get(format!("http://{}/", self.edge)).header("Host", host).send().await;
+            // The assets contain a page for the path /.
+            let response = client.get(format!("http://{}/length", self.edge)).header("Host", host).send().await;
             if let Ok(response) = response {
                 last = response.text().await.unwrap();
                 if last == expected {

@@ -113,7 +113,7 @@ async fn guest_book_stores_entries_and_its_moderator_deletes_them() {
         let request = client().post(format!("http://{}{path}", node.edge)).header("host", host);
         request.header("origin", origin).header("cookie", cookie).body(body).send().await.unwrap()
     };
-    let own_origin = format!("http://{host}");
+    let own_origin = format!("https://{host}");
     let post =
         async |path: &str, cookie: &str, fields: &[(&str, &str)]| post_from(&own_origin, path, cookie, fields).await;
     let book = async || node.page(host, "/").await.unwrap();
