@@ -101,7 +101,7 @@ impl BlobContent {
     }
 }
 
-/// A segment without the contents of the blobs. Positions are in words.
+/// The words of a segment before the contents of the blobs. Positions are in words.
 #[derive(Default)]
 struct Encoder {
     words: Vec<u8>,

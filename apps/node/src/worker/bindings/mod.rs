@@ -6,7 +6,7 @@
 //!
 //! Code sees either the service itself, as a `Fetcher`, or an object that an internal module of ours makes of it. The
 //! module receives the service as `env.service`; its default export returns the object. To add a binding, implement
-//! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a field of [`Environment`].
+//! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a field of `Environment`.
 
 mod assets;
 mod calls;
