@@ -51,7 +51,9 @@ async fn get_without_a_receiver_ends() {
         stalled.bytes.try_next().await.unwrap().unwrap();
         // A receiver that takes data is not too slow.
         assert!(rig.get(&one, "key").await.unwrap() == content);
+        rig.put(&one, "other", "x").await;
         rig.delete(&one, &["key"]).await;
+        // The blobs of the deleted and of the other object.
         let deleted = async {
             while rig.store.blobs().len() > 1 {
                 rig.put(&one, "other", "x").await;
@@ -60,7 +62,7 @@ async fn get_without_a_receiver_ends() {
         };
         tokio::time::timeout(Duration::from_secs(30), deleted).await.unwrap();
         let rest: Result<Vec<Bytes>> = stalled.bytes.try_collect().await;
-        assert_eq!(code(rest), "storage_unavailable");
+        assert_eq!(code(rest.map(|chunks| chunks.len())), "storage_unavailable");
     }
 }
 
