@@ -137,7 +137,10 @@ async fn internal_listener_serves_each_node_only_its_own_state() {
     let desired = get("/internal/v1/desired?since=0", &first).await;
     let desired: serde_json::Value = serde_json::from_slice(&desired.1).unwrap();
     assert_eq!(desired["parts"][0]["desired"]["bundle"], json!(digest));
-    assert_eq!((&desired["schema"], &desired["full"], &desired["revision"]), (&json!(protocol::SCHEMA), &json!(true), &json!(2)));
+    assert_eq!(
+        (&desired["schema"], &desired["full"], &desired["revision"]),
+        (&json!(protocol::SCHEMA), &json!(true), &json!(2))
+    );
     let others: serde_json::Value = serde_json::from_slice(&get("/internal/v1/desired", &second).await.1).unwrap();
     assert_eq!(others["parts"], json!([]));
     assert_eq!(get(&bundle, &first).await.0, 200);
