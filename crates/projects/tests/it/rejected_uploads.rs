@@ -78,10 +78,10 @@ async fn failed_body_differs_from_a_truncated_one() {
 async fn cancelled_upload_leaves_nothing() {
     let files = Files::new();
     let bundles = files.bundles();
-    // Half of it is more than a part of the upload.
-    let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(800_000))]);
-    // The body stalls after the first half.
-    let stalled = body(&whole[..whole.len() / 2], 1000).chain(stream::pending());
+    // More than a part of the upload.
+    let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(300_000))]);
+    // The body stalls before its end.
+    let stalled = body(&whole[..whole.len() - 1000], 1000).chain(stream::pending());
     {
         let mut upload = pin!(bundles.receive("upload", LIMITS, stalled));
         while files.list().is_empty() {
