@@ -78,12 +78,14 @@ async fn failed_body_differs_from_a_truncated_one() {
 async fn cancelled_upload_leaves_nothing() {
     let files = Files::new();
     let bundles = files.bundles();
+    let mut limits = LIMITS;
+    (limits.compressed, limits.unpacked) = (1_000_000, 1_000_000);
     // More than a part of the upload.
     let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(300_000))]);
     // The body stalls before its end.
     let stalled = body(&whole[..whole.len() - 1000], 1000).chain(stream::pending());
     {
-        let mut upload = pin!(bundles.receive("upload", LIMITS, stalled));
+        let mut upload = pin!(bundles.receive("upload", limits, stalled));
         while files.list().is_empty() {
             let pause = tokio::time::sleep(Duration::from_millis(10));
             tokio::select! {
@@ -98,7 +100,7 @@ async fn cancelled_upload_leaves_nothing() {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
-    bundles.receive("upload", LIMITS, body(&whole, 1000)).await.unwrap();
+    bundles.receive("upload", limits, body(&whole, 1000)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
