@@ -7,18 +7,12 @@ use clap::Subcommand;
 use convergence::{NodeName, Nodes};
 use kernel::audit::Actor;
 
-use crate::setting::Database;
+use crate::setting::DatabaseArgs;
 
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Command,
-    #[command(flatten)]
-    database: Database,
-}
+pub type Args = DatabaseArgs<Command>;
 
 #[derive(Subcommand)]
-enum Command {
+pub enum Command {
     /// Add a node and print its credential, which is shown only once
     Add { name: NodeName },
     /// List the nodes: name, id, number of placed projects, time last seen

@@ -9,18 +9,12 @@ use kernel::audit::Actor;
 use store::outbox::{Filter, QueuedMessage, Retry};
 use uuid::Uuid;
 
-use crate::setting::Database;
+use crate::setting::DatabaseArgs;
 
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Command,
-    #[command(flatten)]
-    database: Database,
-}
+pub type Args = DatabaseArgs<Command>;
 
 #[derive(Subcommand)]
-enum Command {
+pub enum Command {
     /// List queued messages, oldest first
     List {
         /// Only dead letters

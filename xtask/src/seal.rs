@@ -10,18 +10,12 @@ use kernel::seal::Keys;
 use settings::Secret;
 use store::{SealedColumn, Store};
 
-use crate::setting::{Database, read_setting};
+use crate::setting::{DatabaseArgs, read_setting};
 
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Command,
-    #[command(flatten)]
-    database: Database,
-}
+pub type Args = DatabaseArgs<Command>;
 
 #[derive(Subcommand)]
-enum Command {
+pub enum Command {
     /// Count the values of each column by key
     Status,
     /// Re-seal all values with the first key of SVC_SEALING_KEYS, while the service runs

@@ -26,6 +26,15 @@ pub struct Database {
     dev: bool,
 }
 
+/// The arguments of an operator command with subcommands.
+#[derive(clap::Args)]
+pub struct DatabaseArgs<C: clap::Subcommand> {
+    #[command(subcommand)]
+    pub command: C,
+    #[command(flatten)]
+    pub database: Database,
+}
+
 impl Database {
     pub fn url(self) -> Result<Secret> {
         // clap reports the conflict only if both options are on the same side of a subcommand.
