@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use protocol::{Change, DesiredPart as _, SecretValue, Secrets, Storage};
+use protocol::{Change, DesiredPart, Secrets, Storage};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -24,13 +24,20 @@ const PARTS: [&str; 2] = [Secrets::NAME, Storage::NAME];
 /// The environment of a project. It never contains a part that the control plane did not send.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
-    /// The values of `env.<NAME>`.
-    pub secrets: Option<Secrets>,
-    /// The grant of `env.storage`.
-    pub storage: Option<Storage>,
+    /// The parts that are desired, by name.
+    parts: BTreeMap<String, Part>,
     /// The parts whose first state was unavailable. No code starts without them.
-    #[serde(default)]
     unknown: BTreeSet<String>,
+}
+
+/// A part of an environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Part {
+    /// The values of `env.<NAME>`.
+    Secrets(Secrets),
+    /// The grant of `env.storage`.
+    Storage(Storage),
 }
 
 /// The changes of one project's environment in an update.
@@ -41,10 +48,11 @@ pub struct EnvironmentChanges {
     unavailable: BTreeSet<String>,
 }
 
-/// A change of one part; `None` if it is no longer desired.
-pub enum PartChange {
-    Secrets(Option<Secrets>),
-    Storage(Option<Storage>),
+/// A change of one part.
+pub struct PartChange {
+    name: &'static str,
+    /// `None` if it is no longer desired.
+    part: Option<Part>,
 }
 
 impl PartChange {
@@ -54,11 +62,13 @@ impl PartChange {
     /// Returns an error if the part is malformed.
     pub fn read(change: &Change) -> serde_json::Result<Option<Self>> {
         // The original error may contain a value.
-        let secrets = change.read().map_err(|_| serde_json::Error::custom("the part secrets is malformed"))?;
-        if let Some(secrets) = secrets {
-            return Ok(Some(Self::Secrets(secrets)));
-        }
-        Ok(change.read()?.map(Self::Storage))
+        let secrets = Self::read_as(change, Part::Secrets);
+        let secrets = secrets.map_err(|_| serde_json::Error::custom("the part secrets is malformed"))?;
+        Ok(secrets.or(Self::read_as(change, Part::Storage)?))
+    }
+
+    fn read_as<P: DesiredPart>(change: &Change, part: fn(P) -> Part) -> serde_json::Result<Option<Self>> {
+        Ok(change.read()?.map(|desired: Option<P>| Self { name: P::NAME, part: desired.map(part) }))
     }
 }
 
@@ -87,40 +97,43 @@ impl Environment {
         updated
     }
 
-    fn reduced_to(&self, parts: &BTreeSet<String>) -> Self {
-        Self {
-            secrets: self.secrets.clone().filter(|_| parts.contains(Secrets::NAME)),
-            storage: self.storage.clone().filter(|_| parts.contains(Storage::NAME)),
-            unknown: &self.unknown & parts,
-        }
+    fn reduced_to(&self, names: &BTreeSet<String>) -> Self {
+        let parts = self.parts.iter().filter(|(name, _)| names.contains(*name));
+        let parts = parts.map(|(name, part)| (name.clone(), part.clone())).collect();
+        Self { parts, unknown: &self.unknown & names }
     }
 
-    fn apply(&mut self, change: PartChange) {
-        let part = match change {
-            PartChange::Secrets(secrets) => {
-                self.secrets = secrets;
-                Secrets::NAME
-            }
-            PartChange::Storage(storage) => {
-                self.storage = storage;
-                Storage::NAME
-            }
+    fn apply(&mut self, PartChange { name, part }: PartChange) {
+        match part {
+            Some(part) => self.parts.insert(name.to_owned(), part),
+            None => self.parts.remove(name),
         };
-        self.unknown.remove(part);
+        self.unknown.remove(name);
     }
 
     /// The values of the secrets by name.
     pub fn secrets(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.values().into_iter().flatten().map(|(name, value)| (name.as_str(), value.reveal()))
+        let values = self.secret_set().into_iter().flat_map(|set| &set.values);
+        values.map(|(name, value)| (name.as_str(), value.reveal()))
+    }
+
+    fn secret_set(&self) -> Option<&Secrets> {
+        if let Some(Part::Secrets(set)) = self.parts.get(Secrets::NAME) { Some(set) } else { None }
+    }
+
+    /// The grant of `env.storage`.
+    pub fn storage(&self) -> Option<&Storage> {
+        if let Some(Part::Storage(storage)) = self.parts.get(Storage::NAME) { Some(storage) } else { None }
     }
 
     /// Whether `env` is the same in both. Other differences, such as a quota, do not require another process.
     fn is_same_for_code(&self, other: &Self) -> bool {
-        self.secrets().eq(other.secrets()) && self.storage.is_some() == other.storage.is_some()
+        self.secrets().eq(other.secrets()) && self.grants().eq(other.grants())
     }
 
-    fn values(&self) -> Option<&BTreeMap<String, SecretValue>> {
-        self.secrets.as_ref().map(|secrets| &secrets.values)
+    /// The names of the granted resources.
+    fn grants(&self) -> impl Iterator<Item = &String> {
+        self.parts.keys().filter(|name| *name != Secrets::NAME)
     }
 }
 
@@ -223,15 +236,18 @@ impl CurrentEnvironment {
 
 #[cfg(test)]
 mod tests {
+    use protocol::SecretValue;
+
     use super::*;
 
     fn secrets(revision: i64, value: &str) -> PartChange {
         let values = BTreeMap::from([("A".to_owned(), SecretValue::new(value.to_owned()))]);
-        PartChange::Secrets(Some(Secrets { revision, values }))
+        PartChange { name: Secrets::NAME, part: Some(Part::Secrets(Secrets { revision, values })) }
     }
 
     fn storage(quota_bytes: u64) -> PartChange {
-        PartChange::Storage(Some(Storage { prefix: "sto_1".to_owned(), quota_bytes }))
+        let storage = Storage { prefix: "sto_1".to_owned(), quota_bytes };
+        PartChange { name: Storage::NAME, part: Some(Part::Storage(storage)) }
     }
 
     fn update(environments: &Environments, full: bool, parts: Vec<PartChange>, unavailable: &[&str]) {
@@ -252,10 +268,10 @@ mod tests {
         let first = apply(&environments, true, vec![secrets(1, "x"), storage(1)]);
         let same = apply(&environments, false, vec![secrets(2, "x"), storage(2)]);
         assert_eq!(same.generation, first.generation);
-        assert_eq!(same.parts.storage.as_ref().unwrap().quota_bytes, 2);
+        assert_eq!(same.parts.storage().unwrap().quota_bytes, 2);
         let other = apply(&environments, false, vec![secrets(3, "y")]);
-        assert!(other.generation > same.generation && other.parts.storage.is_some());
-        let revoked = apply(&environments, false, vec![PartChange::Storage(None)]);
+        assert!(other.generation > same.generation && other.parts.storage().is_some());
+        let revoked = apply(&environments, false, vec![PartChange { name: Storage::NAME, part: None }]);
         assert!(revoked.generation > other.generation);
         let full = apply(&environments, true, Vec::new());
         assert!(full.generation > revoked.generation && *full.parts == Environment::default());
@@ -268,13 +284,13 @@ mod tests {
         for full in [true, false] {
             update(&environments, full, vec![storage(2)], &["secrets", "site"]);
             let kept = environments.get("a").unwrap();
-            assert_eq!((&kept.parts.secrets, kept.generation), (&first.parts.secrets, first.generation));
-            assert_eq!(kept.parts.storage.as_ref().unwrap().quota_bytes, 2);
+            assert_eq!((kept.parts.secret_set(), kept.generation), (first.parts.secret_set(), first.generation));
+            assert_eq!(kept.parts.storage().unwrap().quota_bytes, 2);
         }
         let revoked = apply(&environments, true, vec![storage(2)]);
-        assert!(revoked.parts.secrets.is_none());
+        assert!(revoked.parts.secret_set().is_none());
         update(&environments, true, Vec::new(), &["secrets"]);
-        assert!(environments.get("a").unwrap().parts.storage.is_none());
+        assert!(environments.get("a").unwrap().parts.storage().is_none());
     }
 
     #[test]
@@ -285,7 +301,7 @@ mod tests {
             assert!(environments.get("a").is_none());
         }
         let complete = apply(&environments, false, vec![secrets(1, "x")]);
-        assert!(complete.parts.secrets.is_some() && complete.parts.storage.is_some());
+        assert!(complete.parts.secret_set().is_some() && complete.parts.storage().is_some());
     }
 
     #[test]
@@ -297,7 +313,7 @@ mod tests {
         environments.set_unsaved(vec!["a".to_owned(), "removed".to_owned()]);
         let mut unsaved = environments.take_unsaved();
         unsaved.sort_by(|one, other| one.0.cmp(&other.0));
-        let quotas = unsaved.iter().map(|(_, parts)| Some(parts.as_ref()?.storage.as_ref()?.quota_bytes));
+        let quotas = unsaved.iter().map(|(_, parts)| Some(parts.as_ref()?.storage()?.quota_bytes));
         assert_eq!(quotas.collect::<Vec<_>>(), [Some(2), None]);
     }
 

@@ -101,7 +101,7 @@ impl BlobContent {
     }
 }
 
-/// The words of a segment before the contents of the blobs. Positions are in words.
+/// A segment, without the contents of the blobs. A position is the number of a word.
 #[derive(Default)]
 struct Encoder {
     words: Vec<u8>,

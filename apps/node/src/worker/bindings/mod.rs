@@ -6,7 +6,8 @@
 //!
 //! Code sees either the service itself, as a `Fetcher`, or an object that an internal module of ours makes of it. The
 //! module receives the service as `env.service`; its default export returns the object. To add a binding, implement
-//! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a field of `Environment`.
+//! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a variant of `Part`
+//! in `environment`.
 
 mod assets;
 mod calls;
@@ -55,7 +56,8 @@ pub trait Binding: Send + Sync {
     /// The source of the internal module that makes the object; `None` if code sees the service itself.
     fn module(&self) -> Option<&'static str>;
 
-    /// Handles a request of the object. The number of requests in flight is limited for each process. The code of a worker can send any request here, if it escapes from `workerd`.
+    /// Handles a request of the object. The number of requests in flight is limited for each process. The code of a
+    /// worker can send any request here, if it escapes from `workerd`.
     fn handle(&self, caller: Caller, request: HttpRequest, payload: Payload) -> LocalBoxFuture<'_, HttpResponse>;
 }
 
@@ -110,15 +112,17 @@ impl Bindings {
         Registration { key, bindings: Arc::clone(self) }
     }
 
-    fn find_caller(&self, request: &HttpRequest) -> Option<(Caller, Arc<CallLimit>)> {
+    /// Returns what `of` makes of the process that sent a request.
+    fn find_process<T>(&self, request: &HttpRequest, of: impl FnOnce(&Registered) -> T) -> Option<T> {
         let key = request.headers().get(KEY_HEADER)?.to_str().ok()?;
-        let processes = self.processes.read().unwrap_or_else(PoisonError::into_inner);
-        let Registered { project, index, calls } = processes.get(key)?;
+        self.processes.read().unwrap_or_else(PoisonError::into_inner).get(key).map(of)
+    }
+
+    fn caller(&self, Registered { project, index, .. }: &Registered) -> Caller {
         // A project that was removed keeps its assets until its process ends.
         let environment = self.environments.get(project).map(|current| current.parts).unwrap_or_default();
         let environments = Arc::clone(&self.environments);
-        let caller = Caller { project: project.clone(), index: Arc::clone(index), environment, environments };
-        Some((caller, Arc::clone(calls)))
+        Caller { project: project.clone(), index: Arc::clone(index), environment, environments }
     }
 
     fn find_binding(&self, request: &HttpRequest, caller: &Caller) -> Option<&dyn Binding> {
@@ -158,7 +162,8 @@ pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
 
 async fn handle(request: HttpRequest, payload: Payload, bindings: Data<Bindings>) -> HttpResponse {
     let unknown = || error(StatusCode::FORBIDDEN, "not_granted", "Only the workers of this node may use its bindings.");
-    let Some((_, calls)) = bindings.find_caller(&request) else { return unknown() };
+    let calls = bindings.find_process(&request, |process| Arc::clone(&process.calls));
+    let Some(calls) = calls else { return unknown() };
     let Some(call) = calls.begin().await else {
         let message = "The worker has too many calls in progress. Read or cancel the bodies of earlier results.";
         let mut response = error(StatusCode::TOO_MANY_REQUESTS, "too_many_calls", message);
@@ -166,7 +171,8 @@ async fn handle(request: HttpRequest, payload: Payload, bindings: Data<Bindings>
         return response;
     };
     // The call may have waited.
-    let Some((caller, _)) = bindings.find_caller(&request) else { return unknown() };
+    let caller = bindings.find_process(&request, |process| bindings.caller(process));
+    let Some(caller) = caller else { return unknown() };
     let Some(binding) = bindings.find_binding(&request, &caller) else {
         return error(StatusCode::FORBIDDEN, "not_granted", "The project no longer has this binding. Enable it again.");
     };

@@ -98,7 +98,7 @@ impl Binding for StorageBinding {
     }
 
     fn is_granted(&self, environment: &Environment) -> bool {
-        environment.storage.is_some()
+        environment.storage().is_some()
     }
 
     fn module(&self) -> Option<&'static str> {
@@ -116,7 +116,7 @@ impl Binding for StorageBinding {
 impl StorageBinding {
     async fn respond(&self, caller: &Caller, request: &HttpRequest, payload: Payload) -> Result<HttpResponse> {
         let storage = self.0.as_ref().ok_or(StorageError::NOT_CONFIGURED)?;
-        let grant = caller.environment.storage.as_ref().and_then(|part| Grant::new(&caller.project, part));
+        let grant = caller.environment.storage().and_then(|part| Grant::new(&caller.project, part));
         let grant = grant.ok_or(StorageError::FAILED)?;
         match request.path() {
             "/put" => put(storage, caller, request, payload).await,
@@ -168,7 +168,7 @@ async fn put(storage: &Arc<Storage>, caller: &Caller, request: &HttpRequest, pay
         None => content.boxed_local(),
     };
     let (project, environments) = (caller.project.clone(), Arc::clone(&caller.environments));
-    let current = move || Grant::new(&project, environments.get(&project)?.parts.storage.as_ref()?);
+    let current = move || Grant::new(&project, environments.get(&project)?.parts.storage()?);
     Ok(storage.put(current, Key::parse(key)?, options, content).await?.map_or_else(null, value))
 }
 
