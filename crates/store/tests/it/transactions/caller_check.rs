@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 use super::kit::{Kit, event, write};
 
-const WAITING: &str = "SELECT 1 FROM pg_locks WHERE NOT granted";
+/// The waiting transactions of this database. Other tests use other databases of the cluster.
+const WAITING: &str = "SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid) \
+    WHERE NOT granted AND datname = current_database()";
 
 static CHECK: LazyLock<CallerCheck> = LazyLock::new(|| {
     CallerCheck::new(
