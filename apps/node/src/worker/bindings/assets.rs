@@ -27,7 +27,12 @@ impl Binding for Assets {
         None
     }
 
-    fn handle(&self, caller: Caller, request: HttpRequest, _: Payload) -> LocalBoxFuture<'_, HttpResponse> {
+    fn handle<'a>(
+        &'a self,
+        caller: Caller,
+        request: HttpRequest,
+        _: &'a mut Payload,
+    ) -> LocalBoxFuture<'a, HttpResponse> {
         Box::pin(async move { serve_assets(&request, &self.0, &caller.index).await })
     }
 }

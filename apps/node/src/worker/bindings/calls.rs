@@ -10,7 +10,8 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::web::Payload;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -21,6 +22,8 @@ const MAX_WAITING: usize = 1024;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait for a whole body that is not a stream.
 const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the rest of an unneeded body is read.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server copies a chunk to the buffer of the connection, where it no longer counts as in flight.
 const MAX_CHUNK_BYTES: usize = 32 << 10;
 
@@ -75,12 +78,27 @@ pub fn guard(response: HttpResponse, guard: impl Unpin + 'static) -> HttpRespons
 ///
 /// # Errors
 /// Returns an error if the body has more than `max` bytes or does not end.
-pub async fn read_body(payload: Payload, max: usize) -> Result<Bytes, BodyError> {
-    match timeout(BODY_TIMEOUT, payload.to_bytes_limited(max)).await {
-        Ok(Ok(Ok(body))) => Ok(body),
-        Ok(Err(_)) => Err(BodyError::TooLong),
-        Ok(Ok(Err(_))) | Err(_) => Err(BodyError::Incomplete),
-    }
+pub async fn read_body(payload: &mut Payload, max: usize) -> Result<Bytes, BodyError> {
+    let read = async {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = payload.next().await {
+            let chunk = chunk.map_err(|_| BodyError::Incomplete)?;
+            if body.len() + chunk.len() > max {
+                return Err(BodyError::TooLong);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    };
+    timeout(BODY_TIMEOUT, read).await.unwrap_or(Err(BodyError::Incomplete))
+}
+
+/// Reads the rest of a body that the binding did not need. The server closes the connection otherwise, and `workerd`
+/// loses the response while it sends the body.
+pub async fn drain(payload: &mut Payload) {
+    let rest = async { while let Some(Ok(_)) = payload.next().await {} };
+    // After the timeout, the response may be lost.
+    let _ = timeout(DRAIN_TIMEOUT, rest).await;
 }
 
 impl<G: Unpin + 'static> MessageBody for GuardedBody<G> {

@@ -58,7 +58,12 @@ pub trait Binding: Send + Sync {
 
     /// Handles a request of the object. The number of requests in flight is limited for each process. The code of a
     /// worker can send any request here, if it escapes from `workerd`.
-    fn handle(&self, caller: Caller, request: HttpRequest, payload: Payload) -> LocalBoxFuture<'_, HttpResponse>;
+    fn handle<'a>(
+        &'a self,
+        caller: Caller,
+        request: HttpRequest,
+        payload: &'a mut Payload,
+    ) -> LocalBoxFuture<'a, HttpResponse>;
 }
 
 /// The process that sent a request.
@@ -160,7 +165,7 @@ pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
         .run())
 }
 
-async fn handle(request: HttpRequest, payload: Payload, bindings: Data<Bindings>) -> HttpResponse {
+async fn handle(request: HttpRequest, mut payload: Payload, bindings: Data<Bindings>) -> HttpResponse {
     let unknown = || error(StatusCode::FORBIDDEN, "not_granted", "Only the workers of this node may use its bindings.");
     let calls = bindings.find_process(&request, |process| Arc::clone(&process.calls));
     let Some(calls) = calls else { return unknown() };
@@ -173,10 +178,12 @@ async fn handle(request: HttpRequest, payload: Payload, bindings: Data<Bindings>
     // The call may have waited.
     let caller = bindings.find_process(&request, |process| bindings.caller(process));
     let Some(caller) = caller else { return unknown() };
-    let Some(binding) = bindings.find_binding(&request, &caller) else {
-        return error(StatusCode::FORBIDDEN, "not_granted", "The project no longer has this binding. Enable it again.");
+    let response = match bindings.find_binding(&request, &caller) {
+        Some(binding) => binding.handle(caller, request, &mut payload).await,
+        None => error(StatusCode::FORBIDDEN, "not_granted", "The project no longer has this binding. Enable it again."),
     };
-    calls::guard(binding.handle(caller, request, payload).await, call)
+    calls::drain(&mut payload).await;
+    calls::guard(response, call)
 }
 
 /// An error of a binding. Its module throws it as an `Error` with this `code` and `message`.

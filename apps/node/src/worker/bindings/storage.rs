@@ -105,7 +105,12 @@ impl Binding for StorageBinding {
         Some(include_str!("storage.js"))
     }
 
-    fn handle(&self, caller: Caller, request: HttpRequest, payload: Payload) -> LocalBoxFuture<'_, HttpResponse> {
+    fn handle<'a>(
+        &'a self,
+        caller: Caller,
+        request: HttpRequest,
+        payload: &'a mut Payload,
+    ) -> LocalBoxFuture<'a, HttpResponse> {
         Box::pin(async move {
             let response = self.respond(&caller, &request, payload).await;
             response.unwrap_or_else(|failed| error(status(failed), failed.code(), &failed.to_string()))
@@ -114,7 +119,7 @@ impl Binding for StorageBinding {
 }
 
 impl StorageBinding {
-    async fn respond(&self, caller: &Caller, request: &HttpRequest, payload: Payload) -> Result<HttpResponse> {
+    async fn respond(&self, caller: &Caller, request: &HttpRequest, payload: &mut Payload) -> Result<HttpResponse> {
         let storage = self.0.as_ref().ok_or(StorageError::NOT_CONFIGURED)?;
         let grant = caller.environment.storage().and_then(|part| Grant::new(&caller.project, part));
         let grant = grant.ok_or(StorageError::FAILED)?;
@@ -153,7 +158,12 @@ impl StorageBinding {
     }
 }
 
-async fn put(storage: &Arc<Storage>, caller: &Caller, request: &HttpRequest, payload: Payload) -> Result<HttpResponse> {
+async fn put(
+    storage: &Arc<Storage>,
+    caller: &Caller,
+    request: &HttpRequest,
+    payload: &mut Payload,
+) -> Result<HttpResponse> {
     let header = |name: &str| request.headers().get(name)?.to_str().ok();
     let encoded = percent_decode_str(header(ARGUMENTS_HEADER).unwrap_or_default());
     let Put { key, content_type, metadata, only_if } = parse(&encoded.collect::<Vec<u8>>())?;
@@ -201,7 +211,7 @@ fn without_end(
     })
 }
 
-async fn read<T: DeserializeOwned>(payload: Payload, max: usize) -> Result<T> {
+async fn read<T: DeserializeOwned>(payload: &mut Payload, max: usize) -> Result<T> {
     let body = calls::read_body(payload, max).await.map_err(|error| match error {
         BodyError::TooLong => StorageError::InvalidArgument("The arguments are too long."),
         BodyError::Incomplete => StorageError::INPUT_FAILED,
