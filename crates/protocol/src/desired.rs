@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The schema version that this release writes and reads. It increases when a node that ignores the new fields or parts
 /// would behave incorrectly.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// A part of a project's desired state. One context owns it and is the only one that writes it.
 pub trait DesiredPart: Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -85,9 +85,11 @@ pub struct Platform {
 #[schema(as = DesiredPart)]
 #[expect(dead_code, reason = "describes a schema; nothing constructs it")]
 pub(crate) enum AnyPart {
+    Database(crate::Database),
     Secrets(crate::Secrets),
     Site(crate::Site),
     Storage(crate::Storage),
+    DeletedStorage(crate::DeletedStorage),
 }
 
 impl Change {

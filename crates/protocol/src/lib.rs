@@ -8,6 +8,7 @@
 //! [`ReportKind`]. `docs/convergence.md` describes the protocol.
 
 mod cookie;
+mod database;
 mod desired;
 mod report;
 mod secrets;
@@ -16,10 +17,15 @@ mod storage;
 mod visitor;
 
 pub use cookie::cookie_values;
+pub use database::{
+    CompletedPhase, Database, DatabaseLogin, DatabaseOperation, DatabaseOperationKind, DatabaseReport, DatabaseServer,
+    ExportReport, FailedExport, FailedOperation, GenerationKind, GenerationRef, GenerationReport, NodeInfo,
+    OperationPhase, OperationReport, SslMode, StoredExport, Verifier,
+};
 pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA, UnavailablePart};
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use secrets::{SecretValue, Secrets};
 pub use sha256::{Digest, Digester, InvalidDigest};
 pub use site::{AccessMode, Site, SiteAccess};
-pub use storage::{Storage, StorageReport};
+pub use storage::{DeletedStorage, DeletedStorageReport, Storage, StorageReport};
 pub use visitor::{RedeemRequest, RedeemResult};

@@ -75,7 +75,7 @@ fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> 
     if version >= 1 { Ok(version) } else { Err(D::Error::custom("version must be at least 1")) }
 }
 
-fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let message = Option::<String>::deserialize(deserializer)?;
     match &message {
         Some(text) if text.contains('\0') => Err(D::Error::custom("message contains U+0000")),
@@ -106,8 +106,12 @@ pub enum DeploymentState {
 #[schema(as = ReportKind)]
 #[expect(dead_code, reason = "describes a schema; nothing constructs it")]
 pub(crate) enum AnyReport {
+    Database(crate::DatabaseReport),
     Deployment(DeploymentReport),
+    Export(crate::ExportReport),
+    Generation(crate::GenerationReport),
     Storage(crate::StorageReport),
+    DeletedStorage(crate::DeletedStorageReport),
 }
 
 impl Report {

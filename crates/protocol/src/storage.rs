@@ -1,4 +1,4 @@
-//! The part `storage`, and the report on its usage.
+//! The part `storage`, the report on its usage, and the deletion of the objects of purged projects.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,4 +35,33 @@ pub struct StorageReport {
 
 impl ReportKind for StorageReport {
     const NAME: &'static str = "storage";
+}
+
+/// The storage of a project that was purged, 30 days after its deletion: the node deletes all objects, and then sends a
+/// [`DeletedStorageReport`]. The context `resources` owns this part, and removes it after the report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DeletedStorage {
+    /// Identifies the project's objects. No project uses the prefix any more.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^sto_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
+    pub prefix: String,
+}
+
+impl DesiredPart for DeletedStorage {
+    const NAME: &'static str = "deletedStorage";
+}
+
+/// A report that no object of a purged project exists any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeletedStorageReport {
+    /// The prefix of the deleted objects.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^sto_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
+    pub prefix: String,
+}
+
+impl ReportKind for DeletedStorageReport {
+    const NAME: &'static str = "deletedStorage";
 }
