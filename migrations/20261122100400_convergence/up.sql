@@ -14,14 +14,24 @@ CREATE TABLE convergence.nodes (
     -- The number of the last accepted batch of reports.
     batch bigint NOT NULL DEFAULT 0,
     -- The number of placements on this node. Triggers maintain it, because count(*) gets slower with each row.
-    placements bigint NOT NULL DEFAULT 0 CONSTRAINT nodes_placements_check CHECK (placements >= 0)
+    placements bigint NOT NULL DEFAULT 0 CONSTRAINT nodes_placements_check CHECK (placements >= 0),
+    -- The node's Postgres, which the node announces; null without one.
+    database_host text,
+    database_port integer CONSTRAINT nodes_database_port_check CHECK (database_port BETWEEN 1 AND 65535),
+    database_sslmode text
+        CONSTRAINT nodes_database_sslmode_check CHECK (database_sslmode IN ('disable', 'require', 'verify-full')),
+    backup_interval_seconds bigint,
+    CONSTRAINT nodes_database_check
+        CHECK (num_nulls(database_host, database_port, database_sslmode, backup_interval_seconds) IN (0, 4))
 );
 
 CREATE TABLE convergence.placements (
     project_id uuid CONSTRAINT placements_pkey PRIMARY KEY,
     -- The home node; null while no node is available.
     node_id uuid CONSTRAINT placements_node_id_fkey REFERENCES convergence.nodes (id),
-    state text NOT NULL CONSTRAINT placements_state_check CHECK (state IN ('pending', 'active', 'suspended')),
+    state text NOT NULL CONSTRAINT placements_state_check
+        CHECK (state IN ('pending', 'active', 'draining', 'sealing', 'committing', 'reactivating', 'suspended')),
+    -- Increased by each restore.
     epoch bigint NOT NULL,
     created_at timestamptz NOT NULL,
     -- When the project was deleted. From then on no part is written.

@@ -13,9 +13,20 @@ pub(crate) async fn raise_revision(tx: &mut Connection, node: NodeId, by: i64) -
 /// Assigns a pending project to the node with the fewest placements. Returns the node with a revision for another part;
 /// `None` if there is no node. Skips a node that is revoked concurrently.
 pub(crate) async fn assign_home(tx: &mut Connection, project: ProjectId) -> Result<Option<(NodeId, i64)>> {
-    while let Some(node) = tx.node_least_loaded().await? {
+    while let Some(node) = tx.node_least_loaded(false).await? {
         if let Some(revision) = assign_to_node(tx, node, &[project], 1).await? {
             return Ok(Some((node, revision)));
+        }
+    }
+    Ok(None)
+}
+
+/// Assigns a pending project to the node with the fewest placements of those with a Postgres. Returns the node, or `None`
+/// without such a node.
+pub(crate) async fn assign_database_home(tx: &mut Connection, project: ProjectId) -> Result<Option<NodeId>> {
+    while let Some(node) = tx.node_least_loaded(true).await? {
+        if assign_to_node(tx, node, &[project], 0).await?.is_some() {
+            return Ok(Some(node));
         }
     }
     Ok(None)

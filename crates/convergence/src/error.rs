@@ -17,6 +17,10 @@ pub enum ConvergenceError {
     ProjectDeleted,
     #[error("node {0} does not exist")]
     NodeNotFound(NodeName),
+    #[error("the project has no placement; deploy it or give it a resource first")]
+    PlacementNotFound,
+    #[error("an operation on the project's database is in progress; wait until it has ended, or abort it")]
+    PlacementBusy,
     #[error("the link to the nodes is turned off; ask the operator of this installation")]
     NoCore,
     #[error(transparent)]
@@ -28,6 +32,9 @@ pub enum ConvergenceError {
 impl ConvergenceError {
     /// 409: the node's name is in use.
     pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has this name.");
+    /// 409: an operation on the database must end first. No route returns it.
+    pub const PLACEMENT_BUSY: Code =
+        Code::new("placement_busy", Kind::Conflict, "An operation on the project's database is in progress.");
     /// 503: the operation needs the link to the nodes, which is off (contract section 12, `SVC_CORE`).
     pub const NO_CORE: Code = Code::new("no_core", Kind::Unavailable, "The link to the nodes is off or down.");
 }
@@ -39,7 +46,10 @@ impl ApiError for ConvergenceError {
             Self::UnknownNode => &Code::UNAUTHENTICATED,
             Self::NoCore => &Self::NO_CORE,
             Self::InvalidReport(_) => &Code::BAD_REQUEST,
-            Self::NodeNotFound(_) | Self::NotPlacedOnNode | Self::ProjectDeleted => &Code::NOT_FOUND,
+            Self::NodeNotFound(_) | Self::NotPlacedOnNode | Self::ProjectDeleted | Self::PlacementNotFound => {
+                &Code::NOT_FOUND
+            }
+            Self::PlacementBusy => &Self::PLACEMENT_BUSY,
             Self::Store(error) => error.code(),
         }
     }

@@ -12,6 +12,7 @@
 
 mod assignment;
 mod core;
+mod databases;
 mod error;
 mod model;
 mod part;
@@ -23,10 +24,11 @@ mod schema;
 mod service;
 
 pub use core::{Core, EmbeddedCore, WakeUps};
+pub use databases::DatabasePlacements;
 pub use error::ConvergenceError;
 pub use model::*;
-pub use part::{PartWriter, ProjectRemover, SourcedPartWriter};
+pub use part::{FinalPartWriter, PartWriter, ProjectRemover, SourcedPartWriter};
 pub use ports::{PartSource, ReportReceiver};
 pub use registry::AlreadyRegistered;
 pub use repository::*;
-pub use service::{Builder, Convergence, Nodes};
+pub use service::{Builder, Convergence, Nodes, Placements};

@@ -16,9 +16,42 @@ kernel::words! {
         Pending = "pending",
         /// The home node serves the project.
         Active = "active",
+        /// An operation on the project's database is in the phase of this name.
+        Draining = "draining",
+        Sealing = "sealing",
+        Committing = "committing",
+        Reactivating = "reactivating",
         /// The home node keeps the project but does not serve it.
         Suspended = "suspended",
     }
+}
+
+impl PlacementState {
+    /// The states from which a placement can enter this one, if it keeps its home node.
+    pub(crate) const fn predecessors(self) -> &'static [Self] {
+        match self {
+            Self::Pending => &[Self::Suspended],
+            Self::Suspended => &[Self::Active, Self::Pending],
+            Self::Draining => &[Self::Active],
+            Self::Sealing => &[Self::Draining],
+            Self::Committing => &[Self::Sealing],
+            Self::Reactivating => &[Self::Committing],
+            Self::Active => &[Self::Draining, Self::Sealing, Self::Committing, Self::Reactivating, Self::Suspended],
+        }
+    }
+}
+
+/// The result of choosing a home node with a Postgres.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatabaseHome {
+    /// The project has a home node that announced a Postgres.
+    Assigned,
+    /// The project's home node has no Postgres, or there are nodes and none has one.
+    NoDatabase,
+    /// There is no node.
+    NoNode,
+    /// The project was deleted.
+    Deleted,
 }
 
 /// A node.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kernel::{NodeId, ProjectId};
+use kernel::{NodeId, ProjectId, Time};
 use protocol::DesiredPart;
 use serde_json::{Value, json};
 use store::{Connection, Store};
@@ -98,6 +98,43 @@ impl<P: DesiredPart> Clone for SourcedPartWriter<P> {
     }
 }
 
+/// Writes the part `P`, which outlives its project: what the home node must still do after the project was purged. Cheap
+/// to clone.
+///
+/// [`Builder::register_final_part`](crate::Builder::register_final_part) returns it once, to the context that owns the
+/// part.
+pub struct FinalPartWriter<P>(PartWriter<P>);
+
+impl<P: DesiredPart> FinalPartWriter<P> {
+    pub(crate) const fn new(writer: StateWriter) -> Self {
+        Self(PartWriter::new(writer))
+    }
+
+    /// Writes the part of a deleted project, before [`ProjectRemover::purge`] in the same transaction. The placement is
+    /// kept until [`Self::end`], and moves with those of other projects when its node is revoked.
+    ///
+    /// # Errors
+    /// [`ConvergenceError::Store`].
+    pub async fn write(&self, tx: &mut Connection, project: ProjectId, desired: &P) -> Result<()> {
+        let desired = serde_json::to_value(desired).map_err(store::Error::inconsistent)?;
+        self.0.writer.write_final(tx, project, P::NAME, desired).await
+    }
+
+    /// Deletes all rows of a purged project, after its node has done what the part says.
+    ///
+    /// # Errors
+    /// [`ConvergenceError::Store`].
+    pub async fn end(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
+        Ok(tx.placement_delete(&[project]).await?)
+    }
+}
+
+impl<P> Clone for FinalPartWriter<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
 /// Removes deleted projects from the desired state. Cheap to clone.
 #[derive(Clone)]
 pub struct ProjectRemover(StateWriter);
@@ -116,13 +153,13 @@ impl ProjectRemover {
         self.0.remove_project(tx, project).await
     }
 
-    /// Deletes all rows of these deleted projects. A node that has not polled since their deletion drops them at its
-    /// next relist.
+    /// Deletes all rows of these deleted projects, except those with a final part ([`FinalPartWriter`]). A node that has
+    /// not polled since their deletion drops them at its next relist.
     ///
     /// # Errors
     /// [`ConvergenceError::Store`].
     pub async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> Result<()> {
-        Ok(tx.placement_delete(projects).await?)
+        Ok(tx.placement_purge(projects).await?)
     }
 }
 
@@ -146,10 +183,7 @@ impl StateWriter {
         let placement = match tx.placement_lock(project).await? {
             Some(placement) => placement,
             None if desired.is_none() => return Ok(()),
-            None => {
-                tx.placement_insert(project, at, None).await?;
-                lock_placement(tx, project).await?
-            }
+            None => lock_or_insert(tx, project, at, None).await?,
         };
         if desired.is_none() && !tx.part_is_desired(project, part).await? {
             return Ok(());
@@ -157,11 +191,28 @@ impl StateWriter {
         if placement.ended_at.is_some() {
             return Err(ConvergenceError::ProjectDeleted);
         }
+        self.upsert(tx, placement, PartRecord { project, part, home: None, desired, at }).await
+    }
+
+    async fn write_final(
+        &self,
+        tx: &mut Connection,
+        project: ProjectId,
+        part: &'static str,
+        desired: Value,
+    ) -> Result<()> {
+        let at = self.store.clock_rng().now();
+        let placement = lock_or_insert(tx, project, at, Some(at)).await?;
+        self.upsert(tx, placement, PartRecord { project, part, home: None, desired: Some(desired), at }).await
+    }
+
+    /// Writes a part of a locked placement with the next revision of its home node, which is assigned if it has none.
+    async fn upsert(&self, tx: &mut Connection, placement: PlacementRecord, part: PartRecord) -> Result<()> {
         let home = match placement.home {
             Some(node) => raise_revision(tx, node, 1).await?,
-            None => assign_home(tx, project).await?,
+            None => assign_home(tx, part.project).await?,
         };
-        tx.part_upsert(PartRecord { project, part, home, desired, at }).await?;
+        tx.part_upsert(PartRecord { home, ..part }).await?;
         self.wake(tx, home.map(|(node, _)| node)).await
     }
 
@@ -173,7 +224,7 @@ impl StateWriter {
             None if tx.placement_insert(project, at, Some(at)).await? => return Ok(()),
             None => lock_placement(tx, project).await?,
         };
-        let PlacementRecord { home, ended_at: None } = placement else { return Ok(()) };
+        let PlacementRecord { home, ended_at: None, .. } = placement else { return Ok(()) };
         let parts = tx.part_count_desired(project).await?;
         let revision = match home {
             Some(node) => raise_revision(tx, node, parts).await?.map(|(_, revision)| revision),
@@ -184,12 +235,26 @@ impl StateWriter {
         self.wake(tx, home).await
     }
 
-    async fn wake(&self, tx: &mut Connection, node: Option<NodeId>) -> Result<()> {
+    pub(crate) async fn wake(&self, tx: &mut Connection, node: Option<NodeId>) -> Result<()> {
         if let (Some(node), Some(core)) = (node, &self.core) {
             core.wake(tx, node).await?;
         }
         Ok(())
     }
+}
+
+/// Locks the placement of a project. Inserts a missing one: pending, or as ended at this time.
+pub(crate) async fn lock_or_insert(
+    tx: &mut Connection,
+    project: ProjectId,
+    at: Time,
+    ended_at: Option<Time>,
+) -> Result<PlacementRecord> {
+    if let Some(placement) = tx.placement_lock(project).await? {
+        return Ok(placement);
+    }
+    tx.placement_insert(project, at, ended_at).await?;
+    lock_placement(tx, project).await
 }
 
 /// Locks the placement that this transaction or a concurrent one inserted.

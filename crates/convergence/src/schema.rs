@@ -10,6 +10,10 @@ diesel::table! {
         last_seen_at -> Nullable<Timestamptz>,
         batch -> BigInt,
         placements -> BigInt,
+        database_host -> Nullable<Text>,
+        database_port -> Nullable<Integer>,
+        database_sslmode -> Nullable<Text>,
+        backup_interval_seconds -> Nullable<BigInt>,
     }
 }
 

@@ -4,6 +4,7 @@ use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel_async::RunQueryDsl;
 use kernel::{NodeId, Time, TokenHash};
+use protocol::NodeInfo;
 use store::{Connection, Prepared, Result};
 
 use crate::model::{Node, NodeName, NodeView};
@@ -26,11 +27,17 @@ pub trait NodeRepository {
     /// Lists the nodes by name.
     async fn node_list(&mut self) -> Result<Vec<NodeView>>;
 
-    /// Returns the node with the fewest placements.
-    async fn node_least_loaded(&mut self) -> Result<Option<NodeId>>;
+    /// Returns the node with the fewest placements, of those with a Postgres if `with_database`.
+    async fn node_least_loaded(&mut self, with_database: bool) -> Result<Option<NodeId>>;
 
-    /// Returns the number of placements of each node except `excluded`.
-    async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<(NodeId, i64)>>;
+    /// Returns the load of each node except `excluded`.
+    async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<NodeLoad>>;
+
+    /// Whether the node announced a Postgres.
+    async fn node_has_database(&mut self, node: NodeId) -> Result<bool>;
+
+    /// Stores the announcement of a node. Returns false if the node does not exist.
+    async fn node_announce(&mut self, node: NodeId, info: NodeInfo) -> Result<bool>;
 
     /// Deletes a node without placements.
     ///
@@ -51,6 +58,16 @@ pub trait NodeRepository {
 
     /// Returns the number of the node's last accepted batch.
     async fn node_last_batch(&mut self, node: NodeId) -> Result<Option<i64>>;
+}
+
+/// The load of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Queryable)]
+pub struct NodeLoad {
+    pub node: NodeId,
+    /// The number of its placements.
+    pub placements: i64,
+    /// Whether it announced a Postgres.
+    pub has_database: bool,
 }
 
 #[derive(Queryable, Selectable)]
@@ -102,14 +119,31 @@ impl NodeRepository for Connection {
         Ok(views.collect())
     }
 
-    async fn node_least_loaded(&mut self) -> Result<Option<NodeId>> {
-        let query = nodes::table.order((nodes::placements, nodes::id)).select(nodes::id);
+    async fn node_least_loaded(&mut self, with_database: bool) -> Result<Option<NodeId>> {
+        let query = nodes::table.order((nodes::placements, nodes::id)).select(nodes::id).into_boxed();
+        let query = if with_database { query.filter(nodes::database_host.is_not_null()) } else { query };
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<(NodeId, i64)>> {
-        let query = nodes::table.filter(nodes::id.ne(excluded)).order(nodes::id).select((nodes::id, nodes::placements));
-        Ok(query.load(self).await?)
+    async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<NodeLoad>> {
+        let query = nodes::table.filter(nodes::id.ne(excluded)).order(nodes::id);
+        Ok(query.select((nodes::id, nodes::placements, nodes::database_host.is_not_null())).load(self).await?)
+    }
+
+    async fn node_has_database(&mut self, node: NodeId) -> Result<bool> {
+        let query = nodes::table.find(node).select(nodes::database_host.is_not_null());
+        Ok(query.first(self).await.optional()?.unwrap_or(false))
+    }
+
+    async fn node_announce(&mut self, node: NodeId, info: NodeInfo) -> Result<bool> {
+        let server = info.database;
+        let change = (
+            nodes::database_host.eq(server.as_ref().map(|server| server.host.clone())),
+            nodes::database_port.eq(server.as_ref().map(|server| i32::from(server.port))),
+            nodes::database_sslmode.eq(server.as_ref().map(|server| server.sslmode.as_str())),
+            nodes::backup_interval_seconds.eq(server.as_ref().map(|server| i64::from(server.backup_interval_seconds))),
+        );
+        Ok(diesel::update(nodes::table.find(node)).set(change).execute(self).await? == 1)
     }
 
     async fn node_delete(&mut self, node: NodeId) -> Result<()> {

@@ -37,6 +37,12 @@ pub trait PartRepository {
     /// Whether the part of this project is desired.
     async fn part_is_desired(&mut self, project: ProjectId, part: &str) -> Result<bool>;
 
+    /// Gives a desired part of a locked placement a new revision of its home node.
+    async fn part_set_revision(&mut self, project: ProjectId, part: &str, revision: i64, at: Time) -> Result<()>;
+
+    /// Returns those of these projects for which the part is desired.
+    async fn part_filter_desired(&mut self, projects: &[ProjectId], part: &str) -> Result<Vec<ProjectId>>;
+
     /// Counts the parts of these projects.
     async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64>;
 
@@ -92,6 +98,17 @@ impl PartRepository for Connection {
     async fn part_is_desired(&mut self, project: ProjectId, part: &str) -> Result<bool> {
         let desired = parts::table.find((project, part)).filter(parts::desired.is_not_null());
         Ok(diesel::select(diesel::dsl::exists(desired)).get_result(self).await?)
+    }
+
+    async fn part_set_revision(&mut self, project: ProjectId, part: &str, revision: i64, at: Time) -> Result<()> {
+        let update = diesel::update(parts::table.find((project, part)));
+        update.set((parts::revision.eq(revision), parts::updated_at.eq(at))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn part_filter_desired(&mut self, projects: &[ProjectId], part: &str) -> Result<Vec<ProjectId>> {
+        let desired = parts::project_id.eq_any(projects).and(parts::part.eq(part)).and(parts::desired.is_not_null());
+        Ok(parts::table.filter(desired).select(parts::project_id).load(self).await?)
     }
 
     async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64> {

@@ -1,7 +1,8 @@
 //! Placements.
 
+use diesel::dsl::{exists, not, sql};
 use diesel::prelude::*;
-use diesel::sql_types::{Array, BigInt, Uuid};
+use diesel::sql_types::{Array, BigInt, Bool, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{NodeId, ProjectId, Time};
 use store::{Connection, Error, Prepared, Result};
@@ -23,7 +24,10 @@ pub trait PlacementRepository {
     /// Deletes the placements and the parts of these projects.
     async fn placement_delete(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Whether any placement is pending.
+    /// Deletes those of the placements of these projects without a desired part, with their parts.
+    async fn placement_purge(&mut self, projects: &[ProjectId]) -> Result<()>;
+
+    /// Whether any placement is pending: of a project that was not deleted, or with a final part.
     async fn placement_has_pending(&mut self) -> Result<bool>;
 
     /// Locks the pending placements and returns their projects.
@@ -41,6 +45,12 @@ pub trait PlacementRepository {
 
     /// Returns those of these projects that are placed on the node.
     async fn placement_filter_by_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
+
+    /// Locks the placements of those of these projects that are placed on the node, and returns these projects.
+    async fn placement_lock_on_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
+
+    /// Moves a placement to a state that follows its present one. Returns false if it cannot follow.
+    async fn placement_enter(&mut self, project: ProjectId, state: PlacementState) -> Result<bool>;
 }
 
 /// The placement of a project.
@@ -50,6 +60,7 @@ pub struct PlacementRecord {
     /// The home node; `None` while the placement is pending.
     #[diesel(column_name = node_id)]
     pub home: Option<NodeId>,
+    pub state: PlacementState,
     /// When the project was deleted.
     pub ended_at: Option<Time>,
 }
@@ -59,6 +70,10 @@ const MOVE_PARTS: &str = "UPDATE convergence.parts p SET node_id = $2, revision 
         SELECT project_id, part, row_number() OVER (ORDER BY project_id, part) AS number \
         FROM convergence.parts WHERE project_id = ANY ($3) \
     ) moved WHERE p.project_id = moved.project_id AND p.part = moved.part";
+
+/// Whether a placement has a desired part. As text, because the compiler needs minutes for the nested query.
+const HAS_DESIRED_PART: &str = "EXISTS (SELECT FROM convergence.parts c \
+    WHERE c.project_id = convergence.placements.project_id AND c.desired IS NOT NULL)";
 
 impl PlacementRepository for Connection {
     async fn placement_lock(&mut self, project: ProjectId) -> Result<Option<PlacementRecord>> {
@@ -90,13 +105,21 @@ impl PlacementRepository for Connection {
         Ok(())
     }
 
+    async fn placement_purge(&mut self, projects: &[ProjectId]) -> Result<()> {
+        let purged = placements::project_id.eq_any(projects).and(not(sql::<Bool>(HAS_DESIRED_PART)));
+        diesel::delete(placements::table.filter(purged)).execute(self).await?;
+        Ok(())
+    }
+
     async fn placement_has_pending(&mut self) -> Result<bool> {
-        let pending = placements::table.filter(placements::node_id.is_null().and(placements::ended_at.is_null()));
-        Ok(diesel::select(diesel::dsl::exists(pending)).get_result(self).await?)
+        let is_pending = placements::ended_at.is_null().or(sql::<Bool>(HAS_DESIRED_PART));
+        let pending = placements::table.filter(placements::node_id.is_null().and(is_pending));
+        Ok(diesel::select(exists(pending)).get_result(self).await?)
     }
 
     async fn placement_list_pending(&mut self) -> Result<Vec<ProjectId>> {
-        let pending = placements::node_id.is_null().and(placements::ended_at.is_null());
+        let is_pending = placements::ended_at.is_null().or(sql::<Bool>(HAS_DESIRED_PART));
+        let pending = placements::node_id.is_null().and(is_pending);
         let query = placements::table.filter(pending).select(placements::project_id);
         Ok(query.order(placements::project_id).for_update().load(self).await?)
     }
@@ -107,9 +130,11 @@ impl PlacementRepository for Connection {
     }
 
     async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, after: i64) -> Result<i64> {
-        let moved = placements::table.filter(placements::project_id.eq_any(projects));
-        let change = (placements::node_id.eq(home), placements::state.eq(PlacementState::Active));
-        diesel::update(moved).set(change).execute(self).await?;
+        let moved = || placements::table.filter(placements::project_id.eq_any(projects));
+        diesel::update(moved()).set(placements::node_id.eq(home)).execute(self).await?;
+        // A suspension and an operation on the database move with the project.
+        let pending = moved().filter(placements::state.eq(PlacementState::Pending));
+        diesel::update(pending).set(placements::state.eq(PlacementState::Active)).execute(self).await?;
         let parts = diesel::sql_query(MOVE_PARTS)
             .bind::<BigInt, _>(after)
             .bind::<Uuid, _>(home)
@@ -120,9 +145,10 @@ impl PlacementRepository for Connection {
     }
 
     async fn placement_unassign(&mut self, projects: &[ProjectId]) -> Result<()> {
-        let unassigned = placements::table.filter(placements::project_id.eq_any(projects));
-        let change = (placements::node_id.eq(None::<NodeId>), placements::state.eq(PlacementState::Pending));
-        diesel::update(unassigned).set(change).execute(self).await?;
+        let unassigned = || placements::table.filter(placements::project_id.eq_any(projects));
+        diesel::update(unassigned()).set(placements::node_id.eq(None::<NodeId>)).execute(self).await?;
+        let active = unassigned().filter(placements::state.eq(PlacementState::Active));
+        diesel::update(active).set(placements::state.eq(PlacementState::Pending)).execute(self).await?;
         let unassigned = parts::table.filter(parts::project_id.eq_any(projects));
         let change = (parts::node_id.eq(None::<NodeId>), parts::revision.eq(0));
         diesel::update(unassigned).set(change).execute(self).await?;
@@ -134,5 +160,20 @@ impl PlacementRepository for Connection {
             .filter(placements::node_id.eq(node).and(placements::project_id.eq_any(projects)))
             .select(placements::project_id);
         Ok(query.load(self).await?)
+    }
+
+    async fn placement_lock_on_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>> {
+        let query = placements::table
+            .filter(placements::node_id.eq(node).and(placements::project_id.eq_any(projects)))
+            .select(placements::project_id);
+        Ok(query.order(placements::project_id).for_update().load(self).await?)
+    }
+
+    async fn placement_enter(&mut self, project: ProjectId, state: PlacementState) -> Result<bool> {
+        let can_enter = placements::state.eq_any(state.predecessors());
+        let raise = i64::from(state == PlacementState::Reactivating);
+        let update = diesel::update(placements::table.find(project).filter(can_enter))
+            .set((placements::state.eq(state), placements::epoch.eq(placements::epoch + raise)));
+        Ok(update.execute(self).await? == 1)
     }
 }

@@ -2,22 +2,25 @@
 
 mod desired;
 mod nodes;
+mod placements;
 mod report;
 
 use std::sync::Arc;
 
 use kernel::{Digest, NodeId, ProjectId};
-use protocol::{DesiredPart, Platform, ReportKind};
+use protocol::{DesiredPart, NodeInfo, Platform, ReportKind};
 use store::Store;
 
 use crate::core::Core;
+use crate::databases::DatabasePlacements;
 use crate::error::ConvergenceError;
-use crate::part::{PartWriter, ProjectRemover, SourcedPartWriter, StateWriter};
+use crate::part::{FinalPartWriter, PartWriter, ProjectRemover, SourcedPartWriter, StateWriter};
 use crate::ports::{PartSource, ReportReceiver};
 use crate::registry::{AlreadyRegistered, Registry};
-use crate::repository::{PartRepository as _, PlacementRepository as _};
+use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _};
 
 pub use nodes::Nodes;
+pub use placements::Placements;
 
 type Result<T> = std::result::Result<T, ConvergenceError>;
 
@@ -60,10 +63,27 @@ impl Builder {
         Ok(SourcedPartWriter::new(self.writer.clone()))
     }
 
+    /// Registers the calling context as the owner of the part `P` of purged projects, and returns the part's writer.
+    ///
+    /// # Errors
+    /// [`AlreadyRegistered::Part`].
+    pub fn register_final_part<P: DesiredPart>(
+        &mut self,
+    ) -> std::result::Result<FinalPartWriter<P>, AlreadyRegistered> {
+        self.registry.register_part::<P>()?;
+        Ok(FinalPartWriter::new(self.writer.clone()))
+    }
+
     /// Returns the remover, for the context that deletes projects.
     #[must_use]
     pub fn project_remover(&self) -> ProjectRemover {
         ProjectRemover::new(self.writer.clone())
+    }
+
+    /// Returns the access to placements, for the context of databases.
+    #[must_use]
+    pub fn database_placements(&self) -> DatabasePlacements {
+        DatabasePlacements::new(self.writer.clone())
     }
 
     /// Registers the receiver of all reports of kind `K`.
@@ -105,6 +125,16 @@ impl Convergence {
     /// [`ConvergenceError::NoCore`] if the link is off.
     pub fn core(&self) -> Result<&dyn Core> {
         self.writer.core.as_deref().ok_or(ConvergenceError::NoCore)
+    }
+
+    /// Stores the announcement of a node.
+    ///
+    /// # Errors
+    /// [`ConvergenceError::UnknownNode`] for a revoked node, [`ConvergenceError::NoCore`].
+    pub async fn announce(&self, node: NodeId, info: NodeInfo) -> Result<()> {
+        self.core()?;
+        let is_known = self.store.connection().await?.node_announce(node, info).await?;
+        if is_known { Ok(()) } else { Err(ConvergenceError::UnknownNode) }
     }
 
     /// Whether the node is the project's home node.

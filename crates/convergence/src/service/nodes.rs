@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kernel::audit::{Actor, Event};
 use kernel::{NodeId, ProjectId, Token, TokenKind};
+use protocol::{Database, DesiredPart as _};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
@@ -12,7 +13,7 @@ use crate::assignment::assign_to_node;
 use crate::core::{Core as _, EmbeddedCore};
 use crate::error::ConvergenceError;
 use crate::model::{NewNode, Node, NodeName, NodeView, Revocation};
-use crate::repository::{NodeRepository as _, PlacementRepository as _};
+use crate::repository::{NodeLoad, NodeRepository as _, PartRepository as _, PlacementRepository as _};
 
 /// A revocation is retried if a project is concurrently assigned to the node.
 const MAX_REVOKE_ATTEMPTS: usize = 5;
@@ -100,13 +101,16 @@ impl Nodes {
                 let not_found = || ConvergenceError::NodeNotFound(name.clone());
                 let node = tx.node_find(name.as_str()).await?.ok_or_else(not_found)?;
                 let projects = tx.placement_lock_by_node(node.id).await?;
+                let with_database = tx.part_filter_desired(&projects, Database::NAME).await?;
                 let mut loads = tx.node_loads(node.id).await?;
                 let mut by_home: BTreeMap<Option<NodeId>, Vec<ProjectId>> = BTreeMap::new();
                 for project in projects {
-                    let least_loaded = loads.iter_mut().min_by_key(|(_, load)| *load);
-                    let home = least_loaded.map(|(home, load)| {
-                        *load += 1;
-                        *home
+                    let needs_database = with_database.contains(&project);
+                    // A database is only available on a node with a Postgres.
+                    let rank = |load: &NodeLoad| (needs_database && !load.has_database, load.placements);
+                    let home = loads.iter_mut().min_by_key(|load| rank(load)).map(|load| {
+                        load.placements += 1;
+                        load.node
                     });
                     by_home.entry(home).or_default().push(project);
                 }

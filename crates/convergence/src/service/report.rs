@@ -27,11 +27,13 @@ impl Convergence {
         let projects = projects.collect::<Result<Vec<_>>>()?;
         self.store
             .transaction_unaudited(async |tx| {
+                // Placements before the node, as in all transactions that change the desired state, so that a receiver
+                // can write parts.
+                let placed = tx.placement_lock_on_node(node, &projects).await?;
                 if !tx.node_accept_batch(node, batch).await? {
                     let batch = tx.node_last_batch(node).await?.ok_or(ConvergenceError::UnknownNode)?;
                     return Ok(Receipt { batch });
                 }
-                let placed = tx.placement_filter_by_node(node, &projects).await?;
                 for (index, ((report, receiver), project)) in
                     reports.into_iter().zip(receivers).zip(projects).enumerate()
                 {

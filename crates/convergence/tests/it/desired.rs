@@ -73,7 +73,7 @@ async fn desired_state_has_documented_shape() {
     kit.set_site(blog, Some(site(1))).await;
     kit.set_site(blog, None).await;
     let expected = json!({
-        "schema": 4,
+        "schema": 5,
         "revision": 4,
         "full": true,
         "batch": 0,

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 mod bundles;
+mod databases;
 mod desired;
 mod example;
+mod final_parts;
 mod kit;
 mod nodes;
 mod parts;

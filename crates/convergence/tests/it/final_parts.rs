@@ -1,0 +1,74 @@
+//! Parts that outlive their project.
+
+use convergence::{ConvergenceError, FinalPartWriter};
+use kernel::{NodeId, ProjectId};
+use protocol::DeletedStorage;
+use store::Connection;
+
+use crate::kit::{Kit, embedded_builder, operator, parts, site, sites};
+
+/// The service with a context that owns a final part.
+struct FinalPart {
+    kit: Kit,
+    writer: FinalPartWriter<DeletedStorage>,
+}
+
+impl FinalPart {
+    async fn start() -> Self {
+        let kit = Kit::start().await;
+        let writer = embedded_builder(kit.store.clone()).register_final_part().unwrap();
+        Self { kit, writer }
+    }
+
+    /// A project that was deleted and then purged, with a final part.
+    async fn purged_project(&self) -> ProjectId {
+        let project = self.kit.new_project();
+        self.kit.set_site(project, Some(site(1))).await;
+        let remover = embedded_builder(self.kit.store.clone()).project_remover();
+        let delete = async |tx: &mut Connection| remover.remove(tx, project).await;
+        self.kit.store.transaction_unaudited(delete).await.unwrap();
+        let purge = async |tx: &mut Connection| {
+            self.writer.write(tx, project, &DeletedStorage { prefix: "sto_1".to_owned() }).await?;
+            remover.purge(tx, &[project]).await
+        };
+        self.kit.store.transaction_unaudited(purge).await.unwrap();
+        project
+    }
+
+    /// The projects whose final part a node receives.
+    async fn desired(&self, node: NodeId) -> Vec<ProjectId> {
+        let parts = parts::<DeletedStorage>(&self.kit.desired(node, 0).await);
+        parts.into_iter().filter(|it| it.part.is_some()).map(|it| it.project).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn final_part_stays_after_the_purge_until_its_end() {
+    let fixture = FinalPart::start().await;
+    let node = fixture.kit.add_node("edge").await.node.id;
+    let project = fixture.purged_project().await;
+    let desired = fixture.kit.desired(node, 0).await;
+    assert!(sites(&desired).iter().all(|site| site.part.is_none()), "{desired:?}");
+    assert_eq!(fixture.desired(node).await, [project]);
+    // The other parts of a deleted project stay refused.
+    let refused = fixture.kit.try_set_site(project, Some(site(2))).await;
+    assert!(matches!(refused, Err(ConvergenceError::ProjectDeleted)), "{refused:?}");
+    let end = async |tx: &mut Connection| fixture.writer.end(tx, project).await;
+    fixture.kit.store.transaction_unaudited(end).await.unwrap();
+    assert_eq!(fixture.kit.desired(node, 0).await.parts, []);
+    assert_eq!(fixture.kit.db_number("SELECT count(*) FROM convergence.placements").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn final_part_moves_to_another_node_and_waits_for_one() {
+    let fixture = FinalPart::start().await;
+    let first = fixture.kit.add_node("first").await.node;
+    let project = fixture.purged_project().await;
+    fixture.kit.nodes.revoke(&operator(), &first.name).await.unwrap();
+    // The next node takes the projects that wait, also this one.
+    let second = fixture.kit.add_node("second").await.node;
+    assert_eq!(fixture.desired(second.id).await, [project]);
+    let third = fixture.kit.add_node("third").await.node;
+    fixture.kit.nodes.revoke(&operator(), &second.name).await.unwrap();
+    assert_eq!(fixture.desired(third.id).await, [project]);
+}
