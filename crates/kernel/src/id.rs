@@ -159,6 +159,14 @@ ids! {
     ZoneId = "zon";
     /// The object storage of a project.
     StorageId = "sto";
+    /// The database of a project.
+    DatabaseId = "dbs";
+    /// A token of a database, and the name of its login.
+    DatabaseTokenId = "tok";
+    /// An operation on a database.
+    OperationId = "opn";
+    /// An export of a database.
+    ExportId = "exp";
     /// A row of the audit log.
     AuditId = "aud";
 }

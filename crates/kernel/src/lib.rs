@@ -34,8 +34,8 @@ pub use clock_rng::{Clock, ClockRng, Random};
 pub use email::Email;
 pub use error_chain::error_chain;
 pub use id::{
-    AuditId, DeploymentId, InvalidId, InviteId, KeyId, NodeId, NotificationId, OrgId, ProjectId, SessionId, StorageId,
-    TokenId, UserId, ZoneId,
+    AuditId, DatabaseId, DatabaseTokenId, DeploymentId, ExportId, InvalidId, InviteId, KeyId, NodeId, NotificationId,
+    OperationId, OrgId, ProjectId, SessionId, StorageId, TokenId, UserId, ZoneId,
 };
 pub use keyed_semaphores::KeyedSemaphores;
 pub use page::{Page, Paging};

@@ -46,6 +46,15 @@ pub struct PlanLimits {
     /// Bytes of object storage per project: the sum of the sizes of all objects.
     #[serde(default = "default_storage_bytes")]
     pub storage_bytes: u64,
+    /// Bytes of the database per project.
+    #[serde(default = "default_database_bytes")]
+    pub database_bytes: u64,
+    /// Tokens of the database per project.
+    #[serde(default = "default_database_tokens")]
+    pub database_tokens: u32,
+    /// The days for which scheduled generations of a database are kept.
+    #[serde(default = "default_backup_days")]
+    pub backup_days: u32,
     /// The limits of a bundle.
     pub bundle: BundleLimits,
 }
@@ -100,6 +109,21 @@ const fn default_storage_bytes() -> u64 {
     GIB
 }
 
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_database_bytes() -> u64 {
+    GIB
+}
+
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_database_tokens() -> u32 {
+    20
+}
+
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_backup_days() -> u32 {
+    7
+}
+
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 
@@ -115,6 +139,9 @@ impl Default for Limits {
                 zones: default_zones(),
                 zone_bytes: default_zone_bytes(),
                 storage_bytes: default_storage_bytes(),
+                database_bytes: default_database_bytes(),
+                database_tokens: default_database_tokens(),
+                backup_days: default_backup_days(),
                 bundle: bundle(50 * MIB, 250 * MIB),
             },
             pro: PlanLimits {
@@ -125,6 +152,9 @@ impl Default for Limits {
                 zones: 1000,
                 zone_bytes: 64 * MIB,
                 storage_bytes: 100 * GIB,
+                database_bytes: 50 * GIB,
+                database_tokens: 100,
+                backup_days: 30,
                 bundle: bundle(200 * MIB, GIB),
             },
         }

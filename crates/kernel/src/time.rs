@@ -53,6 +53,14 @@ impl std::fmt::Display for Time {
     }
 }
 
+impl std::str::FromStr for Time {
+    type Err = chrono::ParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        DateTime::parse_from_rfc3339(text).map(|at| Self::new(at.to_utc()))
+    }
+}
+
 impl serde::Serialize for Time {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
@@ -91,5 +99,7 @@ mod tests {
         let time: Time = serde_json::from_str("\"2026-11-21T10:00:00.123987+02:00\"").expect("a time");
         assert_eq!(serde_json::to_string(&time).expect("text"), "\"2026-11-21T08:00:00.123Z\"");
         assert_eq!(time.plus_seconds(-1).to_string(), "2026-11-21T07:59:59.123Z");
+        assert_eq!(time.to_string().parse(), Ok(time));
+        assert!("2026-11-21".parse::<Time>().is_err());
     }
 }

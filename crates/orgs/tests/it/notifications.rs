@@ -10,7 +10,6 @@ use store::{Connection, Outcome};
 use crate::kit::{Kit, audit_row, raise, session_actor, site};
 
 const HOUR: i64 = 3600;
-const DAY: i64 = 24 * HOUR;
 const MAILS: &str = "SELECT count(*) FROM store.outbox WHERE topic = 'orgs.notification'";
 
 /// Returns one notice of each kind, in the order of the kinds.
@@ -139,36 +138,37 @@ async fn notifications_are_listed_newest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn same_notification_is_not_raised_again_within_a_day() {
+async fn same_notification_is_not_raised_again_within_its_interval() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let other = kit.org(ada, "other").await.id;
+    let email_limit = |project: &str| Notice::EmailLimit { project: project.to_owned(), per_hour: 50 };
     let start = kit.now();
-    assert!(is_raised(&kit, org, backup_failed("shop")).await);
-    // Another reason does not make it another notification.
-    let reworded = Notice::BackupFailed { project: "shop".to_owned(), reason: "The disk is full".to_owned() };
+    assert!(is_raised(&kit, org, email_limit("shop")).await);
+    // Another value does not make it another notification.
+    let reworded = Notice::EmailLimit { project: "shop".to_owned(), per_hour: 1000 };
     assert!(!is_raised(&kit, org, reworded).await);
-    assert!(!is_raised(&kit, org, backup_failed("shop")).await);
+    assert!(!is_raised(&kit, org, email_limit("shop")).await);
     // Another project, kind or organization does.
-    assert!(is_raised(&kit, org, backup_failed("blog")).await);
+    assert!(is_raised(&kit, org, email_limit("blog")).await);
     assert!(is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
     assert!(!is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
-    assert!(is_raised(&kit, org, Notice::BackupStale { project: "shop".to_owned(), since: None }).await);
-    assert!(is_raised(&kit, other, backup_failed("shop")).await);
+    assert!(is_raised(&kit, org, backup_failed("shop")).await);
+    assert!(is_raised(&kit, other, email_limit("shop")).await);
     assert_eq!(kit.db_number(MAILS).await, 5);
 
     let until = async |end: i64| {
         let passed = (kit.now().unix_millis() - start.unix_millis()) / 1000;
         kit.advance(end - passed);
     };
-    until(DAY - 1).await;
-    assert!(!is_raised(&kit, org, backup_failed("shop")).await);
-    until(DAY + 1).await;
-    assert!(is_raised(&kit, org, backup_failed("shop")).await);
+    until(HOUR - 1).await;
+    assert!(!is_raised(&kit, org, email_limit("shop")).await);
+    until(HOUR + 1).await;
+    assert!(is_raised(&kit, org, email_limit("shop")).await);
     // Each notification starts a new interval.
-    until(2 * DAY).await;
-    assert!(!is_raised(&kit, org, backup_failed("shop")).await);
-    assert!(is_raised(&kit, org, backup_failed("blog")).await);
+    until(2 * HOUR).await;
+    assert!(!is_raised(&kit, org, email_limit("shop")).await);
+    assert!(is_raised(&kit, org, email_limit("blog")).await);
 }
 
 /// The mail limit has an interval of an hour (runtime contract, "Sending"). Kinds without an interval are always
@@ -190,7 +190,7 @@ async fn each_kind_has_its_own_interval() {
         raised
     };
     let events = again().await;
-    let deduplicated = ["limit.projects", "limit.email", "backup.failed", "backup.stale", "limit.database"];
+    let deduplicated = ["limit.projects", "limit.email"];
     let expected =
         NotificationKind::ALL.iter().map(NotificationKind::as_str).filter(|kind| !deduplicated.contains(kind));
     assert_eq!(events, expected.collect::<Vec<_>>());
@@ -204,11 +204,8 @@ async fn each_kind_has_its_own_interval() {
 async fn concurrent_identical_notices_are_raised_once() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
-    let deduplicated: Vec<Notice> = vec![
-        backup_failed("shop"),
-        Notice::ProjectLimit { limit: 3 },
-        Notice::EmailLimit { project: "shop".to_owned(), per_hour: 100 },
-    ];
+    let deduplicated: Vec<Notice> =
+        vec![Notice::ProjectLimit { limit: 3 }, Notice::EmailLimit { project: "shop".to_owned(), per_hour: 100 }];
     for notice in &deduplicated {
         let outcomes = join_all((0..20).map(|_| raise(&kit.orgs, &kit, org, notice.clone()))).await;
         let raised: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
