@@ -108,7 +108,8 @@ GROUP BY r.zone_id, r.name HAVING bool_or(r.kind = 'CNAME') AND count(*) > 1;
 SELECT sealed.place, sealed.id, sealed.key_id FROM (
     SELECT 'store.outbox' AS place, id, key_id FROM store.outbox
     UNION ALL SELECT 'store.idempotency', id, key_id FROM store.idempotency WHERE key_id IS NOT NULL
-    UNION ALL SELECT 'resources.secrets', project_id, key_id FROM resources.secrets) sealed
+    UNION ALL SELECT 'resources.secrets', project_id, key_id FROM resources.secrets
+    UNION ALL SELECT 'databases.databases', id, key_id FROM databases.databases) sealed
 WHERE sealed.key_id <> ALL (string_to_array(current_setting('svc.sealing_keys'), ','));
 
 -- a secret whose version differs from the number of its audit rows since its last deletion
@@ -129,9 +130,39 @@ GROUP BY s.project_id, s.name, s.version HAVING count(a.id) <> s.version;
 SELECT p.id, p.name, expected.part, expected.desired FROM projects.projects p, LATERAL (
     SELECT 'secrets' AS part, EXISTS (SELECT FROM resources.secret_sets s WHERE s.project_id = p.id) AS desired
     UNION ALL SELECT 'storage', EXISTS (
-        SELECT FROM resources.grants g WHERE g.project_id = p.id AND g.resource = 'storage')) expected
+        SELECT FROM resources.grants g WHERE g.project_id = p.id AND g.resource = 'storage')
+    UNION ALL SELECT 'database', EXISTS (SELECT FROM databases.databases d WHERE d.project_id = p.id)
+        OR EXISTS (SELECT FROM databases.operations o WHERE o.project_id = p.id AND o.ended_at IS NULL)) expected
 WHERE p.deleted_at IS NULL AND expected.desired <> EXISTS (
     SELECT FROM convergence.parts c WHERE c.project_id = p.id AND c.part = expected.part AND c.desired IS NOT NULL);
+
+-- an undeleted project whose placement is not in the state of its operation on the database
+SELECT c.project_id, c.state, o.id, o.phase FROM convergence.placements c
+LEFT JOIN databases.operations o ON o.project_id = c.project_id AND o.ended_at IS NULL
+WHERE c.ended_at IS NULL AND (o.id IS NOT NULL AND o.phase <> c.state
+    OR o.id IS NULL AND c.state IN ('draining', 'sealing', 'committing', 'reactivating'));
+
+-- an operation on a database that is gone, except the deletion of it
+SELECT o.id, o.project_id, o.kind, o.phase FROM databases.operations o
+LEFT JOIN databases.databases d ON d.project_id = o.project_id
+WHERE o.ended_at IS NULL AND (d.id IS DISTINCT FROM o.database_id) <> (o.kind = 'delete' AND o.phase = 'committing');
+
+-- a generation with a number above the last one of its project, or of a later epoch than its placement
+SELECT g.project_id, g.seq, g.epoch, s.last_seq, c.epoch AS placed FROM databases.generations g
+JOIN databases.sequences s ON s.project_id = g.project_id
+LEFT JOIN convergence.placements c ON c.project_id = g.project_id
+WHERE g.seq > s.last_seq OR g.epoch > c.epoch;
+
+-- a token that the node confirmed as revoked, or one revoked in the future
+SELECT t.id, t.revoked_revision, d.applied_revision, s.revision FROM databases.tokens t
+JOIN databases.databases d ON d.id = t.database_id JOIN databases.sequences s ON s.project_id = d.project_id
+WHERE t.revoked_revision <= d.applied_revision OR t.revoked_revision > s.revision;
+
+-- objects of a missing project that no node was told to delete, or of a present one that a node was told to delete
+SELECT s.project_id, s.prefix, s.purged_at FROM resources.storage s
+LEFT JOIN projects.projects p ON p.id = s.project_id
+LEFT JOIN convergence.parts c ON c.project_id = s.project_id AND c.part = 'deletedStorage' AND c.desired IS NOT NULL
+WHERE (p.id IS NULL) <> (c.project_id IS NOT NULL) OR (p.id IS NULL) <> (s.purged_at IS NOT NULL);
 
 -- a created object without exactly one audit row
 WITH created AS MATERIALIZED (
@@ -139,6 +170,12 @@ WITH created AS MATERIALIZED (
         FROM projects.projects p
     UNION ALL SELECT 'deployment.create', pg_temp.public_id('prj', d.project_id), p.org_id, jsonb_build_object('version', d.version)
         FROM projects.deployments d JOIN projects.projects p ON p.id = d.project_id
+    UNION ALL SELECT 'database.token.create', pg_temp.public_id('prj', d.project_id), p.org_id,
+        jsonb_build_object('token', pg_temp.public_id('tok', t.id))
+        FROM databases.tokens t JOIN databases.databases d ON d.id = t.database_id JOIN projects.projects p ON p.id = d.project_id
+    UNION ALL SELECT CASE o.kind WHEN 'delete' THEN 'database.delete' ELSE 'database.restore' END,
+        pg_temp.public_id('prj', o.project_id), p.org_id, jsonb_build_object('operation', pg_temp.public_id('opn', o.id))
+        FROM databases.operations o JOIN projects.projects p ON p.id = o.project_id
     UNION ALL SELECT 'token.create', pg_temp.public_id('pat', t.id), NULL, '{}' FROM identity.access_tokens t
     UNION ALL SELECT 'ssh_key.add', pg_temp.public_id('key', k.id), NULL, '{}' FROM identity.ssh_keys k)
 SELECT created.event, created.target, created.data, count(a.id) AS audited

@@ -51,7 +51,22 @@ const VALID: &str = "
     INSERT INTO resources.grants (project_id, resource, granted_at) VALUES (md5('p')::uuid, 'storage', now());
     INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
         SELECT md5('p')::uuid, part, md5('n')::uuid, revision, '{}'::jsonb, now()
-        FROM (VALUES ('secrets', 3), ('storage', 4)) parts (part, revision);
+        FROM (VALUES ('secrets', 3), ('storage', 4), ('database', 2)) parts (part, revision);
+    INSERT INTO databases.sequences (project_id, revision, last_seq) VALUES (md5('p')::uuid, 3, 2);
+    INSERT INTO databases.databases (id, project_id, created_at, key_id, sealed, verifier, applied_revision)
+        VALUES (md5('db')::uuid, md5('p')::uuid, now(), 'known', 'x', 'v', 1);
+    INSERT INTO databases.tokens (id, database_id, verifier, created_at, created_by, revoked_revision)
+        VALUES (md5('t')::uuid, md5('db')::uuid, 'v', now(), md5('u')::uuid, 2);
+    INSERT INTO databases.generations (project_id, seq, database_id, epoch, kind, size_bytes, sha256, key, created_at)
+        VALUES (md5('p')::uuid, 2, md5('db')::uuid, 1, 'scheduled', 1, 'x', 'k', now());
+    INSERT INTO databases.operations (id, project_id, database_id, kind, phase, seq, created_at, updated_at)
+        VALUES (md5('op')::uuid, md5('p')::uuid, md5('db')::uuid, 'restore_generation', 'draining', 2, now(), now());
+    UPDATE convergence.placements SET state = 'draining';
+    INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at) VALUES
+        (md5('7')::uuid, 'database.token.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('p')::uuid),
+            jsonb_build_object('token', pg_temp.public_id('tok', md5('t')::uuid)), 'r', now()),
+        (md5('8')::uuid, 'database.restore', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('p')::uuid),
+            jsonb_build_object('operation', pg_temp.public_id('opn', md5('op')::uuid)), 'r', now());
     INSERT INTO projects.hostnames (name, project_id, kind, state, created_at)
         VALUES ('c.example', md5('p')::uuid, 'custom', 'pending_dns', now());
     INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at, deleted_at)
@@ -60,7 +75,7 @@ const VALID: &str = "
         VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 27] = [
+const VIOLATIONS: [(&str, &str); 35] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -80,6 +95,10 @@ const VIOLATIONS: [(&str, &str); 27] = [
     ("a secret whose version", "UPDATE resources.secrets SET name = 'C' WHERE name = 'B'"),
     ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'secrets'"),
     ("an undeleted project whose parts", "DELETE FROM resources.grants"),
+    (
+        "objects of a missing project",
+        "INSERT INTO resources.storage (project_id, prefix) VALUES (md5('q')::uuid, md5('s')::uuid)",
+    ),
     (
         "a site part that names another",
         "UPDATE convergence.parts SET desired = desired || '{\"bundle\": \"sha256:0\"}' WHERE part = 'site'",
@@ -103,6 +122,17 @@ const VIOLATIONS: [(&str, &str); 27] = [
     ),
     ("a row sealed", "UPDATE store.outbox SET key_id = 'forgotten'"),
     ("a row sealed", "UPDATE resources.secrets SET key_id = 'forgotten'"),
+    ("a row sealed", "UPDATE databases.databases SET key_id = 'forgotten'"),
+    ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'database'"),
+    ("an undeleted project whose placement", "UPDATE convergence.placements SET state = 'active'"),
+    ("an operation on a database", "UPDATE databases.operations SET database_id = md5('x')::uuid"),
+    ("a generation with a number", "UPDATE databases.sequences SET last_seq = 1"),
+    ("a token that", "UPDATE databases.databases SET applied_revision = 2"),
+    (
+        "a created object without",
+        "INSERT INTO databases.tokens (id, database_id, verifier, created_at, created_by) \
+         VALUES (md5('t2')::uuid, md5('db')::uuid, 'v', now(), md5('u')::uuid)",
+    ),
     (
         "a created object without",
         "INSERT INTO identity.ssh_keys (id, user_id, title, kind, fingerprint, public_key, created_at) \

@@ -1,0 +1,104 @@
+//! The ports that other contexts implement.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kernel::{OrgId, ProjectId, Time};
+use store::Connection;
+
+use crate::model::Phase;
+
+/// The placements of projects on nodes.
+#[async_trait]
+pub trait Placements: Send + Sync {
+    /// Whether the link to the nodes is on.
+    fn is_linked(&self) -> bool;
+
+    /// Locks the placement of a project until the transaction ends; `None` if the project has none or was deleted. Every
+    /// transaction that changes the database of a project begins with this lock or with [`Self::assign`]. The transaction
+    /// that receives a report holds it.
+    async fn lock(&self, tx: &mut Connection, project: ProjectId) -> store::Result<Option<PlacementState>>;
+
+    /// Locks the placement of a project like [`Self::lock`], and assigns a project without a home node to a node with a
+    /// Postgres.
+    async fn assign(&self, tx: &mut Connection, project: ProjectId) -> store::Result<Home>;
+
+    /// Sets the state of a locked placement to that of a phase, which is active for [`Phase::Done`]. Entering
+    /// [`Phase::Reactivating`] raises the epoch by 1.
+    async fn enter(&self, tx: &mut Connection, project: ProjectId, phase: Phase) -> store::Result<()>;
+}
+
+/// The state of a placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlacementState {
+    /// Without a home node.
+    Pending,
+    Active,
+    /// In a phase of an operation.
+    Operating,
+    Suspended,
+}
+
+/// The home node of a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// It has a Postgres.
+    Assigned,
+    /// It has no Postgres, or no node has one.
+    NoDatabase,
+    /// There is no node.
+    NoNode,
+    /// The project was deleted.
+    Deleted,
+}
+
+/// The part `database` of the desired state. [`crate::PartValues`] loads its value.
+#[async_trait]
+pub trait DesiredPart: Send + Sync {
+    /// Publishes a change of the part in the caller's transaction. Returns false if the project was deleted.
+    async fn publish(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool>;
+
+    /// Removes the part in the caller's transaction.
+    async fn withdraw(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
+}
+
+/// Access to organizations.
+#[async_trait]
+pub trait Organizations: Send + Sync {
+    /// Raises a notification in the caller's transaction.
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
+}
+
+/// The notifications that this context raises. `project` is the project's name, and `reason` a clause without a full
+/// stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The database reached the size limit of the plan, and is read-only.
+    DatabaseLimit { project: String, limit_bytes: u64 },
+    /// A backup failed.
+    BackupFailed { project: String, reason: String },
+    /// There is no backup of the writes since this time, or none at all.
+    BackupStale { project: String, since: Option<Time> },
+    /// The database was restored to a generation.
+    RestoreCompleted { project: String, epoch: i64, seq: i64 },
+    /// The restore failed.
+    RestoreFailed { project: String, epoch: i64, seq: i64, reason: String },
+    /// The database was deleted.
+    DatabaseDeleted { project: String },
+}
+
+/// The optional resources of projects.
+#[async_trait]
+pub trait Grants: Send + Sync {
+    /// Whether the project has app sign-in, which keeps its users in the database.
+    async fn has_auth(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool>;
+}
+
+/// The implementations of the ports.
+#[derive(Clone)]
+pub struct Ports {
+    pub placements: Arc<dyn Placements>,
+    pub part: Arc<dyn DesiredPart>,
+    pub organizations: Arc<dyn Organizations>,
+    pub grants: Arc<dyn Grants>,
+}

@@ -1,0 +1,163 @@
+//! Generations.
+
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Integer, Timestamptz};
+use diesel_async::RunQueryDsl;
+use kernel::{DatabaseId, ProjectId, Time};
+use store::{BATCH_SIZE, Connection, Result};
+
+use crate::model::{Generation, GenerationKind};
+use crate::schema::{generations, sequences, sources};
+
+/// A generation as a node reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GenerationRecord {
+    pub database: DatabaseId,
+    /// The object, which identifies the generation in its project.
+    pub key: String,
+    pub epoch: i64,
+    pub kind: GenerationKind,
+    pub size_bytes: i64,
+    pub sha256: String,
+    pub created_at: Time,
+}
+
+/// The days for which scheduled generations are kept, by plan.
+#[derive(Debug, Clone, Copy)]
+pub struct BackupDays {
+    pub free: u32,
+    pub pro: u32,
+}
+
+/// Generations on a [`store::Connection`].
+pub trait GenerationRepository {
+    /// Whether the project has a generation with this key.
+    async fn generation_exists(&mut self, project: ProjectId, key: &str) -> Result<bool>;
+
+    /// Inserts a generation of a project whose numbers are locked.
+    async fn generation_insert(&mut self, project: ProjectId, seq: i64, generation: GenerationRecord) -> Result<()>;
+
+    /// Lists the generations of a project, newest first: scheduled ones after `scheduled_after`, others after
+    /// `others_after`, and the one from which the node would create the database.
+    async fn generation_list(
+        &mut self,
+        project: ProjectId,
+        scheduled_after: Time,
+        others_after: Time,
+    ) -> Result<Vec<Generation>>;
+
+    /// Returns the generation with this key.
+    async fn generation_by_key(&mut self, project: ProjectId, key: &str) -> Result<Option<Generation>>;
+
+    /// Returns the generation with this number.
+    async fn generation_by_seq(&mut self, project: ProjectId, seq: i64) -> Result<Option<Generation>>;
+
+    /// Returns when the node last checked stored generations of the project.
+    async fn generations_checked_at(&mut self, project: ProjectId) -> Result<Option<Time>>;
+
+    /// Deletes a batch of generations that are kept no longer, and returns their number.
+    async fn generation_purge(&mut self, days: BackupDays, now: Time) -> Result<usize>;
+}
+
+/// The project of a deleted project's generations has no plan. An hour later than the node deletes the object.
+const PURGE: &str = "DELETE FROM databases.generations d USING ( \
+        SELECT g.project_id, g.seq FROM databases.generations g \
+        LEFT JOIN databases.project_plans p ON p.id = g.project_id \
+        WHERE g.created_at < $1 - interval '1 hour' - make_interval(days => CASE \
+                WHEN g.kind <> 'scheduled' OR p.id IS NULL THEN 30 WHEN p.plan = 'free' THEN $2 ELSE $3 END) \
+            AND NOT EXISTS (SELECT FROM databases.sources s WHERE s.project_id = g.project_id AND s.source_key = g.key) \
+            AND NOT EXISTS ( \
+                SELECT FROM databases.operations o \
+                WHERE o.project_id = g.project_id AND o.seq = g.seq AND o.ended_at IS NULL) \
+        LIMIT $4 \
+    ) old WHERE d.project_id = old.project_id AND d.seq = old.seq";
+
+const MAX_DAYS: i32 = 36_500;
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = generations)]
+struct GenerationRow {
+    epoch: i64,
+    seq: i64,
+    kind: GenerationKind,
+    size_bytes: i64,
+    sha256: String,
+    key: String,
+    created_at: Time,
+}
+
+impl GenerationRepository for Connection {
+    async fn generation_exists(&mut self, project: ProjectId, key: &str) -> Result<bool> {
+        Ok(self.generation_by_key(project, key).await?.is_some())
+    }
+
+    async fn generation_insert(&mut self, project: ProjectId, seq: i64, generation: GenerationRecord) -> Result<()> {
+        let GenerationRecord { database, key, epoch, kind, size_bytes, sha256, created_at } = generation;
+        let row = (
+            generations::project_id.eq(project),
+            generations::seq.eq(seq),
+            generations::database_id.eq(database),
+            generations::epoch.eq(epoch),
+            generations::kind.eq(kind),
+            generations::size_bytes.eq(size_bytes),
+            generations::sha256.eq(sha256),
+            generations::key.eq(key),
+            generations::created_at.eq(created_at),
+        );
+        diesel::insert_into(generations::table).values(row).execute(self).await?;
+        Ok(())
+    }
+
+    async fn generation_list(
+        &mut self,
+        project: ProjectId,
+        scheduled_after: Time,
+        others_after: Time,
+    ) -> Result<Vec<Generation>> {
+        let is_scheduled = generations::kind.eq(GenerationKind::Scheduled);
+        let kept = is_scheduled
+            .and(generations::created_at.gt(scheduled_after))
+            .or(generations::kind.ne(GenerationKind::Scheduled).and(generations::created_at.gt(others_after)));
+        let source = sources::table.filter(sources::project_id.eq(project)).select(sources::source_key).single_value();
+        let query = generations::table
+            .filter(generations::project_id.eq(project))
+            .filter(kept.or(generations::key.nullable().eq(source)))
+            .order((generations::created_at.desc(), generations::seq.desc()));
+        let rows = query.select(GenerationRow::as_select()).load(self).await?;
+        Ok(rows.into_iter().map(Generation::from).collect())
+    }
+
+    async fn generation_by_key(&mut self, project: ProjectId, key: &str) -> Result<Option<Generation>> {
+        let query = generations::table.filter(generations::project_id.eq(project).and(generations::key.eq(key)));
+        let row = query.select(GenerationRow::as_select()).first(self).await.optional()?;
+        Ok(row.map(Generation::from))
+    }
+
+    async fn generation_by_seq(&mut self, project: ProjectId, seq: i64) -> Result<Option<Generation>> {
+        let query = generations::table.find((project, seq)).select(GenerationRow::as_select());
+        Ok(query.first(self).await.optional()?.map(Generation::from))
+    }
+
+    async fn generations_checked_at(&mut self, project: ProjectId) -> Result<Option<Time>> {
+        let query = sequences::table.find(project).select(sequences::checked_at);
+        Ok(query.first::<Option<Time>>(self).await.optional()?.flatten())
+    }
+
+    async fn generation_purge(&mut self, days: BackupDays, now: Time) -> Result<usize> {
+        // A century is as good as any longer time, and no overflow.
+        let days_of = |days: u32| i32::try_from(days).unwrap_or(MAX_DAYS).min(MAX_DAYS);
+        let purge = diesel::sql_query(PURGE)
+            .bind::<Timestamptz, _>(now)
+            .bind::<Integer, _>(days_of(days.free))
+            .bind::<Integer, _>(days_of(days.pro))
+            .bind::<BigInt, _>(BATCH_SIZE);
+        Ok(purge.execute(self).await?)
+    }
+}
+
+impl From<GenerationRow> for Generation {
+    fn from(row: GenerationRow) -> Self {
+        let GenerationRow { epoch, seq, kind, size_bytes, sha256, key, created_at } = row;
+        Self { epoch, seq, kind, size_bytes, sha256, offsite_key: key, created_at }
+    }
+}

@@ -1,0 +1,76 @@
+//! Projects, and their numbers that survive the deletion of a database.
+
+use diesel::prelude::*;
+use diesel::query_builder::AsQuery as _;
+use diesel_async::RunQueryDsl;
+use kernel::{OrgId, Plan, ProjectId};
+use store::{Connection, Prepared, Result};
+
+use crate::schema::{project_plans, sequences};
+
+/// A project with its organization.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = project_plans)]
+pub struct ProjectPlan {
+    pub name: String,
+    #[diesel(column_name = org_id)]
+    pub org: OrgId,
+    pub plan: Plan,
+}
+
+/// Projects on a [`store::Connection`].
+pub trait ProjectRepository {
+    /// Returns a project with its organization and plan; `None` for a deleted project.
+    async fn project_plan(&mut self, project: ProjectId) -> Result<Option<ProjectPlan>>;
+
+    /// Finds a project by the slug of its organization and its name, for operators.
+    async fn project_by_name(&mut self, org: &str, name: &str) -> Result<Option<ProjectId>>;
+
+    /// Creates the numbers of a project without any.
+    async fn sequence_create(&mut self, project: ProjectId) -> Result<()>;
+
+    /// Increases the revision of the project's part and returns it.
+    async fn revision_raise(&mut self, project: ProjectId) -> Result<i64>;
+
+    /// Locks the numbers of the project and returns the number of its last generation; `None` for a project that never
+    /// had a database.
+    async fn seq_lock(&mut self, project: ProjectId) -> Result<Option<i64>>;
+
+    /// Sets the number of the last generation of a project whose numbers are locked.
+    async fn seq_set(&mut self, project: ProjectId, seq: i64) -> Result<()>;
+}
+
+impl ProjectRepository for Connection {
+    async fn project_plan(&mut self, project: ProjectId) -> Result<Option<ProjectPlan>> {
+        let query = project_plans::table.find(project).select(ProjectPlan::as_select());
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn project_by_name(&mut self, org: &str, name: &str) -> Result<Option<ProjectId>> {
+        let named = project_plans::org_slug.eq(org).and(project_plans::name.eq(name));
+        Ok(project_plans::table.filter(named).select(project_plans::id).first(self).await.optional()?)
+    }
+
+    async fn sequence_create(&mut self, project: ProjectId) -> Result<()> {
+        let row = (sequences::project_id.eq(project), sequences::revision.eq(0));
+        let insert = diesel::insert_into(sequences::table).values(row).on_conflict(sequences::project_id).do_nothing();
+        Prepared(insert).execute(self).await?;
+        Ok(())
+    }
+
+    async fn revision_raise(&mut self, project: ProjectId) -> Result<i64> {
+        let raise = diesel::update(sequences::table.find(project)).set(sequences::revision.eq(sequences::revision + 1));
+        Ok(Prepared(raise.returning(sequences::revision).as_query()).get_result(self).await?)
+    }
+
+    async fn seq_lock(&mut self, project: ProjectId) -> Result<Option<i64>> {
+        let query = sequences::table.find(project).select(sequences::last_seq).for_update();
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn seq_set(&mut self, project: ProjectId, seq: i64) -> Result<()> {
+        let update = diesel::update(sequences::table.find(project)).set(sequences::last_seq.eq(seq));
+        Prepared(update).execute(self).await?;
+        Ok(())
+    }
+}

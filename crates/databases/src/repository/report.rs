@@ -1,0 +1,126 @@
+//! The observed state of databases.
+
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Nullable, Text, Timestamptz, Uuid};
+use diesel_async::RunQueryDsl;
+use kernel::{DatabaseId, OrgId, ProjectId, Time};
+use store::{BATCH_SIZE, Connection, Prepared, Result};
+
+use crate::schema::sequences;
+
+/// The state of a database, as the home node observes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    pub database: DatabaseId,
+    /// The revision of the part that the node has applied.
+    pub revision: i64,
+    /// Whether the database exists and admits its logins.
+    pub ready: bool,
+    pub size_bytes: i64,
+    /// Whether it is read-only because of its size.
+    pub read_only: bool,
+    /// The time up to which a generation contains all writes.
+    pub fresh_at: Option<Time>,
+    /// When the node last checked stored generations.
+    pub checked_at: Option<Time>,
+    /// Why backups fail.
+    pub backup_error: Option<String>,
+    /// The generation from which the node created the database because it did not exist there.
+    pub recovered_from: Option<String>,
+}
+
+/// The values of the report before.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
+pub struct Before {
+    #[diesel(sql_type = Bool)]
+    pub read_only: bool,
+    #[diesel(sql_type = Bool)]
+    pub backup_failed: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub recovered_key: Option<String>,
+}
+
+/// A database whose backups are too old.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
+pub struct StaleBackup {
+    #[diesel(sql_type = Uuid)]
+    pub org_id: OrgId,
+    /// The name of the project.
+    #[diesel(sql_type = Text)]
+    pub name: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pub fresh_at: Option<Time>,
+}
+
+/// Observed state on a [`store::Connection`].
+pub trait ReportRepository {
+    /// Stores an observation, unless a later revision was reported, the revision does not exist yet, or the project has
+    /// another database now. Returns the values before.
+    async fn database_observe(&mut self, project: ProjectId, observed: &Observation) -> Result<Option<Before>>;
+
+    /// Stores when the node last checked stored generations of the project.
+    async fn generations_set_checked(&mut self, project: ProjectId, at: Time) -> Result<()>;
+
+    /// Marks a batch of databases whose backups are older than three intervals, and returns them.
+    async fn backup_mark_stale(&mut self, now: Time) -> Result<Vec<StaleBackup>>;
+
+    /// Unmarks the databases whose backups are recent again.
+    async fn backup_unmark_fresh(&mut self, now: Time) -> Result<()>;
+}
+
+/// The lock makes the previous values exact. A node reports a revision above the present one only if this database was
+/// restored from a backup; the node then fetches the full state again.
+const OBSERVE: &str = "UPDATE databases.databases d SET applied_revision = $3, ready = $4, size_bytes = $5, \
+        read_only = $6, fresh_at = $7, backup_failed = $8, recovered_key = coalesce($9, d.recovered_key) \
+    FROM ( \
+        SELECT id, read_only, backup_failed, recovered_key FROM databases.databases \
+        WHERE id = $1 AND project_id = $2 AND applied_revision <= $3 \
+            AND $3 <= (SELECT revision FROM databases.sequences WHERE project_id = $2) FOR UPDATE \
+    ) before WHERE d.id = before.id RETURNING before.read_only, before.backup_failed, before.recovered_key";
+
+/// Skips suspended projects, whose databases do not change.
+const MARK_STALE: &str = "UPDATE databases.databases d SET backup_stale = true FROM ( \
+        SELECT b.id, p.org_id, p.name FROM databases.databases b \
+        JOIN databases.homes h ON h.project_id = b.project_id \
+        JOIN databases.project_plans p ON p.id = b.project_id \
+        WHERE NOT b.backup_stale AND h.state <> 'suspended' AND coalesce(b.fresh_at, b.created_at) \
+            < $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600)) \
+        ORDER BY b.id LIMIT $2 FOR UPDATE OF b SKIP LOCKED \
+    ) stale WHERE d.id = stale.id RETURNING stale.org_id, stale.name, d.fresh_at";
+
+const UNMARK_FRESH: &str = "UPDATE databases.databases d SET backup_stale = false FROM databases.homes h \
+    WHERE h.project_id = d.project_id AND d.backup_stale AND coalesce(d.fresh_at, d.created_at) \
+        >= $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600))";
+
+impl ReportRepository for Connection {
+    async fn database_observe(&mut self, project: ProjectId, observed: &Observation) -> Result<Option<Before>> {
+        let update = diesel::sql_query(OBSERVE)
+            .bind::<Uuid, _>(observed.database)
+            .bind::<Uuid, _>(project)
+            .bind::<BigInt, _>(observed.revision)
+            .bind::<Bool, _>(observed.ready)
+            .bind::<BigInt, _>(observed.size_bytes)
+            .bind::<Bool, _>(observed.read_only)
+            .bind::<Nullable<Timestamptz>, _>(observed.fresh_at)
+            .bind::<Bool, _>(observed.backup_error.is_some())
+            .bind::<Nullable<Text>, _>(observed.recovered_from.as_deref());
+        Ok(Prepared(update).get_result(self).await.optional()?)
+    }
+
+    async fn generations_set_checked(&mut self, project: ProjectId, at: Time) -> Result<()> {
+        let older = sequences::checked_at.is_null().or(sequences::checked_at.lt(at));
+        let update = diesel::update(sequences::table.filter(sequences::project_id.eq(project)).filter(older));
+        Prepared(update.set(sequences::checked_at.eq(at))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn backup_mark_stale(&mut self, now: Time) -> Result<Vec<StaleBackup>> {
+        let mark = diesel::sql_query(MARK_STALE).bind::<Timestamptz, _>(now).bind::<BigInt, _>(BATCH_SIZE);
+        Ok(mark.load(self).await?)
+    }
+
+    async fn backup_unmark_fresh(&mut self, now: Time) -> Result<()> {
+        diesel::sql_query(UNMARK_FRESH).bind::<Timestamptz, _>(now).execute(self).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Backup generations. The node makes, checks and deletes them; this context numbers and lists them.
+
+use kernel::{Plan, ProjectId};
+use store::Connection;
+
+use super::{DAY, Databases, Result};
+use crate::model::{DatabaseGenerations, Generation};
+use crate::repository::{DatabaseRepository as _, GenerationRecord, GenerationRepository as _, ProjectRepository as _};
+
+/// The days for which generations other than scheduled ones are kept.
+const OTHER_DAYS: u32 = 30;
+
+/// Generations disappear from the list this long before the node deletes them, so that a listed one can be restored.
+const MARGIN_SECONDS: i64 = 3600;
+
+impl Databases {
+    /// Lists the generations of a project, newest first, also without a database.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Store`](crate::DatabaseError::Store).
+    pub async fn generations(&self, project: ProjectId) -> Result<DatabaseGenerations> {
+        let mut connection = self.store.connection().await?;
+        let items = self.listed(&mut connection, project).await?;
+        let last_checked_at = connection.generations_checked_at(project).await?;
+        Ok(DatabaseGenerations { items, last_checked_at })
+    }
+
+    /// Returns the most recent generation of a project with a database; `None` without a database.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Store`](crate::DatabaseError::Store).
+    pub async fn last_generation(&self, project: ProjectId) -> Result<Option<Generation>> {
+        let mut connection = self.store.connection().await?;
+        if connection.database_find(project).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(self.listed(&mut connection, project).await?.into_iter().next())
+    }
+
+    /// Lists the generations that can be restored.
+    pub(super) async fn listed(&self, connection: &mut Connection, project: ProjectId) -> Result<Vec<Generation>> {
+        let now = self.store.clock_rng().now();
+        let plan = connection.project_plan(project).await?.map_or(Plan::Free, |owner| owner.plan);
+        let after = |days: u32| now.plus_seconds(MARGIN_SECONDS - i64::from(days) * DAY);
+        let scheduled_after = after(self.limits.for_plan(plan).backup_days);
+        Ok(connection.generation_list(project, scheduled_after, after(OTHER_DAYS)).await?)
+    }
+
+    /// Stores a reported generation under the next number of the project, in the transaction that accepts the report. A
+    /// generation that is stored already is a no-op.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn generation_report(
+        &self,
+        tx: &mut Connection,
+        project: ProjectId,
+        generation: GenerationRecord,
+    ) -> store::Result<()> {
+        let Some(last) = tx.seq_lock(project).await? else { return Ok(()) };
+        if tx.generation_exists(project, &generation.key).await? {
+            return Ok(());
+        }
+        // A clock that was ahead must not make a generation the newest one for ever.
+        let created_at = generation.created_at.min(self.store.clock_rng().now());
+        let generation = GenerationRecord { created_at, ..generation };
+        tx.seq_set(project, last + 1).await?;
+        tx.generation_insert(project, last + 1, generation).await?;
+        // The node creates a lost database from the newest generation, and keeps that one.
+        if tx.database_find(project).await?.is_some() {
+            self.publish_observed(tx, project).await?;
+        }
+        Ok(())
+    }
+}

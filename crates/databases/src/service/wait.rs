@@ -1,0 +1,43 @@
+//! Waits for the result of a node. They hold no connection, and may be dropped at any time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Result;
+
+/// The first interval of the polls.
+const FIRST_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The time after which a wait polls only at long intervals: an export can take minutes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const LONG_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The polls of a wait.
+pub(super) struct Polls {
+    start: Instant,
+    timeout: Duration,
+}
+
+impl Polls {
+    /// Starts a wait.
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { start: Instant::now(), timeout }
+    }
+
+    /// Returns the end of the wait: the result of a poll, or `None` in it at the timeout. Otherwise sleeps until the next
+    /// poll. A poll that failed because Postgres was unavailable is repeated.
+    pub(super) async fn end<T>(&self, polled: store::Result<Option<T>>) -> Option<Result<Option<T>>> {
+        let waited = self.start.elapsed();
+        match polled {
+            Ok(Some(value)) => return Some(Ok(Some(value))),
+            Ok(None) if waited >= self.timeout => return Some(Ok(None)),
+            Ok(None) => {}
+            Err(store::Error::Unavailable(_)) if waited < self.timeout => {}
+            Err(error) => return Some(Err(error.into())),
+        }
+        tokio::time::sleep(if waited < PATIENCE { FIRST_INTERVAL } else { LONG_INTERVAL }).await;
+        None
+    }
+}

@@ -1,0 +1,103 @@
+//! Generations.
+
+use databases::{GenerationKind, Target};
+use futures_util::future::join_all;
+use kernel::Limits;
+
+use crate::kit::{Kit, record};
+
+const DAY: i64 = 24 * 3600;
+
+impl Kit {
+    async fn pairs(&self, at: Target) -> Vec<(i64, i64)> {
+        self.generations(at).await.iter().map(|generation| (generation.epoch, generation.seq)).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_and_repeated_reports_have_unique_numbers() {
+    let kit = Kit::start().await;
+    let (at, id) = kit.database("shop").await;
+    let report = async |number: i64| {
+        let key = format!("{}/{}.dump", at.project, number % 20);
+        let created_at = kit.now().plus_seconds(number % 20 - 20);
+        kit.receive_generation(at, record(id, &key, 1, GenerationKind::Scheduled, created_at)).await;
+    };
+    join_all((0..60).map(report)).await;
+    let listed = kit.generations(at).await;
+    let mut seqs: Vec<i64> = listed.iter().map(|generation| generation.seq).collect();
+    seqs.sort_unstable();
+    assert!(seqs.into_iter().eq(1..=20));
+    // Newest first, whatever the order of the reports.
+    assert!(listed.is_sorted_by_key(|generation| std::cmp::Reverse(generation.created_at)));
+    let last = kit.databases.last_generation(at.project).await.unwrap().unwrap();
+    assert_eq!(last, listed[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generations_are_listed_as_long_as_they_are_kept() {
+    let mut limits = Limits::default();
+    (limits.free.backup_days, limits.pro.backup_days) = (2, 4);
+    let kit = Kit::with(limits).await;
+    let (at, id) = kit.database("shop").await;
+    for (key, kind) in
+        [("a", GenerationKind::Scheduled), ("b", GenerationKind::PreRestore), ("c", GenerationKind::Scheduled)]
+    {
+        kit.advance(1);
+        kit.receive_generation(at, record(id, key, 1, kind, kit.now())).await;
+    }
+    assert_eq!(kit.pairs(at).await, [(1, 3), (1, 2), (1, 1)]);
+    kit.advance(2 * DAY);
+    // The node would create the database from the newest one, so it is kept.
+    assert_eq!(kit.pairs(at).await, [(1, 3), (1, 2)]);
+    kit.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await;
+    assert_eq!(kit.pairs(at).await, [(1, 3), (1, 2), (1, 1)]);
+    kit.advance(28 * DAY);
+    assert_eq!(kit.pairs(at).await, [(1, 3)]);
+    kit.databases.purge().await.unwrap();
+    assert_eq!(kit.pairs(at).await, [(1, 3)]);
+    assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, "c");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generation_from_the_future_does_not_stay_the_newest() {
+    let kit = Kit::start().await;
+    let (at, id) = kit.database("shop").await;
+    let created_at = kit.now().plus_seconds(DAY);
+    kit.receive_generation(at, record(id, "early", 1, GenerationKind::Scheduled, created_at)).await;
+    assert_eq!(kit.generations(at).await.remove(0).created_at, kit.now());
+    let next = kit.scheduled(at).await;
+    assert_eq!(kit.pairs(at).await, [(1, 2), (1, 1)]);
+    assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, next.offsite_key);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn project_without_a_database_has_no_generations() {
+    let kit = Kit::start().await;
+    let at = kit.db_project("shop").await;
+    let listed = kit.databases.generations(at.project).await.unwrap();
+    assert!(listed.items.is_empty() && listed.last_checked_at.is_none());
+    assert_eq!(kit.databases.last_generation(at.project).await.unwrap(), None);
+    // A report about a project that never had a database is ignored.
+    let id = kit.store.clock_rng().id();
+    kit.receive_generation(at, record(id, "a", 1, GenerationKind::Scheduled, kit.now())).await;
+    assert!(kit.generations(at).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_generation_of_a_deleted_database_is_no_source_of_its_successor() {
+    let kit = Kit::start().await;
+    let (at, id) = kit.database("shop").await;
+    let operation = kit.delete(at).await.unwrap();
+    for phase in [databases::Phase::Draining, databases::Phase::Sealing, databases::Phase::Committing] {
+        kit.complete(at, operation, phase).await;
+    }
+    assert_eq!(kit.databases.last_generation(at.project).await.unwrap(), None);
+    kit.enable(at).await;
+    kit.advance(1);
+    kit.receive_generation(at, record(id, "late", 1, GenerationKind::Scheduled, kit.now())).await;
+    assert_eq!(kit.pairs(at).await, [(1, 2), (1, 1)]);
+    assert_eq!(kit.part(at).await.unwrap().source, None);
+    let own = kit.scheduled(at).await;
+    assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, own.offsite_key);
+}

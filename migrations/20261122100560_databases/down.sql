@@ -1,0 +1,10 @@
+DROP VIEW databases.sources;
+DROP VIEW databases.homes;
+DROP VIEW databases.project_plans;
+DROP TABLE databases.exports;
+DROP TABLE databases.operations;
+DROP TABLE databases.generations;
+DROP TABLE databases.tokens;
+DROP TABLE databases.databases;
+DROP TABLE databases.sequences;
+DROP SCHEMA databases;

@@ -1,0 +1,157 @@
+-- Relational databases of projects: logins, operations, generations and exports.
+CREATE SCHEMA databases;
+
+-- The numbers of a project that survive the deletion of its database.
+CREATE TABLE databases.sequences (
+    -- The purge of a deleted project also deletes its rows.
+    project_id uuid CONSTRAINT sequences_pkey PRIMARY KEY
+        CONSTRAINT sequences_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
+    -- Increased by every change of the desired part's logins, operation or exports.
+    revision bigint NOT NULL CONSTRAINT sequences_revision_check CHECK (revision >= 0),
+    -- The number of the last generation.
+    last_seq bigint NOT NULL DEFAULT 0 CONSTRAINT sequences_last_seq_check CHECK (last_seq >= 0),
+    -- When the node last compared stored generations with their digests.
+    checked_at timestamptz
+);
+
+CREATE TABLE databases.databases (
+    id uuid CONSTRAINT databases_pkey PRIMARY KEY,
+    project_id uuid NOT NULL CONSTRAINT databases_project_id_key UNIQUE
+        CONSTRAINT databases_project_id_fkey REFERENCES databases.sequences (project_id) ON DELETE CASCADE,
+    created_at timestamptz NOT NULL,
+    -- The password of the project's login, sealed with the id as its row, and its verifier.
+    key_id text NOT NULL,
+    sealed bytea NOT NULL,
+    verifier text NOT NULL,
+    -- The key of the generation to which the database was last restored. The home node creates the database from it
+    -- while there is no newer generation of the epoch.
+    restored_key text,
+    -- From the last report of the home node. 0 before the first one.
+    applied_revision bigint NOT NULL DEFAULT 0,
+    ready boolean NOT NULL DEFAULT false,
+    size_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT databases_size_bytes_check CHECK (size_bytes >= 0),
+    read_only boolean NOT NULL DEFAULT false,
+    -- The time up to which a generation contains all writes.
+    fresh_at timestamptz,
+    backup_failed boolean NOT NULL DEFAULT false,
+    -- The key of the generation from which the home node last created the database.
+    recovered_key text,
+    -- Whether the members were notified that `fresh_at` is too old.
+    backup_stale boolean NOT NULL DEFAULT false
+);
+
+-- Logins in addition to the project's own.
+CREATE TABLE databases.tokens (
+    id uuid CONSTRAINT tokens_pkey PRIMARY KEY,
+    database_id uuid NOT NULL
+        CONSTRAINT tokens_database_id_fkey REFERENCES databases.databases (id) ON DELETE CASCADE,
+    name text,
+    verifier text NOT NULL,
+    created_at timestamptz NOT NULL,
+    created_by uuid NOT NULL,
+    expires_at timestamptz,
+    -- The revision of the part from which the token is revoked. The row is deleted when the node has applied it.
+    revoked_revision bigint
+);
+CREATE INDEX tokens_database_id_id_idx ON databases.tokens (database_id, id);
+CREATE INDEX tokens_expires_at_idx ON databases.tokens (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Backups. A row is kept as long as the node keeps the object.
+CREATE TABLE databases.generations (
+    project_id uuid NOT NULL
+        CONSTRAINT generations_project_id_fkey REFERENCES databases.sequences (project_id) ON DELETE CASCADE,
+    -- Unique for the life of the project.
+    seq bigint NOT NULL,
+    -- The database that it contains, which may have been deleted.
+    database_id uuid NOT NULL,
+    epoch bigint NOT NULL CONSTRAINT generations_epoch_check CHECK (epoch > 0),
+    kind text NOT NULL CONSTRAINT generations_kind_check CHECK (kind IN ('scheduled', 'pre_restore', 'final')),
+    size_bytes bigint NOT NULL CONSTRAINT generations_size_bytes_check CHECK (size_bytes >= 0),
+    -- The SHA-256 of the object, in hex.
+    sha256 text NOT NULL,
+    -- The object, relative to the node's store.
+    key text NOT NULL,
+    created_at timestamptz NOT NULL,
+    CONSTRAINT generations_pkey PRIMARY KEY (project_id, seq),
+    CONSTRAINT generations_project_id_key_key UNIQUE (project_id, key)
+);
+CREATE INDEX generations_created_at_idx ON databases.generations (created_at);
+-- For the newest generation of a database.
+CREATE INDEX generations_database_id_idx ON databases.generations (database_id, epoch, created_at, seq);
+
+-- Operations on whole databases. The deletion of a database does not delete them.
+CREATE TABLE databases.operations (
+    id uuid CONSTRAINT operations_pkey PRIMARY KEY,
+    project_id uuid NOT NULL
+        CONSTRAINT operations_project_id_fkey REFERENCES databases.sequences (project_id) ON DELETE CASCADE,
+    database_id uuid NOT NULL,
+    kind text NOT NULL
+        CONSTRAINT operations_kind_check CHECK (kind IN ('restore_generation', 'delete', 'evict', 'restore')),
+    phase text NOT NULL CONSTRAINT operations_phase_check
+        CHECK (phase IN ('draining', 'sealing', 'committing', 'reactivating', 'done')),
+    -- The generation to restore; null in an ended operation whose generation was purged.
+    seq bigint,
+    terminal_code text CONSTRAINT operations_terminal_code_check
+        CHECK (terminal_code IN ('aborted', 'restore_failed', 'delete_failed')),
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    ended_at timestamptz,
+    CONSTRAINT operations_generation_fkey
+        FOREIGN KEY (project_id, seq) REFERENCES databases.generations (project_id, seq) ON DELETE SET NULL (seq),
+    CONSTRAINT operations_ended_check CHECK ((phase = 'done') = (ended_at IS NOT NULL)),
+    CONSTRAINT operations_seq_check CHECK (kind <> 'restore_generation' OR seq IS NOT NULL OR ended_at IS NOT NULL)
+);
+-- At most one operation of a project runs.
+CREATE UNIQUE INDEX operations_project_id_running_key ON databases.operations (project_id) WHERE ended_at IS NULL;
+CREATE INDEX operations_project_id_seq_idx ON databases.operations (project_id, seq);
+CREATE INDEX operations_ended_at_idx ON databases.operations (ended_at) WHERE ended_at IS NOT NULL;
+
+-- Diagnostic images.
+CREATE TABLE databases.exports (
+    id uuid CONSTRAINT exports_pkey PRIMARY KEY,
+    project_id uuid NOT NULL
+        CONSTRAINT exports_project_id_fkey REFERENCES databases.sequences (project_id) ON DELETE CASCADE,
+    started_at timestamptz NOT NULL,
+    ended_at timestamptz,
+    -- The object, relative to the node's store.
+    key text,
+    size_bytes bigint CONSTRAINT exports_size_bytes_check CHECK (size_bytes >= 0),
+    -- The time of its content.
+    created_at timestamptz,
+    -- Why it failed.
+    error text,
+    CONSTRAINT exports_ended_check CHECK ((ended_at IS NOT NULL) = (key IS NOT NULL OR error IS NOT NULL)),
+    CONSTRAINT exports_stored_check
+        CHECK ((key IS NOT NULL) = (created_at IS NOT NULL) AND (key IS NOT NULL) = (size_bytes IS NOT NULL))
+);
+-- A project has at most one pending export.
+CREATE UNIQUE INDEX exports_project_id_pending_key ON databases.exports (project_id) WHERE ended_at IS NULL;
+CREATE INDEX exports_project_id_idx ON databases.exports (project_id);
+CREATE INDEX exports_started_at_idx ON databases.exports (started_at);
+
+-- The columns of projects and organizations that this context reads. Without deleted projects.
+CREATE VIEW databases.project_plans AS
+    SELECT p.id, p.name, p.org_id, o.slug AS org_slug, o.plan
+    FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;
+
+-- The columns of placements and their home nodes that this context reads. The address is null without a home node that
+-- has a Postgres.
+CREATE VIEW databases.homes AS
+    SELECT p.project_id, p.node_id, p.state, p.epoch, n.database_host AS host, n.database_port AS port,
+        n.database_sslmode AS sslmode, n.backup_interval_seconds
+    FROM convergence.placements p LEFT JOIN convergence.nodes n ON n.id = p.node_id WHERE p.ended_at IS NULL;
+
+-- The generation from which the home node creates a database that does not exist there: while a restore commits, the
+-- chosen one; otherwise the newest one of the database and the epoch; otherwise the one of the last restore.
+CREATE VIEW databases.sources AS
+    SELECT d.project_id, coalesce(
+        (SELECT g.key FROM databases.operations o
+            JOIN databases.generations g ON g.project_id = o.project_id AND g.seq = o.seq
+            WHERE o.project_id = d.project_id AND o.ended_at IS NULL AND o.phase = 'committing'),
+        -- The index has this order.
+        (SELECT g.key FROM databases.generations g
+            WHERE g.database_id = d.id
+                AND g.epoch = (SELECT p.epoch FROM convergence.placements p WHERE p.project_id = d.project_id)
+            ORDER BY g.created_at DESC, g.seq DESC LIMIT 1),
+        d.restored_key) AS source_key
+    FROM databases.databases d;
