@@ -58,13 +58,20 @@ pub struct ObjectWriter {
     /// The upload of an object of several parts.
     upload: Option<Box<dyn MultipartUpload>>,
     in_flight: JoinSet<Result<()>>,
+    sent_parts: usize,
 }
 
 impl ObjectWriter {
     /// Creates an empty upload, without a request to the store.
     #[must_use]
     pub fn new(objects: Arc<dyn ObjectStore>, path: Path, limits: PartLimits) -> Self {
-        Self { objects, path, limits, buffer: Vec::new(), upload: None, in_flight: JoinSet::new() }
+        Self { objects, path, limits, buffer: Vec::new(), upload: None, in_flight: JoinSet::new(), sent_parts: 0 }
+    }
+
+    /// The number of parts that the store has accepted, as far as a write had to wait for them.
+    #[must_use]
+    pub const fn sent_parts(&self) -> usize {
+        self.sent_parts
     }
 
     /// Appends bytes and waits for buffer space. Copies the bytes, because keeping one-byte chunks would use a hundred
@@ -129,6 +136,7 @@ impl ObjectWriter {
             && let Some(sent) = self.in_flight.join_next().await
         {
             sent??;
+            self.sent_parts += 1;
         }
         // The semaphore is never closed, so `acquire_owned` cannot fail.
         let permit = self.limits.permits.clone().acquire_owned().await.ok();
@@ -163,5 +171,124 @@ async fn abort(mut upload: Box<dyn MultipartUpload>, mut in_flight: JoinSet<Resu
     }
     if let Err(error) = upload.abort().await {
         tracing::warn!(%error, "failed to abort a rejected upload");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use crate::store::{Store, StoreConfig};
+
+    use super::*;
+
+    /// A store in a separate folder, which is removed when it is dropped.
+    struct TestFolder {
+        folder: PathBuf,
+        store: Store,
+    }
+
+    impl TestFolder {
+        fn create() -> Self {
+            static NUMBER: AtomicU32 = AtomicU32::new(0);
+            let name = format!("svc-objects-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+            let folder = std::env::temp_dir().join(name);
+            let store = StoreConfig::Folder(folder.clone()).open().unwrap();
+            Self { folder, store }
+        }
+
+        /// With small parts, and this number of parts in flight in total.
+        fn writer(&self, name: &str, permits: &Arc<Semaphore>) -> ObjectWriter {
+            let limits = PartLimits { part_size: 4, max_concurrent: 2, permits: Arc::clone(permits) };
+            ObjectWriter::new(self.store.objects.clone(), Path::from(name), limits)
+        }
+
+        async fn content(&self, name: &str) -> Vec<u8> {
+            self.store.objects.get(&Path::from(name)).await.unwrap().bytes().await.unwrap().into()
+        }
+
+        /// The names of all files, also of unfinished uploads.
+        fn files(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.folder).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        }
+
+        async fn wait_until_empty(&self) {
+            while !self.files().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
+    impl Drop for TestFolder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    fn permits() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(8))
+    }
+
+    #[tokio::test]
+    async fn object_has_the_written_bytes_in_order() {
+        let folder = TestFolder::create();
+        // Less than a part, exactly one and two, and more, in chunks that do not match the parts.
+        for size in [0, 1, 3, 4, 5, 8, 100, 1001] {
+            let content: Vec<u8> = (0..size).map(|number: u32| number.to_le_bytes()[0]).collect();
+            for chunk in [1, 3, 4, 7, 2000] {
+                let mut writer = folder.writer("object", &permits());
+                for bytes in content.chunks(chunk) {
+                    writer.write(bytes).await.unwrap();
+                }
+                writer.finish().await.unwrap();
+                assert_eq!(folder.content("object").await, content, "{size} bytes in chunks of {chunk}");
+            }
+        }
+        assert_eq!(folder.files(), ["object"]);
+    }
+
+    #[tokio::test]
+    async fn unfinished_object_does_not_exist() {
+        let folder = TestFolder::create();
+        for size in [3, 100] {
+            let mut writer = folder.writer("aborted", &permits());
+            writer.write(&vec![1; size]).await.unwrap();
+            writer.abort().await;
+            let mut writer = folder.writer("dropped", &permits());
+            writer.write(&vec![1; size]).await.unwrap();
+            drop(writer);
+            folder.wait_until_empty().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn failed_object_does_not_exist() {
+        let folder = TestFolder::create();
+        fs::write(folder.folder.join("file"), "").unwrap();
+        // A folder cannot have the name of a file.
+        let mut writer = folder.writer("file/object", &permits());
+        assert!(writer.write(&[1; 100]).await.is_err() || writer.finish().await.is_err());
+        assert_eq!(folder.files(), ["file"]);
+    }
+
+    #[tokio::test]
+    async fn objects_share_the_permits_of_parts_without_blocking_each_other() {
+        let folder = TestFolder::create();
+        let permits = Arc::new(Semaphore::new(1));
+        let (mut one, mut other) = (folder.writer("one", &permits), folder.writer("other", &permits));
+        for _ in 0..50 {
+            one.write(b"12345").await.unwrap();
+            other.write(b"67890").await.unwrap();
+        }
+        // Each write waited for the parts before it.
+        assert!(one.sent_parts() > 50 && other.sent_parts() > 50);
+        let (finished, others) = tokio::join!(one.finish(), other.finish());
+        assert!(finished.is_ok() && others.is_ok());
+        assert_eq!(permits.available_permits(), 1);
+        assert_eq!(folder.content("one").await, b"12345".repeat(50));
+        assert_eq!(folder.content("other").await, b"67890".repeat(50));
     }
 }
