@@ -36,17 +36,19 @@ CREATE TABLE resources.secrets (
     CONSTRAINT secrets_pkey PRIMARY KEY (project_id, name)
 );
 
--- Object storage. A row is kept after the grant is revoked, because the objects stay.
+-- Object storage. A row is kept after the grant is revoked, because the objects stay. It outlives the project until the
+-- home node has deleted the objects, so there is no foreign key.
 CREATE TABLE resources.storage (
-    project_id uuid CONSTRAINT storage_pkey PRIMARY KEY
-        CONSTRAINT storage_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
+    project_id uuid CONSTRAINT storage_pkey PRIMARY KEY,
     -- Identifies the project's objects. Never changes.
     prefix uuid NOT NULL CONSTRAINT storage_prefix_key UNIQUE,
     -- From the last report of the home node.
     used_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT storage_used_bytes_check CHECK (used_bytes >= 0),
     quota_exceeded boolean NOT NULL DEFAULT false,
     -- Null before the first report.
-    reported_at timestamptz
+    reported_at timestamptz,
+    -- When the project was purged. From then on, the home node deletes the objects.
+    purged_at timestamptz
 );
 
 -- The columns of projects and organizations that this context reads. Without deleted projects.

@@ -17,6 +17,6 @@ mod service;
 pub use error::ResourceError;
 pub use model::*;
 pub use parts::{PartValues, SEALED_COLUMNS, SecretSet, StorageGrant};
-pub use ports::{DesiredParts, Notice, Organizations, Part, Ports};
+pub use ports::{DesiredParts, Notice, Organizations, Ports, ResourcePart};
 pub use repository::*;
 pub use service::{Resources, Target};

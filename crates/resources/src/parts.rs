@@ -6,7 +6,7 @@ use kernel::{Limits, ProjectId, Secret, StorageId, error_chain};
 use store::{Connection, Error, Result, SealedColumn, Store};
 
 use crate::model::SecretName;
-use crate::repository::{SecretRecord, SecretRepository as _, StorageRepository as _};
+use crate::repository::{GrantedStorage, LoadedSecret, SecretRecord, SecretRepository as _, StorageRepository as _};
 
 /// The sealed values of secrets. A row is a secret at a revision, which never repeats. So no two values of a secret have
 /// the same associated data, also after a deletion.
@@ -60,7 +60,7 @@ impl PartValues {
         projects: &[ProjectId],
     ) -> Result<BTreeMap<ProjectId, Result<SecretSet>>> {
         let mut sets = BTreeMap::new();
-        for (project, revision, record) in connection.secret_load(projects).await? {
+        for LoadedSecret { project, revision, record } in connection.secret_load(projects).await? {
             let set = sets.entry(project).or_insert_with(|| Ok(SecretSet { revision, values: BTreeMap::new() }));
             if let (Ok(SecretSet { values, .. }), Some(record)) = (&mut *set, record) {
                 match self.open(project, &record) {
@@ -83,9 +83,10 @@ impl PartValues {
         connection: &mut Connection,
         projects: &[ProjectId],
     ) -> Result<BTreeMap<ProjectId, StorageGrant>> {
-        let granted = connection.storage_load(projects).await?.into_iter().map(|(project, prefix, plan)| {
-            (project, StorageGrant { prefix, quota_bytes: self.limits.for_plan(plan).storage_bytes })
-        });
+        let granted =
+            connection.storage_load(projects).await?.into_iter().map(|GrantedStorage { project, prefix, plan }| {
+                (project, StorageGrant { prefix, quota_bytes: self.limits.for_plan(plan).storage_bytes })
+            });
         Ok(granted.collect())
     }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::{OrgId, ProjectId};
+use kernel::{OrgId, ProjectId, StorageId};
 use store::Connection;
 
 /// A part of the desired state that this context owns. [`crate::PartValues`] loads the values of each part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ResourcePart {
     /// The secrets of a project.
     Secrets,
     /// The object storage of a project.
@@ -20,10 +20,16 @@ pub enum Part {
 pub trait DesiredParts: Send + Sync {
     /// Publishes a change of the part in the caller's transaction, so that the home node fetches its current value.
     /// Returns false if the project was deleted.
-    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<bool>;
+    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> store::Result<bool>;
 
     /// Removes the part in the caller's transaction. A no-op if it was not published.
-    async fn withdraw(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<()>;
+    async fn withdraw(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> store::Result<()>;
+
+    /// Publishes that the objects of a purged project must be deleted, in the transaction that purges the project.
+    async fn publish_deletion(&self, tx: &mut Connection, project: ProjectId, prefix: StorageId) -> store::Result<()>;
+
+    /// Removes all that is left of a purged project, because its objects were deleted.
+    async fn end(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
 }
 
 /// Access to organizations.

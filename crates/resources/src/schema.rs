@@ -45,6 +45,7 @@ diesel::table! {
         used_bytes -> BigInt,
         quota_exceeded -> Bool,
         reported_at -> Nullable<Timestamptz>,
+        purged_at -> Nullable<Timestamptz>,
     }
 }
 

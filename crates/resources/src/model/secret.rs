@@ -10,6 +10,9 @@ use validator::Validate;
 /// The maximum size of a value, in bytes of UTF-8.
 const MAX_VALUE_BYTES: usize = 64 * 1024;
 
+/// The limit of names in one request: enough to replace all secrets by others.
+pub(crate) const MAX_CHANGES: usize = 400;
+
 kernel::text! {
     /// The name of a secret, which worker code reads as `env.<NAME>`.
     pub struct SecretName matches "^[A-Z][A-Z0-9_]{0,127}$"
@@ -97,7 +100,20 @@ pub struct NewSecretValue {
 #[cfg_attr(feature = "openapi", schema(example = json!({ "secrets": { "API_KEY": "EXAMPLE", "OLD_KEY": null } })))]
 pub struct SecretChanges {
     /// The new value of each secret, or null to delete it. Other secrets keep their values. At most 400 names.
+    #[cfg_attr(feature = "openapi", schema(schema_with = describe_changes))]
     pub secrets: BTreeMap<SecretName, SecretChange>,
+}
+
+/// A derived schema cannot state the maximum number of names.
+#[cfg(feature = "openapi")]
+fn describe_changes() -> utoipa::openapi::schema::Object {
+    use utoipa::PartialSchema as _;
+    utoipa::openapi::ObjectBuilder::new()
+        .property_names(Some(SecretName::schema()))
+        .additional_properties(Some(SecretChange::schema()))
+        .max_properties(Some(MAX_CHANGES))
+        .description(Some("The new value of each secret, or null to delete it. Other secrets keep their values."))
+        .build()
 }
 
 /// A secret without its value.
@@ -108,6 +124,7 @@ pub struct SecretChanges {
 pub struct SecretMeta {
     pub name: SecretName,
     /// Increases with each new value. A secret that is set again after its deletion has version 1.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub version: i32,
     pub updated_at: Time,
     /// The user who set the value.

@@ -20,6 +20,7 @@ pub struct StorageStatus {
     /// The limit of the plan on the sum of the sizes of all objects, in bytes.
     pub quota_bytes: u64,
     /// The sum of the sizes of all objects, in bytes, at the last report of the node.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub used_bytes: i64,
     /// When the node last reported the usage; null before its first report.
     #[cfg_attr(feature = "openapi", schema(required))]

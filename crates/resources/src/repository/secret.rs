@@ -30,6 +30,15 @@ pub struct SecretVersion {
     pub size_bytes: i32,
 }
 
+/// A secret of a project. A project whose last secret was deleted has one entry without a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedSecret {
+    pub project: ProjectId,
+    /// The revision of the project's secrets.
+    pub revision: i64,
+    pub record: Option<SecretRecord>,
+}
+
 /// Secrets on a [`store::Connection`].
 pub trait SecretRepository {
     /// Increases the revision of a project's secrets, locks them until the transaction ends, and returns the revision.
@@ -47,9 +56,8 @@ pub trait SecretRepository {
     /// Deletes secrets of a project whose secrets are locked, and returns their number.
     async fn secret_delete(&mut self, project: ProjectId, names: &[SecretName]) -> Result<usize>;
 
-    /// Returns the revision and the sealed secrets of these projects, ordered by project, in one snapshot. A project
-    /// without secrets has an entry with `None`, unless it never had one.
-    async fn secret_load(&mut self, projects: &[ProjectId]) -> Result<Vec<(ProjectId, i64, Option<SecretRecord>)>>;
+    /// Returns the sealed secrets of these projects, ordered by project, in one snapshot.
+    async fn secret_load(&mut self, projects: &[ProjectId]) -> Result<Vec<LoadedSecret>>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -135,7 +143,7 @@ impl SecretRepository for Connection {
         Ok(diesel::delete(deleted).execute(self).await?)
     }
 
-    async fn secret_load(&mut self, projects: &[ProjectId]) -> Result<Vec<(ProjectId, i64, Option<SecretRecord>)>> {
+    async fn secret_load(&mut self, projects: &[ProjectId]) -> Result<Vec<LoadedSecret>> {
         let rows = secret_sets::table
             .left_join(secrets::table)
             .filter(secret_sets::project_id.eq_any(projects))
@@ -143,7 +151,12 @@ impl SecretRepository for Connection {
             .select((secret_sets::project_id, secret_sets::revision, Option::<SecretRow>::as_select()))
             .load::<(ProjectId, i64, Option<SecretRow>)>(self)
             .await?;
-        Ok(rows.into_iter().map(|(project, revision, row)| (project, revision, row.map(SecretRecord::from))).collect())
+        let loaded = |(project, revision, row): (_, _, Option<SecretRow>)| LoadedSecret {
+            project,
+            revision,
+            record: row.map(SecretRecord::from),
+        };
+        Ok(rows.into_iter().map(loaded).collect())
     }
 }
 

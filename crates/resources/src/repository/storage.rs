@@ -18,6 +18,28 @@ pub struct StorageRecord {
     pub reported_at: Option<Time>,
 }
 
+/// The storage of a project, and whether it is granted now.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable)]
+pub struct FoundStorage {
+    pub record: StorageRecord,
+    pub is_granted: bool,
+}
+
+/// The storage that is granted to a project, and the plan of its organization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Queryable)]
+pub struct GrantedStorage {
+    pub project: ProjectId,
+    pub prefix: StorageId,
+    pub plan: Plan,
+}
+
+/// The storage of a purged project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Queryable)]
+pub struct PurgedStorage {
+    pub project: ProjectId,
+    pub prefix: StorageId,
+}
+
 /// A project with its organization.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = project_plans)]
@@ -33,11 +55,11 @@ pub trait StorageRepository {
     /// Creates the storage of a project with this prefix, or returns the existing storage.
     async fn storage_create(&mut self, project: ProjectId, prefix: StorageId) -> Result<StorageRecord>;
 
-    /// Returns the storage of a project, and whether it is granted.
-    async fn storage_find(&mut self, project: ProjectId) -> Result<Option<(StorageRecord, bool)>>;
+    /// Returns the storage of a project.
+    async fn storage_find(&mut self, project: ProjectId) -> Result<Option<FoundStorage>>;
 
-    /// Returns the prefixes and the plans of those of these projects to which storage is granted.
-    async fn storage_load(&mut self, projects: &[ProjectId]) -> Result<Vec<(ProjectId, StorageId, Plan)>>;
+    /// Returns the storage of those of these projects to which it is granted.
+    async fn storage_load(&mut self, projects: &[ProjectId]) -> Result<Vec<GrantedStorage>>;
 
     /// Stores a report. Returns whether the quota was exceeded before, or `None` for a project without storage.
     async fn storage_report(
@@ -47,6 +69,12 @@ pub trait StorageRepository {
         quota_exceeded: bool,
         at: Time,
     ) -> Result<Option<bool>>;
+
+    /// Marks the storage of these projects as that of purged ones, and returns it.
+    async fn storage_mark_purged(&mut self, projects: &[ProjectId], at: Time) -> Result<Vec<PurgedStorage>>;
+
+    /// Deletes the storage of a purged project. Returns false if the project was not purged, or has no such storage.
+    async fn storage_delete_purged(&mut self, project: ProjectId, prefix: StorageId) -> Result<bool>;
 
     /// Returns a project with its organization and plan; `None` for a deleted project.
     async fn project_plan(&mut self, project: ProjectId) -> Result<Option<ProjectPlan>>;
@@ -74,13 +102,13 @@ impl StorageRepository for Connection {
         created.ok_or_else(|| Error::inconsistent("the created storage is missing"))
     }
 
-    async fn storage_find(&mut self, project: ProjectId) -> Result<Option<(StorageRecord, bool)>> {
+    async fn storage_find(&mut self, project: ProjectId) -> Result<Option<FoundStorage>> {
         let granted = grants::table.find((storage::project_id, Resource::Storage));
         let query = storage::table.find(project).select((StorageRecord::as_select(), diesel::dsl::exists(granted)));
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn storage_load(&mut self, projects: &[ProjectId]) -> Result<Vec<(ProjectId, StorageId, Plan)>> {
+    async fn storage_load(&mut self, projects: &[ProjectId]) -> Result<Vec<GrantedStorage>> {
         let query = storage::table
             .inner_join(project_plans::table.on(project_plans::id.eq(storage::project_id)))
             .inner_join(grants::table.on(grants::project_id.eq(storage::project_id)))
@@ -103,6 +131,19 @@ impl StorageRepository for Connection {
             .bind::<Timestamptz, _>(at);
         let row: Option<ReportRow> = Prepared(update).get_result(self).await.optional()?;
         Ok(row.map(|row| row.was_exceeded))
+    }
+
+    async fn storage_mark_purged(&mut self, projects: &[ProjectId], at: Time) -> Result<Vec<PurgedStorage>> {
+        let update = diesel::update(storage::table.filter(storage::project_id.eq_any(projects)))
+            .set(storage::purged_at.eq(at))
+            .returning((storage::project_id, storage::prefix));
+        Ok(update.get_results(self).await?)
+    }
+
+    async fn storage_delete_purged(&mut self, project: ProjectId, prefix: StorageId) -> Result<bool> {
+        let purged = storage::prefix.eq(prefix).and(storage::purged_at.is_not_null());
+        let deleted = diesel::delete(storage::table.filter(storage::project_id.eq(project).and(purged)));
+        Ok(deleted.execute(self).await? == 1)
     }
 
     async fn project_plan(&mut self, project: ProjectId) -> Result<Option<ProjectPlan>> {

@@ -6,14 +6,14 @@ use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::{Resources, Result, Target};
-use crate::ports::Part;
+use crate::ports::ResourcePart;
 use crate::repository::GrantRepository as _;
 
-/// A resource that can be granted.
-pub(super) struct Grant {
+/// A kind of grant: a resource that can be granted, with its names.
+pub(super) struct GrantKind {
     pub(super) resource: Resource,
     /// The part of the desired state that exists while the resource is granted.
-    pub(super) part: Part,
+    pub(super) part: ResourcePart,
     /// The audit event of a grant.
     pub(super) granted: &'static str,
     /// The audit event of a revocation.
@@ -27,34 +27,34 @@ impl Resources {
         &self,
         actor: &Actor,
         target: Target,
-        grant: &Grant,
+        kind: &GrantKind,
         create: impl AsyncFnOnce(&mut Connection) -> store::Result<T>,
     ) -> Result<T> {
         let Target { org, project, .. } = target;
         let now = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let is_new = tx.grant_insert(project, grant.resource, now).await?;
+                let is_new = tx.grant_insert(project, kind.resource, now).await?;
                 let values = create(tx).await?;
                 if !is_new {
                     return Ok(Outcome::Unchanged(values));
                 }
-                self.publish(tx, project, grant.part).await?;
-                Ok(Outcome::Changed(values, Event::in_org(grant.granted, org, project, json!({}))))
+                self.publish(tx, project, kind.part).await?;
+                Ok(Outcome::Changed(values, Event::in_org(kind.granted, org, project, json!({}))))
             })
             .await
     }
 
     /// Revokes a resource. Its data stays. Revoking a resource that is not granted is a no-op.
-    pub(super) async fn revoke(&self, actor: &Actor, target: Target, grant: &Grant) -> Result<()> {
+    pub(super) async fn revoke(&self, actor: &Actor, target: Target, kind: &GrantKind) -> Result<()> {
         let Target { org, project, .. } = target;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                if !tx.grant_delete(project, grant.resource).await? {
+                if !tx.grant_delete(project, kind.resource).await? {
                     return Ok(Outcome::Unchanged(()));
                 }
-                self.ports.parts.withdraw(tx, project, grant.part).await?;
-                Ok(Outcome::Changed((), Event::in_org(grant.revoked, org, project, json!({}))))
+                self.ports.parts.withdraw(tx, project, kind.part).await?;
+                Ok(Outcome::Changed((), Event::in_org(kind.revoked, org, project, json!({}))))
             })
             .await
     }

@@ -8,7 +8,7 @@ use kernel::{Limits, OrgId, Plan, ProjectId, ResourceSet};
 use store::{Connection, Store};
 
 use crate::error::ResourceError;
-use crate::ports::{Part, Ports};
+use crate::ports::{Ports, ResourcePart};
 use crate::repository::GrantRepository as _;
 
 type Result<T> = std::result::Result<T, ResourceError>;
@@ -45,7 +45,7 @@ impl Resources {
     }
 
     /// Publishes a change of a part in the transaction that makes it.
-    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: Part) -> Result<()> {
+    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> Result<()> {
         if self.ports.parts.publish(tx, project, part).await? { Ok(()) } else { Err(ResourceError::ProjectNotFound) }
     }
 }

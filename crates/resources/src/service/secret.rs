@@ -9,9 +9,9 @@ use store::{Connection, Error, Outcome};
 
 use super::{Resources, Result, Target};
 use crate::error::ResourceError;
-use crate::model::{NewSecretValue, SecretChange, SecretChanges, SecretMeta, SecretName, SecretValue};
+use crate::model::{MAX_CHANGES, NewSecretValue, SecretChange, SecretChanges, SecretMeta, SecretName, SecretValue};
 use crate::parts::{SECRET, secret_row};
-use crate::ports::Part;
+use crate::ports::ResourcePart;
 use crate::repository::{SecretRecord, SecretRepository as _, SecretVersion};
 
 /// The limit of secrets per project (contract section 9), the same for every plan.
@@ -19,9 +19,6 @@ const MAX_SECRETS: u32 = 200;
 
 /// The limit of the sum of the values per project, the same for every plan. A node receives all of them together.
 const MAX_TOTAL_BYTES: i64 = 2 * 1024 * 1024;
-
-/// The limit of names in one request: enough to replace all secrets by others.
-const MAX_CHANGES: usize = 2 * MAX_SECRETS as usize;
 
 type Changes = BTreeMap<SecretName, SecretChange>;
 type Versions = BTreeMap<SecretName, SecretVersion>;
@@ -87,7 +84,7 @@ impl Resources {
                 if tx.secret_delete(project, std::slice::from_ref(&name)).await? == 0 {
                     return Err(ResourceError::SecretNotFound);
                 }
-                self.publish(tx, project, Part::Secrets).await?;
+                self.publish(tx, project, ResourcePart::Secrets).await?;
                 Ok(Outcome::Changed((), Event::in_org("secret.delete", org, project, json!({ "name": name }))))
             })
             .await
@@ -120,8 +117,12 @@ impl Resources {
                 }
                 let Applied { set, deleted } = applied;
                 let set: Vec<SecretName> = set.into_iter().map(|meta| meta.name).collect();
-                let data = json!({ "set": set, "deleted": deleted });
-                Ok(Outcome::Changed(all, Event::in_org("secret.set", target.org, target.project, data)))
+                let (name, data) = if set.is_empty() {
+                    ("secret.delete", json!({ "deleted": deleted }))
+                } else {
+                    ("secret.set", json!({ "set": set, "deleted": deleted }))
+                };
+                Ok(Outcome::Changed(all, Event::in_org(name, target.org, target.project, data)))
             })
             .await
     }
@@ -160,7 +161,7 @@ impl Resources {
             tx.secret_delete(project, &applied.deleted).await?;
         }
         if !applied.is_empty() {
-            self.publish(tx, project, Part::Secrets).await?;
+            self.publish(tx, project, ResourcePart::Secrets).await?;
         }
         Ok(applied)
     }

@@ -1,17 +1,21 @@
 //! Object storage. The node holds the objects and reports their size.
 
 use kernel::audit::Actor;
-use kernel::{Plan, ProjectId, Resource};
+use kernel::{Plan, ProjectId, Resource, StorageId};
 use store::Connection;
 
-use super::grant::Grant;
+use super::grant::GrantKind;
 use super::{Resources, Result, Target};
 use crate::model::StorageStatus;
-use crate::ports::{Notice, Part};
-use crate::repository::{StorageRecord, StorageRepository as _};
+use crate::ports::{Notice, ResourcePart};
+use crate::repository::{PurgedStorage, StorageRecord, StorageRepository as _};
 
-const STORAGE: Grant =
-    Grant { resource: Resource::Storage, part: Part::Storage, granted: "storage.grant", revoked: "storage.revoke" };
+const STORAGE: GrantKind = GrantKind {
+    resource: Resource::Storage,
+    part: ResourcePart::Storage,
+    granted: "storage.grant",
+    revoked: "storage.revoke",
+};
 
 impl Resources {
     /// Returns the storage of a project, with its usage as of the last report of the node.
@@ -20,8 +24,8 @@ impl Resources {
     /// [`ResourceError::Store`](crate::ResourceError::Store).
     pub async fn storage(&self, target: Target) -> Result<StorageStatus> {
         let found = self.store.connection().await?.storage_find(target.project).await?;
-        let (record, enabled) = found.map_or((None, false), |(record, enabled)| (Some(record), enabled));
-        Ok(self.storage_status(target.plan, record, enabled))
+        let enabled = found.as_ref().is_some_and(|found| found.is_granted);
+        Ok(self.storage_status(target.plan, found.map(|found| found.record), enabled))
     }
 
     /// Grants storage to a project. The first grant creates the prefix, which never changes.
@@ -65,6 +69,35 @@ impl Resources {
         let limit_bytes = self.limits.for_plan(owner.plan).storage_bytes;
         let notice = Notice::StorageLimit { project: owner.name, limit_bytes };
         self.ports.organizations.raise(tx, owner.org, notice).await
+    }
+
+    /// Begins to delete the objects of purged projects, in the transaction that purges them. The node of a project learns
+    /// of it even if it is offline for long, and the storage is kept until its report.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn storage_purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
+        for PurgedStorage { project, prefix } in tx.storage_mark_purged(projects, self.store.clock_rng().now()).await? {
+            self.ports.parts.publish_deletion(tx, project, prefix).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores the report that the objects of a purged project were deleted, in the transaction that accepts it. Ignores a
+    /// report about another project or prefix, and a repeated one.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn storage_deleted(
+        &self,
+        tx: &mut Connection,
+        project: ProjectId,
+        prefix: StorageId,
+    ) -> store::Result<()> {
+        if tx.storage_delete_purged(project, prefix).await? {
+            self.ports.parts.end(tx, project).await?;
+        }
+        Ok(())
     }
 
     fn storage_status(&self, plan: Plan, record: Option<StorageRecord>, enabled: bool) -> StorageStatus {

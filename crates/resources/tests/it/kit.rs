@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use kernel::audit::Actor;
-use kernel::{Limits, OrgId, Plan, ProjectId, UserId};
+use kernel::{Limits, OrgId, Plan, ProjectId, StorageId, UserId};
 use resources::{
-    DesiredParts, NewSecretValue, Notice, Organizations, Part, PartValues, Ports, ResourceError, Resources,
+    DesiredParts, NewSecretValue, Notice, Organizations, PartValues, Ports, ResourceError, ResourcePart, Resources,
     SecretChanges, SecretMeta, SecretSet, Target,
 };
 use serde_json::{Value, json};
@@ -29,11 +29,14 @@ pub struct Kit {
 #[derive(Clone, Default)]
 pub struct Node(Arc<Mutex<Vec<Update>>>);
 
-/// A published or withdrawn part.
+/// A change of the desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
-    Published(ProjectId, Part),
-    Withdrawn(ProjectId, Part),
+    Published(ProjectId, ResourcePart),
+    Withdrawn(ProjectId, ResourcePart),
+    /// The deletion of the objects with this prefix.
+    Deletion(ProjectId, StorageId),
+    Ended(ProjectId),
 }
 
 /// Records the raised notifications.
@@ -42,7 +45,7 @@ pub struct Notices(Arc<Mutex<Vec<(OrgId, Notice)>>>);
 
 #[async_trait]
 impl DesiredParts for Node {
-    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<bool> {
+    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> store::Result<bool> {
         use diesel_async::RunQueryDsl as _;
         let live = format!("SELECT FROM projects.projects WHERE id = '{}' AND deleted_at IS NULL", project.as_uuid());
         let is_live = diesel::sql_query(live).execute(tx).await? == 1;
@@ -52,8 +55,18 @@ impl DesiredParts for Node {
         Ok(is_live)
     }
 
-    async fn withdraw(&self, _: &mut Connection, project: ProjectId, part: Part) -> store::Result<()> {
+    async fn withdraw(&self, _: &mut Connection, project: ProjectId, part: ResourcePart) -> store::Result<()> {
         self.0.lock().unwrap().push(Update::Withdrawn(project, part));
+        Ok(())
+    }
+
+    async fn publish_deletion(&self, _: &mut Connection, project: ProjectId, prefix: StorageId) -> store::Result<()> {
+        self.0.lock().unwrap().push(Update::Deletion(project, prefix));
+        Ok(())
+    }
+
+    async fn end(&self, _: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.0.lock().unwrap().push(Update::Ended(project));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use kernel::audit::Event;
 use kernel::{ApiError as _, Plan};
-use resources::{Part, ResourceError};
+use resources::{ResourceError, ResourcePart};
 use serde_json::{Value, json};
 use testkit::Audit;
 
@@ -19,7 +19,7 @@ async fn each_value_is_a_new_version() {
         assert_eq!((meta.updated_at, meta.updated_by), (kit.now(), kit.user()));
         assert_eq!(kit.resources.secrets(at.project).await.unwrap().items, [meta]);
         assert_eq!(kit.environment(at).await, (version.into(), values(&[("API_KEY", value)])));
-        assert_eq!(kit.node.take_updates(), [Update::Published(at.project, Part::Secrets)]);
+        assert_eq!(kit.node.take_updates(), [Update::Published(at.project, ResourcePart::Secrets)]);
         let event = Event::in_org("secret.set", at.org, at.project, json!({ "name": "API_KEY" }));
         assert_eq!(kit.audited().await, [Audit::of(&kit.actor, event)]);
     }
@@ -77,7 +77,7 @@ async fn several_changes_are_one_revision_and_one_audit_event() {
     let all: Vec<(&str, i32)> = all.iter().map(|(name, version)| (name.as_str(), *version)).collect();
     assert_eq!(all, [("ADDED", 1), ("CHANGED", 2), ("KEPT", 1)]);
     assert_eq!(kit.environment(at).await, (4, values(&[("ADDED", "new"), ("CHANGED", "new"), ("KEPT", "old")])));
-    assert_eq!(kit.node.take_updates(), [Update::Published(at.project, Part::Secrets)]);
+    assert_eq!(kit.node.take_updates(), [Update::Published(at.project, ResourcePart::Secrets)]);
     let data = json!({ "set": ["ADDED", "CHANGED"], "deleted": ["DELETED"] });
     let event = Event::in_org("secret.set", at.org, at.project, data);
     assert_eq!(kit.audited().await, [Audit::of(&kit.actor, event)]);
@@ -87,6 +87,10 @@ async fn several_changes_are_one_revision_and_one_audit_event() {
     }
     assert_eq!((kit.audited().await, kit.node.take_updates()), (vec![], vec![]));
     assert_eq!(kit.environment(at).await.0, 4);
+    // Changes without a new value are a deletion.
+    kit.change(at, json!({ "ADDED": null, "KEPT": null, "UNKNOWN": null })).await.unwrap();
+    let event = Event::in_org("secret.delete", at.org, at.project, json!({ "deleted": ["ADDED", "KEPT"] }));
+    assert_eq!(kit.audited().await, [Audit::of(&kit.actor, event)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
