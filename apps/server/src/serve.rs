@@ -6,9 +6,11 @@ use std::time::Duration;
 use actix_web::HttpServer;
 use actix_web::dev::Server as Listener;
 use anyhow::{Context as _, anyhow};
+use gateway::http::Shutdown;
 use gateway::{internal_app, public_app};
 use kernel::ClockRng;
 use prometheus::Registry;
+use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::jobs::Background;
@@ -16,6 +18,9 @@ use crate::wiring::{Components, build};
 
 /// The time that requests in flight have to finish during a graceful shutdown.
 const SHUTDOWN_TIMEOUT_SECONDS: u64 = 25;
+/// The time for which the listener still serves after the shutdown began, before it closes idle connections. Otherwise, a
+/// request that a client sent on such a connection shortly before would be lost.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// A control plane with bound listeners.
 pub struct Server {
@@ -26,6 +31,7 @@ pub struct Server {
     /// The address for zone transfers.
     pub primary: Option<SocketAddr>,
     listeners: (Listener, Listener),
+    shutdown: Shutdown,
     background: Background,
 }
 
@@ -37,7 +43,7 @@ impl Server {
     /// invalid.
     pub fn bind(config: &Config, clock_rng: ClockRng, registry: Registry) -> anyhow::Result<Self> {
         let Components { services, background, primary } = build(config, clock_rng, registry)?;
-        let served = services.clone();
+        let (served, shutdown) = (services.clone(), services.shutdown());
         let store = services.store();
         // Runs once in each worker thread.
         let app = move || {
@@ -61,7 +67,7 @@ impl Server {
         let first = |addresses: Vec<SocketAddr>| addresses.first().copied().context("no address was bound");
         let (public_address, internal_address) = (first(public.addrs())?, first(internal.addrs())?);
         let listeners = (public.run(), internal.run());
-        Ok(Self { public: public_address, internal: internal_address, primary, listeners, background })
+        Ok(Self { public: public_address, internal: internal_address, primary, listeners, shutdown, background })
     }
 
     /// Serves until `stop` completes, then shuts down gracefully.
@@ -77,8 +83,11 @@ impl Server {
             ended = &mut public => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the public listener ended"))),
             ended = &mut internal => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the internal listener ended"))),
         }
+        // Requests that wait for nodes end before the listener stops waiting for them.
+        self.shutdown.begin();
         // The outbox workers and the requests in flight finish concurrently.
         let mut workers = self.background.drain();
+        sleep(LINGER).await;
         handles.0.stop(true).await;
         // Nodes retry, so their connections are cut.
         handles.1.stop(false).await;

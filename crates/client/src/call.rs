@@ -42,6 +42,7 @@ pub struct Call<T> {
     headers: Vec<(&'static str, String)>,
     body: Body,
     is_idempotent: bool,
+    timeout: Duration,
     response: PhantomData<fn() -> T>,
 }
 
@@ -105,6 +106,7 @@ impl<T> Call<T> {
             headers,
             body: Body::None,
             is_idempotent: false,
+            timeout: REQUEST_TIMEOUT,
             response: PhantomData,
         }
     }
@@ -113,6 +115,13 @@ impl<T> Call<T> {
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.is_idempotent = true;
+        self
+    }
+
+    /// Sets the timeout of an attempt without an upload. The default is a minute.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -165,7 +174,7 @@ impl<T: DeserializeOwned> Call<T> {
         if !self.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.query);
         }
-        let mut request = self.client.http.request(self.method.clone(), url).timeout(REQUEST_TIMEOUT);
+        let mut request = self.client.http.request(self.method.clone(), url).timeout(self.timeout);
         if let Some(credential) = &self.client.credential {
             request = request.bearer_auth(credential.reveal());
         }

@@ -17,7 +17,8 @@ use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::http::{
-    Collisions, ConcurrencyLimit, OrgWriteLimiter, Router, StaticResponses, UploadLimiter, guard, request_telemetry,
+    Collisions, ConcurrencyLimit, NodeWaitLimiter, OrgWriteLimiter, Router, Shutdown, StaticResponses, UploadLimiter,
+    guard, request_telemetry,
 };
 use crate::limits::Limiters;
 use crate::openapi::Reference;
@@ -49,6 +50,8 @@ pub struct Services {
     limiters: Data<Limiters>,
     concurrency_limit: Data<ConcurrencyLimit>,
     upload_limiter: Data<UploadLimiter>,
+    node_wait_limiter: Data<NodeWaitLimiter>,
+    shutdown: Data<Shutdown>,
     plan_limits: Data<kernel::Limits>,
     org_write_limiter: Data<OrgWriteLimiter>,
     readiness: Data<Readiness>,
@@ -70,6 +73,8 @@ impl Services {
             internal: Router::of(&[&internal])?,
             limiters: Data::new(Limiters::new(config.rate_limits, store.clock_rng().clone())),
             upload_limiter: Data::new(UploadLimiter::default()),
+            node_wait_limiter: Data::new(NodeWaitLimiter::default()),
+            shutdown: Data::new(Shutdown::default()),
             plan_limits: Data::new(contexts.projects.limits()),
             org_write_limiter: Data::new(OrgWriteLimiter::default()),
             concurrency_limit: Data::new(ConcurrencyLimit(Arc::new(Semaphore::new(config.max_concurrent_requests)))),
@@ -88,6 +93,12 @@ impl Services {
         self.store.as_ref().clone()
     }
 
+    /// The shutdown of the process, which ends the requests that wait for nodes.
+    #[must_use]
+    pub fn shutdown(&self) -> Shutdown {
+        self.shutdown.as_ref().clone()
+    }
+
     /// The rate limits, for the background job that removes idle callers.
     #[must_use]
     pub fn limiters(&self) -> Arc<Limiters> {
@@ -104,6 +115,8 @@ pub fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.limiters.clone())
         .app_data(services.concurrency_limit.clone())
         .app_data(services.upload_limiter.clone())
+        .app_data(services.node_wait_limiter.clone())
+        .app_data(services.shutdown.clone())
         .app_data(services.plan_limits.clone())
         .app_data(services.org_write_limiter.clone())
         .app_data(services.readiness.clone())

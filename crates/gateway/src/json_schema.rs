@@ -149,6 +149,10 @@ impl Checker<'_> {
         let within = |name: &str| {
             if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
         };
+        let most = schema.get("maxProperties").and_then(Value::as_u64);
+        if let Some(most) = most.filter(|most| object.len() as u64 > *most) {
+            return self.report(path, format!("must have at most {most} names"));
+        }
         for name in list(schema, "required").iter().filter_map(Value::as_str) {
             if !object.contains_key(name) {
                 self.report(&within(name), "is missing");
@@ -272,8 +276,11 @@ mod tests {
             "type": "object",
             "propertyNames": word,
             "additionalProperties": { "oneOf": [{ "type": "null" }, word] },
+            "maxProperties": 2,
         });
         assert_eq!(errors(schema.clone(), json!({ "a": "b", "c": null })), []);
+        let three = json!({ "a": "b", "c": null, "d": 7 });
+        assert_eq!(errors(schema.clone(), three), [fault("", "must have at most 2 names")]);
         assert_eq!(
             errors(schema, json!({ "A": "b", "c": 4711 })),
             [fault("A", "must be lowercase letters"), fault("c", "must be a string")]

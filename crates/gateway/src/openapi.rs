@@ -7,7 +7,7 @@ use kernel::Code;
 use serde_json::{Map, Value, json};
 
 use crate::example;
-use crate::http::{ErrorDetail, Operation, PolicyTarget, Routes, Schemas};
+use crate::http::{ErrorDetail, LONG_REQUEST_TIMEOUT, Operation, PolicyTarget, Routes, Schemas};
 use crate::protocol;
 
 /// The document as it is served, and the configuration of the page that shows it.
@@ -78,7 +78,8 @@ pub fn document(routes: &Routes) -> Value {
                 operation protects: `open` is nothing. `x-role` is the minimum role in the organization and `x-scope` \
                 the scope that a token needs. `x-session-only` states whether the operation needs a login session \
                 instead of a token. `x-limited-token` states whether it accepts a token that is restricted to an \
-                organization or to some of its projects or zones. Requests that fail before a route is found receive the same error shape. Examples \
+                organization or to some of its projects or zones. `x-timeout-seconds` is the longest time until the response \
+                of an operation that waits for a node. Requests that fail before a route is found receive the same error shape. Examples \
                 are a path that is not UTF-8, an unsupported method, headers that are too large, and a server at \
                 capacity.",
         },
@@ -142,8 +143,12 @@ fn describe(operation: &Operation, routes: &Routes) -> Value {
         "x-limited-token": operation.accepts_restricted_tokens,
         "security": security(operation),
     });
-    if let (Some(body), Some(object)) = (&operation.body, described.as_object_mut()) {
-        object.insert("requestBody".to_owned(), body.clone());
+    if let Some(object) = described.as_object_mut() {
+        object.extend(operation.body.clone().map(|body| ("requestBody".to_owned(), body)));
+        object.extend(operation.description.map(|description| ("description".to_owned(), json!(description))));
+        if operation.waits_for_node {
+            object.insert("x-timeout-seconds".to_owned(), json!(LONG_REQUEST_TIMEOUT.as_secs()));
+        }
     }
     described
 }

@@ -174,6 +174,15 @@ mod tests {
     }
 
     #[test]
+    fn operation_with_a_timeout_passes_it_to_the_call() {
+        let mut document = document();
+        document["paths"]["/zones"]["get"]["x-timeout-seconds"] = json!(900);
+        let files = generated(&document);
+        assert!(files["dns.rs"].contains(".timeout(std::time::Duration::from_secs(900))"), "{}", files["dns.rs"]);
+        assert!(!files["me.rs"].contains(".timeout("));
+    }
+
+    #[test]
     fn identifiers_in_comments_and_strings_are_ignored() {
         let text = "/// A Secret.\npub fn get(&self) -> Call<Zone> { self.header(\"X-Git-Commit\", None) }";
         let found = identifiers(text);

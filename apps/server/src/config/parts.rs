@@ -9,7 +9,7 @@ use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
 use gateway::{RateLimits, Site};
 use kernel::{AbuseLimits, Limits};
-use objects::{S3Config, StoreAddress, StoreConfig, Timeouts};
+use objects::{BucketOptions, CredentialSettings, StoreConfig, Timeouts};
 use projects::SiteUrl;
 use providers::CodeHostConfig;
 use serde::Deserialize;
@@ -139,24 +139,21 @@ pub(super) fn code_host(settings: &Settings, public_url: &str) -> Result<Option<
 const BUNDLE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(60), retry: Duration::from_secs(30) };
 
 pub(super) fn bundle_store(settings: &Settings) -> Result<StoreConfig, Error> {
-    let (bucket, prefix) = match settings.get(&BUNDLE_STORE)? {
-        StoreAddress::Folder(folder) => return Ok(StoreConfig::Folder(folder)),
-        StoreAddress::Bucket { bucket, prefix } => (bucket, prefix),
+    let credentials = CredentialSettings {
+        store: BUNDLE_STORE.row().name,
+        access_key_id: &AWS_ACCESS_KEY_ID,
+        secret_access_key: &AWS_SECRET_ACCESS_KEY,
     };
-    let required = "required if SVC_BUNDLE_STORE is an S3 bucket";
-    let region = settings.opt(&AWS_REGION)?.or(settings.opt(&AWS_DEFAULT_REGION)?);
-    let endpoint = settings.opt(&AWS_ENDPOINT_URL_S3)?.or(settings.opt(&AWS_ENDPOINT_URL)?);
-    let secret_access_key = settings.opt(&AWS_SECRET_ACCESS_KEY)?;
-    Ok(StoreConfig::S3(S3Config {
-        bucket,
-        prefix,
-        region: region.unwrap_or_else(|| "us-east-1".to_owned()),
-        endpoint: endpoint.map(|Url(url)| url),
-        access_key_id: settings.opt(&AWS_ACCESS_KEY_ID)?.ok_or_else(|| AWS_ACCESS_KEY_ID.malformed(required))?,
-        secret_access_key: secret_access_key.ok_or_else(|| AWS_SECRET_ACCESS_KEY.malformed(required))?,
-        session_token: settings.opt(&AWS_SESSION_TOKEN)?,
-        timeouts: BUNDLE_TIMEOUTS,
-    }))
+    credentials.store(settings, settings.get(&BUNDLE_STORE)?, || {
+        let region = settings.opt(&AWS_REGION)?.or(settings.opt(&AWS_DEFAULT_REGION)?);
+        let endpoint = settings.opt(&AWS_ENDPOINT_URL_S3)?.or(settings.opt(&AWS_ENDPOINT_URL)?);
+        Ok(BucketOptions {
+            region: region.unwrap_or_else(|| "us-east-1".to_owned()),
+            endpoint: endpoint.map(|Url(url)| url),
+            session_token: settings.opt(&AWS_SESSION_TOKEN)?,
+            timeouts: BUNDLE_TIMEOUTS,
+        })
+    })
 }
 
 pub(super) fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {

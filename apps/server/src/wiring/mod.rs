@@ -1,6 +1,9 @@
 //! Construction of the contexts: one file for each, with its background jobs and the adapters for its ports.
 
 mod convergence;
+mod database_reports;
+mod database_values;
+mod databases;
 mod dns;
 mod error;
 mod identity;
@@ -36,11 +39,13 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let identity = identity::wire(config, &store, &orgs, &mut background)?;
     let mut convergence = convergence::wire(config, &store);
     let (dns, primary) = dns::wire(config, &store, &mut background)?;
-    let dependencies = projects::Dependencies { orgs: &orgs, convergence: &mut convergence, dns: &dns };
-    let projects = projects::wire(config, &store, dependencies, &mut background)?;
     let resources = resources::wire(config, &store, &orgs, &mut convergence)?;
+    let dependencies =
+        projects::Dependencies { orgs: &orgs, convergence: &mut convergence, dns: &dns, resources: &resources };
+    let projects = projects::wire(config, &store, dependencies, &mut background)?;
+    let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
     let convergence = convergence.build();
-    let contexts = Contexts { identity, orgs, projects, convergence, dns, resources };
+    let contexts = Contexts { identity, orgs, projects, convergence, dns, resources, databases };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {

@@ -17,6 +17,7 @@ use projects::{
 };
 use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess};
 use providers::{LookupError, Resolver};
+use resources::Resources;
 use store::{Connection, Store};
 
 use super::error::IntoStoreError;
@@ -31,6 +32,7 @@ pub(super) struct Dependencies<'a> {
     pub(super) orgs: &'a Orgs,
     pub(super) convergence: &'a mut Builder,
     pub(super) dns: &'a Dns,
+    pub(super) resources: &'a Resources,
 }
 
 pub(super) fn wire(
@@ -46,8 +48,9 @@ pub(super) fn wire(
         own_domains: config.own_domains.clone(),
     };
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
-    let Dependencies { orgs, convergence, dns } = dependencies;
-    let placements = ConvergencePort { site: convergence.register_part()?, removal: convergence.project_remover() };
+    let Dependencies { orgs, convergence, dns, resources } = dependencies;
+    let (site_part, removal) = (convergence.register_part()?, convergence.project_remover());
+    let placements = ConvergencePort { site: site_part, removal, resources: resources.clone() };
     convergence.register_receiver::<DeploymentReport>(Arc::new(DeploymentsPort))?;
     let ports = Ports {
         organizations: Arc::new(OrgsPort(orgs.clone())),
@@ -111,6 +114,7 @@ fn to_orgs(notice: projects::Notice) -> orgs::Notice {
 struct ConvergencePort {
     site: PartWriter<Site>,
     removal: ProjectRemover,
+    resources: Resources,
 }
 
 #[async_trait]
@@ -124,6 +128,8 @@ impl projects::Placements for ConvergencePort {
     }
 
     async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
+        // The placements of projects whose objects must be deleted are kept.
+        self.resources.storage_purge(tx, projects).await?;
         self.removal.purge(tx, projects).await.map_err(IntoStoreError::into_store_error)
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use convergence::{Builder, ConvergenceError, PartSource, ReportReceiver, SourcedPartWriter};
-use kernel::{OrgId, ProjectId};
+use convergence::{Builder, ConvergenceError, FinalPartWriter, PartSource, ReportReceiver, SourcedPartWriter};
+use kernel::{OrgId, ProjectId, StorageId};
 use orgs::Orgs;
-use protocol::{SecretValue, Secrets, Storage, StorageReport};
-use resources::{Notice, Part, PartValues, Ports, Resources, SecretSet, StorageGrant};
+use protocol::{DeletedStorage, DeletedStorageReport, SecretValue, Secrets, Storage, StorageReport};
+use resources::{Notice, PartValues, Ports, ResourcePart, Resources, SecretSet, StorageGrant};
 use store::{Connection, Store};
 
 use super::error::IntoStoreError as _;
@@ -25,10 +25,13 @@ pub(super) fn wire(
     let parts = PartsPort {
         secrets: convergence.register_sourced_part(values.clone())?,
         storage: convergence.register_sourced_part(values)?,
+        deleted_storage: convergence.register_final_part()?,
     };
     let ports = Ports { parts: Arc::new(parts), organizations: Arc::new(OrgsPort(orgs.clone())) };
     let resources = Resources::new(store.clone(), config.limits, ports);
-    convergence.register_receiver::<StorageReport>(Arc::new(ReportsPort(resources.clone())))?;
+    let reports = Arc::new(ReportsPort(resources.clone()));
+    convergence.register_receiver::<StorageReport>(reports.clone())?;
+    convergence.register_receiver::<DeletedStorageReport>(reports)?;
     Ok(resources)
 }
 
@@ -68,14 +71,15 @@ impl PartSource<Storage> for ValuesPort {
 struct PartsPort {
     secrets: SourcedPartWriter<Secrets>,
     storage: SourcedPartWriter<Storage>,
+    deleted_storage: FinalPartWriter<DeletedStorage>,
 }
 
 #[async_trait]
 impl resources::DesiredParts for PartsPort {
-    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<bool> {
+    async fn publish(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> store::Result<bool> {
         let published = match part {
-            Part::Secrets => self.secrets.write(tx, project).await,
-            Part::Storage => self.storage.write(tx, project).await,
+            ResourcePart::Secrets => self.secrets.write(tx, project).await,
+            ResourcePart::Storage => self.storage.write(tx, project).await,
         };
         match published {
             Ok(()) => Ok(true),
@@ -84,12 +88,21 @@ impl resources::DesiredParts for PartsPort {
         }
     }
 
-    async fn withdraw(&self, tx: &mut Connection, project: ProjectId, part: Part) -> store::Result<()> {
+    async fn withdraw(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> store::Result<()> {
         let withdrawn = match part {
-            Part::Secrets => self.secrets.remove(tx, project).await,
-            Part::Storage => self.storage.remove(tx, project).await,
+            ResourcePart::Secrets => self.secrets.remove(tx, project).await,
+            ResourcePart::Storage => self.storage.remove(tx, project).await,
         };
         withdrawn.map_err(|error| error.into_store_error())
+    }
+
+    async fn publish_deletion(&self, tx: &mut Connection, project: ProjectId, prefix: StorageId) -> store::Result<()> {
+        let deleted = DeletedStorage { prefix: prefix.to_string() };
+        self.deleted_storage.write(tx, project, &deleted).await.map_err(|error| error.into_store_error())
+    }
+
+    async fn end(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.deleted_storage.end(tx, project).await.map_err(|error| error.into_store_error())
     }
 }
 
@@ -113,5 +126,19 @@ impl ReportReceiver<StorageReport> for ReportsPort {
     async fn receive(&self, tx: &mut Connection, project: ProjectId, report: StorageReport) -> store::Result<()> {
         let StorageReport { used_bytes, quota_exceeded } = report;
         self.0.storage_report(tx, project, used_bytes, quota_exceeded).await
+    }
+}
+
+#[async_trait]
+impl ReportReceiver<DeletedStorageReport> for ReportsPort {
+    async fn receive(
+        &self,
+        tx: &mut Connection,
+        project: ProjectId,
+        report: DeletedStorageReport,
+    ) -> store::Result<()> {
+        // No project has a malformed prefix.
+        let Ok(prefix) = report.prefix.parse() else { return Ok(()) };
+        self.0.storage_deleted(tx, project, prefix).await
     }
 }

@@ -160,3 +160,33 @@ async fn guest_book_stores_entries_and_its_moderator_deletes_them() {
         assert_eq!(book().await.contains("first"), is_listed);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rolled_back_code_reads_the_current_secrets() {
+    let Some(workerd) = workerd() else { return };
+    let server = Process::start().await;
+    let node = Node::start(&server, &[("SVC_NODE_WORKERD", workerd)]).await;
+    let svc = Svc::new(&server);
+    let folder = svc.home.join("app");
+    std::fs::create_dir_all(folder.join("worker")).unwrap();
+    let secrets = svc.home.join("secrets.env");
+    for (version, values) in [("1", "A=first\nOLD=x\n"), ("2", "A=second\nNEW=y\n")] {
+        let code = format!("export default {{ fetch: (_, env) => Response.json({{ version: {version}, ...env }}) }}");
+        std::fs::write(folder.join("worker/index.js"), code).unwrap();
+        std::fs::write(folder.join("svc.json"), "{}").unwrap();
+        let (code, deployed, stderr) = svc.deploy(&folder, "app");
+        assert_eq!((code, &deployed["status"]), (0, &"serving".into()), "{stderr}");
+        std::fs::write(&secrets, values).unwrap();
+        let import = ["secrets", "import", secrets.to_str().unwrap(), "--org", "ada", "--project", "app"];
+        assert_eq!(svc.run(&import).0, 0);
+    }
+    assert_eq!(svc.run(&["secrets", "delete", "OLD", "--org", "ada", "--project", "app"]).0, 0);
+    let (code, _, stderr) = svc.run(&["rollback", "1", "--org", "ada", "--project", "app"]);
+    assert_eq!(code, 0, "{stderr}");
+    let seen = wait_for("the first version with the current secrets", async || {
+        let seen: Value = serde_json::from_str(&node.page("app-ada.localhost", "/").await?).unwrap();
+        (seen["version"] == 1 && seen["OLD"].is_null()).then_some(seen)
+    });
+    let seen = seen.await;
+    assert_eq!((&seen["A"], &seen["NEW"]), (&"second".into(), &"y".into()), "{seen}");
+}

@@ -7,7 +7,9 @@ use crate::process::Process;
 use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` needs only the bundle store.
-const ON_POSTGRES: [&str; 8] = [
+const ON_POSTGRES: [&str; 10] = [
+    "databases.notify_stale",
+    "databases.purge_expired",
     "dns.check_signers",
     "dns.purge_deleted",
     "dns.reconcile_nameservers",

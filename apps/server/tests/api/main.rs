@@ -14,6 +14,7 @@ mod chaos;
 mod contract;
 mod convergence;
 mod crashes;
+mod databases;
 mod dns;
 mod examples;
 mod idempotency;

@@ -10,6 +10,8 @@ use actix_web::web;
 use sandbox::{CodeHostFault, CodeHostServer, Encryption, Endpoint, SmtpFault, SmtpServer};
 use serde_json::{Value, json};
 use testkit::TestDatabase;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::support::{client, site};
 
@@ -223,6 +225,30 @@ async fn sigterm_waits_for_an_upload() {
         process.terminate();
     });
     assert_eq!(upload.unwrap().status(), 201);
+    assert!(process.wait_for_exit().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_connection_is_closed_after_a_response() {
+    let mut process = Process::start().await;
+    let address = process.base.strip_prefix("http://").unwrap().to_owned();
+    let mut connection = TcpStream::connect(&address).await.unwrap();
+    process.terminate();
+    loop {
+        let request = format!("GET /v1/config HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        while !response.ends_with('}') {
+            let mut bytes = [0; 4096];
+            let read = connection.read(&mut bytes).await.unwrap();
+            assert_ne!(read, 0, "the connection was closed without a response: {response:?}");
+            response.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+        }
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        if response.to_lowercase().contains("connection: close") {
+            break;
+        }
+    }
     assert!(process.wait_for_exit().await.success());
 }
 

@@ -4,21 +4,22 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use testkit::PrivatePostgres;
+
 use crate::convergence::node_process::{Node, program, workerd};
 use crate::process::Process;
 
-/// The number of shell blocks at the end of the tour that deploy worker code, which requires `workerd`.
-const BLOCKS_WITH_CODE: usize = 2;
+/// The number of shell blocks at the end of the tour that deploy worker code, which requires `workerd`. The last of them
+/// also requires the programs of Postgres.
+const BLOCKS_WITH_CODE: usize = 3;
 
-/// The shell blocks of the tour.
-fn tour(with_code: bool) -> String {
+/// The shell blocks of the tour, without this number of blocks at the end.
+fn tour(omitted: usize) -> String {
     let readme = include_str!("../../../../README.md");
     let tour = readme.split("## The tour").nth(1).expect("the README has no tour").split("\n## ").next().unwrap();
     let blocks = tour.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut blocks: Vec<&str> = blocks.collect();
-    if !with_code {
-        blocks.truncate(blocks.len() - BLOCKS_WITH_CODE);
-    }
+    blocks.truncate(blocks.len() - omitted);
     blocks.join("\n")
 }
 
@@ -38,20 +39,40 @@ async fn readme_tour_works() {
     let folder = std::env::temp_dir().join(format!("svc-tour-{}", port(&server.base)));
     let mut settings = vec![("SVC_NODE_STORAGE", format!("file://{}/objects", folder.display()))];
     settings.extend(workerd.clone().map(|it| ("SVC_NODE_WORKERD", it)));
+    let postgres = workerd.as_ref().and_then(|_| PrivatePostgres::start());
+    if let Some(postgres) = &postgres {
+        settings.extend([
+            ("SVC_NODE_DATABASE_URL", postgres.url()),
+            ("SVC_NODE_DATABASE_ADDRESS", postgres.address()),
+            ("SVC_NODE_DATABASE_SSLMODE", "disable".to_owned()),
+            ("SVC_NODE_PG_BIN", postgres.programs().display().to_string()),
+            ("SVC_NODE_BACKUPS", format!("file://{}/backups", folder.display())),
+        ]);
+    }
     let node = Node::start(&server, &settings).await;
     let edge = format!(":{}", port(&node.edge));
-    let script = tour(workerd.is_some()).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
+    let omitted = match (&workerd, &postgres) {
+        (None, _) => BLOCKS_WITH_CODE,
+        (_, None) => 1,
+        (Some(_), Some(_)) => 0,
+    };
+    let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
     assert!(script.contains(&server.base), "the tour does not use the API");
-    // Replace `sleep` by a wait for the effect of the access policy.
+    // Replace `sleep` by a wait for the effect of the access policy, and for the binding of the database.
     let script = format!(
-        "status() {{ curl -s -o /dev/null -w '%{{http_code}}' http://site-acme.localhost{edge}/ -H \"$1\"; }}\n\
+        "status() {{ curl -s -o /dev/null -w '%{{http_code}}' http://$1.localhost{edge}/ -H \"$2\"; }}\n\
          sleep() {{\n\
-         until [ $(status 'X: y') = 401 ] && [ $(status \"Svc-Access-Bypass: $KEY\") = 200 ]; do command sleep 0.1; done\n\
+         until [ $(status site-acme 'X: y') = 401 ] && [ $(status site-acme \"Svc-Access-Bypass: $KEY\") = 200 ] &&\n\
+         [ $(status todo-ada 'X: y') != 503 ]; do command sleep 0.1; done\n\
          }}\n{script}"
     );
     checkout(&folder);
     let mut shell = Command::new("bash");
     shell.args(["-euo", "pipefail", "-c", &script]).current_dir(&folder);
+    if let Some(postgres) = &postgres {
+        let path = std::env::var_os("PATH").unwrap().into_string().unwrap();
+        shell.env("PATH", format!("{}:{path}", postgres.programs().display()));
+    }
     shell.env("XDG_CONFIG_HOME", folder.join("config")).env("SVC_CLI_API", &server.base).env("NO_PROXY", "*");
     let output = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -59,9 +80,9 @@ async fn readme_tour_works() {
     assert!(output.status.success(), "{out}\n{err}");
     let seen: Vec<&str> = out.lines().filter(|line| line.starts_with("<h1>") || *line == "401").collect();
     let (hello, again) = ("<h1>Hello</h1>", "<h1>Hello again</h1>");
-    let code = workerd.map(|_| ["<h1>Hello, Ada</h1>", r#"<h1><a href="/">Guest book</a></h1>"#]);
-    let expected: Vec<&str> =
-        [hello, again, hello, "401", hello].into_iter().chain(code.into_iter().flatten()).collect();
+    let code = ["<h1>Hello, Ada</h1>", r#"<h1><a href="/">Guest book</a></h1>"#, "<h1>To do</h1>"];
+    let mut expected = vec![hello, again, hello, "401", hello];
+    expected.extend(&code[..BLOCKS_WITH_CODE - omitted]);
     assert_eq!(seen, expected, "{out}\n{err}");
     for event in ["deployment.rollback", "access.bypass.new", "project.create"] {
         assert!(out.contains(event), "{event} is not in {out}\n{err}");

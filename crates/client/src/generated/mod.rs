@@ -6,6 +6,7 @@
 mod access;
 mod auth;
 mod credentials;
+mod database;
 mod deployments;
 mod dns;
 mod hostnames;
@@ -24,6 +25,7 @@ pub mod types {
     pub use super::access::*;
     pub use super::auth::*;
     pub use super::credentials::*;
+    pub use super::database::*;
     pub use super::deployments::*;
     pub use super::dns::*;
     pub use super::hostnames::*;

@@ -5,35 +5,14 @@
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{AccessMode, Deployment, Hostname, Notification, Resources, Time};
-use crate::{Call, Client, Page, Paging, open_enum};
+use super::shared::{AccessMode, Deployment, Generation, Hostname, Notification, ProjectId, Resources, Time};
+use crate::{Call, Client, Page, Paging};
 
 /// The access mode of a project.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Access {
     pub mode: AccessMode,
-}
-
-/// A backup of a project's database.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Generation {
-    pub created_at: Time,
-    pub epoch: i64,
-    pub kind: GenerationKind,
-    pub offsite_key: String,
-    pub seq: i64,
-    pub sha256: String,
-    pub size_bytes: i64,
-}
-
-open_enum! {
-    pub enum GenerationKind {
-        Scheduled = "scheduled",
-        PreRestore = "pre_restore",
-        Final = "final",
-    }
 }
 
 /// A project to create.
@@ -96,14 +75,11 @@ pub struct ProjectDetail {
     pub name: ProjectName,
     /// The organization's slug.
     pub org: String,
-    /// Null before the first deployment.
+    /// Null before the first deployment, unless the project has a database.
     pub placement: Option<Placement>,
     /// The optional resources that are granted.
     pub resources: Resources,
 }
-
-/// an id that starts with prj_
-pub type ProjectId = String;
 
 /// 1 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit
 pub type ProjectName = String;
@@ -114,7 +90,7 @@ pub type ProjectName = String;
 pub struct ProjectOverview {
     /// The latest five.
     pub deployments: Vec<Deployment>,
-    /// The latest backup of the database; null without a database.
+    /// The latest backup of the database; null without a database or a backup.
     pub last_backup: Option<Generation>,
     /// Null before the first deployment.
     pub live: Option<Deployment>,

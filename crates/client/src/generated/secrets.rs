@@ -1,4 +1,4 @@
-//! Secrets of a project. No response contains a value.
+//! Secrets of a project, which worker code reads as `env.<NAME>`. No response contains a value.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -15,15 +15,12 @@ pub struct NewSecretValue {
     pub value: SecretValue,
 }
 
-/// the new value of a secret: 1 byte to 64 KiB in UTF-8; null to delete the secret
-pub type SecretChange = Option<Secret>;
-
 /// Changes of several secrets, which are applied together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretChanges {
-    /// The new value of each secret, or null to delete it. Other secrets keep their values. At most 400 names.
-    pub secrets: std::collections::BTreeMap<String, SecretChange>,
+    /// The new value of each secret, or null to delete it. Other secrets keep their values.
+    pub secrets: std::collections::BTreeMap<String, Option<Secret>>,
 }
 
 /// A secret without its value.

@@ -92,6 +92,33 @@ pub struct Error {
     pub request_id: String,
 }
 
+/// A backup of a project's database.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Generation {
+    /// The time of its content.
+    pub created_at: Time,
+    /// The epoch of the placement in which it was made.
+    pub epoch: i64,
+    pub kind: GenerationKind,
+    /// The name of the stored object.
+    pub offsite_key: String,
+    /// Unique for the life of the project, and increasing.
+    pub seq: i64,
+    /// The SHA-256 of the stored object, as 64 hex digits.
+    pub sha256: String,
+    /// The size of the stored object, in bytes.
+    pub size_bytes: i64,
+}
+
+open_enum! {
+    pub enum GenerationKind {
+        Scheduled = "scheduled",
+        PreRestore = "pre_restore",
+        Final = "final",
+    }
+}
+
 /// The source of a bundle, as stated by the uploader. For display only.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -201,6 +228,9 @@ open_enum! {
         Pro = "pro",
     }
 }
+
+/// an id that starts with prj_
+pub type ProjectId = String;
 
 open_enum! {
     pub enum Proof {

@@ -1,4 +1,4 @@
-//! Object storage of a project.
+//! Object storage of a project, which worker code uses as `env.storage`.
 //!
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
@@ -35,7 +35,7 @@ impl Client {
         self.operation("storage.get", Method::GET, &["v1", "orgs", org_slug, "projects", project_name, "storage"])
     }
 
-    /// Give object storage to a project, or return the existing storage
+    /// Enable the object storage of a project, or return the existing storage
     ///
     /// `POST /v1/orgs/{orgSlug}/projects/{projectName}/storage`
     pub fn storage_grant(&self, org_slug: &str, project_name: &str) -> Call<StorageStatus> {
@@ -43,7 +43,7 @@ impl Client {
             .idempotent()
     }
 
-    /// Take object storage from a project, and keep the objects
+    /// Disable the object storage of a project, and keep its objects
     ///
     /// `DELETE /v1/orgs/{orgSlug}/projects/{projectName}/storage`
     pub fn storage_revoke(&self, org_slug: &str, project_name: &str) -> Call<()> {

@@ -50,7 +50,10 @@ const ORG: &str = "o.id AS org_id, o.slug, o.plan, m.role";
 const NO_PROJECT: &str = "NULL::uuid AS project_id, NULL::text AS project_name, NULL::text[] AS granted_resources";
 const PROJECT: &str = "\
     p.id AS project_id, p.name AS project_name, \
-    ARRAY(SELECT g.resource FROM resources.grants g WHERE g.project_id = p.id) AS granted_resources";
+    ARRAY( \
+        SELECT g.resource FROM resources.grants g WHERE g.project_id = p.id \
+        UNION ALL SELECT 'database' FROM databases.databases d WHERE d.project_id = p.id \
+    ) AS granted_resources";
 const NO_ZONE: &str = "NULL::uuid AS zone_id";
 const ZONE: &str = "z.id AS zone_id";
 

@@ -12,14 +12,14 @@ use kernel::Code;
 use super::extract::{Extract, IntoResponse, Policy};
 use super::idempotency::{self, IdempotencyCheck};
 use super::operation::Limits;
-use super::{Operation, org_write_limiter, upload_limiter};
+use super::{Operation, node_wait, org_write_limiter, upload_limiter};
 use crate::problem::Problem;
 
 /// The timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The timeout of uploads and long polls.
-const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(900);
+/// The timeout of uploads, long polls and waits for a node.
+pub(crate) const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// A handler function of a route.
 pub trait Endpoint<Arguments>: Clone + Send + Sync + 'static {
@@ -39,11 +39,16 @@ pub(crate) async fn run<A, E: Endpoint<A>>(
 ) -> HttpResponse {
     let timeout = if limits.long { LONG_REQUEST_TIMEOUT } else { REQUEST_TIMEOUT };
     let handling = AssertUnwindSafe(endpoint.handle(&request, payload, limits)).catch_unwind();
-    let problem = match tokio::time::timeout(timeout, handling).await {
-        Ok(Ok(Ok(response))) => return response,
-        Ok(Ok(Err(problem))) => problem,
-        Ok(Err(panic)) => Problem::internal(format!("panicked: {}", panic_message(&*panic))),
-        Err(_) => Problem::new(&Code::UNAVAILABLE, "the request timed out; try again in a moment"),
+    let problem = tokio::select! {
+        handled = tokio::time::timeout(timeout, handling) => match handled {
+            Ok(Ok(Ok(response))) => return response,
+            Ok(Ok(Err(problem))) => problem,
+            Ok(Err(panic)) => Problem::internal(format!("panicked: {}", panic_message(&*panic))),
+            Err(_) => Problem::new(&Code::UNAVAILABLE, "the request timed out; try again in a moment"),
+        },
+        () = node_wait::shutdown_deadline(&request, limits) => {
+            Problem::new(&Code::UNAVAILABLE, "the server shuts down; check the result, and try again")
+        }
     };
     problem.respond(&request)
 }
@@ -77,6 +82,7 @@ macro_rules! endpoint {
             ) -> Result<HttpResponse, Problem> {
                 let mut policy = P::extract(request, &mut payload).await?;
                 let _upload = upload_limiter::acquire(request, policy.actor(), limits)?;
+                let _wait = node_wait::acquire(request, policy.actor(), limits)?;
                 let idempotent_request = match idempotency::check(request, &mut payload, &mut policy, limits).await? {
                     IdempotencyCheck::Execute(request) => request,
                     IdempotencyCheck::Replay(response) => return Ok(response),

@@ -110,7 +110,7 @@ pub(crate) async fn check(
     };
     let Some(key) = key(request)? else { return Ok(IdempotencyCheck::Execute(IdempotentRequest(None))) };
     let store = web::Data::<Store>::extract(request, payload).await?;
-    let (body_digest, upload_digest) = if limits.long {
+    let (body_digest, upload_digest) = if limits.upload.is_some() {
         (None, digest_of_stream(payload))
     } else {
         let bytes = read_in_time(request, payload, limits.body).await?;

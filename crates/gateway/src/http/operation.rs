@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::body::DEFAULT_LIMIT;
+use super::flattened::flattened;
 use super::route_trie::parameters;
 use super::upload_kind::UploadKind;
 use super::{PathParameter, parameter};
-use crate::json_schema::referenced_component;
 use crate::protocol;
 
 /// The target of a route.
@@ -34,8 +34,10 @@ pub enum PolicyTarget {
 /// The limits of a route's requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Whether the route is an upload or a long poll, with a longer timeout.
+    /// Whether the route is an upload, a long poll or waits for a node, with a longer timeout.
     pub(crate) long: bool,
+    /// Whether the handler waits for a node.
+    pub(crate) waits_for_node: bool,
     /// The largest body, in bytes, if the body is read as a whole.
     pub(crate) body: usize,
     /// The kind of upload, if the route is one.
@@ -52,6 +54,7 @@ pub struct Operation {
     /// `area.verb_noun`.
     pub(crate) id: String,
     pub(crate) summary: &'static str,
+    pub(crate) description: Option<&'static str>,
     pub(crate) target: PolicyTarget,
     pub(crate) role: Option<Role>,
     pub(crate) scope: Option<Scope>,
@@ -72,8 +75,10 @@ pub struct Operation {
     pub(crate) ambiguous_schemas: Vec<String>,
     /// Whether successful responses have an `ETag`.
     pub(crate) has_etag: bool,
-    /// Whether the route is an upload or a long poll, with a longer timeout.
+    /// Whether the route is an upload, a long poll or waits for a node, with a longer timeout.
     pub(crate) long: bool,
+    /// Whether the handler waits for a node.
+    pub(crate) waits_for_node: bool,
     /// The kind of upload, if the route is one.
     upload: Option<UploadKind>,
     /// Whether the response never changes while the process runs.
@@ -110,6 +115,7 @@ impl Operation {
             area,
             id: format!("{area}.{name}"),
             summary: "",
+            description: None,
             target: PolicyTarget::Open,
             role: None,
             scope: None,
@@ -125,6 +131,7 @@ impl Operation {
             ambiguous_schemas: Vec::new(),
             has_etag: false,
             long: false,
+            waits_for_node: false,
             upload: None,
             is_static: false,
             links: Vec::new(),
@@ -147,6 +154,12 @@ impl Operation {
     /// Sets the summary: one imperative sentence.
     pub fn summary(&mut self, summary: &'static str) -> &mut Self {
         self.summary = summary;
+        self
+    }
+
+    /// Sets the description: what the summary cannot say, in a few sentences.
+    pub fn description(&mut self, description: &'static str) -> &mut Self {
+        self.description = Some(description);
         self
     }
 
@@ -209,12 +222,18 @@ impl Operation {
 
     /// The limits of a request.
     pub(crate) fn limits(&self) -> Limits {
-        Limits { long: self.long, body: self.body_limit, upload: self.upload }
+        let Self { long, waits_for_node, body_limit: body, upload, .. } = *self;
+        Limits { long, waits_for_node, body, upload }
     }
 
     /// States that the body is an upload.
     pub(crate) fn upload(&mut self, kind: UploadKind) {
         (self.upload, self.long) = (Some(kind), true);
+    }
+
+    /// States that the handler waits for a node.
+    pub(crate) fn wait_for_node(&mut self) {
+        (self.waits_for_node, self.long) = (true, true);
     }
 
     /// The path pattern.
@@ -258,34 +277,4 @@ impl Operation {
             self.code(&Code::NOT_FOUND);
         }
     }
-}
-
-/// Merges the schema of a struct with flattened fields into one object, which is easier to read and lists all fields.
-fn flattened(schema: &Value, schemas: &BTreeMap<String, Value>) -> Value {
-    let Some(parts) = schema.get("allOf").and_then(Value::as_array) else {
-        return schema.clone();
-    };
-    let mut whole = schema.clone();
-    let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
-    let example_of = |schema: &Value| schema.get("example").and_then(Value::as_object).cloned().unwrap_or_default();
-    let mut example = serde_json::Map::new();
-    for part in parts {
-        let part = referenced_component(part).and_then(|name| schemas.get(name)).unwrap_or(part);
-        properties.extend(part.get("properties").and_then(Value::as_object).cloned().unwrap_or_default());
-        required.extend(part.get("required").and_then(Value::as_array).cloned().unwrap_or_default());
-        example.extend(example_of(part));
-    }
-    example.extend(example_of(schema));
-    if let Some(object) = whole.as_object_mut() {
-        object.remove("allOf");
-        object.extend([
-            ("type".to_owned(), json!("object")),
-            ("properties".to_owned(), Value::Object(properties)),
-            ("required".to_owned(), Value::Array(required)),
-        ]);
-        if !example.is_empty() {
-            object.insert("example".to_owned(), Value::Object(example));
-        }
-    }
-    whole
 }

@@ -34,15 +34,15 @@ tokio::task_local! {
 }
 
 /// Acquires a write permit of the organization in which the policy requires a role, if the request writes to one.
-/// Uploads need none: they rarely hold a connection, and have a separate limit.
+/// Uploads and waits for a node need none: they rarely hold a connection, and have separate limits.
 pub(super) async fn acquire(
     request: &HttpRequest,
     actor: Option<&mut Actor>,
-    is_upload: bool,
+    is_long: bool,
 ) -> Result<Option<OwnedSemaphorePermit>, Problem> {
     let org = actor.and_then(|actor| actor.required_role).map(|role| role.org);
     let limiter = request.app_data::<web::Data<OrgWriteLimiter>>();
-    let Some((limiter, org)) = limiter.zip(org).filter(|_| !is_upload && !request.method().is_safe()) else {
+    let Some((limiter, org)) = limiter.zip(org).filter(|_| !is_long && !request.method().is_safe()) else {
         return Ok(None);
     };
     acquire_from(limiter.0.of(org)).await.map(Some)

@@ -20,6 +20,10 @@ pub struct Json<T>(pub T);
 #[derive(Debug)]
 pub struct Created<T>(pub T);
 
+/// 202 with a body: the operation that was started.
+#[derive(Debug)]
+pub struct Accepted<T>(pub T);
+
 /// 201 with a new resource, or 200 with the existing one.
 #[derive(Debug)]
 pub enum CreatedOrExisting<T> {
@@ -69,6 +73,19 @@ impl<T: ToSchema> Describe for Created<T> {
 impl<T: ToSchema + Serialize> IntoResponse for Created<T> {
     fn into_response(self) -> HttpResponse {
         HttpResponse::Created().json(self.0)
+    }
+}
+
+impl<T: ToSchema> Describe for Accepted<T> {
+    fn describe(operation: &mut Operation) {
+        let schema = operation.schema::<T>();
+        operation.successes.push((202, "application/json", Some(schema)));
+    }
+}
+
+impl<T: ToSchema + Serialize> IntoResponse for Accepted<T> {
+    fn into_response(self) -> HttpResponse {
+        HttpResponse::Accepted().json(self.0)
     }
 }
 

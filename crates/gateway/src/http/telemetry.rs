@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, Method};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage as _, web};
 use kernel::error_chain;
@@ -16,7 +16,7 @@ use opentelemetry::propagation::Extractor;
 use tracing::{Instrument as _, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use super::{RouteMatch, StaticResponses};
+use super::{RouteMatch, Shutdown, StaticResponses};
 use crate::config::Config;
 use crate::limits::RateLimitHeaders;
 use crate::problem::{Problem, RenderedMarker};
@@ -135,6 +135,9 @@ fn ensure_envelope(response: ServiceResponse<impl MessageBody + 'static>) -> Ser
 /// Adds the default headers that the response lacks.
 fn set_default_headers(response: &mut ServiceResponse<BoxBody>, id: &RequestId, is_https: bool) {
     let rate_limit = response.request().extensions().get::<RateLimitHeaders>().cloned();
+    if response.request().app_data::<web::Data<Shutdown>>().is_some_and(|shutdown| shutdown.has_begun()) {
+        response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+    }
     let headers = response.headers_mut();
     for (name, value) in
         DEFAULT_HEADERS.iter().take(if is_https { DEFAULT_HEADERS.len() } else { DEFAULT_HEADERS.len() - 1 })

@@ -8,12 +8,12 @@ use actix_web::web::Data;
 use convergence::{Convergence, ConvergenceError};
 use kernel::{Code, Digest};
 use projects::Projects;
-use protocol::{Batch, Desired, Receipt, RedeemRequest, RedeemResult};
+use protocol::{Batch, Desired, NodeInfo, Receipt, RedeemRequest, RedeemResult};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::authority::NodeCaller;
-use crate::http::{Body, Bytes, Describe, Extract, Json, Operation, Path, Routes, path_parameters};
+use crate::http::{Body, Bytes, Describe, Extract, Json, NoContent, Operation, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -22,6 +22,7 @@ pub(super) fn routes(routes: &mut Routes) {
         .summary("Get the desired state of the node, or wait for a change");
     area.get("bundle", "/internal/v1/bundles/{digest}", bundle).summary("Download a bundle that the node serves");
     area.post("report", "/internal/v1/reports", report).summary("Report the observed state of the node");
+    area.put("announce", "/internal/v1/node", announce).summary("Announce the address of the node's Postgres");
     area.post("redeem", "/internal/v1/access/redeem", redeem)
         .summary("Redeem an access code at a hostname")
         .codes(&[&Code::NOT_FOUND]);
@@ -81,6 +82,11 @@ async fn bundle(
 
 async fn report(by: NodeCaller, nodes: Data<Convergence>, Body(batch): Body<Batch>) -> Result<Json<Receipt>, Problem> {
     Ok(Json(nodes.report(by.node, batch).await?))
+}
+
+async fn announce(by: NodeCaller, nodes: Data<Convergence>, Body(info): Body<NodeInfo>) -> Result<NoContent, Problem> {
+    nodes.announce(by.node, info).await?;
+    Ok(NoContent)
 }
 
 async fn redeem(

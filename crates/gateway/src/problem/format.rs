@@ -94,7 +94,7 @@ impl ErrorFormat for OauthErrors {
         let error = match code.kind {
             _ if OAUTH_CODES.contains(&code.name) => code.name,
             Kind::Unauthenticated => "invalid_client",
-            Kind::RateLimited | Kind::Unavailable => "temporarily_unavailable",
+            Kind::RateLimited | Kind::Upstream | Kind::Unavailable => "temporarily_unavailable",
             Kind::Internal => "server_error",
             Kind::Invalid
             | Kind::Forbidden

@@ -1,5 +1,6 @@
 //! `/v1` and its services: a folder per context with routes, a file per area, a function per route.
 
+mod databases;
 mod dns;
 mod identity;
 mod orgs;
@@ -8,6 +9,7 @@ mod resources;
 mod service;
 
 use ::convergence::Convergence;
+use ::databases::Databases;
 use ::dns::Dns;
 use ::identity::Identity;
 use ::orgs::Orgs;
@@ -29,14 +31,16 @@ pub struct Contexts {
     pub convergence: Convergence,
     pub dns: Dns,
     pub resources: Resources,
+    pub databases: Databases,
 }
 
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns, resources } = self.clone();
+        let Self { identity, orgs, projects, convergence, dns, resources, databases } = self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
         app.app_data(Data::new(convergence)).app_data(Data::new(dns)).app_data(Data::new(resources));
+        app.app_data(Data::new(databases));
     }
 }
 
@@ -50,6 +54,7 @@ pub fn routes(sign_ins: SignInMethods) -> Routes {
     orgs::routes(&mut routes);
     projects::routes(&mut routes);
     resources::routes(&mut routes);
+    databases::routes(&mut routes);
     dns::routes(&mut routes);
     service::routes(&mut routes);
     routes

@@ -55,3 +55,12 @@ fn links_name_operations_and_their_path_parameters() {
     }
     assert!(seen > 10, "{seen} links");
 }
+
+#[test]
+fn operations_that_wait_for_a_node_state_their_timeout() {
+    let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
+    let operations = operations(&document);
+    let stated =
+        operations.iter().filter_map(|(id, (_, operation))| Some((*id, operation["x-timeout-seconds"].as_u64()?)));
+    assert_eq!(stated.collect::<Vec<_>>(), [("database.export", 900), ("database.token_revoke", 900)]);
+}

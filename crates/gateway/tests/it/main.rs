@@ -9,6 +9,7 @@ mod examples;
 mod formats;
 mod idempotency;
 mod kit;
+mod node_wait;
 mod reverse_proxy;
 mod routes;
 mod unknown_fields;

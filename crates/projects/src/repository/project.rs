@@ -239,7 +239,7 @@ impl ProjectRepository for Connection {
             rows.into_iter().filter_map(|(_, row)| Some(row?.into_deployment(live_version))).collect();
         let live = deployments.iter().find(|deployment| deployment.live).cloned();
         let deployments = deployments.into_iter().take(usize::try_from(OVERVIEW_DEPLOYMENTS).unwrap_or(0)).collect();
-        Ok(Some(Overview { live, deployments, last_backup: None }))
+        Ok(Some(Overview { live, deployments }))
     }
 
     async fn project_rename(&mut self, project: ProjectId, name: &ProjectName, hostname: &str) -> Result<()> {

@@ -339,7 +339,7 @@ async fn overview_shows_the_live_and_the_latest_deployments() {
     let kit = Kit::start().await;
     let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
     let project = kit.project(&org, "shop").await.id;
-    let empty = Overview { live: None, deployments: Vec::new(), last_backup: None };
+    let empty = Overview { live: None, deployments: Vec::new() };
     assert_eq!(kit.projects.overview(&org, project).await.unwrap(), empty);
 
     let mut all = Vec::new();
@@ -361,7 +361,7 @@ async fn overview_shows_the_live_and_the_latest_deployments() {
     all[0].live = false;
     all[6].live = true;
     assert_eq!(all[6].declares, ResourceSet { database: true, email: true, ..ResourceSet::default() });
-    let expected = Overview { live: Some(all[6].clone()), deployments: all[..5].to_vec(), last_backup: None };
+    let expected = Overview { live: Some(all[6].clone()), deployments: all[..5].to_vec() };
     assert_eq!(kit.projects.overview(&org, project).await.unwrap(), expected);
 
     let unknown = kit.store.clock_rng().id();

@@ -21,6 +21,8 @@ pub struct Operation {
     summary: String,
     /// Whether the operation accepts an idempotency key, so that the client can retry it.
     is_idempotent: bool,
+    /// The longest time until the response, if the operation waits for a node.
+    timeout_seconds: Option<u64>,
     query: Vec<Parameter>,
     headers: Vec<Parameter>,
     body: Body,
@@ -78,6 +80,7 @@ impl Operation {
             path: path.to_owned(),
             summary: text("summary"),
             is_idempotent: !idempotency_keys.is_empty(),
+            timeout_seconds: operation.get("x-timeout-seconds").and_then(Value::as_u64),
             query: parameters_in("query")?,
             headers,
             body,
@@ -115,6 +118,9 @@ impl Operation {
         let mut call = format!("self.operation(\"{}\", Method::{}, &[{segments}])", self.id, self.method);
         if self.is_idempotent {
             call += ".idempotent()";
+        }
+        if let Some(seconds) = self.timeout_seconds {
+            write!(call, ".timeout(std::time::Duration::from_secs({seconds}))")?;
         }
         for (parameters, kind, ty) in
             [(&self.query, "query", self.query_type()), (&self.headers, "header", self.headers_type())]

@@ -12,7 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use self::writes::{AUDIT_LOCK, KEY, Wait, Write};
-use crate::support::{App, Caller, eventually, site};
+use crate::databases::kit::{announce, generation, node_info, status};
+use crate::databases::node_task::NodeTask;
+use crate::support::{App, Caller, ManualNode, eventually, site};
 
 /// Operations that change nothing, although their method is not GET.
 const NO_WRITE: &[&str] = &["post /v1/access/authorize"];
@@ -36,7 +38,11 @@ struct Fixture {
     app: App,
     ada: Caller,
     bob: Caller,
+    /// The user of a database token of `site`, and a running operation of `aborted`.
+    token_user: String,
+    operation: String,
     sent: std::cell::Cell<usize>,
+    _node: NodeTask,
 }
 
 impl Fixture {
@@ -44,7 +50,7 @@ impl Fixture {
         let app = App::with(|config| config.limits.free.projects = 10).await;
         let ada = app.sign_in("ada").await;
         ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
-        for project in ["site", "renamed", "doomed"] {
+        for project in ["site", "renamed", "doomed", "restored", "aborted", "deleted"] {
             ada.post("/v1/orgs/acme/projects", json!({ "name": project })).await.expect(201);
         }
         for page in ["one", "two"] {
@@ -65,7 +71,22 @@ impl Fixture {
         ada.put(rrset, json!({ "records": ["192.0.2.1"] })).await.expect(200);
         let bob = app.add_member(&ada, "acme", "bob", "viewer").await;
         app.sign_in("cy").await;
-        Self { app, ada, bob, sent: std::cell::Cell::default() }
+        let node = ManualNode::new(&app).await;
+        announce(&node, &node_info()).await.expect(204);
+        for project in ["site", "restored", "aborted", "deleted"] {
+            ada.post(&format!("/v1/orgs/acme/projects/{project}/database"), json!({})).await.expect(200);
+        }
+        let token = ada.post("/v1/orgs/acme/projects/site/database/tokens", json!({})).await.expect(201).clone();
+        let restored = ada.get("/v1/orgs/acme/projects/restored").await.expect(200)["id"].clone();
+        let part = node.part(&restored, "database").await;
+        let generation = generation(&restored, &part, "scheduled", app.clock.clock_rng().now());
+        node.report(&restored, &[("database", status(&part, json!({}))), ("generation", generation)]).await.expect(200);
+        let confirm = json!({ "confirm": "aborted" });
+        let started = ada.post("/v1/orgs/acme/projects/aborted/database/delete", confirm).await.expect(202).clone();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let (token_user, operation) = (text(&token["user"]), text(&started["operationId"]));
+        let node = NodeTask::run(node);
+        Self { app, ada, bob, token_user, operation, sent: std::cell::Cell::default(), _node: node }
     }
 
     /// The operation of the OpenAPI document.

@@ -46,6 +46,8 @@ impl Fixture {
         let invite = json!({ "email": "dan@example.org", "role": "member" });
         let invite = self.ada.post("/v1/orgs/acme/invites", invite).await.expect(201)["id"].clone();
         let ds = json!([{ "keyTag": 1, "algorithm": 13, "digestType": 2, "digest": "AB".repeat(32) }]);
+        let token = format!("site {}", self.token_user);
+        let operation = format!("aborted {}", self.operation);
         let table = [
             ("post /v1/orgs", "", json(json!({ "slug": "new" })), Wait::Body),
             ("post /v1/me/tokens", "", json(json!({ "name": "laptop", "scopes": ["deploy"] })), Wait::Body),
@@ -92,6 +94,33 @@ impl Fixture {
                 Wait::Body,
             ),
             ("delete /v1/orgs/{orgSlug}/projects/{projectName}/secrets/{secretName}", "site OLD_KEY", vec![], AUDIT),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/database", "renamed", vec![], AUDIT),
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/database/tokens",
+                "site",
+                json(json!({ "name": "reports" })),
+                Wait::Body,
+            ),
+            ("delete /v1/orgs/{orgSlug}/projects/{projectName}/database/tokens/{tokenUser}", &token, vec![], AUDIT),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/database/export", "site", vec![], AUDIT),
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/database/restore",
+                "restored",
+                json(json!({ "epoch": 1, "seq": 1 })),
+                Wait::Body,
+            ),
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/database/delete",
+                "deleted",
+                json(json!({ "confirm": "deleted" })),
+                Wait::Body,
+            ),
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/database/operations/{opId}/abort",
+                &operation,
+                vec![],
+                AUDIT,
+            ),
             (
                 "patch /v1/orgs/{orgSlug}/projects/{projectName}",
                 "renamed",

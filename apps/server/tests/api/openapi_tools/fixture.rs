@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::databases::kit::{announce, node_info};
+use crate::databases::node_task::NodeTask;
 use crate::process::Process;
-use crate::support::{Folder, client, site};
+use crate::support::{Folder, ManualNode, client, site};
 
 const CONFIG: &str = include_str!("schemathesis.toml");
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/openapi_tools/hooks.py");
@@ -30,6 +32,7 @@ pub struct Fixture {
     pub folder: Folder,
     pub config: PathBuf,
     pub document: String,
+    _node: NodeTask,
 }
 
 impl Fixture {
@@ -49,6 +52,9 @@ impl Fixture {
             ("SVC_LOG", "warn".to_owned()),
         ])
         .await;
+        let node = ManualNode::register(&server.database.url(), &server.internal, "edge").await;
+        announce(&node, &node_info()).await.expect(204);
+        let node = NodeTask::run(node);
         let (bob, ada) = (sign_in(&server, "bob").await, sign_in(&server, "ada").await);
         sign_in(&server, "cy").await;
         let invitation = create_guild(&server, text(&bob, "token")).await;
@@ -67,7 +73,7 @@ impl Fixture {
         let config = config.iter().fold(CONFIG.to_owned(), |config, (word, value)| config.replace(word, value));
         let (config, document) =
             (folder.write("schemathesis.toml", config), format!("{}/v1/openapi.json", server.base));
-        Self { server, folder, config, document }
+        Self { server, folder, config, document, _node: node }
     }
 }
 
@@ -101,6 +107,9 @@ async fn create_acme(server: &Process, ada: &str) -> String {
         post("/v1/orgs/acme/dns/zones", json!({ "name": zone })).await;
     }
     post("/v1/orgs/acme/dns/zones/example.org/dnssec", json!({ "enabled": true })).await;
+    for project in ["site", "spare"] {
+        post(&format!("/v1/orgs/acme/projects/{project}/database"), json!({})).await;
+    }
     let token = post("/v1/me/tokens", json!({ "name": "judged", "scopes": SCOPES })).await;
     text(&token, "token").to_owned()
 }

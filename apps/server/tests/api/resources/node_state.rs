@@ -1,64 +1,23 @@
 //! The desired state that a node fetches, and its reports about storage.
 
-use convergence::Nodes;
-use kernel::audit::Actor;
-use kernel::{ClockRng, Secret};
 use reqwest::Method;
 use serde_json::{Value, json};
-use store::Store;
 
 use super::{CANARY, SECRETS, STORAGE, ada_with_project};
-use crate::support::{ApiResponse, App, Caller};
+use crate::support::{App, Caller, ManualNode};
 
-/// A node that sends requests itself.
-struct Node<'a> {
-    app: &'a App,
-    token: String,
-}
-
-impl<'a> Node<'a> {
-    async fn new(app: &'a App) -> Self {
-        let store =
-            Store::new(&store::Config::new(Secret::new(app.database.url()), "test"), ClockRng::system()).unwrap();
-        let node = Nodes::new(store).add(&Actor::operator("test"), "edge".parse().unwrap()).await.unwrap();
-        Self { app, token: node.token.reveal().to_owned() }
-    }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        build: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
-    ) -> ApiResponse {
-        let url = format!("{}/internal/v1/{path}", self.app.internal);
-        let request = crate::support::client().request(method.clone(), url).bearer_auth(&self.token);
-        ApiResponse::read(&method, path, build(request).send().await.unwrap()).await
-    }
-
-    /// Fetches the changes since a revision. Returns the new revision, and the value of each part by name.
-    async fn desired(&self, since: i64) -> (i64, Value) {
-        let desired = self.send(Method::GET, &format!("desired?since={since}"), |request| request).await;
-        let desired = desired.expect(200);
-        let part = |change: &Value| (change["part"].as_str().unwrap().to_owned(), change["desired"].clone());
-        let parts: serde_json::Map<_, _> = desired["parts"].as_array().unwrap().iter().map(part).collect();
-        (desired["revision"].as_i64().unwrap(), parts.into())
-    }
-
-    /// Sends a report about the storage of Ada's project, and returns the status.
-    async fn report(&self, ada: &Caller, batch: i64, used_bytes: u64, quota_exceeded: bool) -> u16 {
-        let project = ada.get("/v1/orgs/ada/projects/site").await.expect(200)["id"].clone();
-        let report = json!({ "usedBytes": used_bytes, "quotaExceeded": quota_exceeded });
-        let report = json!({ "project": project, "kind": "storage", "report": report });
-        let batch = json!({ "batch": batch, "reports": [report] });
-        self.send(Method::POST, "reports", |request| request.json(&batch)).await.status
-    }
+/// Sends a report about the storage of Ada's project, and returns the status.
+async fn report(node: &ManualNode, ada: &Caller, batch: i64, used_bytes: u64, quota_exceeded: bool) -> u16 {
+    let project = ada.get("/v1/orgs/ada/projects/site").await.expect(200)["id"].clone();
+    let report = json!({ "usedBytes": used_bytes, "quotaExceeded": quota_exceeded });
+    node.report_as(batch, &project, &[("storage", report)]).await.status
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_fetches_secrets_that_the_desired_state_does_not_store() {
     let app = App::start().await;
     let ada = ada_with_project(&app).await;
-    let node = Node::new(&app).await;
+    let node = ManualNode::new(&app).await;
     let (start, _) = node.desired(0).await;
     ada.put(&format!("{SECRETS}/API_KEY"), json!({ "value": CANARY })).await.expect(200);
     let (first, parts) = node.desired(start).await;
@@ -79,7 +38,7 @@ async fn node_fetches_secrets_that_the_desired_state_does_not_store() {
 async fn corrupt_secret_blocks_no_other_project() {
     let app = App::start().await;
     let ada = ada_with_project(&app).await;
-    let node = Node::new(&app).await;
+    let node = ManualNode::new(&app).await;
     for name in ["API_KEY", "WHOLE"] {
         ada.put(&format!("{SECRETS}/{name}"), json!({ "value": "x" })).await.expect(200);
     }
@@ -111,7 +70,7 @@ async fn corrupt_secret_blocks_no_other_project() {
 async fn node_fetches_granted_storage() {
     let app = App::start().await;
     let ada = ada_with_project(&app).await;
-    let node = Node::new(&app).await;
+    let node = ManualNode::new(&app).await;
     let (start, _) = node.desired(0).await;
     let prefix = ada.post(STORAGE, json!({})).await.expect(200)["prefix"].clone();
     let (granted, parts) = node.desired(start).await;
@@ -130,7 +89,7 @@ async fn node_fetches_granted_storage() {
 async fn reports_are_shown_and_each_crossing_of_the_quota_is_notified() {
     let app = App::start().await;
     let ada = ada_with_project(&app).await;
-    let node = Node::new(&app).await;
+    let node = ManualNode::new(&app).await;
     ada.post(STORAGE, json!({})).await.expect(200);
     let kinds = async || {
         let page = ada.get("/v1/orgs/ada/notifications").await.expect(200).clone();
@@ -138,18 +97,18 @@ async fn reports_are_shown_and_each_crossing_of_the_quota_is_notified() {
         page["items"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
     let full = || ("limit.storage".to_owned(), json!("site"));
-    assert_eq!(node.report(&ada, 1, 10_240, false).await, 200);
+    assert_eq!(report(&node, &ada, 1, 10_240, false).await, 200);
     let status = ada.get(STORAGE).await.expect(200).clone();
     assert_eq!(status["usedBytes"], 10_240);
     assert!(status["reportedAt"].is_string());
     assert_eq!(kinds().await, []);
     // A repeated report and a repeated batch notify once.
     for batch in [2, 3, 3] {
-        assert_eq!(node.report(&ada, batch, 1_073_741_824, true).await, 200);
+        assert_eq!(report(&node, &ada, batch, 1_073_741_824, true).await, 200);
         assert_eq!(kinds().await, [full()]);
     }
-    node.report(&ada, 4, 5, false).await;
-    node.report(&ada, 5, 1_073_741_824, true).await;
+    report(&node, &ada, 4, 5, false).await;
+    report(&node, &ada, 5, 1_073_741_824, true).await;
     assert_eq!(kinds().await, [full(), full()]);
     let message = ada.get("/v1/orgs/ada/projects/site/overview").await.expect(200)["notifications"][0].clone();
     assert!(message["message"].as_str().unwrap().contains("1024 MiB"), "{message}");
@@ -159,13 +118,11 @@ async fn reports_are_shown_and_each_crossing_of_the_quota_is_notified() {
 async fn malformed_report_about_storage_is_refused() {
     let app = App::start().await;
     let ada = ada_with_project(&app).await;
-    let node = Node::new(&app).await;
+    let node = ManualNode::new(&app).await;
     ada.post(STORAGE, json!({})).await.expect(200);
     let project = ada.get("/v1/orgs/ada/projects/site").await.expect(200)["id"].clone();
     for report in [json!({}), json!({ "usedBytes": -1, "quotaExceeded": true }), json!({ "usedBytes": 1 })] {
-        let report = json!({ "project": project, "kind": "storage", "report": report });
-        let batch = json!({ "batch": 1, "reports": [report] });
-        let refused = node.send(Method::POST, "reports", |request| request.json(&batch)).await;
+        let refused = node.report_as(1, &project, &[("storage", report)]).await;
         refused.expect_error(400, "bad_request");
     }
     assert_eq!(ada.get(STORAGE).await.expect(200)["reportedAt"], Value::Null);

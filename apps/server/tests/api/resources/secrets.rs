@@ -71,6 +71,15 @@ async fn several_secrets_change_in_one_step() {
     }
     assert_eq!(ada.get(SECRETS).await.expect(200), &all);
     assert_eq!(app.db_audit("ada").await[1..], ["secret.set", "secret.set", "secret.set"]);
+    // A change that only deletes is a deletion in the audit log.
+    let rest = ada.put(SECRETS, json!({ "secrets": { "NEW": null, "UNKNOWN": null } })).await.expect(200).clone();
+    assert_eq!(names_and_versions(&rest), [("KEPT", 2)]);
+    let audited = app.db_rows("SELECT event, data FROM store.audit WHERE event LIKE 'secret.%' ORDER BY id").await;
+    let expected = [
+        json!({ "event": "secret.set", "data": { "set": ["KEPT", "NEW"], "deleted": ["OLD"] } }),
+        json!({ "event": "secret.delete", "data": { "deleted": ["NEW"] } }),
+    ];
+    assert_eq!(audited[2..], expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

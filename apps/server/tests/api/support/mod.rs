@@ -1,5 +1,6 @@
 //! Test fixtures: a running server for each test, and callers.
 
+mod node;
 mod openapi;
 mod programs;
 mod response;
@@ -18,6 +19,7 @@ use server::config::CodeHostLogin;
 use server::{Config, Server};
 use tokio::sync::oneshot;
 
+pub use node::ManualNode;
 pub use openapi::Document;
 pub use programs::{Folder, external_program};
 pub use response::ApiResponse;
@@ -85,6 +87,11 @@ impl App {
             client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().json::<Value>().await.unwrap();
         let (document, stop) = (Arc::new(Document::new(document)), Some(stop));
         Self { base, internal, clock, bundles, document, database, config, client, stop }
+    }
+
+    /// Begins the graceful shutdown.
+    pub fn begin_shutdown(&mut self) {
+        drop(self.stop.take());
     }
 
     /// A caller without a credential.

@@ -1,8 +1,9 @@
 //! Responses that combine several contexts: a project, its grants and its notifications.
 
+use databases::Generation;
 use kernel::ResourceSet;
 use orgs::Notification;
-use projects::{Access, Deployment, Generation, Hostname, Overview, Placement, Project};
+use projects::{Access, Deployment, Hostname, Overview, Placement, Project};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -19,7 +20,7 @@ pub(super) struct ProjectDetail {
     access: Access,
     /// The optional resources that are granted.
     resources: ResourceSet,
-    /// Null before the first deployment.
+    /// Null before the first deployment, unless the project has a database.
     #[schema(required)]
     placement: Option<Placement>,
 }
@@ -34,7 +35,7 @@ pub(super) struct ProjectOverview {
     live: Option<Deployment>,
     /// The latest five.
     deployments: Vec<Deployment>,
-    /// The latest backup of the database; null without a database.
+    /// The latest backup of the database; null without a database or a backup.
     #[schema(required)]
     last_backup: Option<Generation>,
     resources: ResourceStates,
@@ -69,8 +70,13 @@ impl ProjectDetail {
 }
 
 impl ProjectOverview {
-    pub(super) fn new(overview: Overview, granted: ResourceSet, notifications: Vec<Notification>) -> Self {
-        let Overview { live, deployments, last_backup } = overview;
+    pub(super) fn new(
+        overview: Overview,
+        last_backup: Option<Generation>,
+        granted: ResourceSet,
+        notifications: Vec<Notification>,
+    ) -> Self {
+        let Overview { live, deployments } = overview;
         let declared = live.as_ref().map(|live| live.declares).unwrap_or_default();
         Self { live, deployments, last_backup, resources: ResourceStates::new(declared, granted), notifications }
     }

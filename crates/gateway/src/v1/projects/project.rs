@@ -1,6 +1,7 @@
 //! Projects.
 
 use actix_web::web::Data;
+use databases::Databases;
 use kernel::{Page, ProjectId};
 use orgs::Orgs;
 use projects::{NewProject, Project, ProjectChange, ProjectDeletion, ProjectError, Projects};
@@ -61,11 +62,14 @@ async fn get(at: InProject<Viewer, ProjectRead>, projects: Data<Projects>) -> Re
 async fn overview(
     at: InProject<Viewer, ProjectRead>,
     projects: Data<Projects>,
+    databases: Data<Databases>,
     orgs: Data<Orgs>,
 ) -> Result<Json<ProjectOverview>, Problem> {
     let overview = projects.overview(&(&at.org).into(), at.project.id).await?;
+    let has_database = at.project.granted_resources.database;
+    let last_backup = if has_database { databases.last_generation(at.project.id).await? } else { None };
     let notifications = orgs.notifications_of(at.org.id, &at.project.name, MAX_NOTIFICATIONS).await?;
-    Ok(Json(ProjectOverview::new(overview, at.project.granted_resources, notifications)))
+    Ok(Json(ProjectOverview::new(overview, last_backup, at.project.granted_resources, notifications)))
 }
 
 async fn rename(

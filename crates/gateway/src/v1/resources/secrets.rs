@@ -20,15 +20,21 @@ const SECRET: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/secrets/{secretN
 const MAX_BODY_BYTES: usize = 512 * 1024;
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("secrets", "Secrets of a project. No response contains a value.");
+    let mut area = routes.area(
+        "secrets",
+        "Secrets of a project, which worker code reads as `env.<NAME>`. No response contains a value.",
+    );
     let codes = [&ResourceError::RESERVED_NAME, &ResourceError::SECRET_LIMIT];
     area.get("list", SECRETS, list).summary("List the secrets of a project, sorted by name, without their values");
-    area.put("change", SECRETS, change).summary("Set and delete several secrets in one step").codes(&codes);
-    area.put("set", SECRET, set).summary("Set the value of a secret, which creates a version").codes(&codes).link(
-        "secrets.delete",
-        "secretName",
-        "/name",
-    );
+    area.put("change", SECRETS, change)
+        .summary("Set and delete several secrets in one step")
+        .description("All changes are applied, or none. A name with null is deleted. Other secrets keep their values.")
+        .codes(&codes);
+    area.put("set", SECRET, set)
+        .summary("Set the value of a secret, which creates a version")
+        .description("The worker restarts with the new value within seconds, without a new deployment.")
+        .codes(&codes)
+        .link("secrets.delete", "secretName", "/name");
     area.delete("delete", SECRET, delete).summary("Delete a secret");
 }
 

@@ -13,10 +13,16 @@ use crate::require::RequireCore;
 const STORAGE: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/storage";
 
 pub(super) fn routes(routes: &mut Routes) {
-    let mut area = routes.area("storage", "Object storage of a project.");
+    let mut area = routes.area("storage", "Object storage of a project, which worker code uses as `env.storage`.");
     area.get("get", STORAGE, get).summary("Get the object storage of a project, with its usage");
-    area.post("grant", STORAGE, grant).summary("Give object storage to a project, or return the existing storage");
-    area.delete("revoke", STORAGE, revoke).summary("Take object storage from a project, and keep the objects");
+    area.post("grant", STORAGE, grant)
+        .summary("Enable the object storage of a project, or return the existing storage")
+        .description("The binding `env.storage` appears within seconds, without a new deployment.");
+    area.delete("revoke", STORAGE, revoke)
+        .summary("Disable the object storage of a project, and keep its objects")
+        .description(
+            "The binding `env.storage` disappears within seconds. Enabling storage again returns the objects.",
+        );
 }
 
 async fn get(

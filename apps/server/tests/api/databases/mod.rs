@@ -1,0 +1,23 @@
+//! The database of a project. A node of the tests executes its part: it does what a test tells it to.
+
+mod connection;
+mod exports;
+mod generations;
+mod idempotency;
+pub mod kit;
+mod lifecycle;
+pub mod node_task;
+mod operations;
+mod permits;
+mod reports;
+mod tokens;
+
+const PROJECT: &str = "/v1/orgs/ada/projects/site";
+const DATABASE: &str = "/v1/orgs/ada/projects/site/database";
+const CONNECT: &str = "/v1/orgs/ada/projects/site/database/connect";
+const ENDPOINT: &str = "/v1/orgs/ada/projects/site/database/endpoint";
+const TOKENS: &str = "/v1/orgs/ada/projects/site/database/tokens";
+const EXPORT: &str = "/v1/orgs/ada/projects/site/database/export";
+const GENERATIONS: &str = "/v1/orgs/ada/projects/site/database/generations";
+const RESTORE: &str = "/v1/orgs/ada/projects/site/database/restore";
+const DELETE: &str = "/v1/orgs/ada/projects/site/database/delete";

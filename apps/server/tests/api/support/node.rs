@@ -1,0 +1,82 @@
+//! A node that sends its requests itself, one at a time, under the control of a test.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use convergence::Nodes;
+use kernel::audit::Actor;
+use kernel::{ClockRng, Secret};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use store::Store;
+
+use super::{ApiResponse, App, client};
+
+/// A registered node. It sends only what a test tells it to.
+pub struct ManualNode {
+    internal: String,
+    client: reqwest::Client,
+    token: String,
+    batch: AtomicI64,
+}
+
+impl ManualNode {
+    /// Registers a node named `edge`.
+    pub async fn new(app: &App) -> Self {
+        Self::named(app, "edge").await
+    }
+
+    /// Registers a node.
+    pub async fn named(app: &App, name: &str) -> Self {
+        Self::register(&app.database.url(), &app.internal, name).await
+    }
+
+    /// Registers a node in this database, for the server with this internal address.
+    pub async fn register(database: &str, internal: &str, name: &str) -> Self {
+        let config = store::Config::new(Secret::new(database.to_owned()), "test");
+        let nodes = Nodes::new(Store::new(&config, ClockRng::system()).unwrap());
+        let node = nodes.add(&Actor::operator("test"), name.parse().unwrap()).await.unwrap();
+        let token = node.token.reveal().to_owned();
+        Self { internal: internal.to_owned(), client: client(), token, batch: AtomicI64::new(0) }
+    }
+
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        build: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> ApiResponse {
+        let url = format!("{}/internal/v1/{path}", self.internal);
+        let request = self.client.request(method.clone(), url).bearer_auth(&self.token);
+        ApiResponse::read(&method, path, build(request).send().await.unwrap()).await
+    }
+
+    /// Fetches the changes since a revision. Returns the new revision, and the value of each part by name.
+    pub async fn desired(&self, since: i64) -> (i64, Value) {
+        let desired = self.send(Method::GET, &format!("desired?since={since}"), |request| request).await;
+        let desired = desired.expect(200);
+        let part = |change: &Value| (change["part"].as_str().unwrap().to_owned(), change["desired"].clone());
+        let parts: Map<_, _> = desired["parts"].as_array().unwrap().iter().map(part).collect();
+        (desired["revision"].as_i64().unwrap(), parts.into())
+    }
+
+    /// The present value of a part of a project; null without one.
+    pub async fn part(&self, project: &Value, part: &str) -> Value {
+        let desired = self.send(Method::GET, "desired?since=0", |request| request).await;
+        let parts = desired.expect(200)["parts"].as_array().unwrap().clone();
+        let found = parts.into_iter().find(|change| change["project"] == *project && change["part"] == part);
+        found.map(|change| change["desired"].clone()).unwrap_or_default()
+    }
+
+    /// Sends reports about a project, each with its kind, as the next batch.
+    pub async fn report(&self, project: &Value, reports: &[(&str, Value)]) -> ApiResponse {
+        self.report_as(self.batch.fetch_add(1, Ordering::Relaxed) + 1, project, reports).await
+    }
+
+    /// Sends reports about a project as the batch with this number.
+    pub async fn report_as(&self, batch: i64, project: &Value, reports: &[(&str, Value)]) -> ApiResponse {
+        let report = |(kind, report): &(&str, Value)| json!({ "project": project, "kind": kind, "report": report });
+        let reports: Vec<Value> = reports.iter().map(report).collect();
+        let batch = json!({ "batch": batch, "reports": reports });
+        self.send(Method::POST, "reports", |request| request.json(&batch)).await
+    }
+}
