@@ -1,15 +1,20 @@
-//! Private Postgres clusters of this checkout, reachable only through a unix socket.
+//! Private Postgres clusters of this checkout, reachable through a unix socket.
 //!
-//! There are three kinds. The development cluster is durable; if xtask is killed, the next xtask adopts the running
-//! cluster. A test cluster starts empty in memory and is deleted afterwards; several can run concurrently. A benchmark
+//! There are three kinds. The development clusters are durable; if xtask is killed, the next xtask adopts the running
+//! clusters. A test cluster starts empty in memory and is deleted afterwards; several can run concurrently. A benchmark
 //! cluster is also deleted, but is on disk and durable, so that commits have realistic costs.
+//!
+//! A cluster with the databases of projects also listens on an address, for clients with a password.
 
 mod binaries;
+mod dev;
 mod location;
 mod packages;
 mod server;
+mod temporary;
 
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -19,7 +24,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
-use crate::workspace;
 use location::Account;
 use server::Server;
 
@@ -47,6 +51,8 @@ pub struct Cluster {
     /// The folder with `data`, `log` and `lock`.
     home: PathBuf,
     sockets: PathBuf,
+    /// The address for clients with a password, in addition to the socket.
+    listen: Option<SocketAddr>,
     server: Option<Server>,
     /// Distinguishes a test cluster in use from one that a killed run left behind.
     _lock: Option<File>,
@@ -56,81 +62,6 @@ pub struct Cluster {
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Cluster {
-    /// Starts the development cluster, or adopts it if it is running. Callers must not run concurrently.
-    pub fn dev() -> Result<Self> {
-        let account = Account::find()?;
-        let home = location::state_folder("dev", account)?.join("pg");
-        location::private_folder(&home, account)?;
-        Self::start(ClusterKind::Dev, binaries::find(account)?, account, home, None)
-    }
-
-    /// Returns the URL of a database in the development cluster, which another process runs.
-    pub fn dev_url(database: &str) -> Result<String> {
-        let checkout = workspace::root()?;
-        let account = Account::find()?;
-        let sockets = if checkout.join(".svc/dev").is_dir() {
-            find_running(&location::state_folder("dev", account)?.join("pg"), account)?
-        } else {
-            None
-        };
-        let sockets = sockets.with_context(|| {
-            let checkout = checkout.display();
-            format!(
-                "no development database is running for {checkout}: start `cargo xtask dev`, without SVC_DATABASE_URL"
-            )
-        })?;
-        Ok(database_url(&sockets, database))
-    }
-
-    /// Starts an empty test cluster, in memory if there is enough space.
-    pub fn test() -> Result<Self> {
-        Self::start_temporary(ClusterKind::Test, binaries::find)
-    }
-
-    /// Starts an empty durable cluster on disk, with Postgres' default settings.
-    pub fn bench() -> Result<Self> {
-        Self::start_temporary(ClusterKind::Bench, binaries::find)
-    }
-
-    fn start_temporary(kind: ClusterKind, find: impl FnOnce(Option<Account>) -> Result<PathBuf>) -> Result<Self> {
-        let account = Account::find()?;
-        let bin = find(account)?;
-        let state = location::state_folder("test", account)?;
-        // Without this lock, a concurrent start could remove the new cluster before it is locked.
-        let start_lock = File::create(state.join("lock"))?;
-        start_lock.lock()?;
-        let prefix = format!("svc-test-{}-", workspace::fingerprint(&workspace::root()?));
-        let memory = Path::new("/dev/shm");
-        for parent in [memory, &state] {
-            remove_leftovers(parent, &prefix, account)?;
-        }
-        let parent = if kind == ClusterKind::Test && has_space(memory) { memory } else { &state };
-        let home = parent.join(format!("{prefix}{}", std::process::id()));
-        location::private_folder(&home, account)?;
-        let lock = workspace::try_lock(&home.join("lock"))?;
-        ensure!(lock.is_some(), "{} belongs to another process", home.display());
-        Self::start(kind, bin, account, home, lock)
-    }
-
-    /// Stops the development cluster and deletes its data.
-    pub fn remove_dev() -> Result<()> {
-        let account = Account::find()?;
-        let home = location::state_folder("dev", account)?.join("pg");
-        if home.exists() {
-            stop_leftover(&home, account)?;
-            fs::remove_dir_all(&home)?;
-        }
-        Ok(())
-    }
-
-    /// Starts an empty benchmark cluster below a folder.
-    pub fn bench_in(folder: &Path) -> Result<Self> {
-        let account = Account::find()?;
-        let home = folder.join("postgres");
-        location::private_folder(&home, account)?;
-        Self::start(ClusterKind::Bench, binaries::find(account)?, account, home, None)
-    }
-
     /// Creates a folder that the cluster can write to.
     pub fn private_folder(&self, path: &Path) -> Result<()> {
         location::private_folder(path, self.account)
@@ -174,6 +105,12 @@ impl Cluster {
         &self.bin
     }
 
+    /// The folder with the client programs `pg_dump`, `pg_restore` and `psql` too. It may be another folder than that of
+    /// the server, with programs of a later release.
+    pub fn bin_with_clients(&self) -> Result<PathBuf> {
+        binaries::find_clients(&self.bin, self.account)
+    }
+
     /// The folder of the socket, for programs that do not accept a URL.
     pub fn sockets(&self) -> &Path {
         &self.sockets
@@ -181,7 +118,7 @@ impl Cluster {
 
     /// The URL of a database in the cluster.
     pub fn url(&self, database: &str) -> String {
-        database_url(&self.sockets, database)
+        database_url(&self.sockets, self.port(), database)
     }
 
     fn start(
@@ -189,10 +126,11 @@ impl Cluster {
         bin: PathBuf,
         account: Option<Account>,
         home: PathBuf,
+        listen: Option<SocketAddr>,
         lock: Option<File>,
     ) -> Result<Self> {
         let sockets = location::socket_folder(&home, account)?;
-        let mut cluster = Self { kind, bin, account, home, sockets, server: None, _lock: lock };
+        let mut cluster = Self { kind, bin, account, home, sockets, listen, server: None, _lock: lock };
         cluster.initialise()?;
         cluster.start_server()?;
         Ok(cluster)
@@ -205,6 +143,10 @@ impl Cluster {
             self.server = self.try_start(start)?;
         }
         Ok(())
+    }
+
+    fn port(&self) -> u16 {
+        self.listen.map_or(location::PORT, |listen| listen.port())
     }
 
     fn data(&self) -> PathBuf {
@@ -231,7 +173,14 @@ impl Cluster {
         }
         let mut initdb = location::command(&self.bin.join("initdb"), self.account);
         initdb.arg("-D").arg(&unfinished);
-        initdb.args(["-U", "svc", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]);
+        initdb.args([
+            "-U",
+            "svc",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+        ]);
         if self.kind == ClusterKind::Test {
             initdb.arg("--no-sync");
         }
@@ -244,8 +193,12 @@ impl Cluster {
     /// Adopts a running server or starts one. Returns `None` if another attempt may succeed.
     fn try_start(&self, start: Instant) -> Result<Option<Server>> {
         let find = || Server::find(&self.data(), &self.sockets);
-        if let Some(running) = find() {
-            return Ok(Some(running));
+        if let Some(mut running) = find() {
+            if running.listens_on(self.listen) {
+                return Ok(Some(running));
+            }
+            // The address has changed since xtask was killed.
+            running.stop(Signal::INT);
         }
         let mut server = Server::child(self.spawn()?, &self.data());
         while server.is_running() {
@@ -270,11 +223,13 @@ impl Cluster {
         let log = File::create(self.log())?;
         let mut postgres = location::command(&self.bin.join("postgres"), self.account);
         postgres.arg("-D").arg(self.data()).arg("-k").arg(&self.sockets);
-        postgres.args(["-p", location::PORT, "--listen_addresses=", "--unix_socket_permissions=0700"]);
+        let addresses = self.listen.map(|listen| listen.ip().to_string()).unwrap_or_default();
+        postgres.arg("-p").arg(self.port().to_string()).arg(format!("--listen_addresses={addresses}"));
+        postgres.arg("--unix_socket_permissions=0700");
         if self.kind == ClusterKind::Test {
             postgres.args(["--fsync=off", "--full_page_writes=off", "--synchronous_commit=off"]);
         }
-        if self.kind != ClusterKind::Dev {
+        if self.kind != ClusterKind::Dev || self.listen.is_some() {
             postgres.arg("--max_connections=400");
         }
         if self.kind == ClusterKind::Bench {
@@ -306,53 +261,14 @@ impl Drop for Cluster {
     }
 }
 
-/// Returns the URL of a database in the cluster with this socket folder.
-fn database_url(sockets: &Path, database: &str) -> String {
+/// Returns the URL of a database in the cluster with this socket folder and port.
+fn database_url(sockets: &Path, port: u16, database: &str) -> String {
     let encode = |byte: &u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(*byte).to_string(),
         _ => format!("%{byte:02X}"),
     };
     let host: String = sockets.as_os_str().as_encoded_bytes().iter().map(encode).collect();
-    format!("postgres://svc@{host}/{database}")
-}
-
-/// Returns the socket folder of the cluster in `home`, if its server is ready.
-fn find_running(home: &Path, account: Option<Account>) -> Result<Option<PathBuf>> {
-    let data = home.join("data");
-    if !data.is_dir() {
-        return Ok(None);
-    }
-    let sockets = location::socket_folder(home, account)?;
-    Ok(Server::find(&data, &sockets).map(|_| sockets))
-}
-
-/// Stops and deletes the test clusters of killed runs.
-fn remove_leftovers(parent: &Path, prefix: &str, account: Option<Account>) -> Result<()> {
-    let Ok(entries) = fs::read_dir(parent) else {
-        return Ok(());
-    };
-    for home in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
-        let home = home.path();
-        let Some(_lock) = workspace::try_lock(&home.join("lock"))? else {
-            continue;
-        };
-        stop_leftover(&home, account)?;
-        fs::remove_dir_all(&home)?;
-    }
-    Ok(())
-}
-
-/// Stops a server whose data is about to be deleted.
-fn stop_leftover(home: &Path, account: Option<Account>) -> Result<()> {
-    if let Some(mut server) = Server::find(&home.join("data"), &location::socket_folder(home, account)?) {
-        server.stop(Signal::QUIT);
-    }
-    Ok(())
-}
-
-fn has_space(memory: &Path) -> bool {
-    const ENOUGH: u64 = 2 << 30;
-    rustix::fs::statvfs(memory).is_ok_and(|it| it.f_bavail.saturating_mul(it.f_frsize) >= ENOUGH)
+    format!("postgres://svc@{host}:{port}/{database}")
 }
 
 #[cfg(test)]
@@ -367,7 +283,7 @@ mod tests {
 
     /// Starts a temporary cluster, migrates a database in it and returns the folder of its programs.
     async fn start(find: impl FnOnce(Option<Account>) -> Result<PathBuf>) -> PathBuf {
-        let cluster = Cluster::start_temporary(ClusterKind::Test, find).unwrap();
+        let cluster = Cluster::start_temporary(ClusterKind::Test, None, find).unwrap();
         let mut connection = migrations::connect(Secret::new(cluster.url("postgres"))).await.unwrap();
         Migrator::default().up(&mut connection).await.unwrap();
         Migrator::default().check(&mut connection).await.unwrap();
@@ -377,7 +293,7 @@ mod tests {
     #[tokio::test]
     async fn downloaded_postgres_starts_and_migrates() {
         let tools =
-            [(Registry::Npm, "npm", &["--version"][..]), (Registry::PyPi, "python3", &["-m", "pip", "--version"])];
+            [(Registry::PyPi, "python3", &["-m", "pip", "--version"][..]), (Registry::Npm, "npm", &["--version"])];
         let mut expected = None;
         for (registry, program, version) in tools {
             if Command::new(program).args(version).output().is_ok_and(|it| it.status.success()) {
@@ -389,6 +305,26 @@ mod tests {
         }
         if let Some(expected) = expected {
             assert_eq!(start(binaries::obtain).await, expected);
+        }
+    }
+
+    #[test]
+    fn client_programs_are_not_older_than_the_server() {
+        let account = Account::find().unwrap();
+        for registry in Registry::ALL {
+            // The other test reports which registries are unavailable.
+            let Ok(server) = registry.obtain(account) else { continue };
+            let Ok(clients) = binaries::find_clients(&server, account) else { continue };
+            let version = |program: &Path| {
+                let output = location::command(program, account).arg("--version").output().unwrap();
+                let text = String::from_utf8(output.stdout).unwrap();
+                let version: Vec<u32> =
+                    text.split_whitespace().nth(2).unwrap().split('.').map(|it| it.parse().unwrap()).collect();
+                version
+            };
+            for client in ["psql", "pg_dump", "pg_restore"] {
+                assert!(version(&clients.join(client)) >= version(&server.join("postgres")), "{registry:?}, {client}");
+            }
         }
     }
 }

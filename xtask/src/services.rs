@@ -25,6 +25,8 @@ pub struct Services {
     pub signals: Signals,
     /// The Postgres cluster, unless the database is external.
     pub postgres: Option<Cluster>,
+    /// The Postgres cluster with the databases of projects, if it is not external.
+    pub projects_postgres: Option<Cluster>,
     /// The programs in the order of their start.
     programs: Vec<Program>,
 }
@@ -38,7 +40,7 @@ struct Program {
 
 impl Services {
     pub fn new(signals: Signals) -> Self {
-        Self { signals, postgres: None, programs: Vec::new() }
+        Self { signals, postgres: None, projects_postgres: None, programs: Vec::new() }
     }
 
     /// Starts a program and returns its process id. Its output goes to a file, which is followed and printed: a pipe
@@ -65,9 +67,10 @@ impl Services {
 
     /// Runs `work`, unless a signal arrives or a service exits first.
     pub async fn supervise<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let clusters = [&mut self.postgres, &mut self.projects_postgres];
         tokio::select! {
             stopped = self.signals.next() => Err(stopped.into()),
-            error = wait_for_exit(&mut self.postgres, &mut self.programs) => Err(error),
+            error = wait_for_exit(clusters, &mut self.programs) => Err(error),
             done = work => done,
         }
     }
@@ -84,19 +87,19 @@ impl Services {
         for program in self.programs.into_iter().rev() {
             program.stop(&mut self.signals).await;
         }
-        drop(self.postgres);
+        drop((self.projects_postgres, self.postgres));
     }
 }
 
 /// Waits until a service exits unexpectedly.
-async fn wait_for_exit(postgres: &mut Option<Cluster>, programs: &mut [Program]) -> Error {
+async fn wait_for_exit(mut clusters: [&mut Option<Cluster>; 2], programs: &mut [Program]) -> Error {
     let mut interval = interval(POLL_INTERVAL);
     loop {
         interval.tick().await;
-        if let Some(cluster) = postgres
-            && !cluster.is_running()
-        {
-            return anyhow!("Postgres exited unexpectedly; see {}", cluster.log().display());
+        for cluster in clusters.iter_mut().filter_map(|it| it.as_mut()) {
+            if !cluster.is_running() {
+                return anyhow!("Postgres exited unexpectedly; see {}", cluster.log().display());
+            }
         }
         for program in programs.iter_mut() {
             if let Ok(Some(status)) = program.child.try_wait() {

@@ -1,6 +1,7 @@
 //! `test`: runs `cargo test` with an empty Postgres cluster and the programs that tests start.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -38,10 +39,12 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     let tools = if includes("server") { [dns_tools::find(), openapi_validators::find()].concat() } else { Vec::new() };
     let nameservers = if includes("server") || includes("dns") { nameservers::find() } else { None };
     let cluster = Cluster::test()?;
+    let private_clusters = if starts_programs { find_programs_of_private_clusters(&cluster) } else { Vec::new() };
     let mut tests = cargo(if all { &["test", "--workspace"] } else { &["test"] })?;
     tests.args(&arguments);
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres"));
     tests.envs(tools);
+    tests.envs(private_clusters);
     if let Some(workerd) = workerd {
         tests.env("SVC_TEST_WORKERD", workerd);
     }
@@ -50,4 +53,17 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     }
     let status = signals.run(tests).await?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// Returns the environment variables of `testkit::PrivatePostgres`. Prints the consequence if Postgres' client programs
+/// are unavailable.
+fn find_programs_of_private_clusters(cluster: &Cluster) -> Vec<(&'static str, PathBuf)> {
+    let folder = cluster.log().with_file_name("private");
+    match cluster.bin_with_clients().and_then(|bin| Ok((bin, cluster.private_folder(&folder)?))) {
+        Ok((bin, ())) => vec![("SVC_TEST_PG_BIN", bin), ("SVC_TEST_PG_DIR", folder)],
+        Err(error) => {
+            println!("  pg_dump   not available ({error:#}): tests of databases are skipped");
+            Vec::new()
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Shared test fixtures: a database and a store for each test, one test clock, and bundles.
+//! Shared test fixtures: a database and a store for each test, one test clock, bundles, and a private Postgres cluster.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@ pub mod bundle;
 mod clock;
 mod database;
 mod log_policy;
+mod private_postgres;
 mod store;
 
 use kernel::audit::{Actor, Credential};
@@ -20,6 +21,7 @@ use kernel::{SessionId, UserId};
 pub use clock::TestClock;
 pub use database::{CLUSTER, TestDatabase};
 pub use log_policy::enforce as enforce_log_policy;
+pub use private_postgres::PrivatePostgres;
 pub use store::{Audit, TestStore};
 
 /// Sealing keys, the same in every test.

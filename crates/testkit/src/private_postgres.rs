@@ -1,0 +1,164 @@
+//! A private Postgres cluster, for tests of a node: a node owns the whole cluster that holds the databases of projects.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The environment variables with the folder of the Postgres programs, and with the parent folder of private clusters.
+/// The latter belongs to the account that Postgres runs as.
+const PROGRAMS: &str = "SVC_TEST_PG_BIN";
+const PARENT: &str = "SVC_TEST_PG_DIR";
+
+/// The superuser of the cluster.
+const SUPERUSER: &str = "postgres";
+const PASSWORD: &str = "the superuser's password";
+
+/// A running cluster, which accepts only connections over TCP with a password (SCRAM). Dropping this value deletes it.
+#[derive(Debug)]
+pub struct PrivatePostgres {
+    programs: PathBuf,
+    home: PathBuf,
+    port: u16,
+    /// `None` after `kill`.
+    server: Option<Child>,
+}
+
+impl PrivatePostgres {
+    /// Starts an empty cluster. Prints that the test is skipped and returns `None` if there are no Postgres programs.
+    ///
+    /// # Panics
+    /// When the cluster does not start.
+    #[must_use]
+    pub fn start() -> Option<Self> {
+        let (Some(programs), Some(parent)) = (variable(PROGRAMS), variable(PARENT)) else {
+            eprintln!("SKIPPED: no pg_dump; run cargo xtask test, which installs the programs of Postgres with pip");
+            return None;
+        };
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let home = parent.join(format!("{}-{count}", std::process::id()));
+        // Probably free.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut cluster = Self { programs, home, port, server: None };
+        cluster.initialise();
+        cluster.restart();
+        Some(cluster)
+    }
+
+    /// The URL of the superuser, for `SVC_NODE_DATABASE_URL`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("postgres://{SUPERUSER}:{}@{}/postgres", PASSWORD.replace(' ', "%20"), self.address())
+    }
+
+    /// Host and port, for `SVC_NODE_DATABASE_ADDRESS`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The folder of the programs, for `SVC_NODE_PG_BIN`: among them are `psql`, `pg_dump` and `pg_restore`.
+    #[must_use]
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
+    /// Kills the server without a checkpoint, like a loss of power.
+    ///
+    /// # Panics
+    /// When the server is not running.
+    pub fn kill(&mut self) {
+        let mut server = self.server.take().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+
+    /// Starts the server again after `kill`, on the same port, and waits until it is ready.
+    ///
+    /// # Panics
+    /// When the server does not start within a minute.
+    pub fn restart(&mut self) {
+        let start = Instant::now();
+        while !self.try_start() {
+            assert!(start.elapsed() < Duration::from_secs(60), "Postgres did not start:\n{}", self.log());
+            // The processes of a killed server need a moment to end.
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The log of the server since its last start.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.home.join("log")).unwrap_or_default()
+    }
+
+    fn initialise(&self) {
+        fs::create_dir(&self.home).unwrap();
+        fs::set_permissions(&self.home, fs::Permissions::from_mode(0o700)).unwrap();
+        let password = self.home.join("password");
+        fs::write(&password, PASSWORD).unwrap();
+        let parent = fs::metadata(self.home.parent().unwrap()).unwrap();
+        for path in [&self.home, &password] {
+            chown(path, Some(parent.uid()), Some(parent.gid())).unwrap();
+        }
+        let mut initdb = self.command("initdb");
+        initdb.args(["-U", SUPERUSER, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]);
+        let output = initdb.arg("--pwfile").arg(password).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Starts the server. Returns whether it is ready; otherwise it has exited.
+    fn try_start(&mut self) -> bool {
+        let log = File::create(self.home.join("log")).unwrap();
+        let mut postgres = self.command("postgres");
+        postgres.args(["--fsync=off", "--full_page_writes=off", "--synchronous_commit=off", "--max_connections=400"]);
+        postgres.args(["--listen_addresses=127.0.0.1", "--unix_socket_directories=", "-p", &self.port.to_string()]);
+        postgres.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let mut server = postgres.spawn().unwrap();
+        while server.try_wait().unwrap().is_none() {
+            let state = fs::read_to_string(self.home.join("data/postmaster.pid")).unwrap_or_default();
+            let mut lines = state.lines().map(str::trim);
+            if lines.next() == Some(&server.id().to_string()) && lines.nth(6) == Some("ready") {
+                self.server = Some(server);
+                return true;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    /// A command that runs a program of the server as the owner of the cluster: Postgres refuses to run as root.
+    fn command(&self, program: &str) -> Command {
+        let home = fs::metadata(&self.home).unwrap();
+        let mut command = Command::new(self.programs.join(program));
+        command.env_clear().env("LC_ALL", "C").current_dir("/").arg("-D").arg(self.home.join("data"));
+        if rustix::process::geteuid().is_root() {
+            command.uid(home.uid()).gid(home.gid());
+        }
+        command
+    }
+}
+
+impl Drop for PrivatePostgres {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // Unlike SIGKILL, this ends all processes of the server and frees its shared memory.
+            let _ = kill_process(Pid::from_child(&server), Signal::QUIT);
+            let _ = server.wait();
+        }
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+fn variable(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}
