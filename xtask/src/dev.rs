@@ -7,7 +7,7 @@ mod dev_settings;
 mod knot;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -60,6 +60,7 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     let knot = if args.dns { Some(Knot::prepare(&mut settings, folder)?) } else { None };
     settings.check_ports().await?;
     let database_url = database(services, &mut settings)?;
+    project_databases(services, &mut settings, folder)?;
     build(services, release).await?;
     migrate(database_url.clone()).await?;
     if settings.node_token.is_none() {
@@ -114,6 +115,28 @@ fn database(services: &mut Services, settings: &mut DevSettings) -> Result<Secre
     services.postgres = Some(cluster);
     settings.set("SVC_DATABASE_URL", &url);
     Ok(Secret::new(url))
+}
+
+/// Starts the checkout's Postgres cluster for the databases of projects. Prints the consequence if its client programs
+/// are unavailable.
+fn project_databases(services: &mut Services, settings: &mut DevSettings, folder: &Path) -> Result<()> {
+    let Some(listen) = settings.project_databases else { return Ok(()) };
+    let start = Instant::now();
+    let cluster = Cluster::dev_projects(listen)?;
+    let bin = match (read_setting::<PathBuf>("SVC_NODE_PG_BIN")?, cluster.bin_with_clients()) {
+        (Some(configured), _) | (None, Ok(configured)) => configured,
+        (None, Err(error)) => {
+            settings.project_databases = None;
+            println!(
+                "  pg_dump   not available ({error:#}): projects have no databases. Install pip, or set SVC_NODE_PG_BIN"
+            );
+            return Ok(());
+        }
+    };
+    print_step("Databases", if cluster.is_adopted() { "already running" } else { "ready" }, start);
+    settings.set_project_databases(&cluster.url("postgres"), &bin, folder)?;
+    services.projects_postgres = Some(cluster);
+    Ok(())
 }
 
 async fn build(services: &mut Services, release: bool) -> Result<()> {

@@ -11,6 +11,7 @@ mod nameservers;
 mod node;
 mod openapi_validators;
 mod outbox;
+mod placement;
 mod seal;
 mod setting;
 mod test;
@@ -46,6 +47,8 @@ enum Command {
     Node(node::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
+    /// Suspend and resume projects
+    Placement(placement::Args),
     /// Count sealed values by key, and rotate their keys
     Seal(seal::Args),
     /// Write the files that are generated from the migrations and the programs
@@ -77,6 +80,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,
         Command::Outbox(args) => outbox::run(args).await,
+        Command::Placement(args) => placement::run(args).await,
         Command::Seal(args) => seal::run(args).await,
         Command::Codegen(args) => codegen::run(args).await,
         Command::Invariants(args) => invariants::run(args),

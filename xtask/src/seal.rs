@@ -41,7 +41,7 @@ fn read_keys() -> Result<Keys> {
 
 /// The sealed columns of all contexts.
 fn columns() -> impl Iterator<Item = SealedColumn> {
-    [store::SEALED_COLUMNS, resources::SEALED_COLUMNS].into_iter().flatten().copied()
+    [store::SEALED_COLUMNS, resources::SEALED_COLUMNS, databases::SEALED_COLUMNS].into_iter().flatten().copied()
 }
 
 async fn status(store: &Store, keys: &Keys) -> Result<()> {

@@ -31,6 +31,9 @@ pub struct DevSettings {
     internal: SocketAddr,
     /// The URL of an external database, if configured.
     pub database_url: Option<Secret>,
+    /// The address at which the checkout's own cluster serves the databases of projects. `None` if another one is
+    /// configured or if it is unavailable.
+    pub project_databases: Option<SocketAddr>,
     /// The credential of the node, if configured.
     pub node_token: Option<Secret>,
     values: BTreeMap<&'static str, String>,
@@ -93,7 +96,26 @@ impl DevSettings {
             values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
         }
         let (database_url, node_token) = (read_setting("SVC_DATABASE_URL")?, read_setting("SVC_NODE_TOKEN")?);
-        Ok(Self { api, edge, sandbox, internal, database_url, node_token, values })
+        let project_databases = match read_setting::<Secret>("SVC_NODE_DATABASE_URL")? {
+            Some(_) => None,
+            None => Some(listen_address("SVC_NODE_DATABASE_ADDRESS", 8432)?),
+        };
+        Ok(Self { api, edge, sandbox, internal, database_url, project_databases, node_token, values })
+    }
+
+    /// Adds the settings of the checkout's own cluster for the databases of projects, and of their backups.
+    pub fn set_project_databases(&mut self, url: &str, programs: &Path, folder: &Path) -> Result<()> {
+        let Some(address) = self.project_databases else { return Ok(()) };
+        for (name, default) in [
+            ("SVC_NODE_DATABASE_SSLMODE", "disable".to_owned()),
+            ("SVC_NODE_BACKUPS", format!("file://{}/backups", folder.display())),
+        ] {
+            self.set(name, read_setting::<String>(name)?.unwrap_or(default));
+        }
+        self.set("SVC_NODE_DATABASE_URL", url);
+        self.set("SVC_NODE_DATABASE_ADDRESS", reachable_address(address));
+        self.set("SVC_NODE_PG_BIN", programs.display());
+        Ok(())
     }
 
     /// The base URL of the public API.
@@ -145,6 +167,11 @@ impl Display for DevSettings {
         writeln!(f, "  Sandbox   {}  (mail, code host, DNS records, objects)", base_url(self.sandbox.http))?;
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
             writeln!(f, "  Database  psql '{url}'")?;
+        }
+        if let Some(address) = self.project_databases
+            && let Some(programs) = self.values.get("SVC_NODE_PG_BIN")
+        {
+            writeln!(f, "  Databases {address}  (of projects: svc db; psql is in {programs})")?;
         }
         write!(f, "\n  Ctrl-C stops everything.")
     }
