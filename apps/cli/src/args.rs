@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, audit, deploy, deployments, hostnames, init, login, orgs, projects, secrets, storage, tokens,
+    access, audit, db, deploy, deployments, hostnames, init, login, orgs, projects, secrets, storage, tokens,
 };
 use crate::options::PageArgs;
 
@@ -61,6 +61,9 @@ pub enum Command {
     /// Manage the object storage of a project
     #[command(subcommand)]
     Storage(storage::Storage),
+    /// Manage the Postgres database of a project
+    #[command(subcommand)]
+    Db(db::Db),
     /// Manage your personal access tokens
     #[command(subcommand)]
     Tokens(tokens::Tokens),

@@ -25,6 +25,9 @@ pub enum CliError {
     /// The deployment exists but lacks these resources, which `svc.json` declares.
     #[error("deployed, but failed to enable {}", .0.join(" and "))]
     NotEnabled(Vec<&'static str>),
+    /// An operation on a database was aborted or has failed. The database still has its previous content.
+    #[error("{0}")]
+    OperationFailed(String),
     #[error("{0}")]
     Other(String),
     /// The reader of stdout or stderr has closed it.
@@ -51,6 +54,7 @@ impl CliError {
             Self::NotSignedIn(_) => 3,
             Self::Bundle(_) => 6,
             Self::NotServed(_) | Self::NotEnabled(_) => 8,
+            Self::OperationFailed(_) => 9,
             Self::Api(Error::Unreachable(_)) => 7,
             Self::Api(error) => match (error.status(), error.code()) {
                 (_, Some("invalid_bundle" | "payload_too_large")) => 6,
@@ -114,6 +118,10 @@ impl CliError {
                 "if you own the domain, publish the TXT record at its DNS provider, then run the same command again: \
                  the hostname moves to your project"
                     .to_owned()
+            }
+            "operation_in_progress" => "wait until the other operation on the database is complete".to_owned(),
+            "no_home_node" | "no_node_admin" => {
+                "no server of the platform can hold the database now: tell the operator".to_owned()
             }
             "not_found" => "check the names with `svc orgs list` and `svc projects list`".to_owned(),
             "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),

@@ -1,14 +1,17 @@
-//! An upload with a progress bar on a terminal.
+//! Progress: a bar for an upload, and a line for an operation with phases.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::Upload;
 use futures_util::stream;
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::Body;
+
+use crate::output::Output;
 
 const CHUNK: usize = 64 * 1024;
 
@@ -46,6 +49,40 @@ impl Iterator for Chunks {
                 Some(Ok(chunk))
             }
             Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// The phases of an operation: one line that changes on a terminal, otherwise a line for each phase.
+#[derive(Default)]
+pub struct Phases {
+    current: String,
+    spinner: Option<ProgressBar>,
+}
+
+impl Phases {
+    pub fn show(&mut self, out: &Output, phase: &str) {
+        if self.current == phase {
+            return;
+        }
+        phase.clone_into(&mut self.current);
+        let spinner = self.spinner.get_or_insert_with(|| {
+            let spinner = ProgressBar::new_spinner();
+            spinner.enable_steady_tick(Duration::from_millis(100));
+            spinner
+        });
+        if spinner.is_hidden() {
+            out.info(phase);
+        } else {
+            spinner.set_message(phase.to_owned());
+        }
+    }
+}
+
+impl Drop for Phases {
+    fn drop(&mut self) {
+        if let Some(spinner) = &self.spinner {
+            spinner.finish_and_clear();
         }
     }
 }

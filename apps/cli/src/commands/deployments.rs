@@ -111,7 +111,8 @@ async fn poll(
     }
 }
 
-fn is_transient(error: &Error) -> bool {
+/// Whether a later request may succeed.
+pub fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Unreachable(_)) || matches!(error.status(), Some(429 | 500..))
 }
 

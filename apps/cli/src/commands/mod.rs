@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod db;
 pub mod deploy;
 pub mod deployments;
 pub mod hostnames;
@@ -50,6 +51,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Access(access) => access.run(svc).await,
         Command::Secrets(secrets) => secrets.run(svc).await,
         Command::Storage(storage) => storage.run(svc).await,
+        Command::Db(db) => db.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,
         Command::Audit(audit) => audit.run(svc).await,
         Command::Open { no_browser } => open::run(svc, no_browser).await,

@@ -5,7 +5,9 @@
 mod codehost;
 mod commands;
 mod connection_failures;
+mod databases;
 mod deploying;
+mod node;
 mod output;
 mod packing;
 mod reverse_proxy;

@@ -3,95 +3,30 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::time::Duration;
 
 use reqwest::Client;
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::support::{Platform, port, program};
+use crate::node::{Node, workerd};
+use crate::support::Platform;
 
 /// The worker uses the value, and shows only its length.
 const WORKER: &str = "export default { fetch: (_, env) => new Response(String(env.API_KEY?.length ?? 0)) };";
 
-/// A node that runs worker code.
-struct Node {
-    edge: String,
-    metrics: String,
-    folder: TempDir,
-    process: Child,
-}
-
-impl Node {
-    async fn start(platform: &Platform, workerd: &Path) -> Self {
-        let (edge, metrics) = (format!("127.0.0.1:{}", port()), format!("127.0.0.1:{}", port()));
-        let added = Command::new(program("xtask"))
-            .env("SVC_DATABASE_URL", platform.database.url())
-            .args(["node", "add", "test"])
-            .output()
-            .unwrap();
-        let token = String::from_utf8(added.stdout).unwrap();
-        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
-        let folder = TempDir::new().unwrap();
-        let log = fs::File::create(platform.folder.path().join("node.log")).unwrap();
-        let process = Command::new(program("svc-node"))
-            .env_clear()
-            .envs([
-                ("SVC_EDGE_LISTEN", edge.as_str()),
-                ("SVC_NODE_CORE_URL", &format!("http://{}", platform.internal)),
-                ("SVC_NODE_TOKEN", token.trim()),
-                ("SVC_NODE_DIR", &folder.path().join("node").display().to_string()),
-                ("SVC_NODE_METRICS_LISTEN", &metrics),
-                ("SVC_NODE_LOG", "trace"),
-            ])
-            .env("SVC_NODE_WORKERD", workerd)
-            .stdout(log)
-            .spawn()
-            .unwrap();
-        Self { edge, metrics, folder, process }
-    }
-
-    /// Waits until the worker responds with this text.
-    async fn wait_for(&self, host: &str, expected: &str) {
-        let client = Client::builder().no_proxy().build().unwrap();
-        let mut last = String::new();
-        for _ in 0..400 {
-            // The assets contain a page for the path /.
-            let response = client.get(format!("http://{}/length", self.edge)).header("Host", host).send().await;
-            if let Ok(response) = response {
-                last = response.text().await.unwrap();
-                if last == expected {
-                    return;
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
-        panic!("expected {expected}, the last response was {last}");
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn value_of_a_secret_is_only_in_the_worker() {
-    let Some(workerd) = std::env::var_os("SVC_TEST_WORKERD").map(PathBuf::from) else {
-        eprintln!("SKIPPED: no workerd; run cargo xtask test, which installs it with npm, or set SVC_TEST_WORKERD");
-        return;
-    };
+    let Some(workerd) = workerd() else { return };
     let platform = Platform::with(&[("SVC_LOG", "trace".to_owned())]).await;
-    let node = Node::start(&platform, &workerd).await;
+    let settings = [("SVC_NODE_WORKERD", workerd.display().to_string()), ("SVC_NODE_LOG", "trace".to_owned())];
+    let node = Node::start(&platform, &settings);
     let machine = platform.ada_with_site();
     machine.write("worker/index.js", WORKER);
     let mut shown = vec![machine.svc(&["deploy", "--no-wait"]).succeeds().out];
     let canary = format!("canary-{}", uuid());
     shown.push(machine.svc_with_stdin(&canary, &["secrets", "set", "API_KEY"]).succeeds().out);
-    node.wait_for("site-ada.localhost", &canary.len().to_string()).await;
+    // The assets contain a page for the path /.
+    let length = canary.len().to_string();
+    node.wait_for("site-ada.localhost", "/length", |text| text == length).await;
 
     // Wrong requests, whose errors name the problem.
     let http = Client::builder().no_proxy().build().unwrap();

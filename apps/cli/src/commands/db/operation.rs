@@ -1,0 +1,151 @@
+//! Operations on a database: restore, deletion, and their abort.
+
+use std::time::{Duration, Instant};
+
+use client::types::{DeleteRequest, Operation, OperationStarted, Phase, RestoreRequest};
+use client::{Client, Response};
+
+use super::backups::BackupNumber;
+use crate::commands::deployments::is_transient;
+use crate::error::CliError;
+use crate::progress::Phases;
+use crate::prompt;
+use crate::svc::Svc;
+
+/// The poll interval doubles from the first to the maximum.
+const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the API may fail while `svc` waits.
+const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The confirmation, and how to wait.
+#[derive(clap::Args)]
+struct Options {
+    /// The name of the project, to confirm without a prompt
+    #[arg(long, value_name = "NAME")]
+    confirm: Option<String>,
+    /// Do not wait until the operation is complete
+    #[arg(long)]
+    no_wait: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Restore {
+    /// Number of the backup, as `svc db backups` lists it
+    #[arg(required_unless_present = "latest")]
+    backup: Option<BackupNumber>,
+    /// Restore the newest backup
+    #[arg(long, conflicts_with = "backup")]
+    latest: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(clap::Args)]
+pub struct Delete {
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Restore {
+    pub async fn run(self, svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) -> Result<(), CliError> {
+        let backup = match self.backup {
+            Some(backup) => backup,
+            None => {
+                let generations = client.database_generations(org, project).send().await?;
+                let newest = generations.items.first().map(BackupNumber::from);
+                newest.ok_or_else(|| CliError::Other("the database has no backup yet".to_owned()))?
+            }
+        };
+        self.options
+            .check(project, &format!("Replace the content of the database of {org}/{project} by backup {backup}?"))?;
+        let BackupNumber { epoch, seq } = backup;
+        let started = client.database_restore(org, project, &RestoreRequest { epoch, seq }).send().await?;
+        self.options.finish(svc, (client, org, project), started, &format!("restored backup {backup}")).await
+    }
+}
+
+impl Delete {
+    pub async fn run(self, svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) -> Result<(), CliError> {
+        self.options.check(project, &format!("Delete the database of {org}/{project}?"))?;
+        let confirm = DeleteRequest { confirm: project.to_owned() };
+        let started = client.database_delete(org, project, &confirm).send().await?;
+        let done = "deleted the database: its last backup can be restored into a new one for 30 days";
+        self.options.finish(svc, (client, org, project), started, done).await
+    }
+}
+
+pub async fn abort(svc: &Svc<'_>, (client, org, project): (&Client, &str, &str), id: &str) -> Result<(), CliError> {
+    let operation = client.database_abort(org, project, id).send().await?;
+    svc.out.response(&operation, summary)?;
+    svc.out.success(format!("aborted {id}: the database is available again"));
+    Ok(())
+}
+
+impl Options {
+    /// Fails unless the user confirms.
+    fn check(&self, project: &str, question: &str) -> Result<(), CliError> {
+        let is_confirmed = match &self.confirm {
+            Some(name) => name == project,
+            None => prompt::confirm(question)?,
+        };
+        if !is_confirmed {
+            return Err(CliError::Usage(format!("nothing was changed: confirm with --confirm {project}")));
+        }
+        Ok(())
+    }
+
+    /// Waits for the operation and prints it. Prints only its id with `--no-wait`.
+    async fn finish(
+        &self,
+        svc: &Svc<'_>,
+        (client, org, project): (&Client, &str, &str),
+        started: Response<OperationStarted>,
+        done: &str,
+    ) -> Result<(), CliError> {
+        let id = &started.operation_id;
+        if self.no_wait {
+            return svc.out.response(&started, |started| started.operation_id.clone());
+        }
+        svc.out.info(format!("started {id}; until it is committing, `svc db abort {id}` aborts it"));
+        let operation = wait(svc, (client, org, project), id).await?;
+        svc.out.response(&operation, summary)?;
+        match &operation.terminal_code {
+            None => svc.out.success(done),
+            Some(code) => return Err(CliError::OperationFailed(format!("{id} ended with {code}"))),
+        }
+        Ok(())
+    }
+}
+
+/// Polls an operation until it has ended, and prints its phases.
+async fn wait(
+    svc: &Svc<'_>,
+    (client, org, project): (&Client, &str, &str),
+    id: &str,
+) -> Result<Response<Operation>, CliError> {
+    let mut phases = Phases::default();
+    let (mut interval, mut last_success) = (FIRST_POLL_INTERVAL, Instant::now());
+    loop {
+        let pause = match client.database_operation(org, project, id).send().await {
+            Ok(operation) if operation.phase == Phase::Done => return Ok(operation),
+            Ok(operation) => {
+                phases.show(svc.out, &operation.phase.to_string());
+                last_success = Instant::now();
+                Duration::ZERO
+            }
+            Err(error) if is_transient(&error) && last_success.elapsed() < UNAVAILABLE_TIMEOUT => {
+                error.retry_after().unwrap_or_default()
+            }
+            Err(error) => return Err(error.into()),
+        };
+        tokio::time::sleep(pause.max(interval)).await;
+        interval = (interval * 2).min(MAX_POLL_INTERVAL);
+    }
+}
+
+fn summary(operation: &Operation) -> String {
+    let Operation { id, kind, phase, terminal_code, .. } = operation;
+    let outcome = terminal_code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
+    format!("{id}  {kind}  {phase}{outcome}")
+}
