@@ -2,6 +2,7 @@
 
 mod api;
 pub mod bindings;
+pub mod databases;
 mod dns;
 mod edge;
 pub mod machine;
@@ -33,6 +34,8 @@ enum Command {
     Edge(edge::Args),
     /// Measure secrets and object storage: the delay of a changed secret, reads through a worker, and 1,000 projects
     Bindings(bindings::Args),
+    /// Measure the databases of projects: queries of a worker, enabling, idle databases, a backup and a revocation
+    Databases(databases::Args),
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -41,5 +44,6 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Dns(args)) => dns::run(args).await,
         Some(Command::Edge(args)) => edge::run(args).await,
         Some(Command::Bindings(args)) => bindings::run(args).await,
+        Some(Command::Databases(args)) => databases::run(args).await,
     }
 }

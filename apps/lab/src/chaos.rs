@@ -2,6 +2,7 @@
 
 mod bindings;
 mod clock_jumps;
+mod databases;
 mod full_disk;
 mod kill;
 mod kill_during_calls;
@@ -73,17 +74,19 @@ enum Fault {
     SchemaChanges,
     /// The object store disconnected, slow and unresponsive, and kill -9 of the node, while workers store objects
     Bindings,
+    /// kill -9 of node, control plane and Postgres during restores, while clients write
+    Databases,
 }
 
 pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
-    // The load generator must not be slower than the service.
-    ensure!(!cfg!(debug_assertions), "this is a debug build: run `cargo xtask chaos`");
     let mut services = Services::new(Signals::listen()?);
     machine::build(&mut services).await?;
     // The load generator and the service, which inherits this limit, open thousands of connections.
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
     let all_faults = faults.is_empty();
+    // The load generator must not be slower than the service.
+    ensure!(machine::IS_RELEASE || !all_faults, "this is a debug build: run `cargo xtask chaos`, or select faults");
     let faults = if all_faults { Fault::value_variants().to_vec() } else { faults };
     let mut all = Outcome::default();
     for fault in faults {
@@ -120,6 +123,7 @@ impl Fault {
             Self::ClockJumps => clock_jumps::run().await,
             Self::SchemaChanges => schema_changes::run().await,
             Self::Bindings => bindings::run(rounds).await,
+            Self::Databases => databases::run(rounds).await,
         }
     }
 }

@@ -5,7 +5,7 @@ mod bare_actix;
 mod changes;
 mod environment;
 mod memory;
-mod pgbench;
+pub mod pgbench;
 mod postgres_limit;
 mod recorder;
 mod scale;

@@ -8,9 +8,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use xtask::process::Signals;
 use xtask::services::Services;
 use xtask::workspace::{self, print_step};
+
+/// Whether the lab and the programs that it starts are release builds. `cargo run -p lab` tries a benchmark with the debug
+/// builds that exist. Its figures mean nothing.
+pub const IS_RELEASE: bool = !cfg!(debug_assertions);
 
 /// Builds the programs in release mode and runs `work` in a temporary folder.
 pub async fn with_release_build(work: impl AsyncFnOnce(&mut Services, &Path) -> Result<()>) -> Result<ExitCode> {
@@ -25,12 +30,21 @@ pub async fn with_release_build(work: impl AsyncFnOnce(&mut Services, &Path) -> 
 }
 
 pub async fn build(services: &mut Services) -> Result<()> {
+    if !IS_RELEASE {
+        return Ok(());
+    }
     let start = Instant::now();
     let mut cargo = workspace::cargo(workspace::BUILD_PROGRAMS)?;
     cargo.args(["-p", "bare", "--release"]);
     ensure!(services.signals.run(cargo).await?.success(), "failed to build the programs");
     print_step("Programs", "built", start);
     Ok(())
+}
+
+/// Kills a process with SIGKILL.
+pub fn kill(process: u32) -> Result<()> {
+    let process = Pid::from_raw(i32::try_from(process)?).context("no process id")?;
+    Ok(kill_process(process, Signal::KILL)?)
 }
 
 /// Returns a free loopback address.

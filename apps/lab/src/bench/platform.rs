@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use kernel::Secret;
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use store::migrations::{self, Migrator};
 use xtask::postgres::Cluster;
@@ -14,7 +14,7 @@ use xtask::services::Services;
 use xtask::workspace::{self, print_step};
 use xtask::{credential, probe};
 
-use crate::bench::machine::free_address;
+use crate::bench::machine::{IS_RELEASE, free_address, kill};
 use crate::bench::server::{Server, string_at, success_json};
 use crate::usage;
 
@@ -63,7 +63,7 @@ impl Platform {
 
     /// Starts the node, and waits until it responds.
     async fn start_node(&mut self, services: &mut Services) -> Result<()> {
-        let program = workspace::program_folder(true)?.join("svc-node");
+        let program = workspace::program_folder(IS_RELEASE)?.join("svc-node");
         self.node_pid = services.start("node", &program, &self.folder, |it| {
             it.env_clear().envs(self.node_settings.iter().map(|(name, value)| (name, value)));
         })?;
@@ -78,6 +78,17 @@ impl Platform {
         Ok(start.elapsed())
     }
 
+    /// Kills the node with SIGKILL, and starts it again.
+    pub async fn kill_node(&mut self, services: &mut Services) -> Result<()> {
+        kill(self.node_pid)?;
+        self.restart_node(services).await.map(drop)
+    }
+
+    /// Kills the server with SIGKILL, and starts it again.
+    pub async fn kill_server(&mut self, services: &mut Services) -> Result<()> {
+        self.server.kill_and_restart(services).await
+    }
+
     /// Creates a project.
     pub async fn create_project(&self, name: &str) -> Result<Project<'_>> {
         let request = self.server.request(Method::POST, "/v1/orgs/ada/projects");
@@ -87,14 +98,24 @@ impl Platform {
 
     /// Sends a request to a path below that of the projects, and fails unless the response is 2xx.
     pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<()> {
-        let request = self.server.request(method, &format!("/v1/orgs/ada/projects/{path}"));
-        self.server.expect_success(request.json(body)).await
+        self.server.expect_success(self.request(method, path, body)).await
     }
 
     /// Returns the JSON response to GET of a path below that of the projects.
     pub async fn read(&self, path: &str) -> Result<Value> {
         let request = self.server.request(Method::GET, &format!("/v1/orgs/ada/projects/{path}"));
         success_json(request.send().await?).await
+    }
+
+    /// Like [`Self::send`], and returns the JSON response.
+    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
+        success_json(self.request(method, path, body).send().await?).await
+    }
+
+    /// Without a body if it is null.
+    fn request(&self, method: Method, path: &str, body: &Value) -> RequestBuilder {
+        let request = self.server.request(method, &format!("/v1/orgs/ada/projects/{path}"));
+        if body.is_null() { request } else { request.json(body) }
     }
 
     /// Waits until the node uses no CPU time.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,7 +15,7 @@ use xtask::probe;
 use xtask::services::Services;
 use xtask::workspace;
 
-use super::machine::free_address;
+use super::machine::{IS_RELEASE, free_address, kill};
 
 /// The id of the server's sealing key.
 pub const SEALING_KEY: &str = "bench";
@@ -33,6 +33,8 @@ pub struct Server {
     client: Client,
     api: String,
     token: String,
+    folder: PathBuf,
+    settings: Vec<(&'static str, String)>,
 }
 
 impl Server {
@@ -45,19 +47,25 @@ impl Server {
     ) -> Result<Self> {
         let (public, internal) = (free_address()?, free_address()?);
         let api = format!("http://{public}");
-        let given = settings(folder, database_url, public, internal)?;
+        let mut settings = settings(folder, database_url, public, internal)?;
+        settings.extend_from_slice(more);
         let start = Instant::now();
-        let program = workspace::program_folder(true)?.join("svc-server");
-        let process = services.start("server", &program, folder, |it| {
-            it.env_clear().envs(given);
-            it.envs(more.iter().map(|(name, value)| (name, value)));
-        })?;
+        let process = spawn(services, folder, &settings)?;
         services.supervise(probe::wait_until_ok(public, "/readyz")).await?;
         let start = start.elapsed();
         let client = client()?;
         let sign_in = client.post(format!("{api}/v1/auth/dev/login")).json(&json!({ "subject": "ada" }));
         let token = string_at(&success_json(sign_in.send().await?).await?, "/token")?;
-        Ok(Self { public, internal, pid: process, startup_time: start, client, api, token })
+        let folder = folder.to_owned();
+        Ok(Self { public, internal, pid: process, startup_time: start, client, api, token, folder, settings })
+    }
+
+    /// Kills the server with SIGKILL, and starts it again at the same addresses.
+    pub async fn kill_and_restart(&mut self, services: &mut Services) -> Result<()> {
+        kill(self.pid)?;
+        services.stop_program("server").await;
+        self.pid = spawn(services, &self.folder, &self.settings)?;
+        services.supervise(probe::wait_until_ok(self.public, "/readyz")).await
     }
 
     /// Returns a client without a credential.
@@ -84,6 +92,13 @@ impl Server {
     pub async fn expect_success(&self, request: RequestBuilder) -> Result<()> {
         success_body(request.send().await?).await.map(drop)
     }
+}
+
+fn spawn(services: &mut Services, folder: &Path, settings: &[(&'static str, String)]) -> Result<u32> {
+    let program = workspace::program_folder(IS_RELEASE)?.join("svc-server");
+    services.start("server", &program, folder, |it| {
+        it.env_clear().envs(settings.iter().map(|(name, value)| (name, value)));
+    })
 }
 
 /// The settings of every server under test.

@@ -11,7 +11,6 @@ use chaos::{NetworkFault, Proxy, Upstream};
 use futures_util::future::join_all;
 use kernel::ClockRng;
 use reqwest::{Client, Method, StatusCode};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use xtask::process::Signals;
@@ -144,10 +143,8 @@ async fn measure(platform: &mut Platform, services: &mut Services, proxy: &Proxy
         }
         for _ in 0..KILLS_PER_ROUND * rounds {
             sleep(Duration::from_millis(1000 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1000)).await;
-            let pid = Pid::from_raw(i32::try_from(platform.node_pid)?).context("no process id")?;
             requests.is_node_down.store(true, Ordering::SeqCst);
-            kill_process(pid, Signal::KILL)?;
-            platform.restart_node(services).await?;
+            platform.kill_node(services).await?;
             // The writers may not have received the errors of the kill yet.
             sleep(Duration::from_millis(200)).await;
             requests.is_node_down.store(false, Ordering::SeqCst);

@@ -13,7 +13,7 @@ use xtask::probe;
 use xtask::process::{ExecChild, pid};
 use xtask::workspace;
 
-use crate::bench::machine::free_address;
+use crate::bench::machine::{IS_RELEASE, free_address};
 use crate::bench::server::settings;
 use crate::usage;
 
@@ -86,7 +86,7 @@ impl Service {
 }
 
 fn spawn(settings: &[(&'static str, String)], log: &Path) -> Result<Child> {
-    let program = workspace::program_folder(true)?.join("svc-server");
+    let program = workspace::program_folder(IS_RELEASE)?.join("svc-server");
     let output = OpenOptions::new().append(true).open(log)?;
     let mut command = ExecChild::wrap(&program)?;
     command.env_clear().envs(settings.iter().map(|(name, value)| (name, value)));

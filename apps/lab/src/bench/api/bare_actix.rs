@@ -9,7 +9,7 @@ use xtask::services::Services;
 use xtask::workspace;
 
 use super::Environment;
-use crate::bench::machine::free_address;
+use crate::bench::machine::{IS_RELEASE, free_address};
 use crate::bench::report::{COMPARISON_COLUMNS, Report};
 use crate::bench::server::Server;
 
@@ -28,7 +28,7 @@ pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mu
     let file = lab.folder.join("responses.json");
     fs::write(&file, serde_json::to_vec(&responses)?)?;
     let bare = free_address()?;
-    let program = workspace::program_folder(true)?.join("bare");
+    let program = workspace::program_folder(IS_RELEASE)?.join("bare");
     services.start("bare", &program, lab.folder, |it| {
         it.arg(bare.to_string()).arg(&file);
     })?;

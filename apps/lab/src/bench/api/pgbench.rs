@@ -34,6 +34,12 @@ pub struct Script {
 }
 
 impl Script {
+    /// Writes a script without values of variables.
+    pub fn plain(path: &Path, text: &str) -> Result<Self> {
+        fs::write(path, text)?;
+        Ok(Self { path: path.to_owned(), values: Vec::new() })
+    }
+
     /// Writes recorded statements as a pgbench script with the same parameters. Null parameters must be text. The ids
     /// of audit rows are replaced by unique ones.
     pub fn write(path: &Path, statements: &[Statement]) -> Result<Self> {
@@ -76,15 +82,24 @@ impl<'a> PgBench<'a> {
             "this Postgres installation has no pgbench (Debian: apt-get install postgresql-contrib)"
         );
         migrations::connect(Secret::new(url.to_owned())).await?.batch_execute(CREATE_ID_FUNCTION).await?;
-        Ok(Self { program, url, folder: lab.folder })
+        Ok(Self::new(program, url, lab.folder))
     }
 
-    /// Runs a script on this number of connections.
+    pub const fn new(program: PathBuf, url: &'a str, folder: &'a Path) -> Self {
+        Self { program, url, folder }
+    }
+
+    /// Runs a script with prepared statements on this number of connections.
     pub async fn run(&self, script: &Script, connections: u32, seconds: u32) -> Result<Run> {
+        self.run_with("prepared", script, connections, seconds).await
+    }
+
+    /// Runs a script with a protocol for queries, which is an option of pgbench.
+    pub async fn run_with(&self, protocol: &str, script: &Script, connections: u32, seconds: u32) -> Result<Run> {
         let name = script.path.file_stem().unwrap_or_default().to_string_lossy();
         let log = self.folder.join(format!("{name}.latencies"));
         let mut pgbench = Command::new(&self.program);
-        pgbench.args(["-n", "-M", "prepared", "-T", &seconds.to_string(), "-c", &connections.to_string()]);
+        pgbench.args(["-n", "-M", protocol, "-T", &seconds.to_string(), "-c", &connections.to_string()]);
         pgbench.args(["-j", &connections.min(2).to_string(), "-l", "--sampling-rate=0.1"]);
         pgbench.arg(format!("--log-prefix={}", log.display())).arg("-f").arg(&script.path);
         pgbench.args(script.values.iter().flat_map(|value| ["-D", value]));

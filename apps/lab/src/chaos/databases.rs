@@ -1,0 +1,183 @@
+//! `kill -9` of node, control plane and Postgres during restores, while clients write to the database.
+//!
+//! Writers insert rows and keep a journal. Afterwards, each acknowledged row must be in the database or in a generation of
+//! kind `pre_restore`. The database must contain the last restored generation, and no row that was acknowledged between
+//! that generation and its restore.
+
+mod journal;
+mod restore;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures_util::future::join_all;
+use kernel::ClockRng;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+use xtask::postgres::Stop;
+use xtask::process::Signals;
+use xtask::services::Services;
+
+use super::Outcome;
+use super::report::Finding;
+use crate::bench::databases::{Database, ProjectCluster};
+use crate::bench::platform::Platform;
+use journal::{Row, Write};
+use restore::Restore;
+
+const WRITERS: usize = 4;
+/// The restores of a round: two for each victim.
+const RESTORES_PER_ROUND: usize = 6;
+/// A victim is killed within this time after the request of a restore, in milliseconds.
+const MAX_DELAY: u64 = 4000;
+/// The longest wait for the next acknowledged row after a restore.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The process that is killed.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Node,
+    ControlPlane,
+    Postgres,
+}
+
+const VICTIMS: [Victim; 3] = [Victim::Node, Victim::ControlPlane, Victim::Postgres];
+
+pub async fn run(rounds: usize) -> Result<Outcome> {
+    let mut services = Services::new(Signals::listen()?);
+    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
+    std::fs::create_dir(&folder)?;
+    let cluster = ProjectCluster::start(&mut services, &folder)?;
+    let mut settings = cluster.settings();
+    settings.push(("SVC_NODE_BACKUP_INTERVAL", "5s".to_owned()));
+    let mut platform = Platform::start(&mut services, &folder, settings).await?;
+    let outcome = measure(&mut platform, &mut services, &cluster, rounds).await;
+    services.stop().await;
+    std::fs::remove_dir_all(folder)?;
+    outcome
+}
+
+async fn measure(
+    platform: &mut Platform,
+    services: &mut Services,
+    cluster: &ProjectCluster,
+    rounds: usize,
+) -> Result<Outcome> {
+    platform.create_project("journal").await?;
+    let database = Database::enable(platform, "journal").await?;
+    database.wait_until_usable().await?.batch_execute(journal::CREATE).await?;
+    let (stopped, writes) = (AtomicBool::new(false), journal::Journal::default());
+    let writers = (0..WRITERS).map(|writer| journal::write(&database, writer, &writes, &stopped));
+    let faults = async {
+        let restored = restore_repeatedly(platform, services, &writes, RESTORES_PER_ROUND * rounds).await;
+        stopped.store(true, Ordering::SeqCst);
+        restored
+    };
+    let (_, restores) = tokio::join!(join_all(writers), faults);
+    let restores = restores?;
+    let mut outcome = Outcome::default();
+    let last = restores.iter().rfind(|restore| restore.terminal_code.is_none()).context("no restore succeeded")?;
+    for failed in restores.iter().filter(|restore| restore.terminal_code.is_some()) {
+        outcome.violations.push(format!("a restore ended with {:?} after a kill", failed.terminal_code));
+    }
+    let writes = writes.into_writes();
+    let present = journal::rows(&database.wait_until_usable().await?).await?;
+    let content = restore::content(cluster, &last.generation).await?;
+    let kept = kept_rows(platform, cluster).await?;
+    ensure!(!content.is_empty() && !kept.is_empty(), "the generations contain no rows");
+    check(&writes, &present, &content, &kept, last, &mut outcome);
+    let longest = restores.iter().map(|restore| restore.duration).max().unwrap_or_default();
+    outcome.findings.push(Finding::new(
+        "kill -9 of node, control plane or Postgres during a restore, while clients write to the database",
+        "every restore ends; each acknowledged row is in the database or in a pre_restore generation; the database has \
+         the content of the restored generation, and nothing that was acknowledged before the restore in addition",
+        outcome.violations.is_empty(),
+        format!(
+            "{} restores, each with a kill, {} rows acknowledged, {} violations; longest restore {:.1} s",
+            restores.len(),
+            writes.iter().filter(|write| write.acknowledged.is_some()).count(),
+            outcome.violations.len(),
+            longest.as_secs_f64(),
+        ),
+    ));
+    Ok(outcome)
+}
+
+/// Restores the newest scheduled generation, and kills one of the victims during each restore.
+async fn restore_repeatedly(
+    platform: &mut Platform,
+    services: &mut Services,
+    writes: &journal::Journal,
+    count: usize,
+) -> Result<Vec<Restore>> {
+    let mut restores = Vec::new();
+    for victim in VICTIMS.into_iter().cycle().take(count) {
+        let generation = restore::newest_scheduled(platform).await?;
+        let requested = Instant::now();
+        let operation = restore::request(platform, &generation).await?;
+        sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % MAX_DELAY)).await;
+        match victim {
+            Victim::Node => platform.kill_node(services).await?,
+            Victim::ControlPlane => platform.kill_server(services).await?,
+            Victim::Postgres => {
+                let cluster = services.projects_postgres.as_mut().context("no cluster")?;
+                block_in_place(|| cluster.stop(Stop::Immediate));
+                sleep(Duration::from_millis(300)).await;
+                block_in_place(|| cluster.restart())?;
+            }
+        }
+        let terminal_code = restore::wait_until_done(platform, &operation).await?;
+        restores.push(Restore { generation, requested, terminal_code, duration: requested.elapsed() });
+        wait_for_write(writes).await?;
+    }
+    Ok(restores)
+}
+
+/// Waits until another row is acknowledged: the database is in use again.
+async fn wait_for_write(writes: &journal::Journal) -> Result<()> {
+    let (start, before) = (Instant::now(), writes.acknowledged());
+    while writes.acknowledged() == before {
+        ensure!(start.elapsed() < TIMEOUT, "no row was acknowledged after a restore");
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// The rows in all generations of kind `pre_restore`.
+async fn kept_rows(platform: &Platform, cluster: &ProjectCluster) -> Result<BTreeSet<Row>> {
+    let mut kept = BTreeSet::new();
+    for generation in restore::generations(platform).await?.iter().filter(|it| it.kind == "pre_restore") {
+        kept.extend(restore::content(cluster, generation).await?);
+    }
+    Ok(kept)
+}
+
+fn check(
+    writes: &[Write],
+    present: &BTreeSet<Row>,
+    restored: &BTreeSet<Row>,
+    kept: &BTreeSet<Row>,
+    last: &Restore,
+    outcome: &mut Outcome,
+) {
+    let missing = restored.difference(present).count();
+    if missing > 0 {
+        outcome.violations.push(format!("{missing} rows of the restored generation are not in the database"));
+    }
+    let written: BTreeSet<Row> = writes.iter().map(|write| write.row).collect();
+    let unknown = present.difference(&written).count();
+    if unknown > 0 {
+        outcome.violations.push(format!("{unknown} rows of the database were never written"));
+    }
+    for Write { row, acknowledged } in writes {
+        let Some(acknowledged) = acknowledged else { continue };
+        if !present.contains(row) && !kept.contains(row) {
+            outcome.violations.push(format!("the row {row:?} is neither in the database nor in a generation"));
+        }
+        if *acknowledged < last.requested && present.contains(row) && !restored.contains(row) {
+            outcome.violations.push(format!("the row {row:?} is later than the restored generation"));
+        }
+    }
+}
