@@ -9,7 +9,7 @@ use std::path::Path as Folder;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetResult, ObjectStoreExt as _};
+use object_store::{Error, GetOptions, GetResult, ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 use objects::{ObjectWriter, Store};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -22,6 +22,8 @@ use super::wait::STORE_TIMEOUT;
 /// Most headers are shorter. A longer one takes a second request.
 const HEADER_READ_BYTES: u64 = 4096;
 const OWNER: &str = "owner";
+/// The number of objects that are deleted at the same time.
+pub const CONCURRENT_DELETES: usize = 8;
 
 /// The blobs of all projects.
 pub struct Blobs(Store);
@@ -59,6 +61,21 @@ impl Blobs {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(failed("delete a blob")(error)),
         }
+    }
+
+    /// Deletes everything below a prefix, which nothing uses any more.
+    pub async fn delete_all(&self, prefix: &str) -> Result<()> {
+        if let Some(folder) = self.0.folder.as_ref().map(|folder| folder.join(prefix)) {
+            // Also the unfinished uploads, which the store does not list.
+            let deleted = spawn_blocking(move || delete_folder(&folder)).await;
+            return deleted.map_err(failed("delete a folder"))?.map_err(failed("delete a folder"));
+        }
+        let listed = bounded(self.0.objects.list(Some(&Path::from(prefix))));
+        let delete = async |object: ObjectMeta| match within(self.0.objects.delete(&object.location)).await? {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed("delete a blob")(error)),
+        };
+        listed.try_for_each_concurrent(CONCURRENT_DELETES, delete).await
     }
 
     /// Lists the blobs of a prefix with at least this id, and ignores objects with other names.
@@ -141,6 +158,13 @@ fn bounded<T: Send + 'static>(
         let next = within(listed.next()).await?.transpose().map_err(failed("list blobs"))?;
         Ok(next.map(|object| (object, listed)))
     })
+}
+
+fn delete_folder(folder: &Folder) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        deleted => deleted,
+    }
 }
 
 /// An unfinished upload of `object_store` is the name of its object, `#` and a number.

@@ -9,11 +9,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use super::Storage;
+use super::blobs::CONCURRENT_DELETES;
 use super::error::Result;
 use crate::backoff::Backoff;
 
-/// The number of blobs that are deleted at the same time.
-const CONCURRENT_DELETES: usize = 8;
 /// How often to look for blobs whose readers have finished.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);

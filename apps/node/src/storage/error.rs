@@ -44,6 +44,8 @@ impl StorageError {
     pub const DAMAGED: Self =
         Self::Unavailable("The content of this object is missing in the store. Contact the operator.");
     pub const BUSY: Self = Self::Unavailable("Too many large calls are in progress. Try again later.");
+    pub const TOO_MANY_CHANGES: Self =
+        Self::Unavailable("The object storage has too many changes to write. Try again later.");
     pub const INPUT_FAILED: Self =
         Self::Unavailable("The stream ended with an error or was interrupted, so nothing was stored.");
     pub const INPUT_TOO_SLOW: Self =

@@ -19,9 +19,17 @@ impl Grant {
     /// such prefixes; the check keeps every object of a project below its prefix.
     pub fn new(project: &str, part: &StoragePart) -> Option<Self> {
         let StoragePart { prefix, quota_bytes } = part;
-        let is_valid = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        is_valid.then(|| Self { project: project.to_owned(), prefix: prefix.clone(), quota_bytes: *quota_bytes })
+        is_prefix(prefix).then(|| Self {
+            project: project.to_owned(),
+            prefix: prefix.clone(),
+            quota_bytes: *quota_bytes,
+        })
     }
+}
+
+/// Whether a text is a single segment of a path of letters, digits and `_`.
+pub fn is_prefix(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Returns the current grant of a project, or `None` after it was revoked.

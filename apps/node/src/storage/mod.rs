@@ -7,17 +7,19 @@
 //!
 //! A blob without an object is deleted in the background (`cleanup`): one that was replaced, one that was refused, and
 //! one whose put was interrupted. Before the first use of a prefix, `prepare` makes sure that the index of this node
-//! describes it.
+//! describes it. `deletion` deletes all objects of a prefix after its project was purged.
 
 mod blobs;
 mod cleanup;
 pub mod config;
+mod deletion;
 mod error;
 mod get;
 mod grant;
 mod ids;
 mod index;
 mod key;
+mod large_puts;
 mod metrics;
 mod object;
 mod prefix;
@@ -33,7 +35,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -42,12 +44,14 @@ use self::config::StorageConfig;
 use self::error::failed;
 use self::ids::BlobIds;
 use self::index::Index;
+use self::large_puts::LargePuts;
 use self::prefix::Prefixes;
 use self::readers::Readers;
 use self::usage::UsageReports;
 use self::wait::WaitBudget;
 use crate::observe::Observer;
 
+pub use self::deletion::{DeletedPrefixChange, DeletedPrefixes};
 pub use self::error::{Result, StorageError};
 pub use self::get::{Content, ContentRange};
 pub use self::grant::{CurrentGrant, Grant};
@@ -57,9 +61,6 @@ pub use self::metrics::StorageMetrics;
 pub use self::object::{Attributes, StoredObject, etag};
 pub use self::put::PutOptions;
 
-/// The number of large objects that all projects may put at the same time. Each one buffers a part.
-const MAX_LARGE_PUTS: usize = 64;
-
 /// The object storage of the node.
 pub struct Storage {
     blobs: Blobs,
@@ -67,7 +68,7 @@ pub struct Storage {
     ids: BlobIds,
     prefixes: Prefixes,
     readers: Arc<Readers>,
-    large_puts: Semaphore,
+    large_puts: LargePuts,
     receiver_timeout: Duration,
     usage: UsageReports,
     /// Notified when blobs must be deleted.
@@ -79,9 +80,16 @@ pub struct Storage {
     runtime: Handle,
 }
 
+/// A call with long arguments or results. It must be held until these are dropped or sent.
+pub struct BulkCall {
+    /// For the permit and the operation together.
+    budget: WaitBudget,
+    _permit: OwnedSemaphorePermit,
+}
+
 impl Storage {
-    /// Opens the index in the node's directory, and starts the background tasks. Must be called within a tokio runtime.
-    /// Blocks.
+    /// Opens the index in the node's directory, and starts the background tasks. `deleted` are the prefixes whose objects
+    /// must be deleted. Must be called within a tokio runtime. Blocks.
     ///
     /// # Errors
     /// Returns an error if the store's configuration is invalid or the index cannot be opened.
@@ -90,6 +98,7 @@ impl Storage {
         dir: &Path,
         observer: Observer,
         metrics: StorageMetrics,
+        deleted: watch::Receiver<DeletedPrefixes>,
         tasks: &mut JoinSet<()>,
     ) -> anyhow::Result<Arc<Self>> {
         let blobs = Blobs::new(config.store.open().context("failed to open the object store")?);
@@ -102,7 +111,7 @@ impl Storage {
             ids: BlobIds::default(),
             prefixes: Prefixes::default(),
             readers: Arc::default(),
-            large_puts: Semaphore::new(MAX_LARGE_PUTS),
+            large_puts: LargePuts::default(),
             receiver_timeout: config.receiver_timeout,
             usage: UsageReports::new(observer),
             garbage: Notify::new(),
@@ -113,6 +122,7 @@ impl Storage {
         let unswept = storage.restore()?;
         tasks.spawn(cleanup::sweep(Arc::clone(&storage), unswept, storage.ids.next()));
         tasks.spawn(cleanup::delete_garbage(Arc::clone(&storage)));
+        tasks.spawn(deletion::delete_prefixes(Arc::clone(&storage), deleted));
         tasks.spawn(usage::report_usage(Arc::clone(&storage), config.report_interval));
         Ok(storage)
     }
@@ -152,7 +162,7 @@ impl Storage {
     ///
     /// # Errors
     /// Returns an error if the storage is not available. Either all objects are deleted or none.
-    pub async fn delete(self: &Arc<Self>, grant: &Grant, keys: Vec<Key>) -> Result<()> {
+    pub async fn delete(self: &Arc<Self>, call: &mut BulkCall, grant: &Grant, keys: Vec<Key>) -> Result<()> {
         let delete = async {
             let prefix = self.prepare(grant).await?;
             let grant = grant.clone();
@@ -162,29 +172,30 @@ impl Storage {
             }
             Ok(())
         };
-        self.counted("delete", WaitBudget::new().wait(delete).await.flatten())
+        self.counted("delete", call.budget.wait(delete).await.flatten())
     }
 
     /// Lists objects in the order of the bytes of their keys.
     ///
     /// # Errors
     /// Returns an error if the storage is not available.
-    pub async fn list(self: &Arc<Self>, grant: &Grant, options: ListOptions) -> Result<Page> {
+    pub async fn list(self: &Arc<Self>, call: &mut BulkCall, grant: &Grant, options: ListOptions) -> Result<Page> {
         let list = async {
             let prefix = self.prepare(grant).await?.name.clone();
             self.index.read(move |tables| tables.list(&prefix, &options)).await
         };
-        self.counted("list", WaitBudget::new().wait(list).await.flatten())
+        self.counted("list", call.budget.wait(list).await.flatten())
     }
 
-    /// Waits for the permit of a call with long arguments or results. It must be held until these are dropped or sent.
+    /// Begins a call with long arguments or results, when its project has a permit for it.
     ///
     /// # Errors
     /// [`StorageError::BUSY`] if the project has too many such calls.
-    pub async fn permit_bulk_call(&self, grant: &Grant) -> Result<OwnedSemaphorePermit> {
+    pub async fn begin_bulk_call(&self, grant: &Grant) -> Result<BulkCall> {
         let permits = Arc::clone(&self.prefixes.get(&grant.prefix).bulk_calls);
-        let permit = WaitBudget::new().wait(permits.acquire_owned()).await.map_err(|_| StorageError::BUSY)?;
-        permit.map_err(failed("wait for a call"))
+        let mut budget = WaitBudget::new();
+        let permit = budget.wait(permits.acquire_owned()).await.map_err(|_| StorageError::BUSY)?;
+        Ok(BulkCall { budget, _permit: permit.map_err(failed("wait for a call"))? })
     }
 
     /// Counts the result of an operation.

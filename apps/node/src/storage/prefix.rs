@@ -8,9 +8,8 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore};
 use uuid::Uuid;
 
 use super::ids::BlobIds;
+use super::large_puts::ProjectLargePuts;
 
-/// The number of large objects that a project may put at the same time. Each one buffers a part.
-const MAX_LARGE_PUTS: usize = 8;
 /// The number of calls of a project with long arguments or results, a few MiB each, at the same time.
 const MAX_BULK_CALLS: usize = 8;
 
@@ -26,7 +25,7 @@ pub struct Prefix {
     /// The last quota in bytes; 0 before the first use.
     quota_bytes: AtomicU64,
     /// Permits for large objects.
-    pub large_puts: Semaphore,
+    pub large_puts: ProjectLargePuts,
     /// Permits for calls with long arguments or results.
     pub bulk_calls: Arc<Semaphore>,
     /// The blobs whose puts are in progress, and the bytes that they reserve. Until the sweep, also the first id that an
@@ -43,6 +42,11 @@ impl Prefixes {
         let prefix = prefixes.entry(name.to_owned()).or_insert_with(|| Arc::new(Prefix::new(name)));
         Arc::clone(prefix)
     }
+
+    /// Forgets the state of a prefix whose objects are deleted.
+    pub fn remove(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
 }
 
 impl Prefix {
@@ -51,7 +55,7 @@ impl Prefix {
             name: name.to_owned(),
             ready: OnceCell::new(),
             quota_bytes: AtomicU64::new(0),
-            large_puts: Semaphore::new(MAX_LARGE_PUTS),
+            large_puts: ProjectLargePuts::default(),
             bulk_calls: Arc::new(Semaphore::new(MAX_BULK_CALLS)),
             in_progress: Mutex::default(),
             is_marked: AsyncMutex::new(false),

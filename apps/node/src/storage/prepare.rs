@@ -64,7 +64,7 @@ impl Storage {
 
     async fn rebuild(&self, grant: &Grant) -> Result<()> {
         let name = grant.prefix.clone();
-        self.index.write(move |tables| tables.begin_rebuild(&name)).await?;
+        self.index.write(move |tables| tables.clear(&name)).await?;
         let blobs = self.blobs.list(&grant.prefix, Uuid::nil());
         let described = blobs.map_ok(|listed| async move { self.blobs.describe(&grant.prefix, &listed).await });
         let objects = described.try_buffer_unordered(CONCURRENT_READS).try_filter_map(|object| ready(Ok(object)));

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use objects::ObjectWriter;
-use tokio::sync::{AcquireError, SemaphorePermit};
 use uuid::Uuid;
 
 use super::Storage;
@@ -152,8 +151,8 @@ impl Storage {
         writer: &mut ObjectWriter,
         mut content: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
     ) -> Result<u64> {
-        let (mut size, mut checked) = (0, 0);
-        let mut permits = None;
+        let (mut size, mut checked, mut sent_parts) = (0, 0, 0);
+        let mut permit = None;
         let mut sender = WaitBudget::for_sender();
         while let Some(chunk) = sender.wait(content.next()).await? {
             let chunk = chunk.map_err(|error| {
@@ -166,29 +165,35 @@ impl Storage {
             self.metrics.add_bytes(Direction::In, chunk.len());
             if size >= checked + LARGE_OBJECT_BYTES {
                 checked = size;
-                if permits.is_none() {
-                    permits = Some(self.permit_large_put(&pending.prefix).await?);
+                if permit.is_none() {
+                    let permitted = budget.wait(self.large_puts.begin(&pending.prefix.large_puts)).await;
+                    let permitted = permitted.map_err(|_| StorageError::BUSY)?;
+                    permit = Some(permitted.map_err(failed("wait for a large put"))?);
                 }
                 let grant = current.of_prefix(&pending.prefix.name)?;
                 budget.wait(self.check_put(&grant, &pending.prefix, &pending.key, None, size)).await??;
-                budget.progress();
             }
             budget.wait(writer.write(&chunk)).await?.map_err(failed("write a blob"))?;
+            if writer.sent_parts() > sent_parts {
+                sent_parts = writer.sent_parts();
+                budget.progress();
+            }
         }
         Ok(size)
-    }
-
-    async fn permit_large_put<'a>(&'a self, prefix: &'a Prefix) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>)> {
-        // In this order, so that the waiting puts of a project do not block those of others.
-        let permits = async { Ok((prefix.large_puts.acquire().await?, self.large_puts.acquire().await?)) };
-        let permits = WaitBudget::new().wait(permits).await.map_err(|_| StorageError::BUSY)?;
-        permits.map_err(failed::<AcquireError>("wait for a large put"))
     }
 
     /// Deletes the blob of a failed put. If that cannot be recorded, the next start finds the blob.
     async fn discard(self: Arc<Self>, prefix: Arc<Prefix>, key: Key, blob: Uuid) {
         let (name, bytes) = (prefix.name.clone(), prefix.reserved_by(blob));
-        if self.index.write(move |tables| tables.discard(&name, key.as_str(), blob, bytes)).await.is_ok() {
+        let discard = async || {
+            let (name, key) = (name.clone(), key.clone());
+            self.index.write(move |tables| tables.discard(&name, key.as_str(), blob, bytes)).await
+        };
+        let mut discarded = discard().await;
+        while discarded == Err(StorageError::TOO_MANY_CHANGES) {
+            discarded = discard().await;
+        }
+        if discarded.is_ok() {
             prefix.end(blob);
             self.garbage.notify_one();
         }

@@ -21,6 +21,10 @@ impl UsageReports {
         Self { observer, changed: Mutex::default() }
     }
 
+    pub const fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
     /// Reports the usage of a prefix at the next interval.
     pub fn add_changed(&self, prefix: &str) {
         let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);

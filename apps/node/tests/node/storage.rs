@@ -2,6 +2,7 @@
 
 mod conditions;
 mod deleting;
+mod deletion;
 mod faults;
 mod grants;
 mod interruptions;
@@ -11,7 +12,7 @@ mod quotas;
 mod ranges;
 mod rebuilding;
 mod replacing;
-mod store;
+pub mod store;
 mod worker;
 
 use std::convert::Infallible;
@@ -23,11 +24,11 @@ use futures_util::{TryStreamExt as _, stream};
 use node::observe::{Observation, Observer};
 use node::storage::config::StorageConfig;
 use node::storage::{
-    ContentRange, CurrentGrant, Grant, Key, ListOptions, Page, PutOptions, Result, Storage, StorageError,
-    StorageMetrics, StoredObject,
+    ContentRange, CurrentGrant, DeletedPrefixes, Grant, Key, ListOptions, Page, PutOptions, Result, Storage,
+    StorageError, StorageMetrics, StoredObject,
 };
 use protocol::StorageReport;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use self::store::{Kind, TestStore};
@@ -39,6 +40,8 @@ struct Rig {
     dir: Dir,
     storage: Arc<Storage>,
     reports: mpsc::UnboundedReceiver<Observation>,
+    /// The prefixes that the control plane wants to be deleted.
+    deleted: watch::Sender<DeletedPrefixes>,
     tasks: JoinSet<()>,
 }
 
@@ -57,26 +60,37 @@ impl Rig {
 
     /// With this timeout for the receivers of gets.
     fn start_with_timeout(store: TestStore, receiver_timeout: Duration) -> Self {
-        let dir = Dir::new();
-        let (storage, reports, tasks) = open(&store, &dir, receiver_timeout);
-        Self { store, dir, storage, reports, tasks }
+        Self::open(store, Dir::new(), receiver_timeout)
+    }
+
+    fn open(store: TestStore, dir: Dir, receiver_timeout: Duration) -> Self {
+        let config =
+            StorageConfig { store: store.config(), report_interval: Duration::from_millis(100), receiver_timeout };
+        let (observer, reports) = mpsc::unbounded_channel();
+        let (deleted, mut tasks) = (watch::Sender::default(), JoinSet::new());
+        let metrics = StorageMetrics::new(&prometheus::Registry::new()).unwrap();
+        let observer = Observer::new(observer);
+        let storage = Storage::open(&config, dir.path(), observer, metrics, deleted.subscribe(), &mut tasks).unwrap();
+        Self { store, dir, storage, reports, deleted, tasks }
     }
 
     /// Stops the storage and starts it again, with the same directory and store.
     async fn restart(self) -> Self {
-        let Self { store, dir, storage, reports: _, mut tasks } = self;
-        tasks.shutdown().await;
-        closed(storage).await;
-        let (storage, reports, tasks) = open(&store, &dir, Duration::from_secs(60));
-        Self { store, dir, storage, reports, tasks }
+        let (store, dir) = self.stop().await;
+        Self::open(store, dir, Duration::from_secs(60))
     }
 
     /// Stops the storage, and starts one with another directory on the same store.
     async fn replace_dir(self) -> (Self, Dir) {
-        let Self { store, dir, storage, reports: _, mut tasks } = self;
+        let (store, dir) = self.stop().await;
+        (Self::start(store), dir)
+    }
+
+    async fn stop(self) -> (TestStore, Dir) {
+        let Self { store, dir, storage, reports: _, deleted: _, mut tasks } = self;
         tasks.shutdown().await;
         closed(storage).await;
-        (Self::start(store), dir)
+        (store, dir)
     }
 
     async fn put(&self, grant: &Grant, key: &str, content: impl Into<Bytes>) -> StoredObject {
@@ -112,11 +126,14 @@ impl Rig {
     }
 
     async fn delete(&self, grant: &Grant, keys: &[&str]) {
-        self.storage.delete(grant, keys.iter().map(|key| self::key(key)).collect()).await.unwrap();
+        let mut call = self.storage.begin_bulk_call(grant).await.unwrap();
+        let keys = keys.iter().map(|key| self::key(key)).collect();
+        self.storage.delete(&mut call, grant, keys).await.unwrap();
     }
 
     async fn list(&self, grant: &Grant, options: ListOptions) -> Page {
-        self.storage.list(grant, options).await.unwrap()
+        let mut call = self.storage.begin_bulk_call(grant).await.unwrap();
+        self.storage.list(&mut call, grant, options).await.unwrap()
     }
 
     /// The keys of all objects, in the order of a listing.
@@ -154,19 +171,6 @@ impl Rig {
         let reported = tokio::time::timeout(Duration::from_secs(30), reported).await;
         assert!(reported.is_ok(), "no report of {expected:?}");
     }
-}
-
-fn open(
-    store: &TestStore,
-    dir: &Dir,
-    receiver_timeout: Duration,
-) -> (Arc<Storage>, mpsc::UnboundedReceiver<Observation>, JoinSet<()>) {
-    let config = StorageConfig { store: store.config(), report_interval: Duration::from_millis(100), receiver_timeout };
-    let (observer, reports) = mpsc::unbounded_channel();
-    let mut tasks = JoinSet::new();
-    let metrics = StorageMetrics::new(&prometheus::Registry::new()).unwrap();
-    let storage = Storage::open(&config, dir.path(), Observer::new(observer), metrics, &mut tasks).unwrap();
-    (storage, reports, tasks)
 }
 
 /// Waits until all tasks have released a storage, which closes its index.

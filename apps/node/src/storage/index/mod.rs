@@ -11,12 +11,14 @@ mod tables;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 use std::{iter, slice, thread};
 
 use redb::{Database, ReadableDatabase as _};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::error::{Result, StorageError, failed};
@@ -29,6 +31,10 @@ pub use self::tables::{Condition, Put, PutOutcome, ReadTables, Tables, WriteResu
 const CACHE_BYTES: usize = 8 << 20;
 /// The largest number of changes in one commit.
 const MAX_BATCH: usize = 256;
+/// The number of changes that wait for a commit. Further ones wait for a place.
+const MAX_WAITING: usize = 4 * MAX_BATCH;
+/// The longest wait for a place.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The index. Cheap to clone.
 #[derive(Clone)]
@@ -81,21 +87,25 @@ impl Index {
         let (database, owner) = open_database(path, store)?;
         let database = RwLock::new(Some(database));
         let file = Arc::new(IndexFile { path: path.to_owned(), store: store.to_owned(), database });
-        let (changes, received) = mpsc::channel();
+        let (changes, mut received) = mpsc::channel(MAX_WAITING);
         let writer = Arc::clone(&file);
-        thread::Builder::new().name("storage-index".to_owned()).spawn(move || write_changes(&writer, &received))?;
+        thread::Builder::new().name("storage-index".to_owned()).spawn(move || write_changes(&writer, &mut received))?;
         Ok((Self { file, changes }, owner))
     }
 
     /// Applies a change and waits until it is durable. The change is applied even if the caller is cancelled. After an
     /// error it may still have been applied. An error of one change does not affect others.
+    ///
+    /// # Errors
+    /// [`StorageError::TOO_MANY_CHANGES`] if the change was not applied because too many others wait.
     pub async fn write<T: Send + 'static>(
         &self,
         change: impl Fn(&mut Tables<'_>) -> WriteResult<T> + Send + 'static,
     ) -> Result<T> {
         let (sender, committed) = oneshot::channel();
         let change = Box::new(WaitingChange { change, value: None, sender });
-        self.changes.send(change).map_err(|_| failed("write the index")("the writer has stopped"))?;
+        let place = timeout(WAIT_TIMEOUT, self.changes.reserve()).await.map_err(|_| StorageError::TOO_MANY_CHANGES)?;
+        place.map_err(failed("write the index"))?.send(change);
         committed.await.map_err(|_| StorageError::FAILED)
     }
 
@@ -163,9 +173,10 @@ impl IndexFile {
 
 /// Commits changes until all senders are dropped. If a batch fails, each change is committed separately. The senders of
 /// failed changes are dropped, which notifies the waiting tasks of the failure.
-fn write_changes(file: &IndexFile, received: &mpsc::Receiver<Box<dyn Change>>) {
-    while let Ok(first) = received.recv() {
-        let mut batch: Vec<_> = iter::once(first).chain(received.try_iter().take(MAX_BATCH - 1)).collect();
+fn write_changes(file: &IndexFile, received: &mut mpsc::Receiver<Box<dyn Change>>) {
+    while let Some(first) = received.blocking_recv() {
+        let others = iter::from_fn(|| received.try_recv().ok());
+        let mut batch: Vec<_> = iter::once(first).chain(others.take(MAX_BATCH - 1)).collect();
         if !file.try_commit(&mut batch) {
             let is_single = batch.len() == 1;
             batch.retain_mut(|change| !is_single && file.try_commit(slice::from_mut(change)));
@@ -202,7 +213,7 @@ mod tests {
         };
         let panic = || index.write::<()>(|_| panic!("a change panics"));
         // The writer waits, so that the others are one batch.
-        let (resume, resumed) = mpsc::sync_channel::<()>(0);
+        let (resume, resumed) = std::sync::mpsc::sync_channel::<()>(0);
         let resumed = std::sync::Mutex::new(resumed);
         let wait = index.write(move |_| {
             resumed.lock().unwrap().recv().ok();

@@ -257,8 +257,8 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Begins to rebuild the index of a prefix.
-    pub fn begin_rebuild(&mut self, prefix: &str) -> WriteResult<()> {
+    /// Removes all rows of a prefix: before its index is rebuilt, and before its objects are deleted.
+    pub fn clear(&mut self, prefix: &str) -> WriteResult<()> {
         self.prefixes.remove(prefix.as_bytes())?;
         let (start, end) = (composite(prefix, b""), composite(prefix, &[0xff]));
         self.objects.retain_in(start.as_slice()..end.as_slice(), |_, _| false)?;

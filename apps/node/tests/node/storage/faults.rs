@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use chaos::NetworkFault;
-use node::storage::{Grant, PutOptions};
+use node::storage::{Grant, ListOptions, Page, PutOptions, Result};
 use objects::{S3Config, StoreConfig};
 use settings::Secret;
 use tokio::time::timeout;
@@ -12,6 +12,16 @@ use super::{Kind, Rig, TestStore, code, grant, key, noise};
 
 /// No request waits longer.
 const LIMIT: Duration = Duration::from_secs(30);
+
+async fn list(rig: &Rig, grant: &Grant) -> Result<Page> {
+    let mut call = rig.storage.begin_bulk_call(grant).await?;
+    rig.storage.list(&mut call, grant, ListOptions::default()).await
+}
+
+async fn delete(rig: &Rig, grant: &Grant) -> Result<()> {
+    let mut call = rig.storage.begin_bulk_call(grant).await?;
+    rig.storage.delete(&mut call, grant, vec![key("key")]).await
+}
 
 /// Asserts that all operations on the content of objects fail with the code in time.
 async fn assert_unavailable(rig: &Rig, new: &Grant) {
@@ -25,14 +35,30 @@ async fn assert_unavailable(rig: &Rig, new: &Grant) {
             rig.get_range(&one, "large key", None),
             // The first use of a project needs the store, too.
             rig.storage.head(new, key("key")),
+            list(rig, new),
+            delete(rig, new),
         )
     };
-    let (small, large, get, get_large, head) = timeout(LIMIT, operations).await.unwrap();
+    let (small, large, get, get_large, head, list, delete) = timeout(LIMIT, operations).await.unwrap();
     println!("failed after {:?}", began.elapsed());
-    let codes = [code(small), code(large), code(get), code(get_large), code(head)];
-    assert_eq!(codes, ["storage_unavailable"; 5]);
+    let codes = [code(small), code(large), code(get), code(get_large), code(head), code(list), code(delete)];
+    assert_eq!(codes, ["storage_unavailable"; 7]);
     // Keys are in the index, which needs no store.
     assert_eq!(rig.keys(&one).await, ["key", "large key"]);
+}
+
+/// Asserts that the waits of a call for a permit of its project and for the store end together in time.
+async fn assert_queued_call_ends(rig: &Rig, grant: &Grant) {
+    let mut calls = Vec::new();
+    for _ in 0..8 {
+        calls.push(rig.storage.begin_bulk_call(grant).await.unwrap());
+    }
+    let release = async {
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        drop(calls);
+    };
+    let (listed, ()) = timeout(LIMIT, async { tokio::join!(list(rig, grant), release) }).await.unwrap();
+    assert_eq!(code(listed), "storage_unavailable");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +70,12 @@ async fn failures_of_s3_have_a_code_and_end() {
     for fault in [NetworkFault::Disconnect, NetworkFault::Blackhole] {
         let new = grant(&format!("new{fault:?}"));
         rig.store.proxy().set_fault(fault);
-        assert_unavailable(&rig, &new).await;
+        if matches!(fault, NetworkFault::Blackhole) {
+            let queued = grant("queued");
+            tokio::join!(assert_unavailable(&rig, &new), assert_queued_call_ends(&rig, &queued));
+        } else {
+            assert_unavailable(&rig, &new).await;
+        }
         rig.store.proxy().set_fault(NetworkFault::None);
         assert_eq!(rig.get(&one, "key").await.unwrap(), b"content");
         rig.put(&one, "after", "x").await;
@@ -81,7 +112,8 @@ async fn refused_credentials_are_an_error_without_the_secret() {
     let metrics = node::storage::StorageMetrics::new(&prometheus::Registry::new()).unwrap();
     let observer = node::observe::Observer::new(observer);
     let mut tasks = tokio::task::JoinSet::new();
-    let storage = node::storage::Storage::open(&config, dir.path(), observer, metrics, &mut tasks).unwrap();
+    let deleted = tokio::sync::watch::Sender::default().subscribe();
+    let storage = node::storage::Storage::open(&config, dir.path(), observer, metrics, deleted, &mut tasks).unwrap();
     assert_eq!(code(storage.head(&grant("one"), key("key")).await), "storage_unavailable");
     rig.put(&grant("one"), "key", "content").await;
 }
