@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use protocol::{Change, DesiredPart, Secrets, Storage};
+use protocol::{Change, Database, DatabaseOperationKind, DesiredPart, OperationPhase, Secrets, Storage};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ const QUIET_PERIOD: Duration = Duration::from_millis(100);
 const MAX_WAIT: Duration = Duration::from_millis(400);
 
 /// The names of the parts of an environment.
-const PARTS: [&str; 2] = [Secrets::NAME, Storage::NAME];
+const PARTS: [&str; 3] = [Secrets::NAME, Storage::NAME, Database::NAME];
 
 /// The environment of a project. It never contains a part that the control plane did not send.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,8 @@ enum Part {
     Secrets(Secrets),
     /// The grant of `env.storage`.
     Storage(Storage),
+    /// The project's database. `env.db` is absent once it is being deleted.
+    Database(Box<Database>),
 }
 
 /// The changes of one project's environment in an update.
@@ -64,7 +66,9 @@ impl PartChange {
         // The original error may contain a value.
         let secrets = Self::read_as(change, Part::Secrets);
         let secrets = secrets.map_err(|_| serde_json::Error::custom("the part secrets is malformed"))?;
-        Ok(secrets.or(Self::read_as(change, Part::Storage)?))
+        Ok(secrets
+            .or(Self::read_as(change, Part::Storage)?)
+            .or(Self::read_as(change, |database| Part::Database(Box::new(database)))?))
     }
 
     fn read_as<P: DesiredPart>(change: &Change, part: fn(P) -> Part) -> serde_json::Result<Option<Self>> {
@@ -126,6 +130,19 @@ impl Environment {
         if let Some(Part::Storage(storage)) = self.parts.get(Storage::NAME) { Some(storage) } else { None }
     }
 
+    /// The project's database. Its logins and limits are not visible to code.
+    pub fn database(&self) -> Option<&Database> {
+        if let Some(Part::Database(database)) = self.parts.get(Database::NAME) { Some(database) } else { None }
+    }
+
+    /// Whether the project has `env.db`: until the deletion of its database can no longer be aborted.
+    pub fn has_database(&self) -> bool {
+        self.database().is_some_and(|database| {
+            let operation = database.operation.as_ref().map(|operation| (operation.kind, operation.phase));
+            operation != Some((DatabaseOperationKind::Delete, OperationPhase::Committing))
+        })
+    }
+
     /// Whether `env` is the same in both. Other differences, such as a quota, do not require another process.
     fn is_same_for_code(&self, other: &Self) -> bool {
         self.secrets().eq(other.secrets()) && self.grants().eq(other.grants())
@@ -133,7 +150,12 @@ impl Environment {
 
     /// The names of the granted resources.
     fn grants(&self) -> impl Iterator<Item = &String> {
-        self.parts.keys().filter(|name| *name != Secrets::NAME)
+        let is_granted = |name: &&String| match name.as_str() {
+            Secrets::NAME => false,
+            Database::NAME => self.has_database(),
+            _ => true,
+        };
+        self.parts.keys().filter(is_granted)
     }
 }
 
@@ -176,6 +198,13 @@ impl Environments {
     pub fn get(&self, project: &str) -> Option<CurrentEnvironment> {
         let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
         state.projects.get(project).filter(|current| current.parts.unknown.is_empty()).cloned()
+    }
+
+    /// The databases of all projects.
+    pub fn databases(&self) -> Vec<(String, Database)> {
+        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let database = |current: &CurrentEnvironment| current.parts.database().cloned();
+        state.projects.iter().filter_map(|(project, current)| Some((project.clone(), database(current)?))).collect()
     }
 
     /// Applies the changed parts of the listed projects. In a `full` update, they are all parts of all projects.
@@ -236,7 +265,7 @@ impl CurrentEnvironment {
 
 #[cfg(test)]
 mod tests {
-    use protocol::SecretValue;
+    use protocol::{DatabaseOperation, SecretValue};
 
     use super::*;
 
@@ -248,6 +277,25 @@ mod tests {
     fn storage(quota_bytes: u64) -> PartChange {
         let storage = Storage { prefix: "sto_1".to_owned(), quota_bytes };
         PartChange { name: Storage::NAME, part: Some(Part::Storage(storage)) }
+    }
+
+    fn database(revision: i64, operation: Option<(DatabaseOperationKind, OperationPhase)>) -> PartChange {
+        let operation =
+            operation.map(|(kind, phase)| DatabaseOperation { id: "opn_1".to_owned(), kind, phase, generation: None });
+        let database = Database {
+            revision,
+            id: "dbs_1".to_owned(),
+            verifier: None,
+            tokens: Vec::new(),
+            size_bytes: 1,
+            backup_days: 1,
+            epoch: 1,
+            source: None,
+            operation,
+            exports: Vec::new(),
+            suspended: false,
+        };
+        PartChange { name: Database::NAME, part: Some(Part::Database(Box::new(database))) }
     }
 
     fn update(environments: &Environments, full: bool, parts: Vec<PartChange>, unavailable: &[&str]) {
@@ -275,6 +323,27 @@ mod tests {
         assert!(revoked.generation > other.generation);
         let full = apply(&environments, true, Vec::new());
         assert!(full.generation > revoked.generation && *full.parts == Environment::default());
+    }
+
+    #[test]
+    fn database_is_visible_until_its_deletion_is_committed() {
+        use DatabaseOperationKind::{Delete, RestoreGeneration};
+        let environments = Environments::default();
+        let first = apply(&environments, true, vec![database(1, None)]);
+        assert!(first.parts.has_database());
+        for operation in [
+            None,
+            Some((RestoreGeneration, OperationPhase::Committing)),
+            Some((Delete, OperationPhase::Draining)),
+            Some((Delete, OperationPhase::Sealing)),
+        ] {
+            let same = apply(&environments, false, vec![database(2, operation)]);
+            assert!(same.parts.has_database() && same.generation == first.generation, "{operation:?}");
+        }
+        let deleted = apply(&environments, false, vec![database(3, Some((Delete, OperationPhase::Committing)))]);
+        assert!(!deleted.parts.has_database() && deleted.generation > first.generation);
+        let withdrawn = apply(&environments, false, vec![PartChange { name: Database::NAME, part: None }]);
+        assert_eq!(withdrawn.generation, deleted.generation);
     }
 
     #[test]

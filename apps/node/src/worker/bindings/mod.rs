@@ -11,6 +11,7 @@
 
 mod assets;
 mod calls;
+mod database;
 mod storage;
 
 use std::collections::HashMap;
@@ -30,10 +31,12 @@ use super::folder::RunDir;
 use crate::contents::Contents;
 use crate::environment::{Environment, Environments};
 use crate::index::Index;
+use crate::pg::Pools;
 use crate::random;
 use crate::storage::Storage;
 use assets::Assets;
 use calls::CallLimit;
+use database::DatabaseBinding;
 use storage::StorageBinding;
 
 /// The header that identifies the process. `workerd` overwrites any value that the code sends.
@@ -99,8 +102,14 @@ pub struct Registration {
 
 impl Bindings {
     /// The bindings of a node.
-    pub fn new(environments: Arc<Environments>, contents: Arc<Contents>, storage: Option<Arc<Storage>>) -> Arc<Self> {
-        let all: Vec<Box<dyn Binding>> = vec![Box::new(Assets(contents)), Box::new(StorageBinding(storage))];
+    pub fn new(
+        environments: Arc<Environments>,
+        contents: Arc<Contents>,
+        storage: Option<Arc<Storage>>,
+        databases: Option<Arc<Pools>>,
+    ) -> Arc<Self> {
+        let all: Vec<Box<dyn Binding>> =
+            vec![Box::new(Assets(contents)), Box::new(StorageBinding(storage)), Box::new(DatabaseBinding(databases))];
         Arc::new(Self { all, environments, processes: RwLock::default() })
     }
 
@@ -161,6 +170,8 @@ pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
         .workers(SERVERS)
         .max_connections(MAX_CONNECTIONS)
         .disable_signals()
+        // The call of a worker that is gone is dropped.
+        .h1_allow_half_closed(false)
         .listen_uds(run.listen()?)?
         .run())
 }
@@ -187,6 +198,6 @@ async fn handle(request: HttpRequest, mut payload: Payload, bindings: Data<Bindi
 }
 
 /// An error of a binding. Its module throws it as an `Error` with this `code` and `message`.
-pub fn error(status: StatusCode, code: &'static str, message: &str) -> HttpResponse {
+pub fn error(status: StatusCode, code: &str, message: &str) -> HttpResponse {
     HttpResponse::build(status).json(json!({ "code": code, "message": message }))
 }

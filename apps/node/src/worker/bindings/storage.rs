@@ -134,24 +134,24 @@ impl StorageBinding {
                 Ok(storage.head(&grant, Key::parse(key)?).await?.map_or_else(null, value))
             }
             "/delete" => {
-                let _permit = storage.permit_bulk_call(&grant).await?;
+                let mut call = storage.begin_bulk_call(&grant).await?;
                 let Delete { keys } = read(payload, MAX_LONG_ARGUMENTS).await?;
                 if keys.len() > MAX_DELETED {
                     return Err(StorageError::InvalidArgument("At most 1,000 keys can be deleted in one call."));
                 }
                 let keys = keys.into_iter().map(Key::parse).collect::<Result<_>>()?;
-                storage.delete(&grant, keys).await?;
+                storage.delete(&mut call, &grant, keys).await?;
                 Ok(null())
             }
             "/list" => {
-                let permit = storage.permit_bulk_call(&grant).await?;
+                let mut call = storage.begin_bulk_call(&grant).await?;
                 let List { prefix, delimiter, limit, cursor } = read(payload, MAX_SHORT_ARGUMENTS).await?;
                 let after = cursor.map(|cursor| Position::decode(&cursor)).transpose()?;
                 let limit = limit.clamp(1, MAX_LIMIT);
-                let page = storage.list(&grant, ListOptions { prefix, delimiter, limit, after }).await?;
+                let page = storage.list(&mut call, &grant, ListOptions { prefix, delimiter, limit, after }).await?;
                 let cursor = page.next.as_ref().map(Position::encode);
                 let response = value(json!({ "objects": page.objects, "prefixes": page.prefixes, "cursor": cursor }));
-                Ok(calls::guard(response, permit))
+                Ok(calls::guard(response, call))
             }
             _ => Err(StorageError::InvalidArgument("Unknown operation.")),
         }

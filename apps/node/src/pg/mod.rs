@@ -1,0 +1,39 @@
+//! The client behind `env.db`: a pool of connections to the project's database, and JSON results.
+//!
+//! Worker code receives most types as the text that Postgres prints, so this client requests all results as text.
+//! `tokio-postgres` cannot do that (docs/decisions.md). It speaks the extended query protocol itself, over the
+//! messages of the crate `postgres-protocol`:
+//!
+//! 1. Parse and Describe return the types of the parameters and columns. Parameters are written for these types.
+//! 2. Bind and Execute return the rows. Each one is appended to the JSON of the result (`output`), which is sent to
+//!    the worker while further rows arrive.
+//! 3. Sync commits. A batch is a transaction, which is committed after the last result.
+//!
+//! The pool resets a connection before the next call, so that no state of a session is visible in another call.
+//! Everything that a statement can return is bounded: its time, its result, and the memory for large rows of a project
+//! and of all projects.
+
+mod call;
+mod cancel;
+mod connection;
+mod error;
+mod limits;
+mod memory;
+mod metrics;
+mod output;
+mod parameter;
+mod pool;
+mod pools;
+mod refusal;
+mod socket;
+mod startup;
+mod statement;
+mod types;
+mod wire;
+
+pub use self::call::{Call, Mode};
+pub use self::error::{DatabaseError, Result};
+pub use self::limits::Limits;
+pub use self::metrics::CallMetrics;
+pub use self::pool::Pool;
+pub use self::pools::Pools;

@@ -1,0 +1,234 @@
+//! The JSON of a result, which is sent to the worker while it is written.
+//!
+//! `{"results":[{"fields":[[name, type, conversion], …],"rows":[[…], …],"rowCount":n}, …]}`. If a call fails after a
+//! part was sent, the JSON ends with `"error":{"code":…,"message":…}`.
+
+use std::mem;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::error::{DatabaseError, Failure, Result};
+
+/// A full buffer is sent. Smaller results are a single chunk.
+const CHUNK_BYTES: usize = 32 << 10;
+/// A text is converted in parts of this size, so that its JSON does not exceed the limit by much.
+const PART_CHARS: usize = 16 << 10;
+
+/// The result of a call for the worker: the chunks of the JSON, or the error of a call without any.
+pub type Chunks = mpsc::Receiver<Result<Bytes>>;
+
+/// Writes the JSON.
+pub struct Output {
+    chunks: mpsc::Sender<Result<Bytes>>,
+    buffer: Vec<u8>,
+    /// The bytes that were sent.
+    sent: usize,
+    /// The length of the buffer up to the last complete row.
+    complete: usize,
+    state: State,
+    limit: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    NoResults,
+    BetweenResults,
+    NoRows,
+    Rows,
+}
+
+/// The result exceeds its limit in bytes.
+#[derive(Debug)]
+pub struct TooLarge(usize);
+
+impl From<TooLarge> for Failure {
+    fn from(TooLarge(limit): TooLarge) -> Self {
+        // The server may send any number of further rows.
+        Self::Fatal(DatabaseError::ResultTooLarge(limit))
+    }
+}
+
+impl Output {
+    /// A result of at most `limit` bytes.
+    pub fn new(limit: usize) -> (Self, Chunks) {
+        let (chunks, receiver) = mpsc::channel(1);
+        (Self { chunks, buffer: Vec::new(), sent: 0, complete: 0, state: State::NoResults, limit }, receiver)
+    }
+
+    /// Follows whether the worker waits for the result.
+    pub fn receiver(&self) -> mpsc::Sender<Result<Bytes>> {
+        self.chunks.clone()
+    }
+
+    /// Begins the result of a statement. A field is a name, a type and its conversion.
+    pub fn begin_result(&mut self, fields: &[[&str; 3]]) -> std::result::Result<(), TooLarge> {
+        self.push(if self.state == State::NoResults { b"{\"results\":[" } else { b"," })?;
+        self.push(b"{\"fields\":")?;
+        self.push(json!(fields).to_string().as_bytes())?;
+        self.push(b",\"rows\":[")?;
+        self.state = State::NoRows;
+        self.complete = self.buffer.len();
+        Ok(())
+    }
+
+    /// Begins a row.
+    pub fn begin_row(&mut self) -> std::result::Result<(), TooLarge> {
+        let is_first = mem::replace(&mut self.state, State::Rows) == State::NoRows;
+        self.push(if is_first { b"[" } else { b",[" })
+    }
+
+    /// Ends a row. Sends the buffer if it is full, and waits until the worker has read the chunks before it.
+    pub async fn end_row(&mut self) -> std::result::Result<(), Failure> {
+        self.push(b"]")?;
+        self.complete = self.buffer.len();
+        if self.buffer.len() >= CHUNK_BYTES {
+            self.send().await.map_err(|_| Failure::Abandoned)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the result of a statement.
+    pub fn end_result(&mut self, row_count: u64) -> std::result::Result<(), TooLarge> {
+        self.push(format!("],\"rowCount\":{row_count}}}").as_bytes())?;
+        self.state = State::BetweenResults;
+        self.complete = self.buffer.len();
+        Ok(())
+    }
+
+    /// Appends JSON.
+    pub fn push(&mut self, json: &[u8]) -> std::result::Result<(), TooLarge> {
+        if self.sent + self.buffer.len() + json.len() > self.limit {
+            return Err(TooLarge(self.limit));
+        }
+        self.buffer.extend_from_slice(json);
+        Ok(())
+    }
+
+    /// Appends a string.
+    pub fn push_text(&mut self, mut text: &str) -> std::result::Result<(), TooLarge> {
+        self.push(b"\"")?;
+        while !text.is_empty() {
+            let (part, rest) = text.split_at(text.floor_char_boundary(PART_CHARS));
+            let quoted = json!(part).to_string();
+            self.push(quoted.get(1..quoted.len() - 1).unwrap_or_default().as_bytes())?;
+            text = rest;
+        }
+        self.push(b"\"")
+    }
+
+    async fn send(&mut self) -> std::result::Result<(), mpsc::error::SendError<Result<Bytes>>> {
+        self.sent += self.buffer.len();
+        self.complete = 0;
+        let mut rest = Bytes::from(mem::take(&mut self.buffer));
+        while !rest.is_empty() {
+            let chunk = rest.split_to(rest.len().min(CHUNK_BYTES));
+            self.chunks.send(Ok(chunk)).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the JSON. A worker that no longer waits is not an error.
+    pub async fn finish(mut self, result: Result<()>) {
+        match result {
+            Err(error) if self.sent == 0 => drop(self.chunks.send(Err(error)).await),
+            result => {
+                self.close(result);
+                drop(self.send().await);
+            }
+        }
+    }
+
+    fn close(&mut self, result: Result<()>) {
+        self.buffer.truncate(self.complete);
+        match self.state {
+            State::NoResults => self.buffer.extend_from_slice(b"{\"results\":["),
+            State::BetweenResults => {}
+            State::NoRows | State::Rows => self.buffer.extend_from_slice(b"]}"),
+        }
+        self.buffer.push(b']');
+        if let Err(error) = result {
+            let error = json!({ "code": error.code(), "message": error.to_string() });
+            self.buffer.extend_from_slice(format!(",\"error\":{error}").as_bytes());
+        }
+        self.buffer.push(b'}');
+    }
+
+    #[cfg(test)]
+    pub fn take_text(&mut self) -> String {
+        String::from_utf8(mem::take(&mut self.buffer)).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    async fn write(output: &mut Output, rows: &[&str]) -> std::result::Result<(), Failure> {
+        output.begin_result(&[["a\"", "text", ""]])?;
+        for row in rows {
+            output.begin_row()?;
+            output.push_text(row)?;
+            output.end_row().await?;
+        }
+        output.end_result(rows.len() as u64)?;
+        Ok(())
+    }
+
+    /// The result as the worker receives it, and the number of chunks.
+    async fn read(mut chunks: Chunks) -> Result<(Value, usize)> {
+        let (mut json, mut count) = (Vec::new(), 0);
+        while let Some(chunk) = chunks.recv().await {
+            json.extend_from_slice(&chunk?);
+            count += 1;
+        }
+        Ok((serde_json::from_slice(&json).unwrap(), count))
+    }
+
+    #[tokio::test]
+    async fn small_result_is_one_chunk() {
+        let (mut output, chunks) = Output::new(1000);
+        write(&mut output, &["x", "é\""]).await.unwrap();
+        write(&mut output, &[]).await.unwrap();
+        tokio::spawn(output.finish(Ok(())));
+        let fields = json!([["a\"", "text", ""]]);
+        let results = json!({ "results": [
+            { "fields": fields, "rows": [["x"], ["é\""]], "rowCount": 2 },
+            { "fields": fields, "rows": [], "rowCount": 0 },
+        ] });
+        assert_eq!(read(chunks).await, Ok((results, 1)));
+    }
+
+    #[tokio::test]
+    async fn error_without_results_has_no_json() {
+        let (mut output, chunks) = Output::new(1000);
+        write(&mut output, &["x"]).await.unwrap();
+        tokio::spawn(output.finish(Err(DatabaseError::FAILED)));
+        assert_eq!(read(chunks).await, Err(DatabaseError::FAILED));
+    }
+
+    #[tokio::test]
+    async fn error_after_a_chunk_ends_the_json() {
+        let (mut output, chunks) = Output::new(100_000);
+        let written = tokio::spawn(async move {
+            let failed = write(&mut output, &["x".repeat(60_000).as_str(), &"y".repeat(60_000)]).await;
+            assert!(matches!(failed, Err(Failure::Fatal(DatabaseError::ResultTooLarge(100_000)))));
+            output.finish(Err(DatabaseError::ResultTooLarge(100_000))).await;
+        });
+        let (json, count) = read(chunks).await.unwrap();
+        written.await.unwrap();
+        assert_eq!((json["error"]["code"].as_str(), count), (Some("result_too_large"), 3));
+        assert_eq!(json["results"][0]["rows"].as_array().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn writer_stops_when_the_worker_is_gone() {
+        let (mut output, chunks) = Output::new(1 << 20);
+        drop(chunks);
+        let failed = write(&mut output, &["x".repeat(60_000).as_str()]).await;
+        assert!(matches!(failed, Err(Failure::Abandoned)), "{failed:?}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Servers that violate the protocol, and sessions that code has changed.
+
+use std::sync::Arc;
+
+use node::database::server::{Address, Credentials, Tls};
+use settings::Secret;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::rig::Rig;
+
+/// The messages of a login without a password.
+const LOGIN: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x01Z\0\0\0\x05I";
+/// Completes a Parse, without parameters, with one column `a` of the type text.
+const PARSED: &[u8] =
+    b"1\0\0\0\x04t\0\0\0\x06\0\0T\0\0\0\x1a\0\x01a\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_violates_the_protocol_fails_the_call() {
+    let Some(rig) = Rig::start().await else { return };
+    for (name, login, response) in [
+        ("closes", LOGIN, b"".to_vec()),
+        ("no protocol", b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(), Vec::new()),
+        ("cleartext password", b"R\0\0\0\x08\0\0\0\x03", Vec::new()),
+        ("unknown message", LOGIN, b"?\0\0\0\x04".to_vec()),
+        ("negative length", LOGIN, b"1\xff\xff\xff\xff".to_vec()),
+        ("long message", LOGIN, b"1\x7f\xff\xff\xff".to_vec()),
+        ("long notice", LOGIN, [b"N\x7f\xff\xff\xff".as_slice(), &[b'x'; 1 << 20]].concat()),
+        ("long error", LOGIN, [b"E\x00\x10\x00\x00".as_slice(), &[b'x'; 1 << 20]].concat()),
+        ("row without columns", LOGIN, [PARSED, b"2\0\0\0\x04", b"D\0\0\0\x06\0\0"].concat()),
+        ("row with a negative count", LOGIN, [PARSED, b"2\0\0\0\x04", b"D\0\0\0\x06\xff\xff"].concat()),
+        ("value beyond its row", LOGIN, [PARSED, b"2\0\0\0\x04", b"D\0\0\0\x0a\0\x01\0\0\x10\0"].concat()),
+        ("rows without a statement", LOGIN, b"D\0\0\0\x06\0\0".to_vec()),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let login = login.to_vec();
+        let server = tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let mut buffer = [0; 4096];
+                // The client may close the connection at any time.
+                let _ = socket.read(&mut buffer).await;
+                let _ = socket.write_all(&login).await;
+                let _ = socket.read(&mut buffer).await;
+                let _ = socket.write_all(&response).await;
+            }
+        });
+        let address = Arc::new(Address { host: "127.0.0.1".to_owned(), port, tls: Tls::Off });
+        let credentials = Credentials { address, password: Secret::new("hush".to_owned()), ..rig.credentials.clone() };
+        rig.access.send_replace(node::database::registry::Connection::Open {
+            generation: u64::from(port) + 10,
+            credentials: Arc::new(credentials),
+        });
+        let (code, _) = rig.query("SELECT 1").await.unwrap_err();
+        let expected = if name == "long error" { "XX000" } else { "database_unavailable" };
+        assert_eq!(code, expected, "{name}");
+        server.abort();
+    }
+    rig.reopen(1);
+    assert_eq!(rig.value("SELECT 1").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_cannot_change_later_sessions() {
+    let Some(rig) = Rig::start().await else { return };
+    let before = rig.value("SELECT '2024-01-02'::timestamptz").await;
+    // Changes to its own login, which Postgres may permit.
+    let changes =
+        ["SET ROLE NONE", "ALTER ROLE node_1 SET DateStyle = 'German'", "ALTER ROLE node_1 SET TimeZone = 'PST8PDT'"];
+    for change in changes {
+        let _ = rig.spawn(node::pg::Mode::Batch, Box::leak(Box::new(["SET LOCAL ROLE NONE", change]))).await.unwrap();
+    }
+    rig.query("ALTER DATABASE db_1 SET bytea_output = 'escape'").await.unwrap();
+    rig.query("ALTER DATABASE db_1 SET statement_timeout = 1").await.unwrap();
+    rig.reopen(2);
+    assert_eq!(rig.value("SELECT '2024-01-02'::timestamptz").await, before);
+    assert_eq!(rig.value(r"SELECT '\x00ff'::bytea").await, "AP8=");
+    assert_eq!(rig.value("SELECT pg_sleep(0.1)::text").await, "");
+    assert_eq!(rig.value("SELECT current_user::text").await, "db_1");
+}

@@ -1,0 +1,129 @@
+//! Limits, cancellation and the end of sessions.
+
+use std::time::Duration;
+
+use node::database::registry::Connection;
+use node::pg::{Call, Limits, Mode};
+use tokio::time::timeout;
+
+use super::rig::{Outcome, Rig, SLEEPING};
+
+/// Fails if an outcome is not an error with this code.
+fn assert_fails(outcome: Outcome, code: &str) {
+    assert_eq!(outcome.map_err(|(code, _)| code), Err(code.to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statement_is_canceled_at_the_time_limit() {
+    let limits = Limits { statement: Duration::from_secs(1), ..Limits::default() };
+    let Some(rig) = Rig::start_with(limits).await else { return };
+    // A statement cannot disable the limit.
+    let endless = rig.query("SELECT set_config('statement_timeout', '0', false), pg_sleep(600)").await;
+    assert_eq!(endless.unwrap_err().0, "57014");
+    rig.wait_for_sessions(SLEEPING, 0).await;
+    // The limit applies to each statement of a batch.
+    let slow = ["SELECT pg_sleep(0.6)", "SELECT pg_sleep(0.6)"];
+    assert!(
+        rig.spawn(Mode::Batch, &["SELECT pg_sleep(0.6)", "SELECT pg_sleep(0.6)"]).await.unwrap().is_ok(),
+        "{slow:?}"
+    );
+    // It includes the time in which the worker reads the result.
+    let body = br#"[{ "text": "SELECT repeat('x', 1000) FROM generate_series(1, 10000)", "params": [] }]"#;
+    let mut unread = rig.pool.call(Call { mode: Mode::Query, body: body[..].into(), memory: None });
+    rig.wait_for_sessions("state = 'active'", 1).await;
+    rig.wait_for_sessions("state = 'active'", 0).await;
+    while let Some(chunk) = unread.recv().await {
+        assert!(chunk.is_ok(), "the error is at the end of the chunks");
+    }
+    assert_eq!(rig.value("SELECT 1").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn abandoned_call_is_canceled() {
+    let Some(rig) = Rig::start().await else { return };
+    let body = br#"[{ "text": "SELECT pg_sleep(600)", "params": [] }]"#;
+    let chunks = rig.pool.call(Call { mode: Mode::Query, body: body[..].into(), memory: None });
+    rig.wait_for_sessions(SLEEPING, 1).await;
+    drop(chunks);
+    rig.wait_for_sessions("true", 0).await;
+    assert_eq!(rig.value("SELECT 1").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_wait_for_a_connection() {
+    let limits = Limits { wait: Duration::from_millis(500), idle: Duration::from_secs(1), ..Limits::default() };
+    let Some(rig) = Rig::start_with(limits).await else { return };
+    let running: Vec<_> = (0..8).map(|_| rig.spawn(Mode::Query, &["SELECT pg_sleep(600)"])).collect();
+    rig.wait_for_sessions(SLEEPING, 8).await;
+    assert_fails(rig.query("SELECT 1").await, "too_many_connections");
+    let waiting = rig.spawn(Mode::Query, &["SELECT 1"]);
+    let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE usename = 'node_1'";
+    rig.admin.query_one(cancel, &[]).await.unwrap();
+    for call in running {
+        assert_fails(call.await.unwrap(), "57014");
+    }
+    // It may have waited for too long before the others ended.
+    let _ = waiting.await.unwrap();
+    assert_eq!(rig.value("SELECT 1").await, 1);
+    // Unused connections are closed.
+    rig.wait_for_sessions("true", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drain_ends_running_calls_and_refuses_others() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.query("CREATE TABLE t (id int)").await.unwrap();
+    let running = rig.spawn(Mode::Batch, &["INSERT INTO t VALUES (1)", "SELECT pg_sleep(600)"]);
+    rig.wait_for_sessions(SLEEPING, 1).await;
+    rig.access.send_replace(Connection::Closed);
+    assert_fails(running.await.unwrap(), "database_unavailable");
+    assert_fails(rig.query("SELECT 1").await, "database_unavailable");
+    rig.wait_for_sessions("true", 0).await;
+    rig.reopen(2);
+    assert_eq!(rig.value("SELECT count(*)::int4 FROM t").await, 0);
+    // Another access uses other connections, and closes these.
+    rig.reopen(3);
+    let before = rig.value("SELECT pg_backend_pid()").await;
+    rig.wait_for_sessions(&format!("pid <> {before}"), 0).await;
+    rig.reopen(4);
+    rig.wait_for_sessions("true", 0).await;
+    assert_ne!(rig.value("SELECT pg_backend_pid()").await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_sessions_are_replaced() {
+    let Some(mut rig) = Rig::start().await else { return };
+    rig.query("SELECT 1").await.unwrap();
+    // An idle session ends: no call fails.
+    let end = "SELECT count(pg_terminate_backend(pid, 30000)) FROM pg_stat_activity WHERE usename = 'node_1'";
+    for _ in 0..5 {
+        rig.admin.query_one(end, &[]).await.unwrap();
+        assert_eq!(rig.value("SELECT 1").await, 1);
+    }
+    // A running one ends.
+    let running = rig.spawn(Mode::Query, &["SELECT pg_sleep(600)"]);
+    rig.wait_for_sessions(SLEEPING, 1).await;
+    rig.admin.query_one(end, &[]).await.unwrap();
+    assert_fails(running.await.unwrap(), "database_unavailable");
+    // The server is killed.
+    let running = rig.spawn(Mode::Query, &["SELECT pg_sleep(600)"]);
+    rig.wait_for_sessions(SLEEPING, 1).await;
+    rig.postgres.kill();
+    assert_fails(timeout(Duration::from_secs(60), running).await.unwrap().unwrap(), "database_unavailable");
+    assert_fails(rig.query("SELECT 1").await, "database_unavailable");
+    rig.postgres.restart();
+    assert_eq!(rig.value("SELECT 1").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_login_is_unavailable() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.admin.batch_execute("ALTER ROLE node_1 PASSWORD 'another'").await.unwrap();
+    let (code, message) = rig.query("SELECT 1").await.unwrap_err();
+    assert_eq!(code, "database_unavailable");
+    assert!(!message.contains("node_1") && !message.contains("hush"), "{message}");
+    rig.admin.batch_execute("ALTER ROLE node_1 PASSWORD 'hush' NOLOGIN").await.unwrap();
+    assert_fails(rig.query("SELECT 1").await, "database_unavailable");
+    rig.admin.batch_execute("ALTER ROLE node_1 LOGIN").await.unwrap();
+    assert_eq!(rig.value("SELECT current_user::text || session_user::text").await, "db_1node_1");
+}
