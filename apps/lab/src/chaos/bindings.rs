@@ -3,12 +3,14 @@
 //! Writers send objects through the worker and keep a journal. Afterwards, each acknowledged object must have its exact
 //! content, each other one must be absent or complete, and the reported usage must be the sum of all sizes.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use chaos::{NetworkFault, Proxy, Upstream};
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
 use kernel::ClockRng;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
@@ -226,10 +228,13 @@ async fn write(
 
 /// Reads all objects. Returns the number of unacknowledged objects that exist.
 async fn check(client: &Client, edge: &str, host: &str, sent: &[Sent], outcome: &mut Outcome) -> Result<usize> {
-    let mut complete = 0;
-    for object in sent {
+    let read = stream::iter(sent).map(async |object| {
         let response = client.get(format!("{edge}/{}", object.key)).header("Host", host).send().await?;
-        let (status, body) = (response.status(), response.bytes().await?);
+        anyhow::Ok((object, response.status(), response.bytes().await?))
+    });
+    let mut read = pin!(read.buffer_unordered(WRITERS));
+    let mut complete = 0;
+    while let Some((object, status, body)) = read.next().await.transpose()? {
         match status {
             StatusCode::OK if body == object.content() => complete += usize::from(!object.acknowledged),
             StatusCode::NOT_FOUND if !object.acknowledged => {}
