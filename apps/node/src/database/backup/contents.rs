@@ -1,0 +1,93 @@
+//! The table of contents of an archive, and the order of a restore.
+//!
+//! `pg_restore --list` prints one line per entry: its number, two ids, its type, its schema or `-`, its name and its
+//! owner. It replaces line breaks in names. The types come first, so no name can pretend to be another type.
+
+/// The entries of an archive by the way they are restored, as lists for `pg_restore --use-list`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// All other entries. A failure of one fails the restore.
+    pub objects: String,
+    /// Privileges and row security policies. They name roles that may no longer exist, such as revoked tokens.
+    pub grants: String,
+    /// The content of materialized views. Their queries may fail without the settings of the application's sessions.
+    pub views: String,
+    /// Whether the owner of the schema `public` was changed: the schema was dropped and created again.
+    pub owns_public: bool,
+}
+
+impl Contents {
+    pub fn parse(list: &str) -> Self {
+        let mut contents = Self::default();
+        for line in list.lines().filter(|line| !line.starts_with(';')) {
+            let Some(entry) = entry(line) else { continue };
+            if is_public_schema(entry) {
+                contents.owns_public = true;
+            }
+            let target = if is_grant(entry) {
+                &mut contents.grants
+            } else if entry.starts_with("MATERIALIZED VIEW DATA ") {
+                &mut contents.views
+            } else {
+                &mut contents.objects
+            };
+            target.push_str(line);
+            target.push('\n');
+        }
+        contents
+    }
+}
+
+/// The part of a line after the ids.
+fn entry(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("; ")?;
+    let mut parts = rest.splitn(3, ' ');
+    let is_id = |part: Option<&str>| part.is_some_and(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    let ids = (is_id(parts.next()), is_id(parts.next()));
+    parts.next().filter(|_| ids == (true, true))
+}
+
+/// The name of a schema may contain spaces, so another comment can be restored with the policies.
+fn is_grant(entry: &str) -> bool {
+    ["ACL ", "DEFAULT ACL ", "POLICY "].iter().any(|kind| entry.starts_with(kind))
+        || entry.starts_with("COMMENT ") && entry.contains(" POLICY ")
+}
+
+/// The name of the owner contains no space.
+fn is_public_schema(entry: &str) -> bool {
+    entry.strip_prefix("SCHEMA - public ").is_some_and(|owner| !owner.contains(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_divided_by_type() {
+        let list = "\
+;
+; Archive created at 2026-11-23 08:00:00 UTC
+;     dbname: ACL public
+;
+6; 2615 16400 SCHEMA - public db_x
+3310; 0 0 ACL - SCHEMA public db_x
+200; 1259 16386 TABLE public POLICY db_x
+3311; 0 0 TABLE DATA public ACL TABLE t db_x
+3312; 0 0 COMMENT a b POLICY p ON t db_x
+3313; 0 0 COMMENT public TABLE \"POLICY x\" db_x
+3314; 3256 16401 POLICY public t p db_x
+3315; 826 16402 DEFAULT ACL public DEFAULT PRIVILEGES FOR TABLES db_x
+3316; 0 0 MATERIALIZED VIEW DATA public m db_x
+201; 1259 16387 MATERIALIZED VIEW public m db_x
+";
+        let contents = Contents::parse(list);
+        let numbers = |list: &str| {
+            list.lines().map(|line| line.split(';').next().unwrap().parse().unwrap()).collect::<Vec<u32>>()
+        };
+        assert_eq!(numbers(&contents.grants), [3310, 3312, 3314, 3315]);
+        assert_eq!(numbers(&contents.views), [3316]);
+        assert_eq!(numbers(&contents.objects), [6, 200, 3311, 3313, 201]);
+        assert!(contents.owns_public);
+        assert!(!Contents::parse("7; 2615 16400 SCHEMA - public x db_x\n").owns_public);
+    }
+}

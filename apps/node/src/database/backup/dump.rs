@@ -1,0 +1,66 @@
+//! Dumping a database into the store.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use protocol::GenerationRef;
+use sha256::Digester;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStdout;
+use tokio::time::timeout;
+
+use super::Service;
+use super::error::{BackupError, Result};
+use super::program::{Program, command, set_login};
+use crate::database::server::Credentials;
+
+/// The longest wait of `pg_dump` for the lock of a table.
+const LOCK_TIMEOUT: &str = "--lock-wait-timeout=60s";
+/// The longest time without output. `pg_dump` writes nothing while it reads the catalogs and waits for locks.
+const STALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// The longest time of a dump. A dump that takes longer keeps one of the few places of other databases.
+const MAX_TIME: Duration = Duration::from_secs(6 * 60 * 60);
+const BUFFER: usize = 128 * 1024;
+
+impl Service {
+    /// Streams a dump into the store. A failure leaves no object.
+    pub(super) async fn dump(&self, credentials: &Credentials, key: &str) -> Result<GenerationRef> {
+        let too_long = |_| BackupError::Dump("it takes longer than 6 hours".to_owned());
+        timeout(MAX_TIME, self.stream(credentials, key)).await.map_err(too_long)?
+    }
+
+    /// `pg_dump` acts as the login itself, which inherits the owner's privileges and bypasses row security: the owner is
+    /// subject to the policies of a table with `FORCE ROW LEVEL SECURITY`.
+    async fn stream(&self, credentials: &Credentials, key: &str) -> Result<GenerationRef> {
+        let mut pg_dump = command(&self.programs, &self.programs.pg_dump);
+        pg_dump.args(["--format=custom", "--no-password", LOCK_TIMEOUT]).stdout(Stdio::piped());
+        set_login(&mut pg_dump, credentials, "none");
+        let mut program = Program::spawn(pg_dump)?;
+        let mut writer = self.archives.writer(key);
+        let (mut digester, mut size) = (Digester::default(), 0);
+        let mut stdout = program.child.stdout.take();
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let length = read(&mut stdout, &mut buffer).await?;
+            let Some(chunk) = buffer.get(..length).filter(|chunk| !chunk.is_empty()) else { break };
+            digester.update(chunk);
+            size += chunk.len() as u64;
+            writer.write(chunk).await?;
+        }
+        let finished = program.finish_soon().await?;
+        if !finished.status.success() {
+            writer.abort().await;
+            tracing::warn!(key, status = %finished.status, messages = finished.excerpt(), "pg_dump failed");
+            let reason = finished.server_error();
+            return Err(BackupError::Dump(reason.unwrap_or_else(|| "the connection failed or ended".to_owned())));
+        }
+        writer.finish().await?;
+        Ok(GenerationRef { key: key.to_owned(), size_bytes: size, sha256: digester.finish().hex() })
+    }
+}
+
+async fn read(stdout: &mut Option<ChildStdout>, buffer: &mut [u8]) -> Result<usize> {
+    let Some(stdout) = stdout else { return Ok(0) };
+    let stalled = |_| BackupError::Dump("it wrote nothing for 15 minutes".to_owned());
+    Ok(timeout(STALL_TIMEOUT, stdout.read(buffer)).await.map_err(stalled)??)
+}

@@ -1,0 +1,48 @@
+//! Errors of backups.
+
+use std::io;
+
+/// Why a backup, a check or a restore failed. `Display` is a clause for the project's members, without the addresses of
+/// servers. The source is for the log.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("this node stores no backups")]
+    NotConfigured,
+    /// The object does not exist.
+    #[error("the object {0} is missing in the backup store")]
+    Missing(String),
+    /// The object has another digest or size than recorded, or is not an archive.
+    #[error("the object {0} is corrupt")]
+    Corrupt(String),
+    /// The archive cannot be restored.
+    #[error("the archive cannot be restored: {0}")]
+    Rejected(String),
+    /// `pg_dump` failed.
+    #[error("pg_dump failed: {0}")]
+    Dump(String),
+    /// `pg_dump` repeatedly lacked a privilege.
+    #[error("pg_dump cannot read the database: {0}")]
+    Denied(String),
+    /// `pg_restore` failed for a reason outside the archive.
+    #[error("pg_restore was interrupted: {0}")]
+    Interrupted(String),
+    #[error("the backup store failed")]
+    Store(#[from] object_store::Error),
+    #[error("a file or a program of the node failed")]
+    Io(#[from] io::Error),
+    #[error("the node's Postgres failed")]
+    Postgres(#[from] tokio_postgres::Error),
+    #[error("the node's Postgres failed")]
+    Connect(#[source] anyhow::Error),
+}
+
+pub type Result<T> = std::result::Result<T, BackupError>;
+
+impl BackupError {
+    /// Whether repeating cannot help: the object is missing or corrupt, the archive cannot be restored, or the database
+    /// cannot be read.
+    #[must_use]
+    pub const fn is_permanent(&self) -> bool {
+        matches!(self, Self::NotConfigured | Self::Missing(_) | Self::Corrupt(_) | Self::Rejected(_) | Self::Denied(_))
+    }
+}

@@ -1,0 +1,64 @@
+//! The comparison of the records with the objects in the store.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, SystemTime};
+
+use super::Service;
+use super::archives::ListedArchive;
+use super::error::{BackupError, Result};
+use crate::clock;
+
+/// Every kind of dump expires earlier, except generations of a longer retention.
+const ORPHAN_DAYS: u32 = 31;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Service {
+    /// Finds recorded objects that are missing or have another size, and deletes old objects without a record: the
+    /// node's own database was lost, and the objects of that time have expired.
+    pub(super) async fn compare_store(&self) -> Result<()> {
+        let mut projects: HashMap<String, u32> = HashMap::new();
+        for row in self.connect().await?.query("SELECT DISTINCT project FROM svc.dumps", &[]).await? {
+            projects.insert(row.try_get(0)?, 0);
+        }
+        projects.extend(self.desired.backup_days());
+        for (project, backup_days) in projects {
+            self.compare_project(&project, backup_days.max(ORPHAN_DAYS)).await?;
+        }
+        Ok(())
+    }
+
+    async fn compare_project(&self, project: &str, orphan_days: u32) -> Result<()> {
+        // Before the listing, so that it contains them, and only this task deletes them.
+        let dumps = self.dumps("stored AND NOT damaged").await?;
+        let listed = self.archives.list(project).await?;
+        let listed: HashMap<&str, &ListedArchive> = listed.iter().map(|it| (it.key.as_str(), it)).collect();
+        for dump in dumps.iter().filter(|dump| dump.project == project) {
+            let key = &dump.object.key;
+            let error = match listed.get(key.as_str()) {
+                Some(found) if found.size == dump.object.size_bytes => continue,
+                Some(_) => BackupError::Corrupt(key.clone()),
+                None => BackupError::Missing(key.clone()),
+            };
+            self.record_damage(dump, &error).await?;
+        }
+        // After the listing, because a dump is recorded before its object is written.
+        let keys = self.connect().await?.query("SELECT key FROM svc.dumps WHERE project = $1", &[&project]).await?;
+        let keys = keys.iter().map(|row| row.try_get(0)).collect::<std::result::Result<HashSet<String>, _>>()?;
+        let orphans: Vec<&ListedArchive> = listed.into_values().filter(|it| !keys.contains(&it.key)).collect();
+        self.delete_orphans(project, &orphans, orphan_days).await
+    }
+
+    async fn delete_orphans(&self, project: &str, orphans: &[&ListedArchive], orphan_days: u32) -> Result<()> {
+        let now = clock::now();
+        let age = |created_at: SystemTime| now.duration_since(created_at).unwrap_or_default();
+        for orphan in orphans {
+            let is_old = orphan.created_at.is_some_and(|created_at| age(created_at) > DAY * orphan_days);
+            if is_old && !self.is_needed(project, &orphan.key) {
+                self.archives.delete(&orphan.key).await?;
+                self.metrics.count_removed("orphaned");
+                tracing::info!(key = orphan.key, "deleted an old object without a record");
+            }
+        }
+        Ok(())
+    }
+}

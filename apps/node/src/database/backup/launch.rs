@@ -1,0 +1,46 @@
+//! `svc-node --exec-postgres`: executes a client program of Postgres that ends with the node, and limits its memory.
+//!
+//! Only unsafe code can run between fork and exec. Therefore the node starts itself with this argument, as for workers.
+
+use std::ffi::OsString;
+
+use anyhow::bail;
+
+/// The internal argument that selects this mode.
+pub const ARGUMENT: &str = "--exec-postgres";
+
+/// The largest address space of a program. `pg_dump` holds a few hundred bytes for each object of a database.
+#[cfg(target_os = "linux")]
+const MAX_MEMORY: u64 = 2 << 30;
+
+/// Executes a program, which does not return: the process id of the node, the program, and its arguments. Call it while
+/// the process has one thread.
+///
+/// # Errors
+/// Returns an error if the program cannot be executed or the node has exited.
+#[cfg(target_os = "linux")]
+pub fn exec(arguments: &[OsString]) -> anyhow::Result<()> {
+    use std::os::unix::process::CommandExt as _;
+    use std::path::Path;
+    use std::process::Command;
+
+    use anyhow::{Context as _, ensure};
+    use rustix::process::{Pid, Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
+
+    let [node, program, arguments @ ..] = arguments else { bail!("{ARGUMENT} is for internal use") };
+    let node = node.to_str().and_then(|node| node.parse().ok()).context("not a process id")?;
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    ensure!(getppid() == Pid::from_raw(node), "the node exited before its program started");
+    setrlimit(Resource::As, Rlimit { current: Some(MAX_MEMORY), maximum: Some(MAX_MEMORY) })?;
+    let error = Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| format!("{}", Path::new(program).display()))
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always returns an error.
+#[cfg(not(target_os = "linux"))]
+pub fn exec(_: &[OsString]) -> anyhow::Result<()> {
+    bail!("databases run only on Linux")
+}

@@ -1,0 +1,286 @@
+//! Backups of databases: generations on a schedule and for operations, exports, and restores (docs/backups.md).
+//!
+//! A dump has a row in the node's own database before its object is written. The row becomes `stored` only after the
+//! object was read back and verified, so every object either has a stored row or is deleted. Stored rows are reported
+//! until the control plane has accepted them.
+
+mod archives;
+pub mod config;
+mod contents;
+mod denials;
+mod desired;
+mod dump;
+mod error;
+mod exports;
+mod fingerprint;
+mod grid;
+mod inventory;
+mod kind;
+pub mod launch;
+mod metrics;
+mod program;
+mod project;
+mod records;
+mod reports;
+mod restore;
+mod retention;
+mod schedule;
+mod slots;
+mod spool;
+pub mod tables;
+mod upkeep;
+mod verify;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use protocol::{Database, GenerationKind, GenerationRef, GenerationReport};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::archives::{Archives, new_key};
+use self::config::BackupConfig;
+use self::denials::Denials;
+use self::desired::DesiredParts;
+use self::error::Result;
+use self::kind::Kind;
+use self::records::{Dump, NewDump};
+use self::slots::Slots;
+use super::admin::Admin;
+use super::config::Programs;
+use super::registry::Registry;
+use super::server::Credentials;
+use super::status::Statuses;
+use crate::clock;
+use crate::observe::Observer;
+
+pub use self::error::BackupError;
+pub use self::metrics::BackupMetrics;
+
+/// The backups of the node's databases.
+pub struct Backups {
+    /// `None` if the node has no store for them.
+    service: Option<Arc<Service>>,
+}
+
+struct Service {
+    archives: Archives,
+    programs: Programs,
+    interval: Duration,
+    spool: PathBuf,
+    admin: Admin,
+    registry: Registry,
+    statuses: Statuses,
+    observer: Observer,
+    metrics: BackupMetrics,
+    slots: Slots,
+    /// The objects that are being written or restored, which must not be deleted.
+    in_use: Arc<Mutex<HashMap<String, usize>>>,
+    /// Notified when there is a dump to report.
+    stored: Notify,
+    /// Whether all stored dumps must be reported again.
+    reports_again: AtomicBool,
+    desired: DesiredParts,
+    denials: Denials,
+}
+
+/// Marks an object as in use until it is dropped.
+struct InUse {
+    objects: Arc<Mutex<HashMap<String, usize>>>,
+    key: String,
+}
+
+impl Backups {
+    /// Opens the store, and starts the background tasks. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the store's configuration is invalid, or the folder for restores cannot be cleared.
+    #[expect(clippy::too_many_arguments, reason = "called once, with the parts of the node")]
+    pub fn open(
+        config: Option<&BackupConfig>,
+        programs: &Programs,
+        admin: Admin,
+        registry: Registry,
+        statuses: Statuses,
+        observer: Observer,
+        metrics: BackupMetrics,
+        tasks: &mut JoinSet<()>,
+    ) -> anyhow::Result<Arc<Self>> {
+        let Some(config) = config else { return Ok(Arc::new(Self { service: None })) };
+        let spool = config.spool.clone();
+        spool::clear(&spool).with_context(|| format!("failed to clear {}", spool.display()))?;
+        let service = Arc::new(Service {
+            archives: Archives::new(config.store.open().context("failed to open the backup store")?),
+            programs: programs.clone(),
+            interval: config.interval,
+            spool,
+            admin,
+            registry,
+            statuses,
+            observer,
+            metrics,
+            slots: Slots::new(),
+            in_use: Arc::default(),
+            stored: Notify::new(),
+            // The control plane may have been restored from a backup while the node was down.
+            reports_again: AtomicBool::new(true),
+            desired: DesiredParts::default(),
+            denials: Denials::default(),
+        });
+        tasks.spawn(schedule::run(Arc::clone(&service)));
+        tasks.spawn(exports::run(Arc::clone(&service)));
+        tasks.spawn(reports::run(Arc::clone(&service)));
+        tasks.spawn(upkeep::run(Arc::clone(&service)));
+        Ok(Arc::new(Self { service: Some(service) }))
+    }
+
+    /// The generation of an operation. The first call makes it; later ones return it, also after a restart. `None` if
+    /// the node stores no backups. Dropping the future stops `pg_dump` and leaves no object.
+    ///
+    /// # Errors
+    /// Returns an error if the dump fails.
+    pub async fn seal(
+        &self,
+        project: &str,
+        epoch: i64,
+        credentials: &Credentials,
+        kind: GenerationKind,
+        operation: &str,
+    ) -> Result<Option<GenerationReport>> {
+        let Some(service) = &self.service else { return Ok(None) };
+        if let Some(dump) = service.find_by_cause(operation).await? {
+            return Ok(Some(dump.report(kind)));
+        }
+        let _permit = service.slots.acquire_urgent().await;
+        let database = database_id(credentials);
+        let new = NewDump {
+            project,
+            database: &database,
+            kind: Kind::Generation(kind),
+            epoch,
+            cause: Some(operation),
+            days: Kind::Generation(kind).days(0),
+        };
+        let made = service.make(&new, credentials).await;
+        Ok(Some(service.denials.judge(operation, made)?.report(kind)))
+    }
+
+    /// Restores a generation into the empty database of `credentials`. After a failure, the database must be created
+    /// again.
+    ///
+    /// # Errors
+    /// Returns an error if the generation cannot be read or restored.
+    pub async fn restore(&self, generation: &GenerationRef, credentials: &Credentials) -> Result<()> {
+        let service = self.service.as_ref().ok_or(BackupError::NotConfigured)?;
+        let _permit = service.slots.acquire_restore().await;
+        let _in_use = service.use_object(&generation.key);
+        let result = service.restore(generation, credentials).await;
+        service.metrics.count_restore(&result);
+        result
+    }
+
+    /// Records the desired part of a project, whether or not its database exists; `None` if none is desired. The objects
+    /// that it names are not deleted.
+    pub fn desire(&self, project: &str, part: Option<&Arc<Database>>) {
+        if let Some(service) = &self.service {
+            service.desired.set(project, part);
+        }
+    }
+
+    /// Records that a full state of the control plane was applied. Before the first one, no object is deleted, nor later
+    /// those of the projects whose part was unavailable in it.
+    pub fn complete_desired(&self, unavailable: BTreeSet<String>) {
+        if let Some(service) = &self.service {
+            service.desired.complete(unavailable);
+        }
+    }
+
+    /// Reports all stored dumps again, because the control plane was restored from a backup.
+    pub fn report_again(&self) {
+        if let Some(service) = &self.service {
+            service.reports_again.store(true, Ordering::Relaxed);
+            service.stored.notify_one();
+        }
+    }
+
+    /// Records that the database of a project was removed: its generations stay for 30 days from now.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails.
+    pub async fn removed(&self, project: &str) -> Result<()> {
+        match &self.service {
+            Some(service) => service.keep_after_removal(project).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Service {
+    /// Dumps a database, reads the object back and records it.
+    async fn make(&self, new: &NewDump<'_>, credentials: &Credentials) -> Result<Dump> {
+        let began = Instant::now();
+        let made = self.try_make(new, credentials).await;
+        self.metrics.count_dump(new.kind, began.elapsed(), &made);
+        made
+    }
+
+    async fn try_make(&self, new: &NewDump<'_>, credentials: &Credentials) -> Result<Dump> {
+        let created_at = clock::now();
+        let key = new_key(new.project, new.kind, created_at);
+        let _in_use = self.use_object(&key);
+        self.begin(new, &key, created_at).await?;
+        let object = self.dump(credentials, &key).await?;
+        self.verify(&object).await?;
+        self.complete(&object).await?;
+        self.metrics.bytes.inc_by(object.size_bytes);
+        tracing::info!(
+            project = new.project,
+            key,
+            kind = new.kind.word(),
+            size_bytes = object.size_bytes,
+            "stored a dump of a database"
+        );
+        self.stored.notify_one();
+        let cause = new.cause.map(str::to_owned);
+        let (project, database) = (new.project.to_owned(), new.database.to_owned());
+        Ok(Dump { project, database, kind: new.kind, epoch: new.epoch, cause, created_at, object })
+    }
+
+    /// Protects an object from deletion.
+    fn use_object(&self, key: &str) -> InUse {
+        let (objects, key) = (Arc::clone(&self.in_use), key.to_owned());
+        *lock(&objects).entry(key.clone()).or_default() += 1;
+        InUse { objects, key }
+    }
+
+    fn is_in_use(&self, key: &str) -> bool {
+        lock(&self.in_use).contains_key(key)
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut objects = lock(&self.objects);
+        if let Some(count) = objects.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                objects.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// The map stays valid if a holder of the lock panics.
+fn lock(objects: &Mutex<HashMap<String, usize>>) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
+    objects.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// The id of the database, from the name of its owner.
+fn database_id(credentials: &Credentials) -> String {
+    format!("dbs_{}", credentials.role.trim_start_matches("db_"))
+}

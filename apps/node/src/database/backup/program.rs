@@ -1,0 +1,137 @@
+//! The client programs of Postgres: their environment, their output and their end.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio, id};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::task::JoinHandle;
+
+use super::launch::ARGUMENT;
+use crate::database::config::Programs;
+use crate::database::server::{Credentials, Tls};
+
+/// The bytes of messages that are kept: the first ones show the cause.
+const MAX_MESSAGES: usize = 1024 * 1024;
+/// The characters of messages in a log line.
+const MAX_LOGGED: usize = 2000;
+/// The files with the root certificates of the system.
+const SYSTEM_ROOTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+/// The longest wait for the end of a program that has closed its output.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A running program. It is killed on drop, and when the node is killed.
+pub struct Program {
+    pub child: Child,
+    messages: JoinHandle<String>,
+}
+
+/// How a program ended.
+pub struct Finished {
+    pub status: ExitStatus,
+    /// The text of its standard error. It contains text of the tenant.
+    pub messages: String,
+}
+
+/// A program without a connection, and with the environment that all of them have in common. The environment of the
+/// node, which configures libpq, is not inherited.
+pub fn command(programs: &Programs, program: &Path) -> Command {
+    let mut command = Command::new(&programs.launcher);
+    command.arg0("svc-node").arg(ARGUMENT).arg(id().to_string()).arg(program);
+    command.env_clear().env("LC_ALL", "C");
+    // For the wrappers of Debian.
+    command.envs(env::var_os("PATH").map(|path| ("PATH", path)));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// Adds the login to the environment of a program. Only the node's user can read it. `role` is the role that the session
+/// acts as.
+pub fn set_login(command: &mut Command, credentials: &Credentials, role: &str) {
+    let address = &credentials.address;
+    command.env("PGHOST", &address.host).env("PGPORT", address.port.to_string());
+    command.env("PGDATABASE", &credentials.database).env("PGUSER", &credentials.user);
+    command.env("PGPASSWORD", credentials.password.reveal());
+    command.env("PGPASSFILE", "/dev/null").env("PGSERVICEFILE", "/dev/null");
+    command.env("PGAPPNAME", "svc-node").env("PGCONNECT_TIMEOUT", "10").env("PGGSSENCMODE", "disable");
+    command.env("PGOPTIONS", format!("-c role={role}"));
+    match &address.tls {
+        Tls::Off => command.env("PGSSLMODE", "disable"),
+        Tls::Verified { root, .. } => {
+            command.env("PGSSLMODE", "verify-full").env("PGSSLROOTCERT", root.clone().unwrap_or_else(system_roots))
+        }
+    };
+}
+
+fn system_roots() -> PathBuf {
+    let found = SYSTEM_ROOTS.iter().map(PathBuf::from).find(|file| file.is_file());
+    // The keyword of newer versions of libpq.
+    found.unwrap_or_else(|| PathBuf::from("system"))
+}
+
+impl Program {
+    pub fn spawn(mut command: Command) -> io::Result<Self> {
+        let mut child = command.spawn()?;
+        let messages = tokio::spawn(collect(child.stderr.take()));
+        Ok(Self { child, messages })
+    }
+
+    /// Waits for the end of the program.
+    pub async fn finish(mut self) -> io::Result<Finished> {
+        let status = self.child.wait().await?;
+        let messages = self.messages.await.unwrap_or_default();
+        Ok(Finished { status, messages })
+    }
+
+    /// Waits for the end of a program that has closed its output.
+    pub async fn finish_soon(self) -> io::Result<Finished> {
+        tokio::time::timeout(EXIT_TIMEOUT, self.finish()).await?
+    }
+}
+
+impl Finished {
+    /// Whether `pg_restore` reached the end of the archive, and all its errors are known.
+    pub fn has_only_ignored_errors(&self) -> bool {
+        self.status.code() == Some(1)
+            && self.messages.len() < MAX_MESSAGES
+            && self.messages.lines().any(|line| line.contains("warning: errors ignored on restore: "))
+    }
+
+    /// The beginning of the messages, for the log.
+    pub fn excerpt(&self) -> String {
+        self.messages.chars().take(MAX_LOGGED).collect()
+    }
+
+    /// The messages of errors.
+    pub fn errors(&self) -> impl Iterator<Item = &str> {
+        let is_error = |line: &&str| line.split_once(": ").is_some_and(|(_, rest)| rest.starts_with("error: "));
+        self.messages.lines().filter(is_error)
+    }
+
+    /// The first error of the server, for the project's members: without the addresses of servers.
+    pub fn server_error(&self) -> Option<String> {
+        let error = self.messages.lines().find_map(|line| Some(line.split_once("ERROR:")?.1.trim()));
+        Some(error?.chars().filter(|character| !character.is_control()).take(300).collect())
+    }
+}
+
+/// Reads everything, so that the program never waits, and keeps the beginning.
+async fn collect(stderr: Option<ChildStderr>) -> String {
+    let Some(stderr) = stderr else { return String::new() };
+    String::from_utf8_lossy(&read_start(stderr, MAX_MESSAGES).await).into_owned()
+}
+
+async fn read_start(mut reader: impl AsyncRead + Unpin, limit: usize) -> Vec<u8> {
+    let (mut start, mut buffer) = (Vec::new(), vec![0; 8 * 1024]);
+    while let Ok(length) = reader.read(&mut buffer).await
+        && length > 0
+    {
+        let room = limit.saturating_sub(start.len());
+        start.extend(buffer.iter().take(length.min(room)));
+    }
+    start
+}

@@ -1,0 +1,137 @@
+//! The rows of dumps.
+
+use std::time::SystemTime;
+
+use protocol::{GenerationKind, GenerationRef, GenerationReport};
+use tokio_postgres::Row;
+
+use super::Service;
+use super::error::{BackupError, Result};
+use super::kind::Kind;
+use crate::clock::rfc3339;
+use crate::database::admin::AdminConnection;
+
+/// A stored dump.
+#[derive(Debug, Clone)]
+pub struct Dump {
+    pub project: String,
+    pub database: String,
+    pub kind: Kind,
+    pub epoch: i64,
+    /// The operation or the export for which it was made.
+    pub cause: Option<String>,
+    pub created_at: SystemTime,
+    pub object: GenerationRef,
+}
+
+/// A dump that begins.
+pub struct NewDump<'a> {
+    pub project: &'a str,
+    pub database: &'a str,
+    pub kind: Kind,
+    pub epoch: i64,
+    pub cause: Option<&'a str>,
+    pub days: i32,
+}
+
+/// The number of dumps that are read at a time to be reported.
+pub const MAX_UNREPORTED: usize = 500;
+
+const COLUMNS: &str = "key, project, database, kind, epoch, cause, created_at, size_bytes, sha256";
+
+impl Dump {
+    /// Reads a row with [`COLUMNS`] of a stored dump. `None` for an unknown kind, from a later version.
+    fn read(row: &Row) -> Result<Option<Self>> {
+        let Some(kind) = Kind::from_word(row.try_get("kind")?) else { return Ok(None) };
+        let size: i64 = row.try_get("size_bytes")?;
+        Ok(Some(Self {
+            project: row.try_get("project")?,
+            database: row.try_get("database")?,
+            kind,
+            epoch: row.try_get("epoch")?,
+            cause: row.try_get("cause")?,
+            created_at: row.try_get("created_at")?,
+            object: GenerationRef {
+                key: row.try_get("key")?,
+                size_bytes: size.unsigned_abs(),
+                sha256: row.try_get("sha256")?,
+            },
+        }))
+    }
+
+    /// The report on a generation of this kind.
+    pub fn report(&self, kind: GenerationKind) -> GenerationReport {
+        GenerationReport {
+            database: self.database.clone(),
+            key: self.object.key.clone(),
+            epoch: self.epoch,
+            kind,
+            size_bytes: self.object.size_bytes,
+            sha256: self.object.sha256.clone(),
+            created_at: rfc3339(self.created_at),
+        }
+    }
+}
+
+impl Service {
+    pub(super) async fn connect(&self) -> Result<AdminConnection> {
+        self.admin.connect().await.map_err(BackupError::Connect)
+    }
+
+    /// Records a dump before its object is written, so that the object can be deleted if the dump is interrupted.
+    pub(super) async fn begin(&self, dump: &NewDump<'_>, key: &str, created_at: SystemTime) -> Result<()> {
+        let insert = "INSERT INTO svc.dumps (key, project, database, kind, epoch, cause, created_at, days) \
+                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let NewDump { project, database, kind, epoch, cause, days } = dump;
+        let connection = self.connect().await?;
+        connection.execute(insert, &[&key, project, database, &kind.word(), epoch, cause, &created_at, days]).await?;
+        Ok(())
+    }
+
+    /// Records that the object is stored and verified.
+    pub(super) async fn complete(&self, object: &GenerationRef) -> Result<()> {
+        let update = "UPDATE svc.dumps SET stored = true, size_bytes = $2, sha256 = $3, checked_at = now() \
+                      WHERE key = $1 AND NOT stored";
+        let size = i64::try_from(object.size_bytes).unwrap_or(i64::MAX);
+        match self.connect().await?.execute(update, &[&object.key, &size, &object.sha256]).await? {
+            1 => Ok(()),
+            _ => Err(BackupError::Dump("its record was removed".to_owned())),
+        }
+    }
+
+    /// The stored dump of an operation or an export.
+    pub(super) async fn find_by_cause(&self, cause: &str) -> Result<Option<Dump>> {
+        let select = format!("SELECT {COLUMNS} FROM svc.dumps WHERE cause = $1 AND stored");
+        let row = self.connect().await?.query_opt(&select, &[&cause]).await?;
+        Ok(row.as_ref().map(Dump::read).transpose()?.flatten())
+    }
+
+    /// The stored dumps that the control plane has not accepted.
+    pub(super) async fn unreported(&self) -> Result<Vec<Dump>> {
+        self.dumps(&format!("stored AND NOT reported ORDER BY created_at LIMIT {MAX_UNREPORTED}")).await
+    }
+
+    /// Forgets which stored dumps the control plane has accepted.
+    pub(super) async fn unmark_reported(&self) -> Result<()> {
+        let update = "UPDATE svc.dumps SET reported = false WHERE stored AND reported AND NOT damaged";
+        self.connect().await?.execute(update, &[]).await?;
+        Ok(())
+    }
+
+    /// The stored dumps that match a condition.
+    pub(super) async fn dumps(&self, condition: &str) -> Result<Vec<Dump>> {
+        let rows =
+            self.connect().await?.query(&format!("SELECT {COLUMNS} FROM svc.dumps WHERE {condition}"), &[]).await?;
+        rows.iter().filter_map(|row| Dump::read(row).transpose()).collect()
+    }
+
+    pub(super) async fn mark_reported(&self, key: &str) -> Result<()> {
+        self.connect().await?.execute("UPDATE svc.dumps SET reported = true WHERE key = $1", &[&key]).await?;
+        Ok(())
+    }
+
+    pub(super) async fn remove_record(&self, key: &str) -> Result<()> {
+        self.connect().await?.execute("DELETE FROM svc.dumps WHERE key = $1", &[&key]).await?;
+        Ok(())
+    }
+}

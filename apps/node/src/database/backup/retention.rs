@@ -1,0 +1,64 @@
+//! Deletion of objects: of interrupted dumps, and of those whose retention is over.
+
+use super::Service;
+use super::error::Result;
+
+/// The newest good generation of a database that exists is kept: it may be the only one.
+const EXPIRED: &str = "
+    SELECT d.project, d.key FROM svc.dumps d
+    WHERE d.stored AND d.created_at + d.days * interval '1 day' < now()
+        AND (d.keep_until IS NULL OR d.keep_until < now())
+        AND (d.kind = 'export' OR d.damaged OR d.key IS DISTINCT FROM (
+            SELECT newest.key FROM svc.dumps newest JOIN svc.databases existing USING (project)
+            WHERE newest.project = d.project AND newest.stored AND NOT newest.damaged AND newest.kind <> 'export'
+            ORDER BY newest.created_at DESC LIMIT 1))
+    ORDER BY d.created_at LIMIT 1000";
+
+/// A user downloads an export soon, and can request another one.
+const SURPLUS_EXPORTS: &str = "
+    SELECT project, key
+    FROM (SELECT project, key, row_number() OVER (PARTITION BY project ORDER BY created_at DESC) AS place
+        FROM svc.dumps WHERE stored AND kind = 'export') exports
+    WHERE place > 5 LIMIT 1000";
+
+impl Service {
+    /// Deletes what interrupted dumps left, also those of a killed process.
+    pub(super) async fn delete_interrupted(&self) -> Result<()> {
+        self.delete_objects("SELECT project, key FROM svc.dumps WHERE NOT stored", "interrupted").await
+    }
+
+    /// Deletes the objects whose retention is over, and exports of which there are newer ones.
+    pub(super) async fn delete_expired(&self) -> Result<()> {
+        let connection = self.connect().await?;
+        for (project, days) in self.desired.backup_days() {
+            // A plan may change the retention of existing generations.
+            let update = "UPDATE svc.dumps SET days = $2 WHERE project = $1 AND kind = 'scheduled' AND days <> $2";
+            let days = i32::try_from(days).unwrap_or(i32::MAX);
+            connection.execute(update, &[&project, &days]).await?;
+        }
+        drop(connection);
+        self.delete_objects(EXPIRED, "expired").await?;
+        self.delete_objects(SURPLUS_EXPORTS, "surplus").await
+    }
+
+    /// Deletes the objects with the keys that a query returns, and then their rows.
+    async fn delete_objects(&self, keys: &str, reason: &str) -> Result<()> {
+        let rows = self.connect().await?.query(keys, &[]).await?;
+        for row in rows {
+            let (project, key): (String, String) = (row.try_get("project")?, row.try_get("key")?);
+            if self.is_needed(&project, &key) {
+                continue;
+            }
+            self.archives.delete(&key).await?;
+            self.remove_record(&key).await?;
+            self.metrics.count_removed(reason);
+            tracing::info!(key, reason, "deleted the object of a dump");
+        }
+        Ok(())
+    }
+
+    /// Whether an object must not be deleted: the control plane may ask for it, or it is in use.
+    pub(super) fn is_needed(&self, project: &str, key: &str) -> bool {
+        self.is_in_use(key) || self.desired.may_need(project, key)
+    }
+}

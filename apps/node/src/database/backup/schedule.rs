@@ -1,0 +1,169 @@
+//! Scheduled backups.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use protocol::GenerationKind;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::Service;
+use super::error::Result;
+use super::grid::Grid;
+use super::kind::Kind;
+use super::project::BackupState;
+use super::records::NewDump;
+use crate::backoff::Backoff;
+use crate::clock;
+use crate::database::logins::Logins;
+use crate::database::registry::Entry;
+
+/// The longest time between two looks at the schedule.
+const MAX_TICK: Duration = Duration::from_secs(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10 * 60);
+
+/// The scheduled backups in progress, and those that failed.
+#[derive(Default)]
+struct Schedule {
+    running: HashSet<String>,
+    failed: HashMap<String, Failed>,
+    backups: JoinSet<(String, bool)>,
+}
+
+/// A project whose last backup failed.
+struct Failed {
+    backoff: Backoff,
+    retry_at: Instant,
+}
+
+/// Makes the backups that are due.
+pub(super) async fn run(service: Arc<Service>) {
+    let mut schedule = Schedule::default();
+    let tick = (service.interval / 4).min(MAX_TICK);
+    loop {
+        if let Err(error) = schedule.start_due(&service).await {
+            tracing::warn!(
+                error = format!("{:#}", anyhow::Error::from(error)),
+                "failed to read the schedule of backups"
+            );
+        }
+        let next_tick = sleep(tick);
+        tokio::pin!(next_tick);
+        loop {
+            tokio::select! {
+                () = &mut next_tick => break,
+                Some(Ok((project, succeeded))) = schedule.backups.join_next() => schedule.end(project, succeeded),
+            }
+        }
+    }
+}
+
+impl Schedule {
+    async fn start_due(&mut self, service: &Arc<Service>) -> Result<()> {
+        let (entries, now) = (service.registry.entries(), clock::now());
+        let states = service.states().await?;
+        let states: HashMap<&str, &BackupState> = states.iter().map(|state| (state.project.as_str(), state)).collect();
+        for entry in entries {
+            match states.get(entry.project.as_str()) {
+                Some(state) if state.database == entry.desired.id => {
+                    service.publish(state);
+                    if self.is_due(service, &entry, state, now) {
+                        self.start(Arc::clone(service), entry, state.fingerprint.clone());
+                    }
+                }
+                _ => service.begin_state(&entry, now).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn is_due(&self, service: &Service, entry: &Entry, state: &BackupState, now: SystemTime) -> bool {
+        let grid = Grid::new(service.interval, &entry.project);
+        let waits = self.failed.get(&entry.project).is_some_and(|failed| Instant::now() < failed.retry_at);
+        is_schedulable(entry)
+            && !self.running.contains(&entry.project)
+            && !waits
+            && grid.is_due(state.scheduled_at, now)
+    }
+
+    fn start(&mut self, service: Arc<Service>, entry: Entry, fingerprint: Option<String>) {
+        self.running.insert(entry.project.clone());
+        self.backups.spawn(async move {
+            let project = entry.project.clone();
+            let succeeded = service.back_up(entry, fingerprint).await;
+            (project, succeeded)
+        });
+    }
+
+    fn end(&mut self, project: String, succeeded: bool) {
+        self.running.remove(&project);
+        if succeeded {
+            self.failed.remove(&project);
+        } else {
+            let new = || Failed { backoff: Backoff::up_to(MAX_RETRY_DELAY), retry_at: Instant::now() };
+            let failed = self.failed.entry(project).or_insert_with(new);
+            failed.retry_at = Instant::now() + failed.backoff.next_delay();
+        }
+    }
+}
+
+/// Whether the database is not being replaced or removed, and admits the node.
+fn is_schedulable(entry: &Entry) -> bool {
+    entry.desired.operation.is_none() && !matches!(entry.logins, Logins::Closed)
+}
+
+impl Service {
+    /// Makes a scheduled generation, unless the database is unchanged. Returns whether that succeeded.
+    async fn back_up(&self, entry: Entry, last: Option<String>) -> bool {
+        let Err(error) = self.try_back_up(&entry, last).await else { return true };
+        if self.current(&entry).is_none() {
+            tracing::info!(project = entry.project, "an operation interrupted a scheduled backup");
+            return false;
+        }
+        let message = error.to_string();
+        tracing::warn!(
+            project = entry.project,
+            error = format!("{:#}", anyhow::Error::from(error)),
+            "failed to back up a database"
+        );
+        if let Err(error) = self.set_error(&entry.project, &entry.desired.id, &message).await {
+            let error = format!("{:#}", anyhow::Error::from(error));
+            tracing::warn!(project = entry.project, error, "failed to record the failure of a backup");
+        }
+        false
+    }
+
+    async fn try_back_up(&self, entry: &Entry, last: Option<String>) -> Result<()> {
+        let now = clock::now();
+        // Before the counters: a statement that ends in between has counted its writes.
+        let is_counted = !self.has_long_statement(entry).await?;
+        let is_unchanged = last.is_some() && last == self.fingerprint(entry).await.ok();
+        if is_counted && is_unchanged && self.has_recent_generation(entry).await? {
+            self.metrics.skipped.inc();
+            return self.set_unchanged(entry, now).await;
+        }
+        let _permit = self.slots.acquire_scheduled().await;
+        // An operation may have begun in the meantime. Its generation is as good.
+        let Some(entry) = self.current(entry) else { return Ok(()) };
+        // Before the dump, so that a write during the dump is a change. Without it, the next backup is not skipped.
+        let fingerprint = self.fingerprint(&entry).await.ok();
+        let kind = Kind::Generation(GenerationKind::Scheduled);
+        let new = NewDump {
+            project: &entry.project,
+            database: &entry.desired.id,
+            kind,
+            epoch: entry.desired.epoch,
+            cause: None,
+            days: kind.days(entry.desired.backup_days),
+        };
+        let dump = self.make(&new, &entry.credentials).await?;
+        self.set_backed_up(&entry, &dump, fingerprint.as_deref()).await
+    }
+
+    /// The database as it is now, if it is still the same one and has no operation.
+    fn current(&self, entry: &Entry) -> Option<Entry> {
+        let is_same = |it: &Entry| it.project == entry.project && it.desired.id == entry.desired.id;
+        self.registry.entries().into_iter().find(is_same).filter(is_schedulable)
+    }
+}

@@ -1,0 +1,139 @@
+//! The limits on concurrent dumps and restores of a node.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep};
+
+/// The number of dumps that run at the same time.
+const MAX_DUMPS: usize = 2;
+/// The number of restores that run at the same time.
+const MAX_RESTORES: usize = 2;
+/// The time after which operations and exports no longer go before a dump of the schedule.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often the schedule checks whether operations still wait.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Permits for dumps. Operations and exports, for which a user waits, go before the schedule.
+pub struct Slots {
+    permits: Semaphore,
+    restores: Semaphore,
+    /// The number of operations and exports that wait.
+    urgent: AtomicUsize,
+    /// Held by the dump of the schedule that is next: an operation waits for at most one of them.
+    next_scheduled: Mutex<()>,
+    patience: Duration,
+}
+
+/// Counts one waiting operation until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Slots {
+    pub const fn new() -> Self {
+        Self::with_patience(PATIENCE)
+    }
+
+    const fn with_patience(patience: Duration) -> Self {
+        Self {
+            permits: Semaphore::const_new(MAX_DUMPS),
+            restores: Semaphore::const_new(MAX_RESTORES),
+            urgent: AtomicUsize::new(0),
+            next_scheduled: Mutex::const_new(()),
+            patience,
+        }
+    }
+
+    /// Waits for a permit of an operation or an export. The semaphore is never closed, so there is always a permit.
+    pub async fn acquire_urgent(&self) -> Option<SemaphorePermit<'_>> {
+        self.urgent.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.urgent);
+        self.permits.acquire().await.ok()
+    }
+
+    /// Waits for a permit of a restore. The semaphore is never closed, so there is always a permit.
+    pub async fn acquire_restore(&self) -> Option<SemaphorePermit<'_>> {
+        self.restores.acquire().await.ok()
+    }
+
+    /// Waits for a permit of the schedule. It does not queue while operations wait, until its patience ends.
+    pub async fn acquire_scheduled(&self) -> Option<SemaphorePermit<'_>> {
+        let began = Instant::now();
+        let _next = self.next_scheduled.lock().await;
+        let may_queue = || self.urgent.load(Ordering::Relaxed) == 0 || began.elapsed() >= self.patience;
+        loop {
+            if may_queue() {
+                let permit = self.permits.acquire().await.ok()?;
+                // Otherwise an operation began to wait behind this permit.
+                if may_queue() {
+                    return Some(permit);
+                }
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn two_dumps_run_at_a_time_and_operations_go_first() {
+        let slots = Arc::new(Slots::new());
+        let (first, second) = (slots.acquire_scheduled().await, slots.acquire_urgent().await);
+        let (order, mut granted) = mpsc::unbounded_channel();
+        for name in ["scheduled 1", "scheduled 2", "operation"] {
+            let (slots, order) = (Arc::clone(&slots), order.clone());
+            tokio::spawn(async move {
+                let permit = match name {
+                    "operation" => slots.acquire_urgent().await,
+                    _ => slots.acquire_scheduled().await,
+                };
+                order.send(name).unwrap();
+                // The permit is used up, so the next one is granted only for another.
+                permit.unwrap().forget();
+            });
+            // Each begins to wait before the next one.
+            tokio::task::yield_now().await;
+        }
+        assert!(granted.try_recv().is_err(), "a third dump runs");
+        drop(first);
+        assert_eq!(granted.recv().await, Some("operation"));
+        drop(second);
+        assert_eq!(granted.recv().await.map(|name| name.starts_with("scheduled")), Some(true));
+        assert!(granted.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn schedule_does_not_wait_for_endless_exports() {
+        let slots = Arc::new(Slots::with_patience(Duration::from_millis(50)));
+        for _ in 0..5 {
+            let slots = Arc::clone(&slots);
+            tokio::spawn(async move {
+                loop {
+                    let permit = slots.acquire_urgent().await;
+                    sleep(Duration::from_millis(5)).await;
+                    drop(permit);
+                }
+            });
+        }
+        tokio::task::yield_now().await;
+        for _ in 0..3 {
+            // It would wait for ever.
+            let permit = timeout(Duration::from_secs(60), slots.acquire_scheduled()).await;
+            drop(permit.unwrap().unwrap());
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Periodic work on stored objects: retention, the comparison of records with the store, and checks of digests. One task
+//! does all of it, so that no object is deleted while it is compared.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Service;
+use super::error::{BackupError, Result};
+use super::records::Dump;
+use crate::backoff::Backoff;
+
+/// The longest time between two repetitions.
+const MAX_INTERVAL: Duration = Duration::from_secs(10 * 60);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// The store is listed once in this number of backup intervals: daily.
+const INVENTORY_INTERVALS: u32 = 24;
+/// The digest of each object is compared once in this number of backup intervals: weekly.
+const CHECK_INTERVALS: u32 = 24 * 7;
+
+/// Repeats the work, after the node knows which objects the control plane may ask for.
+pub(super) async fn run(service: Arc<Service>) {
+    service.desired.wait_until_complete().await;
+    let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    let mut next_inventory = Instant::now() + service.interval;
+    loop {
+        match service.keep_up(&mut next_inventory).await {
+            Ok(()) => {
+                backoff.reset();
+                sleep(service.interval.min(MAX_INTERVAL)).await;
+            }
+            Err(error) => {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                tracing::warn!(error, "failed to check the stored backups; trying again");
+                sleep(backoff.next_delay()).await;
+            }
+        }
+    }
+}
+
+impl Service {
+    async fn keep_up(&self, next_inventory: &mut Instant) -> Result<()> {
+        self.delete_interrupted().await?;
+        self.delete_expired().await?;
+        if *next_inventory <= Instant::now() {
+            self.compare_store().await?;
+            *next_inventory = Instant::now() + self.interval * INVENTORY_INTERVALS;
+        }
+        self.check_digests().await
+    }
+
+    /// Compares the digests of the objects that were not checked for a week.
+    async fn check_digests(&self) -> Result<()> {
+        let age = (self.interval * CHECK_INTERVALS).as_secs();
+        let due = format!(
+            "stored AND NOT damaged AND checked_at < now() - interval '{age} seconds' ORDER BY checked_at LIMIT 100"
+        );
+        for dump in self.dumps(&due).await? {
+            let checked = self.verify(&dump.object).await;
+            self.metrics.count_check(&checked);
+            match checked {
+                Ok(()) => self.set_checked(&dump.object.key).await?,
+                Err(error @ (BackupError::Missing(_) | BackupError::Corrupt(_))) => {
+                    self.record_damage(&dump, &error).await?;
+                }
+                Err(error) => return Err(error),
+            }
+            // The checks of many large objects take long.
+            self.delete_interrupted().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn record_damage(&self, dump: &Dump, error: &BackupError) -> Result<()> {
+        tracing::error!(
+            project = dump.project,
+            key = dump.object.key,
+            kind = dump.kind.word(),
+            %error,
+            "a stored backup is damaged"
+        );
+        self.set_damaged(&dump.object.key, &error.to_string()).await
+    }
+}

@@ -1,0 +1,44 @@
+//! Reading an archive back.
+
+use std::process::Stdio;
+
+use futures_util::TryStreamExt as _;
+use protocol::GenerationRef;
+use sha256::Digester;
+use tokio::io::AsyncWriteExt as _;
+
+use super::Service;
+use super::error::{BackupError, Result};
+use super::program::{Program, command};
+
+impl Service {
+    /// Reads an archive back: compares size and digest, and lets `pg_restore` read and decompress all of it.
+    pub(super) async fn verify(&self, archive: &GenerationRef) -> Result<()> {
+        let mut pg_restore = command(&self.programs, &self.programs.pg_restore);
+        pg_restore.args(["--format=custom", "--file=/dev/null"]).stdin(Stdio::piped());
+        let mut stream = self.archives.read(&archive.key).await?;
+        let mut program = Program::spawn(pg_restore)?;
+        let mut stdin = program.child.stdin.take();
+        let (mut digester, mut size) = (Digester::default(), 0);
+        while let Some(chunk) = stream.try_next().await? {
+            digester.update(&chunk);
+            size += chunk.len() as u64;
+            // After an error, pg_restore does not read on, and its status decides.
+            if let Some(input) = &mut stdin
+                && input.write_all(&chunk).await.is_err()
+            {
+                stdin = None;
+            }
+        }
+        drop(stdin);
+        let finished = program.finish_soon().await?;
+        if (size, digester.finish().hex()) != (archive.size_bytes, archive.sha256.clone()) {
+            return Err(BackupError::Corrupt(archive.key.clone()));
+        }
+        if !finished.status.success() {
+            tracing::error!(key = archive.key, messages = finished.excerpt(), "pg_restore cannot read an archive");
+            return Err(BackupError::Corrupt(archive.key.clone()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Deletion of objects.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{Database, GenerationRef, GenerationReport};
+
+use super::Rig;
+use crate::storage::store::{Kind, TestStore};
+
+/// The first one is the newest.
+const EXPORTS: &str = "
+    INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, stored, size_bytes, sha256, days)
+    SELECT 'prj_1/exports/' || i, 'prj_1', 'dbs_1', 'export', 1, now() - i * interval '1 hour', true, 0, '', 7
+    FROM generate_series(1, 7) AS i";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_objects_are_deleted_but_not_the_last_generation() {
+    for kind in [Kind::Folder, Kind::S3] {
+        let Some(mut rig) = Rig::start(TestStore::start(kind).await, Duration::from_secs(1)).await else { return };
+        let source = rig.create("prj_1").await;
+        let mut keys = Vec::new();
+        for operation in ["opn_1", "opn_2", "opn_3"] {
+            keys.push(rig.seal(&source, operation).await.key);
+        }
+        let GenerationReport { key, size_bytes, sha256, .. } = rig.seal(&source, "opn_needed").await;
+        // Without a record: an old object of a lost node, a young one, and one with another name.
+        let old = "prj_1/20200101T000000Z-00000000-0000-4000-8000-000000000000.dump";
+        for name in [old, "prj_1/29990101T000000Z-1.dump", "prj_1/notes"] {
+            fs::write(rig.store_file(name), "x").unwrap();
+        }
+        // Kept longer, because its database was removed.
+        let expire = "UPDATE svc.dumps SET created_at = now() - interval '31 days'";
+        rig.backups.removed("prj_1").await.unwrap();
+        rig.restart_without_state().await;
+        rig.admin.execute(expire, &[]).await.unwrap();
+        rig.admin.execute("UPDATE svc.dumps SET keep_until = NULL WHERE cause <> 'opn_2'", &[]).await.unwrap();
+        rig.admin
+            .execute("UPDATE svc.dumps SET created_at = created_at + interval '1 hour' WHERE cause = 'opn_3'", &[])
+            .await
+            .unwrap();
+        rig.admin.batch_execute(EXPORTS).await.unwrap();
+        rig.registry.set(source.entry.clone());
+        rig.restart_without_state().await;
+        rig.wait_for("SELECT count(*) FROM svc.dumps WHERE kind = 'scheduled' AND stored", 1).await;
+        let kept = rig.count("SELECT count(*) FROM svc.dumps WHERE kind <> 'scheduled'").await;
+        assert_eq!(kept, 11, "deleted before the first state of the control plane");
+
+        // The source of a database that does not exist yet.
+        let mut part = Database::clone(&source.entry.desired);
+        part.source = Some(GenerationRef { key: key.clone(), size_bytes, sha256 });
+        rig.backups.desire("prj_1", Some(&Arc::new(part)));
+        rig.backups.complete_desired(BTreeSet::new());
+        rig.wait_for("SELECT count(*) FROM svc.dumps WHERE cause = 'opn_1'", 0).await;
+        rig.wait_for("SELECT count(*) FROM svc.dumps WHERE key LIKE '%/exports/%'", 5).await;
+        assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE key ~ '/exports/[1-5]$'").await, 5);
+        // The scheduled generation is now the last one.
+        rig.wait_for("SELECT count(*) FROM svc.dumps WHERE cause = 'opn_3'", 0).await;
+        let began = std::time::Instant::now();
+        while rig.store.blobs().iter().any(|name| name.ends_with(old)) {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let left: Vec<String> =
+            rig.store.blobs().iter().map(|name| name.rsplit('/').next().unwrap().to_owned()).collect();
+        assert_eq!(left.len(), 5, "{left:?}");
+        assert!(left.iter().any(|name| key.ends_with(name.as_str())), "{left:?}");
+        assert!(keys[1].ends_with(&left[0]) || left.iter().any(|name| keys[1].ends_with(name.as_str())), "{left:?}");
+        assert!(left.contains(&"notes".to_owned()) && left.contains(&"29990101T000000Z-1.dump".to_owned()), "{left:?}");
+        assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE stored AND kind <> 'export'").await, 3);
+    }
+}

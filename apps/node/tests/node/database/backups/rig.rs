@@ -1,0 +1,308 @@
+//! The backups of a node with its own Postgres cluster and store, without the rest of the node.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use node::database::admin::Admin;
+use node::database::backup::config::BackupConfig;
+use node::database::backup::{BackupMetrics, Backups};
+use node::database::config::Programs;
+use node::database::logins::Logins;
+use node::database::registry::{Entry, Registry};
+use node::database::server::{Credentials, Server};
+use node::database::status::Statuses;
+use node::observe::{Observation, Observer};
+use objects::StoreConfig;
+use prometheus::Registry as MetricsRegistry;
+use protocol::{Database, GenerationKind, GenerationReport, Report, Verifier};
+use settings::Secret;
+use testkit::PrivatePostgres;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls};
+
+use crate::running::Dir;
+use crate::storage::store::TestStore;
+
+const PASSWORD: &str = "hush";
+/// Longer than a test.
+pub const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub struct Rig {
+    pub postgres: PrivatePostgres,
+    pub store: TestStore,
+    pub registry: Registry,
+    /// A superuser in `svc_node`.
+    pub admin: Client,
+    pub backups: Arc<Backups>,
+    pub reports: Arc<Mutex<Reports>>,
+    interval: Duration,
+    server: Server,
+    dir: Dir,
+    tasks: JoinSet<()>,
+}
+
+/// The reports that a simulated control plane received.
+#[derive(Default)]
+pub struct Reports {
+    pub received: Vec<Report>,
+    /// Whether reports are lost instead.
+    pub are_lost: bool,
+}
+
+/// A database with the login of the node.
+pub struct Source {
+    pub entry: Entry,
+    /// A session of the tenant.
+    pub session: Client,
+}
+
+impl Rig {
+    /// `None` without the programs of Postgres.
+    pub async fn start(store: TestStore, interval: Duration) -> Option<Self> {
+        let postgres = PrivatePostgres::start()?;
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (server, dir) = (Server::parse(&postgres.url()).unwrap(), Dir::new());
+        let admin = Admin::new(server.clone());
+        // Prepares the cluster.
+        drop(admin.connect().await.unwrap());
+        let (registry, reports) = (Registry::default(), Arc::default());
+        let admin = connect(&url(&postgres, "svc_node"), "").await;
+        let (backups, tasks) = open(&postgres, &server, &store, interval, &dir, &registry, &reports);
+        let rig = Self { postgres, store, registry, admin, backups, reports, interval, server, dir, tasks };
+        rig.apply_state();
+        Some(rig)
+    }
+
+    /// Ends all tasks, like a killed node, and starts again.
+    pub async fn restart(&mut self) {
+        self.restart_without_state().await;
+        self.apply_state();
+    }
+
+    /// Restarts while the control plane is down.
+    pub async fn restart_without_state(&mut self) {
+        self.tasks.shutdown().await;
+        let (postgres, server, store) = (&self.postgres, &self.server, &self.store);
+        (self.backups, self.tasks) =
+            open(postgres, server, store, self.interval, &self.dir, &self.registry, &self.reports);
+    }
+
+    /// Applies the full state of the control plane.
+    pub fn apply_state(&self) {
+        for Entry { project, desired, .. } in self.registry.entries() {
+            self.backups.desire(&project, Some(&desired));
+        }
+        self.backups.complete_desired(BTreeSet::new());
+    }
+
+    /// A session of the superuser.
+    pub async fn superuser(&self, database: &str) -> Client {
+        connect(&url(&self.postgres, database), "").await
+    }
+
+    /// Connects again after a crash of Postgres.
+    pub async fn reconnect(&mut self) {
+        self.admin = connect(&url(&self.postgres, "svc_node"), "").await;
+    }
+
+    /// Creates a database for a project, and a session of its owner.
+    pub async fn create(&self, project: &str) -> Source {
+        let suffix = format!("{:0>26}", project.trim_start_matches("prj_"));
+        let (owner, login) = (format!("db_{suffix}"), format!("dump_{suffix}"));
+        for statement in [
+            format!("CREATE ROLE {owner}"),
+            format!("CREATE ROLE {login} LOGIN INHERIT BYPASSRLS PASSWORD '{PASSWORD}' IN ROLE {owner}"),
+            format!("CREATE DATABASE {owner} OWNER {owner} TEMPLATE svc_template"),
+            format!("INSERT INTO svc.databases (project, id, epoch) VALUES ('{project}', 'dbs_{suffix}', 1)"),
+        ] {
+            self.admin.batch_execute(&statement).await.unwrap();
+        }
+        let credentials = self.credentials(&owner, &owner, &login);
+        let session = self.session(&credentials).await;
+        let entry = Entry {
+            project: project.to_owned(),
+            desired: Arc::new(desired(&suffix)),
+            credentials: Arc::new(credentials),
+            logins: Logins::Open { read_only: false },
+        };
+        Source { entry, session }
+    }
+
+    /// Creates an empty database of the same owner, as a restore does.
+    pub async fn create_empty(&self, source: &Source, name: &str) -> Credentials {
+        let credentials = &source.entry.credentials;
+        let owner = &credentials.role;
+        self.admin.batch_execute(&format!("CREATE DATABASE {name} OWNER {owner} TEMPLATE svc_template")).await.unwrap();
+        self.credentials(name, owner, &credentials.user)
+    }
+
+    fn credentials(&self, database: &str, owner: &str, login: &str) -> Credentials {
+        Credentials {
+            address: Arc::clone(&self.server.address),
+            database: database.to_owned(),
+            user: login.to_owned(),
+            password: Secret::new(PASSWORD.to_owned()),
+            role: owner.to_owned(),
+        }
+    }
+
+    /// A session that acts as the owner.
+    pub async fn session(&self, credentials: &Credentials) -> Client {
+        let Credentials { database, user, role, .. } = credentials;
+        let url = format!("postgres://{user}:{PASSWORD}@{}/{database}", self.postgres.address());
+        connect(&url, role).await
+    }
+
+    /// Makes a generation of an operation.
+    pub async fn seal(&self, source: &Source, operation: &str) -> GenerationReport {
+        let sealed = self.try_seal(source, operation).await;
+        sealed.unwrap().unwrap()
+    }
+
+    pub async fn try_seal(
+        &self,
+        source: &Source,
+        operation: &str,
+    ) -> Result<Option<GenerationReport>, node::database::backup::BackupError> {
+        let Entry { project, credentials, .. } = &source.entry;
+        self.backups.seal(project, 1, credentials, GenerationKind::PreRestore, operation).await
+    }
+
+    /// The content of a database as SQL, with schema, data and privileges.
+    pub fn sql(&self, database: &str) -> String {
+        let output = self.run("pg_dump", database, &[], "");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let sql = String::from_utf8(output.stdout).unwrap();
+        // A random word in each dump.
+        let is_same = |line: &&str| !line.starts_with("\\restrict ") && !line.starts_with("\\unrestrict ");
+        sql.lines().filter(is_same).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Runs a stock program as the superuser, with an object of the store unless `key` is empty.
+    pub fn run(&self, program: &str, database: &str, arguments: &[&str], key: &str) -> Output {
+        let mut program = Command::new(self.postgres.programs().join(program));
+        program.arg(format!("--dbname={}", url(&self.postgres, database))).args(arguments);
+        if !key.is_empty() {
+            program.arg(self.store_file(key));
+        }
+        program.output().unwrap()
+    }
+
+    /// The number that a query in `svc_node` returns.
+    pub async fn count(&self, query: &str) -> i64 {
+        self.admin.query_one(query, &[]).await.unwrap().get(0)
+    }
+
+    /// Waits until a query in `svc_node` returns a number.
+    pub async fn wait_for(&self, query: &str, expected: i64) {
+        let began = std::time::Instant::now();
+        loop {
+            let count = self.count(query).await;
+            if count == expected {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{query}: {count} instead of {expected}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The reports of a kind, without duplicates.
+    pub fn reported(&self, kind: &str) -> BTreeSet<String> {
+        let reports = self.reports.lock().unwrap();
+        reports.received.iter().filter(|it| it.kind == kind).map(|it| it.report.to_string()).collect()
+    }
+
+    pub fn store_file(&self, key: &str) -> PathBuf {
+        self.store.folder(key)
+    }
+}
+
+fn open(
+    postgres: &PrivatePostgres,
+    server: &Server,
+    store: &TestStore,
+    interval: Duration,
+    dir: &Dir,
+    registry: &Registry,
+    reports: &Arc<Mutex<Reports>>,
+) -> (Arc<Backups>, JoinSet<()>) {
+    let (sender, observations) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(receive(observations, Arc::clone(reports)));
+    let observer = Observer::new(sender);
+    let statuses = Statuses::new(observer.clone());
+    for Entry { project, desired, .. } in registry.entries() {
+        statuses.apply(&project, &desired.id, |report| report.ready = true);
+    }
+    let config = BackupConfig { store: store.config(), interval, spool: dir.path().join("restores") };
+    let metrics = BackupMetrics::new(&MetricsRegistry::new()).unwrap();
+    let backups = Backups::open(
+        Some(&config),
+        &programs(postgres),
+        Admin::new(server.clone()),
+        registry.clone(),
+        statuses,
+        observer,
+        metrics,
+        &mut tasks,
+    );
+    (backups.unwrap(), tasks)
+}
+
+pub fn programs(postgres: &PrivatePostgres) -> Programs {
+    let program = |name| postgres.programs().join(name);
+    let launcher = env!("CARGO_BIN_EXE_svc-node").into();
+    Programs { pg_dump: program("pg_dump"), pg_restore: program("pg_restore"), launcher }
+}
+
+/// The URL of the superuser in a database.
+fn url(postgres: &PrivatePostgres, database: &str) -> String {
+    let url = postgres.url();
+    format!("{}/{database}", url.rsplit_once('/').unwrap().0)
+}
+
+/// The control plane: accepts reports.
+async fn receive(mut observations: mpsc::UnboundedReceiver<Observation>, reports: Arc<Mutex<Reports>>) {
+    while let Some(Observation { report, accepted, .. }) = observations.recv().await {
+        let mut reports = reports.lock().unwrap();
+        if !reports.are_lost {
+            reports.received.push(report);
+            let _ = accepted.map(|accepted| accepted.send(()));
+        }
+    }
+}
+
+async fn connect(url: &str, role: &str) -> Client {
+    let mut config: tokio_postgres::Config = url.parse().unwrap();
+    if !role.is_empty() {
+        config.options(format!("-c role={role}"));
+    }
+    let (client, connection) = config.connect(NoTls).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    client
+}
+
+fn desired(suffix: &str) -> Database {
+    Database {
+        revision: 1,
+        id: format!("dbs_{suffix}"),
+        verifier: Some(Verifier::new(String::new())),
+        tokens: Vec::new(),
+        size_bytes: 1 << 30,
+        backup_days: 7,
+        epoch: 1,
+        source: None,
+        operation: None,
+        exports: Vec::new(),
+        suspended: false,
+    }
+}
+
+pub fn folder_of(config: &StoreConfig) -> PathBuf {
+    let StoreConfig::Folder(folder) = config else { unreachable!("the store is a folder") };
+    folder.clone()
+}

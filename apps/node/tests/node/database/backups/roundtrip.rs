@@ -1,0 +1,93 @@
+//! A restored database equals its source.
+
+use std::fs;
+
+use protocol::GenerationRef;
+
+use super::Rig;
+use super::rig::NEVER;
+use crate::control_plane::sha256;
+use crate::storage::store::{Kind, TestStore};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_database_equals_its_source_on_each_store() {
+    for kind in [Kind::Folder, Kind::S3] {
+        let Some(rig) = Rig::start(TestStore::start(kind).await, NEVER).await else { return };
+        let source = rig.create("prj_1").await;
+        source.session.batch_execute(include_str!("source.sql")).await.unwrap();
+        // Several parts of an upload, and a row that is larger than any buffer.
+        let random = "INSERT INTO people (name, content) SELECT 'large', \
+                      string_agg(sha256(i::text::bytea), NULL) FROM generate_series(1, 500000) AS i";
+        source.session.batch_execute(random).await.unwrap();
+        let before = rig.sql(&source.entry.credentials.database);
+
+        let sealed = rig.seal(&source, "opn_1").await;
+        let content = fs::read(rig.store_file(&sealed.key)).unwrap();
+        assert!(content.starts_with(b"PGDMP") && content.len() > 12 << 20, "{}", content.len());
+        assert_eq!((content.len() as u64, sha256(&content)), (sealed.size_bytes, sealed.sha256.clone()));
+        assert!(sealed.key.starts_with("prj_1/2") && sealed.key.ends_with(".dump"), "{}", sealed.key);
+
+        let credentials = rig.create_empty(&source, "new_1").await;
+        let generation = GenerationRef { key: sealed.key, size_bytes: sealed.size_bytes, sha256: sealed.sha256 };
+        rig.backups.restore(&generation, &credentials).await.unwrap();
+        let after = rig.sql("new_1");
+        let difference = before.lines().zip(after.lines()).find(|(before, after)| before != after);
+        assert!(before == after, "{difference:?}");
+        assert!(
+            before.contains("OWNER TO db_00000000000000000000000001;") && before.contains("FORCE ROW LEVEL SECURITY")
+        );
+        assert!(!fs::exists("/var/tmp/svc-node-injected").unwrap());
+        assert_eq!(rig.store.blobs().len(), 1);
+    }
+}
+
+/// The roles that a generation names may have been dropped since: revoked tokens, and the roles of an earlier database.
+#[tokio::test(flavor = "multi_thread")]
+async fn generation_is_restored_without_roles_that_no_longer_exist() {
+    let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    let source = rig.create("prj_1").await;
+    rig.admin.batch_execute("CREATE ROLE tok_1; CREATE ROLE app_1").await.unwrap();
+    // A login sets privileges in its own name.
+    let superuser = rig.superuser(&source.entry.credentials.database).await;
+    let own = "ALTER DEFAULT PRIVILEGES FOR ROLE app_1 GRANT SELECT ON TABLES TO db_00000000000000000000000001";
+    superuser.batch_execute(own).await.unwrap();
+    let objects = "CREATE TABLE t (id integer); INSERT INTO t VALUES (1); GRANT SELECT ON t TO app_1; \
+                   CREATE TABLE u (id integer); GRANT SELECT ON u TO tok_1; GRANT UPDATE ON u TO PUBLIC; \
+                   ALTER TABLE t ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON t TO tok_1 USING (true); \
+                   COMMENT ON POLICY p ON t IS 'for a token'; \
+                   CREATE FUNCTION unqualified() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM t'; \
+                   CREATE MATERIALIZED VIEW m AS SELECT public.unqualified();";
+    source.session.batch_execute(objects).await.unwrap();
+    let sealed = rig.seal(&source, "opn_1").await;
+    source.session.batch_execute("DROP OWNED BY tok_1; DROP POLICY p ON t; DROP TABLE u").await.unwrap_err();
+    let revoke = "DROP POLICY p ON t; REVOKE ALL ON u FROM tok_1";
+    source.session.batch_execute(revoke).await.unwrap();
+    rig.admin.batch_execute("DROP ROLE tok_1").await.unwrap();
+
+    // The owner is another role, as after a deletion.
+    let other = rig.create("prj_2").await;
+    let generation = GenerationRef { key: sealed.key, size_bytes: sealed.size_bytes, sha256: sealed.sha256 };
+    rig.backups.restore(&generation, &other.entry.credentials).await.unwrap();
+    let restored = rig.sql(&other.entry.credentials.database);
+    assert!(restored.contains("GRANT SELECT ON TABLE public.t TO app_1;") && !restored.contains("tok_1"), "{restored}");
+    assert!(!restored.contains("db_00000000000000000000000001"), "{restored}");
+    let count: i64 = other.session.query_one("SELECT count(*) FROM t", &[]).await.unwrap().get(0);
+    assert_eq!(count, 1);
+    // The query of the view needs another search path than that of pg_restore.
+    other.session.batch_execute("REFRESH MATERIALIZED VIEW m").await.unwrap();
+}
+
+/// The commands of docs/backups.md, section "By hand".
+#[tokio::test(flavor = "multi_thread")]
+async fn stock_pg_restore_restores_a_generation() {
+    let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    let source = rig.create("prj_1").await;
+    let objects = "CREATE TABLE t AS SELECT generate_series(1, 100) AS i; CREATE INDEX ON t (i)";
+    source.session.batch_execute(objects).await.unwrap();
+    let sealed = rig.seal(&source, "opn_1").await;
+    rig.admin.batch_execute("CREATE DATABASE copy TEMPLATE template0").await.unwrap();
+    let restored = rig.run("pg_restore", "copy", &["--no-owner", "--no-acl", "--exit-on-error"], &sealed.key);
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    let owner = "db_00000000000000000000000001";
+    assert_eq!(rig.sql("copy"), rig.sql(owner).replace(owner, "postgres"));
+}
