@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use protocol::{Batch, Desired, Digest, Receipt, RedeemRequest, RedeemResult, SCHEMA};
+use protocol::{Batch, Desired, Digest, NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
@@ -78,6 +78,14 @@ impl Core {
         }
         let receipt = require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?;
         Ok(ReportOutcome::Received(receipt))
+    }
+
+    /// Announces what the node offers.
+    pub async fn announce(&self, info: &NodeInfo) -> anyhow::Result<()> {
+        let request = self.client.put(format!("{}/internal/v1/node", self.base)).timeout(READ_TIMEOUT).json(info);
+        let response = request.send().await.map_err(reqwest::Error::without_url)?;
+        ensure!(response.status().is_success(), "the control plane returned {}", response.status());
+        Ok(())
     }
 
     /// Redeems an access code at the host that the visitor was redirected to.

@@ -1,15 +1,19 @@
 //! The settings of a node.
 
+mod databases;
+mod stores;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use objects::{S3Config, StoreAddress, StoreConfig, Timeouts};
+use objects::StoreAddress;
 use reqwest::Url;
 use reqwest::header::HeaderValue;
 use settings::{ByteSize, Claim, Error, Interval, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
+use crate::database::config::DatabaseConfig;
 use crate::storage::config::StorageConfig;
 use crate::worker::config::{Config as Workers, EgressConfig, UidRange};
 
@@ -47,6 +51,8 @@ settings::table! {
     pub STORAGE_ACCESS_KEY_ID: Option<String> = Setting::optional("SVC_NODE_STORAGE_ACCESS_KEY_ID");
     /// The secret access key of the bucket.
     pub STORAGE_SECRET_ACCESS_KEY: Option<Secret> = Setting::optional("SVC_NODE_STORAGE_SECRET_ACCESS_KEY");
+    /// The session token of temporary credentials of the bucket. The node reads it at its start.
+    pub STORAGE_SESSION_TOKEN: Option<Secret> = Setting::optional("SVC_NODE_STORAGE_SESSION_TOKEN");
     /// The region of the bucket.
     pub STORAGE_REGION: String = Setting::with_default("SVC_NODE_STORAGE_REGION", "us-east-1");
     /// The base URL of an S3 server other than Amazon's. The bucket is the first path segment. With an `http:` URL,
@@ -54,6 +60,31 @@ settings::table! {
     pub STORAGE_ENDPOINT_URL: Option<Url> = Setting::optional("SVC_NODE_STORAGE_ENDPOINT_URL");
     /// The interval of reports on the storage that projects use.
     pub STORAGE_REPORT_INTERVAL: Interval = Setting::with_default("SVC_NODE_STORAGE_REPORT_INTERVAL", "60s");
+    /// The object store of the databases' backups: `file:///folder` or `s3://bucket/prefix`. Keep it on another machine
+    /// than the databases. Without it, databases have no backups, and cannot be exported or restored.
+    pub BACKUPS: Option<StoreAddress> = Setting::optional("SVC_NODE_BACKUPS");
+    /// The access key ID of the bucket of backups.
+    pub BACKUPS_ACCESS_KEY_ID: Option<String> = Setting::optional("SVC_NODE_BACKUPS_ACCESS_KEY_ID");
+    /// The secret access key of the bucket of backups.
+    pub BACKUPS_SECRET_ACCESS_KEY: Option<Secret> = Setting::optional("SVC_NODE_BACKUPS_SECRET_ACCESS_KEY");
+    /// The session token of temporary credentials of the bucket of backups. The node reads it at its start.
+    pub BACKUPS_SESSION_TOKEN: Option<Secret> = Setting::optional("SVC_NODE_BACKUPS_SESSION_TOKEN");
+    /// The region of the bucket of backups.
+    pub BACKUPS_REGION: String = Setting::with_default("SVC_NODE_BACKUPS_REGION", "us-east-1");
+    /// As `SVC_NODE_STORAGE_ENDPOINT_URL`, for the bucket of backups.
+    pub BACKUPS_ENDPOINT_URL: Option<Url> = Setting::optional("SVC_NODE_BACKUPS_ENDPOINT_URL");
+    /// The interval of scheduled backups. A database that did not change is not dumped again.
+    pub BACKUP_INTERVAL: Interval = Setting::with_default("SVC_NODE_BACKUP_INTERVAL", "1h");
+    /// The Postgres cluster of the projects' databases: `postgres://user:password@host:port/database?sslmode=…`, with a
+    /// superuser. The node owns the cluster: do not share it. `sslmode` is `disable` or `verify-full`, with
+    /// `sslrootcert` for a private authority. Without it, the node has no databases.
+    pub DATABASE_URL: Option<Secret> = Setting::optional("SVC_NODE_DATABASE_URL");
+    /// `host:port` at which clients reach the cluster.
+    pub DATABASE_ADDRESS: Option<String> = Setting::optional("SVC_NODE_DATABASE_ADDRESS");
+    /// The `sslmode` of clients: `disable`, `require` or `verify-full`.
+    pub DATABASE_SSLMODE: String = Setting::with_default("SVC_NODE_DATABASE_SSLMODE", "require");
+    /// The folder with `pg_dump` and `pg_restore`, of the cluster's major version or a newer one (default: `PATH`).
+    pub PG_BIN: Option<PathBuf> = Setting::optional("SVC_NODE_PG_BIN");
     /// The address at which Prometheus finds `/metrics`. Never expose it to the internet. Without it, the node serves
     /// no metrics.
     pub METRICS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_NODE_METRICS_LISTEN");
@@ -68,10 +99,6 @@ pub const CLAIM: Claim = Claim { prefixes: &["SVC_NODE_", "SVC_EDGE_"], except: 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// `workerd` itself needs about this much memory.
 const MIN_MEMORY: u64 = 64 << 20;
-/// Shorter than the time after which an operation on objects fails. A part of an upload is sent within the read timeout.
-const STORAGE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(18), retry: Duration::from_secs(15) };
-/// Visitors who pause a download for longer must resume it with a range.
-const STORAGE_RECEIVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The validated configuration of a node.
 #[derive(Debug, Clone)]
@@ -94,6 +121,8 @@ pub struct Config {
     pub workers: Option<Workers>,
     /// The configuration of the object storage, if the node has one.
     pub storage: Option<StorageConfig>,
+    /// The configuration of the databases, if the node has a Postgres cluster for them.
+    pub databases: Option<DatabaseConfig>,
 }
 
 impl Config {
@@ -114,7 +143,8 @@ impl Config {
             cache_bytes: settings.get(&CACHE_BYTES)?.0,
             metrics_listen: settings.opt(&METRICS_LISTEN)?,
             workers: workers(settings)?,
-            storage: storage(settings)?,
+            storage: stores::storage(settings)?,
+            databases: databases::databases(settings)?,
         })
     }
 }
@@ -139,31 +169,6 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     // The running executable, even if the file on disk was replaced.
     let launcher = PathBuf::from("/proc/self/exe");
     Ok(Some(Workers { workerd, launcher, memory, uids, idle: IDLE_TIMEOUT, egress }))
-}
-
-fn storage(settings: &Settings) -> Result<Option<StorageConfig>, Error> {
-    let (region, Interval(report_interval)) = (settings.get(&STORAGE_REGION)?, settings.get(&STORAGE_REPORT_INTERVAL)?);
-    let endpoint = settings.opt(&STORAGE_ENDPOINT_URL)?;
-    let endpoint = endpoint.map(|url| base_address(&STORAGE_ENDPOINT_URL, &url)).transpose()?;
-    let (access_key_id, secret) = (settings.opt(&STORAGE_ACCESS_KEY_ID)?, settings.opt(&STORAGE_SECRET_ACCESS_KEY)?);
-    let store = match settings.opt(&STORAGE)? {
-        None => return Ok(None),
-        Some(StoreAddress::Folder(folder)) => StoreConfig::Folder(folder),
-        Some(StoreAddress::Bucket { bucket, prefix }) => {
-            let required = "required if SVC_NODE_STORAGE is an S3 bucket";
-            StoreConfig::S3(S3Config {
-                bucket,
-                prefix,
-                region,
-                endpoint,
-                access_key_id: access_key_id.ok_or_else(|| STORAGE_ACCESS_KEY_ID.malformed(required))?,
-                secret_access_key: secret.ok_or_else(|| STORAGE_SECRET_ACCESS_KEY.malformed(required))?,
-                session_token: None,
-                timeouts: STORAGE_TIMEOUTS,
-            })
-        }
-    };
-    Ok(Some(StorageConfig { store, report_interval, receiver_timeout: STORAGE_RECEIVER_TIMEOUT }))
 }
 
 /// The URL is logged, so it must not contain credentials.
@@ -218,6 +223,13 @@ mod tests {
             ("SVC_NODE_STORAGE", "s3://user:hush@bucket"),
             ("SVC_NODE_STORAGE_ENDPOINT_URL", "http://user:hush@s3"),
             ("SVC_NODE_STORAGE_REPORT_INTERVAL", "hush"),
+            ("SVC_NODE_DATABASE_URL", "postgres://root:hush@db/postgres?sslmode=prefer"),
+            ("SVC_NODE_DATABASE_ADDRESS", "hush"),
+            ("SVC_NODE_DATABASE_SSLMODE", "hush"),
+            ("SVC_NODE_PG_BIN", "/hush"),
+            ("SVC_NODE_BACKUPS", "s3://user:hush@bucket"),
+            ("SVC_NODE_BACKUPS_ENDPOINT_URL", "http://user:hush@s3"),
+            ("SVC_NODE_BACKUP_INTERVAL", "hush"),
         ] {
             let line = read(&[(name, value)]).unwrap_err().to_string();
             assert!(line.starts_with(&format!("{name} is malformed: ")) && !line.contains("hush"), "{line}");

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use protocol::{Change, Desired, DesiredPart as _, Digest, Platform, Site, UnavailablePart};
+use protocol::{Change, Database, DeletedStorage, Desired, DesiredPart as _, Digest, Platform, Site, UnavailablePart};
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
+use crate::database::DatabaseChanges;
 use crate::environment::{EnvironmentChanges, PartChange};
+use crate::storage::DeletedPrefixChange;
 
 /// A response of the control plane, with the parts that this node knows.
 pub struct DesiredUpdate {
@@ -21,6 +24,10 @@ pub struct DesiredUpdate {
     pub kept_sites: HashSet<String>,
     /// The changes of the environments of all listed projects.
     pub environments: BTreeMap<String, EnvironmentChanges>,
+    /// The changes of the part `deletedStorage`.
+    pub deleted_storage: Vec<DeletedPrefixChange>,
+    /// The changes of the part `database`. It is also a part of the environment.
+    pub databases: DatabaseChanges,
 }
 
 /// A change of the part `site`.
@@ -58,7 +65,10 @@ impl DesiredUpdate {
     pub fn read(desired: Desired) -> Self {
         let Desired { revision, full, batch, platform, parts, unavailable, schema: _ } = desired;
         let (sites, kept_sites, environments) = (Vec::new(), HashSet::new(), BTreeMap::new());
-        let mut update = Self { revision, full, batch, platform, sites, kept_sites, environments };
+        let deleted_storage = Vec::new();
+        let databases = DatabaseChanges { is_full: full, ..DatabaseChanges::default() };
+        let mut update =
+            Self { revision, full, batch, platform, sites, kept_sites, environments, deleted_storage, databases };
         for UnavailablePart { project, part } in unavailable {
             tracing::warn!(project, part, "a desired part is unavailable; keeping its last state");
             update.keep(project, &part);
@@ -75,11 +85,17 @@ impl DesiredUpdate {
 
     fn add(&mut self, change: &Change) -> serde_json::Result<()> {
         let project = &change.project;
+        // The original error may contain a verifier.
+        let database = change.read::<Database>();
+        let database = database.map_err(|_| serde_json::Error::custom("the part database is malformed"))?;
+        self.databases.changed.extend(database.map(|database| (project.clone(), database)));
         if let Some(part) = PartChange::read(change)? {
             self.environments.entry(project.clone()).or_default().push(part);
         } else if let Some(site) = change.read::<Site>()? {
             self.environments.entry(project.clone()).or_default();
             self.sites.push(SiteChange { project: project.clone(), revision: change.revision, site });
+        } else if let Some(deleted) = change.read::<DeletedStorage>()? {
+            self.deleted_storage.push((project.clone(), deleted));
         }
         Ok(())
     }
@@ -88,6 +104,8 @@ impl DesiredUpdate {
         self.environments.entry(project.clone()).or_default().keep(part);
         if part == Site::NAME {
             self.kept_sites.insert(project);
+        } else if part == Database::NAME {
+            self.databases.kept.insert(project);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::Platform;
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -16,9 +16,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::backoff::Backoff;
 use crate::cache::Cache;
 use crate::client::Core;
+use crate::database::DatabaseChanges;
 use crate::desired::DesiredUpdate;
+use crate::storage::DeletedPrefixes;
 
-const RELIST_INTERVAL: Duration = Duration::from_secs(5 * 60);
+pub const RELIST_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// The delay before a failed relist is retried.
 const RELIST_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The minimum interval between requests: a request for the full state returns immediately, even if it is empty.
@@ -30,17 +32,30 @@ pub struct ControlPlaneState {
     /// The number of the last batch of reports that the control plane received.
     pub batch: watch::Sender<Option<i64>>,
     platform: watch::Sender<Option<Platform>>,
+    deleted_storage: watch::Sender<DeletedPrefixes>,
+    /// `None` if the node has no Postgres.
+    databases: Option<UnboundedSender<DatabaseChanges>>,
     cache: Arc<Cache>,
 }
 
 impl ControlPlaneState {
     /// The state before the first response; `platform` holds the saved settings, if any.
-    pub fn new(platform: watch::Sender<Option<Platform>>, cache: Arc<Cache>) -> Self {
-        Self { batch: watch::Sender::new(None), platform, cache }
+    pub fn new(
+        platform: watch::Sender<Option<Platform>>,
+        deleted_storage: watch::Sender<DeletedPrefixes>,
+        databases: Option<UnboundedSender<DatabaseChanges>>,
+        cache: Arc<Cache>,
+    ) -> Self {
+        Self { batch: watch::Sender::new(None), platform, deleted_storage, databases, cache }
     }
 
     async fn record(&self, update: &DesiredUpdate) {
         self.batch.send_replace(Some(update.batch));
+        self.record_deleted_storage(update);
+        if let Some(databases) = self.databases.as_ref().filter(|_| !update.is_empty()) {
+            // The receiver is dropped only at shutdown.
+            let _ = databases.send(update.databases.clone());
+        }
         let platform = update.platform.clone();
         if self.platform.borrow().as_ref() == Some(&platform) {
             return;
@@ -50,6 +65,27 @@ impl ControlPlaneState {
         let saved = spawn_blocking(move || cache.save_platform(&platform)).await;
         if let Err(error) = saved.map_err(Into::into).flatten() {
             tracing::error!(%error, "failed to save the platform settings");
+        }
+    }
+
+    /// The control plane forgot what it had accepted since its backup.
+    fn record_restore(&self) {
+        if let Some(databases) = &self.databases {
+            // The receiver is dropped only at shutdown.
+            let _ = databases.send(DatabaseChanges { is_restored: true, ..DatabaseChanges::default() });
+        }
+    }
+
+    /// Also notifies of a full state without a change, so that a deletion is repeated whose report was lost.
+    fn record_deleted_storage(&self, update: &DesiredUpdate) {
+        let DesiredUpdate { full, deleted_storage: changes, .. } = update;
+        if *full || !changes.is_empty() {
+            self.deleted_storage.send_modify(|deleted| deleted.apply(*full, changes));
+        }
+        if *full && !self.deleted_storage.borrow().is_empty() && self.deleted_storage.receiver_count() == 0 {
+            tracing::warn!(
+                "cannot delete the objects of purged projects without an object store; set SVC_NODE_STORAGE"
+            );
         }
     }
 }
@@ -65,7 +101,10 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
         let since = position.next_since(Instant::now());
         match core.desired(since).await {
             // The control plane was restored from a backup: relist.
-            Ok(update) if update.revision < since => position.since = 0,
+            Ok(update) if update.revision < since => {
+                position.since = 0;
+                state.record_restore();
+            }
             Ok(update) => {
                 backoff.reset();
                 position.advance(update.revision, update.full, Instant::now());

@@ -60,7 +60,8 @@ pub fn listen(address: SocketAddr, front: Front) -> io::Result<(SocketAddr, Serv
             .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
             .default_service(web::to(handle))
     };
-    let server = HttpServer::new(app).disable_signals().bind(address)?;
+    // A visitor who is gone ends the request, and thus the calls of worker code.
+    let server = HttpServer::new(app).h1_allow_half_closed(false).disable_signals().bind(address)?;
     let address = server.addrs().first().copied().unwrap_or(address);
     Ok((address, server.run()))
 }

@@ -17,6 +17,7 @@ mod compress;
 mod condition;
 pub mod config;
 mod contents;
+pub mod database;
 mod desired;
 mod digest;
 mod environment;
@@ -30,6 +31,7 @@ pub mod observe;
 mod origin;
 mod page;
 mod path;
+pub mod pg;
 mod random;
 mod range;
 mod reconciler;
@@ -55,6 +57,9 @@ use crate::cache::Cache;
 use crate::client::Core;
 use crate::config::Config;
 use crate::contents::Contents;
+use crate::database::Databases;
+use crate::database::announce::announce;
+use crate::database::config::DatabaseConfig;
 use crate::environment::Environments;
 use crate::fetch::Fetcher;
 use crate::follow::ControlPlaneState;
@@ -62,6 +67,7 @@ use crate::front::Front;
 use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::origin::Origins;
+use crate::pg::Pools;
 use crate::reconciler::Reconciler;
 use crate::storage::Storage;
 use crate::worker::Workers;
@@ -96,9 +102,20 @@ impl Node {
         let placements = cache.placements()?.unwrap_or_default();
         let environments = Arc::new(Environments::restore(cache.environments(&placements)?));
         let mut tasks = JoinSet::new();
-        let open = |it| Storage::open(it, &config.dir, observer.clone(), metrics.storage.clone(), &mut tasks);
+        let deleted_storage = watch::Sender::default();
+        let open = |it| {
+            let (observer, deleted) = (observer.clone(), deleted_storage.subscribe());
+            Storage::open(it, &config.dir, observer, metrics.storage.clone(), deleted, &mut tasks)
+        };
         let storage = config.storage.as_ref().map(open).transpose().context("cannot open the object storage")?;
-        let bindings = Bindings::new(Arc::clone(&environments), Arc::clone(&contents), storage);
+        let open = |it| {
+            let metrics = (metrics.databases.clone(), metrics.backups.clone());
+            Databases::open(it, environments.databases(), observer.clone(), metrics, &mut tasks)
+        };
+        let databases = config.databases.as_ref().map(open).transpose().context("cannot open the databases")?;
+        let pools = |it: &Databases| Arc::new(Pools::new(it.registry(), metrics.calls.clone()));
+        let pools = databases.as_ref().map(pools);
+        let bindings = Bindings::new(Arc::clone(&environments), Arc::clone(&contents), storage, pools);
         let prepare = |it| {
             let (cache, environments) = (Arc::clone(&cache), Arc::clone(&environments));
             Workers::new(it, cache, bindings, environments, observer.clone(), metrics.clone())
@@ -117,8 +134,10 @@ impl Node {
         let (metrics_address, metrics) = config.metrics_listen.map(listen).transpose()?.unzip();
         let servers = bindings.into_iter().chain(metrics).collect();
         let (updates, received_updates) = mpsc::channel(1);
-        let state = ControlPlaneState::new(platform, cache);
+        let state =
+            ControlPlaneState::new(platform, deleted_storage, databases.as_ref().map(Databases::changes), cache);
         tasks.spawn(report::report(core.clone(), observations, state.batch.subscribe()));
+        tasks.spawn(announce(core.clone(), DatabaseConfig::node_info(config.databases.as_ref())));
         tasks.spawn(follow::follow(core, updates, state));
         tasks.spawn(reconciler.run(received_updates, damage));
         tracing::info!(%address, core = config.core_url, "listening");

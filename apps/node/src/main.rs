@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use node::Node;
 use node::config::{CLAIM, Config, LOG, TABLE};
+use node::database::backup::launch as postgres;
 use node::worker::launch;
 use settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,10 +23,13 @@ svc-node serves deployed projects by Host. It is configured by its environment.
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     // Before the runtime starts: `exec` requires a single-threaded process.
-    if let Some((first, request)) = arguments.split_first()
-        && first == launch::ARGUMENT
-    {
-        return match launch::exec(request) {
+    let internal = arguments.split_first().and_then(|(first, request)| match first.to_str() {
+        Some(launch::ARGUMENT) => Some(launch::exec(request)),
+        Some(postgres::ARGUMENT) => Some(postgres::exec(request)),
+        _ => None,
+    });
+    if let Some(executed) = internal {
+        return match executed {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("svc-node: {error:#}");
@@ -56,7 +60,7 @@ async fn run() -> anyhow::Result<()> {
     // Fails only if a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = Settings::from_env(TABLE, &CLAIM)?;
-    log(settings.get(&LOG)?);
+    log(settings.get(&LOG)?)?;
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let node = Node::start(&Config::new(&settings)?)?;
@@ -70,7 +74,14 @@ async fn run() -> anyhow::Result<()> {
     .await
 }
 
-fn log(filter: EnvFilter) {
+fn log(filter: EnvFilter) -> anyhow::Result<()> {
+    // Its more detailed records contain statements with the verifiers of passwords.
+    let filter = filter.add_directive("tokio_postgres=info".parse()?);
     let format = tracing_subscriber::fmt().with_env_filter(filter);
-    if stdout().is_terminal() { format.pretty().init() } else { format.json().init() }
+    if stdout().is_terminal() {
+        format.pretty().init();
+    } else {
+        format.json().init();
+    }
+    Ok(())
 }

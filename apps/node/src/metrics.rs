@@ -9,6 +9,9 @@ use actix_web::web::{self, Data};
 use actix_web::{App, HttpResponse, HttpServer};
 use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use crate::database::DatabaseMetrics;
+use crate::database::backup::BackupMetrics;
+use crate::pg::CallMetrics;
 use crate::storage::StorageMetrics;
 
 /// The metrics. Clones share their values.
@@ -24,6 +27,12 @@ pub struct Metrics {
     pub worker_swaps: IntCounterVec,
     /// The metrics of the object storage.
     pub storage: StorageMetrics,
+    /// The metrics of the databases.
+    pub databases: DatabaseMetrics,
+    /// The metrics of their backups.
+    pub backups: BackupMetrics,
+    /// The metrics of `env.db`.
+    pub calls: CallMetrics,
     registry: Registry,
 }
 
@@ -48,7 +57,19 @@ impl Metrics {
             registry.register(Box::new(counters.clone()))?;
         }
         let storage = StorageMetrics::new(&registry)?;
-        Ok(Self { worker_protections, egress_connections, worker_starts, worker_swaps, storage, registry })
+        let (databases, backups) = (DatabaseMetrics::new(&registry)?, BackupMetrics::new(&registry)?);
+        let calls = CallMetrics::new(&registry)?;
+        Ok(Self {
+            worker_protections,
+            egress_connections,
+            worker_starts,
+            worker_swaps,
+            storage,
+            databases,
+            backups,
+            calls,
+            registry,
+        })
     }
 }
 

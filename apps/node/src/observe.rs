@@ -1,14 +1,19 @@
 //! Observed states, for the control plane and the project's members.
 
-use protocol::{DeploymentReport, DeploymentState, Report, ReportKind, StorageReport};
+use protocol::{
+    DatabaseReport, DeletedStorageReport, DeploymentReport, DeploymentState, Report, ReportKind, StorageReport,
+};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 /// A report to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Observation {
     /// The subject within the project and the kind. A later report with the same subject replaces this one.
     pub subject: String,
     pub report: Report,
+    /// Notified when the control plane has accepted the report; dropped if it is replaced or rejected.
+    pub accepted: Option<oneshot::Sender<()>>,
 }
 
 impl Observation {
@@ -17,7 +22,7 @@ impl Observation {
         let written = Report::new(project.to_owned(), report);
         let written = written
             .inspect_err(|error| tracing::error!(project, %error, kind = K::NAME, "failed to serialize a report"));
-        Some(Self { subject, report: written.ok()? })
+        Some(Self { subject, report: written.ok()?, accepted: None })
     }
 
     /// A report of a deployment's state.
@@ -49,6 +54,30 @@ impl Observer {
     /// Reports the usage of a project's storage.
     pub fn report_storage(&self, project: &str, report: &StorageReport) {
         self.send(Observation::new(project, String::new(), report));
+    }
+
+    /// Reports the state of a project's database.
+    pub fn report_database(&self, project: &str, report: &DatabaseReport) {
+        self.send(Observation::new(project, String::new(), report));
+    }
+
+    /// Reports that the objects of a purged project were deleted.
+    pub fn report_deleted_storage(&self, project: &str, report: &DeletedStorageReport) {
+        self.send(Observation::new(project, String::new(), report));
+    }
+
+    /// Reports, and waits until the control plane has accepted the report. Returns false if it was rejected, or replaced
+    /// by a later report with the same subject. The report is also sent if the caller stops waiting.
+    pub fn send_acknowledged<K: ReportKind>(
+        &self,
+        project: &str,
+        subject: String,
+        report: &K,
+    ) -> impl Future<Output = bool> + Send + use<K> {
+        let (sender, accepted) = oneshot::channel();
+        let observation = Observation::new(project, subject, report);
+        self.send(observation.map(|observation| Observation { accepted: Some(sender), ..observation }));
+        async move { accepted.await.is_ok() }
     }
 
     /// Queues a report. The receiver is dropped only at shutdown.

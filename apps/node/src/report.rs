@@ -2,12 +2,13 @@
 //!
 //! Batches are sent one at a time and retried until the control plane responds. Pending observations keep only the
 //! newest one per subject, so memory is bounded by the number of subjects during an outage. A restart loses pending
-//! observations; the reconciler reports the served state at startup.
+//! observations; the reconciler reports the served state at startup. A sender that must not lose a report waits for its
+//! acceptance, and sends it again after a restart.
 
 use std::collections::HashMap;
 use std::pin::pin;
 
-use protocol::{Batch, Receipt, Report};
+use protocol::{Batch, Receipt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, sleep};
 
@@ -47,33 +48,40 @@ pub async fn report(
 
 /// Sends a batch until the control plane accepts it, and returns the last batch number. Splits a rejected batch in
 /// half, down to single reports; a rejected single report is dropped.
-async fn send(core: &Core, mut last: i64, reports: Vec<Report>) -> i64 {
-    let mut parts = vec![reports];
-    while let Some(part) = parts.pop() {
-        match deliver(core, last, part).await {
-            Ok(accepted) => last = accepted,
-            Err(RejectedReports(mut part)) if part.len() > 1 => {
+async fn send(core: &Core, mut last: i64, observations: Vec<Observation>) -> i64 {
+    let mut parts = vec![observations];
+    while let Some(mut part) = parts.pop() {
+        match deliver(core, last, &part).await {
+            Ok(accepted) => {
+                last = accepted;
+                for sender in part.into_iter().filter_map(|observation| observation.accepted) {
+                    // The sender may not wait any more.
+                    let _ = sender.send(());
+                }
+            }
+            Err(Rejected) if part.len() > 1 => {
                 let second = part.split_off(part.len() / 2);
                 parts.extend([second, part]);
             }
-            Err(RejectedReports(part)) => tracing::error!(?part, "the control plane rejected a report; dropping it"),
+            Err(Rejected) => tracing::error!(?part, "the control plane rejected a report; dropping it"),
         }
     }
     last
 }
 
-/// Reports that the control plane rejected permanently.
-struct RejectedReports(Vec<Report>);
+/// The control plane rejected a batch permanently.
+struct Rejected;
 
-async fn deliver(core: &Core, last: i64, reports: Vec<Report>) -> Result<i64, RejectedReports> {
+async fn deliver(core: &Core, last: i64, observations: &[Observation]) -> Result<i64, Rejected> {
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    let reports = observations.iter().map(|observation| observation.report.clone()).collect();
     let mut batch = Batch { batch: next_batch_number(last), reports };
     loop {
         match core.report(&batch).await {
             Ok(ReportOutcome::Received(Receipt { batch: last })) if last <= batch.batch => return Ok(batch.batch),
             // An earlier process of this node used a higher number, so the control plane ignored this batch.
             Ok(ReportOutcome::Received(Receipt { batch: last })) => batch.batch = next_batch_number(last),
-            Ok(ReportOutcome::Rejected) => return Err(RejectedReports(batch.reports)),
+            Ok(ReportOutcome::Rejected) => return Err(Rejected),
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "failed to send reports; retrying");
                 sleep(backoff.next_delay()).await;
@@ -104,7 +112,7 @@ impl PendingReports {
     }
 
     fn add(&mut self, observation: Observation) {
-        let Observation { subject, report } = &observation;
+        let Observation { subject, report, .. } = &observation;
         let key = (report.project.clone(), report.kind.clone(), subject.clone());
         if self.newest.insert(key.clone(), observation).is_some() {
             self.order.retain(|other| *other != key);
@@ -128,7 +136,7 @@ impl PendingReports {
     }
 
     /// Removes as many observations as fit into one batch.
-    fn take_batch(&mut self) -> Vec<Report> {
+    fn take_batch(&mut self) -> Vec<Observation> {
         let mut left = MAX_BATCH_BYTES;
         let fits = |key: &&Key| {
             let size = self.newest.get(*key).map_or(0, Observation::size);
@@ -137,13 +145,13 @@ impl PendingReports {
             fits
         };
         let count = self.order.iter().take(MAX_BATCH_REPORTS).take_while(fits).count().max(1).min(self.order.len());
-        self.order.drain(..count).filter_map(|key| Some(self.newest.remove(&key)?.report)).collect()
+        self.order.drain(..count).filter_map(|key| self.newest.remove(&key)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::{DeploymentReport, DeploymentState, ReportKind};
+    use protocol::{DeploymentReport, DeploymentState, Report, ReportKind};
     use serde::{Deserialize, Serialize};
 
     use super::*;
@@ -179,7 +187,8 @@ mod tests {
             report("a", 2, DeploymentState::Serving),
             Report::new("a".to_owned(), &Usage(2)).unwrap(),
         ];
-        assert_eq!(pending.take_batch(), expected);
+        let batch: Vec<Report> = pending.take_batch().into_iter().map(|observation| observation.report).collect();
+        assert_eq!(batch, expected);
         assert!(pending.is_empty());
         for version in 0..60 {
             pending.add(seen("a", version, DeploymentState::Serving));

@@ -45,6 +45,8 @@ struct Table {
     /// The host and the project of each access code.
     codes: HashMap<String, (String, String)>,
     batches: Vec<Batch>,
+    /// The last announcement of a node.
+    announced: Option<Value>,
     /// The number of next reports that fail with an error.
     failing_reports: usize,
     /// The project whose reports are rejected.
@@ -112,6 +114,7 @@ impl ControlPlane {
                 .app_data(Data::clone(&state))
                 .route("/internal/v1/desired", web::get().to(desired))
                 .route("/internal/v1/bundles/{digest}", web::get().to(bundle))
+                .route("/internal/v1/node", web::put().to(announce))
                 .route("/internal/v1/reports", web::post().to(report))
                 .route("/internal/v1/access/redeem", web::post().to(redeem))
         };
@@ -207,6 +210,19 @@ impl ControlPlane {
         let table = self.state.table.lock().unwrap();
         let mut reports = table.batches.iter().flat_map(|batch| &batch.reports);
         reports.rfind(|report| report.project == project && report.kind == kind).map(|report| report.report.clone())
+    }
+
+    /// All reports of one kind about a project.
+    pub fn reports_of(&self, project: &str, kind: &str) -> Vec<Value> {
+        let table = self.state.table.lock().unwrap();
+        let reports = table.batches.iter().flat_map(|batch| &batch.reports);
+        let reports = reports.filter(|report| report.project == project && report.kind == kind);
+        reports.map(|report| report.report.clone()).collect()
+    }
+
+    /// The last announcement of a node.
+    pub fn announced(&self) -> Option<Value> {
+        self.state.table.lock().unwrap().announced.clone()
     }
 
     /// The numbers of the batches with their sizes.
@@ -339,6 +355,15 @@ async fn redeem(request: HttpRequest, asked: Json<Redeem>, state: Data<Shared>) 
         }
         _ => HttpResponse::BadRequest().json(json!({ "code": "bad_request" })),
     }
+}
+
+async fn announce(request: HttpRequest, info: Json<Value>, state: Data<Shared>) -> HttpResponse {
+    let mut table = state.table.lock().unwrap();
+    if !is_node(&request, &table) {
+        return HttpResponse::Unauthorized().finish();
+    }
+    table.announced = Some(info.into_inner());
+    HttpResponse::NoContent().finish()
 }
 
 async fn bundle(request: HttpRequest, digest: Path<String>, state: Data<Shared>) -> HttpResponse {

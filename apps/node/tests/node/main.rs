@@ -5,6 +5,7 @@ mod caching;
 mod control_plane;
 mod converging;
 mod cookies;
+mod database;
 mod process;
 mod protected;
 mod reporting;

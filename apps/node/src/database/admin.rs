@@ -1,0 +1,152 @@
+//! Maintenance connections: superuser sessions in `svc_node`, the node's own database.
+//!
+//! A superuser never opens a session in a project's database. A function of a tenant that runs in such a session, for
+//! example in a `CHECK`, could `RESET ROLE` and own the cluster.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+
+use anyhow::Context as _;
+use tokio::sync::Mutex;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::server::Server;
+use super::{tables, template};
+
+/// The node's own database.
+pub const DATABASE: &str = "svc_node";
+
+/// The idle connections that are kept.
+const MAX_IDLE: usize = 8;
+
+/// A pool of maintenance connections. Clones share it.
+#[derive(Clone)]
+pub struct Admin(Arc<Shared>);
+
+struct Shared {
+    server: Server,
+    idle: BlockingMutex<Vec<Client>>,
+    /// Whether this process has prepared the cluster. Locked while it does.
+    is_prepared: Mutex<bool>,
+}
+
+/// A maintenance connection, which returns to the pool when dropped.
+pub struct AdminConnection {
+    /// `None` only while it is dropped.
+    client: Option<Client>,
+    pool: Arc<Shared>,
+}
+
+impl Admin {
+    /// A pool without connections.
+    pub fn new(server: Server) -> Self {
+        Self(Arc::new(Shared { server, idle: BlockingMutex::default(), is_prepared: Mutex::new(false) }))
+    }
+
+    /// An idle connection, or a new one. The first one of the process prepares the cluster: `svc_node` with its tables,
+    /// `svc_template`, and no access of others to the databases of the cluster.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unreachable, or cannot be prepared.
+    pub async fn connect(&self) -> anyhow::Result<AdminConnection> {
+        let mut is_prepared = self.0.is_prepared.lock().await;
+        if !*is_prepared {
+            self.prepare().await.context("failed to prepare Postgres")?;
+            *is_prepared = true;
+        }
+        drop(is_prepared);
+        let idle = self.0.take_idle();
+        let client = match idle {
+            Some(client) => client,
+            None => self.open().await.context("failed to connect to Postgres")?,
+        };
+        Ok(AdminConnection { client: Some(client), pool: Arc::clone(&self.0) })
+    }
+
+    /// A session that is not in the pool.
+    pub(super) async fn session(&self) -> anyhow::Result<Client> {
+        drop(self.connect().await?);
+        Ok(self.open().await?)
+    }
+
+    /// Prepares the cluster again before the next connection, for example after the template was dropped.
+    pub async fn invalidate(&self) {
+        *self.0.is_prepared.lock().await = false;
+    }
+
+    async fn open(&self) -> Result<Client, tokio_postgres::Error> {
+        let connected = self.0.server.connect(Some(DATABASE)).await;
+        if let Err(error) = &connected
+            && error.code() == Some(&SqlState::INVALID_CATALOG_NAME)
+        {
+            self.invalidate().await;
+        }
+        connected
+    }
+
+    async fn prepare(&self) -> anyhow::Result<()> {
+        let server = &self.0.server;
+        let initial = server.connect(None).await?;
+        tables::create_database(&initial).await?;
+        let own = server.connect(Some(DATABASE)).await?;
+        tables::create(&own).await?;
+        template::create(&own, server).await
+    }
+}
+
+impl Shared {
+    fn take_idle(&self) -> Option<Client> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|client| !client.is_closed());
+        idle.pop()
+    }
+}
+
+impl Deref for AdminConnection {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        #[expect(clippy::expect_used, reason = "only drop takes the connection")]
+        self.client.as_ref().expect("a connection")
+    }
+}
+
+impl DerefMut for AdminConnection {
+    fn deref_mut(&mut self) -> &mut Client {
+        #[expect(clippy::expect_used, reason = "only drop takes the connection")]
+        self.client.as_mut().expect("a connection")
+    }
+}
+
+impl Drop for AdminConnection {
+    /// A transaction that was dropped is rolled back before the next statement of the connection.
+    fn drop(&mut self) {
+        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE {
+            idle.extend(self.client.take().filter(|client| !client.is_closed()));
+        }
+    }
+}
+
+/// Quotes an identifier, for statements that accept no parameters.
+pub fn quote_ident(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Quotes a literal, for statements that accept no parameters.
+pub fn quote_literal(text: &str) -> String {
+    // The prefix makes the meaning of a backslash independent of the session's settings.
+    format!(" E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_cannot_be_closed() {
+        assert_eq!(quote_ident("a\"b"), "\"a\"\"b\"");
+        assert_eq!(quote_literal("a'b\\"), " E'a''b\\\\'");
+    }
+}

@@ -1,0 +1,45 @@
+//! The configuration of the databases.
+
+use std::path::{Path, PathBuf};
+
+use protocol::{DatabaseServer, NodeInfo};
+
+use super::backup::config::BackupConfig;
+use super::server::Server;
+
+/// The configuration of the databases. `Debug` shows no credentials.
+#[derive(Debug, Clone)]
+pub struct DatabaseConfig {
+    /// The Postgres cluster, with the login of its superuser.
+    pub server: Server,
+    /// The cluster as clients reach it. The node announces it to the control plane.
+    pub announced: DatabaseServer,
+    /// The client programs of Postgres.
+    pub programs: Programs,
+    /// The configuration of the backups, if the node has a store for them.
+    pub backups: Option<BackupConfig>,
+}
+
+/// The client programs of Postgres.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub pg_dump: PathBuf,
+    pub pg_restore: PathBuf,
+    /// The program `svc-node`, which starts the others so that they end with the node.
+    pub launcher: PathBuf,
+}
+
+impl Programs {
+    /// The programs in a folder, and the running executable, even if the file on disk was replaced.
+    pub fn of(folder: &Path) -> Self {
+        let [pg_dump, pg_restore] = ["pg_dump", "pg_restore"].map(|name| folder.join(name));
+        Self { pg_dump, pg_restore, launcher: PathBuf::from("/proc/self/exe") }
+    }
+}
+
+impl DatabaseConfig {
+    /// The announcement of a node with this configuration.
+    pub fn node_info(config: Option<&Self>) -> NodeInfo {
+        NodeInfo { database: config.map(|config| config.announced.clone()) }
+    }
+}

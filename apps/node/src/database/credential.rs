@@ -1,0 +1,46 @@
+//! The node's own logins in a database. Their passwords exist only in the memory of the process.
+
+use std::sync::Arc;
+
+use postgres_protocol::password::scram_sha_256;
+use protocol::Verifier;
+use settings::Secret;
+
+use super::logins::NodeVerifiers;
+use super::names::Names;
+use super::server::{Address, Credentials};
+use crate::random;
+
+/// The node's logins in one database, with new passwords. `Debug` hides them.
+#[derive(Debug, Clone)]
+pub struct OwnLogins {
+    pub verifiers: NodeVerifiers,
+    /// The login of `env.db`.
+    pub node: Arc<Credentials>,
+    /// The login of backups.
+    pub dump: Arc<Credentials>,
+}
+
+impl OwnLogins {
+    /// Creates the passwords.
+    pub fn new(names: &Names, address: &Arc<Address>) -> std::io::Result<Self> {
+        let credentials = |user: String, password: Secret| {
+            let (database, role) = (names.database(), names.database());
+            Arc::new(Credentials { address: Arc::clone(address), database, user, password, role })
+        };
+        let ((node_password, node), (dump_password, dump)) = (password()?, password()?);
+        Ok(Self {
+            verifiers: NodeVerifiers { node, dump },
+            node: credentials(names.node(), node_password),
+            dump: credentials(names.dump(), dump_password),
+        })
+    }
+}
+
+/// A random password and its verifier: Postgres and its log receive only the latter.
+fn password() -> std::io::Result<(Secret, Verifier)> {
+    let bytes = random::bytes::<24>()?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let verifier = Verifier::new(scram_sha_256(text.as_bytes()));
+    Ok((Secret::new(text), verifier))
+}

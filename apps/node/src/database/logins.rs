@@ -1,0 +1,244 @@
+//! The desired roles of a database.
+
+use std::collections::BTreeSet;
+
+use protocol::{Database, OperationPhase, Verifier};
+
+use super::names::{self, Names};
+
+/// The smallest limit of temporary files, in bytes.
+const MIN_TEMPORARY_BYTES: u64 = 1 << 30;
+/// The connection limits: of the login of `DatabaseConnect`, of a token, of `env.db` and of backups.
+const APP_CONNECTIONS: i32 = 20;
+const TOKEN_CONNECTIONS: i32 = 5;
+const NODE_CONNECTIONS: i32 = 16;
+const DUMP_CONNECTIONS: i32 = 8;
+
+/// The roles that may log in to a database now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logins {
+    /// All.
+    Open {
+        /// Whether sessions are read-only by default, because the database exceeds its size limit.
+        read_only: bool,
+    },
+    /// Only that of backups.
+    NodeOnly,
+    /// None.
+    Closed,
+}
+
+/// The verifiers of the node's own logins. `Debug` hides them.
+#[derive(Debug, Clone)]
+pub struct NodeVerifiers {
+    /// The login of `env.db`.
+    pub node: Verifier,
+    /// The login of backups.
+    pub dump: Verifier,
+}
+
+/// The desired state of a database's roles and of its privileges. `Debug` shows no verifiers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DesiredRoles {
+    pub names: Names,
+    pub state: Logins,
+    pub logins: Vec<DesiredLogin>,
+}
+
+/// A desired login role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DesiredLogin {
+    pub name: String,
+    /// The attributes that are set, such as `LOGIN`.
+    pub attributes: BTreeSet<&'static str>,
+    pub verifier: Verifier,
+    /// RFC 3339 in UTC.
+    pub expires_at: Option<String>,
+    pub connection_limit: i32,
+    /// The roles that it is a member of. It inherits their privileges if it has `INHERIT`.
+    pub member_of: BTreeSet<String>,
+    /// Names and values.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+impl Logins {
+    /// The logins of a database with this size.
+    pub fn of(desired: &Database, size: u64) -> Self {
+        match desired.operation.as_ref().map(|operation| operation.phase) {
+            Some(OperationPhase::Draining | OperationPhase::Committing) => Self::Closed,
+            Some(OperationPhase::Sealing) => Self::NodeOnly,
+            None | Some(OperationPhase::Reactivating) => {
+                if desired.suspended || size / 2 > desired.size_bytes {
+                    Self::NodeOnly
+                } else {
+                    Self::Open { read_only: size > desired.size_bytes }
+                }
+            }
+        }
+    }
+
+    /// The state as a label of metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open { read_only: false } => "open",
+            Self::Open { read_only: true } => "read_only",
+            Self::NodeOnly => "node_only",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl DesiredRoles {
+    /// The roles of a database.
+    pub fn new(names: Names, state: Logins, desired: &Database, own: &NodeVerifiers) -> Self {
+        let role = names.database();
+        let is_open = matches!(state, Logins::Open { .. });
+        let access_mode = match state {
+            Logins::Open { read_only: true } => vec![("default_transaction_read_only", "on".to_owned())],
+            _ => Vec::new(),
+        };
+        let login = |name: String, verifier: Verifier, connection_limit: i32| DesiredLogin {
+            name,
+            attributes: is_open.then_some("LOGIN").into_iter().collect(),
+            verifier,
+            expires_at: None,
+            connection_limit,
+            member_of: BTreeSet::from([role.clone()]),
+            settings: [settings(&role, desired.size_bytes), access_mode.clone()].concat(),
+        };
+        let app = desired.verifier.clone();
+        let app = app.map(|verifier| login(names.app(), verifier, APP_CONNECTIONS));
+        let tokens = desired.tokens.iter().filter(|token| names::is_token(&token.user));
+        let tokens = tokens.map(|token| DesiredLogin {
+            expires_at: token.expires_at.clone().filter(|time| is_time(time)),
+            ..login(token.user.clone(), token.verifier.clone(), TOKEN_CONNECTIONS)
+        });
+        let node = login(names.node(), own.node.clone(), NODE_CONNECTIONS);
+        let mut dump = dump_login(&names, state, own.dump.clone(), desired.size_bytes);
+        let others: Vec<_> = app.into_iter().chain([node]).chain(tokens).collect();
+        // A login can own objects itself, which a dump must be able to read.
+        dump.member_of.extend(others.iter().map(|login| login.name.clone()));
+        let logins = others.into_iter().chain([dump]).collect();
+        Self { names, state, logins }
+    }
+
+    /// The roles of a database that is not desired: only that of backups.
+    pub fn withdrawn(names: Names, state: Logins, own: &NodeVerifiers) -> Self {
+        let dump = dump_login(&names, state, own.dump.clone(), 0);
+        Self { names, state, logins: vec![dump] }
+    }
+
+    /// Whether a member of the owner is a login that is not desired.
+    pub fn is_revoked(&self, member: &str) -> bool {
+        let is_login = names::is_token(member) || [self.names.app(), self.names.node()].contains(&member.to_owned());
+        is_login && !self.has_login(member)
+    }
+
+    /// Whether this login is desired.
+    pub fn has_login(&self, name: &str) -> bool {
+        self.logins.iter().any(|login| login.name == name)
+    }
+
+    /// The privileges on the database, by role.
+    pub fn privileges(&self) -> BTreeSet<(String, String)> {
+        let owner = ["CONNECT", "CREATE", "TEMPORARY"].map(|privilege| (self.names.database(), privilege.to_owned()));
+        let admitted = self.logins.iter().filter(|login| login.attributes.contains("LOGIN"));
+        owner.into_iter().chain(admitted.map(|login| (login.name.clone(), "CONNECT".to_owned()))).collect()
+    }
+
+    /// The names of all roles.
+    pub fn role_names(&self) -> Vec<String> {
+        [self.names.database()].into_iter().chain(self.logins.iter().map(|login| login.name.clone())).collect()
+    }
+}
+
+/// The login of backups. A dump must contain all rows of tables with FORCE ROW LEVEL SECURITY, and the role reaches only
+/// its own database. Code of a tenant that runs in a restore can use this power, but not in `env.db`.
+fn dump_login(names: &Names, state: Logins, verifier: Verifier, size_limit: u64) -> DesiredLogin {
+    let may_log_in = (state != Logins::Closed).then_some("LOGIN");
+    DesiredLogin {
+        name: names.dump(),
+        attributes: ["INHERIT", "BYPASSRLS"].into_iter().chain(may_log_in).collect(),
+        verifier,
+        expires_at: None,
+        connection_limit: DUMP_CONNECTIONS,
+        member_of: BTreeSet::from([names.database()]),
+        settings: settings(&names.database(), size_limit),
+    }
+}
+
+fn settings(role: &str, size_limit: u64) -> Vec<(&'static str, String)> {
+    vec![
+        ("role", role.to_owned()),
+        // Only a default: a session can change it.
+        ("statement_timeout", "10min".to_owned()),
+        // A tenant could fill the disk with messages, and write forged lines into the server's log.
+        ("log_min_messages", "fatal".to_owned()),
+        ("temp_file_limit", format!("{}kB", size_limit.max(MIN_TEMPORARY_BYTES) / 1024)),
+    ]
+}
+
+/// Whether a text can be a time in RFC 3339. Postgres parses it.
+fn is_time(text: &str) -> bool {
+    text.len() < 64 && text.bytes().all(|byte| byte.is_ascii_digit() || b"TZ:.+-".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{DatabaseOperation, DatabaseOperationKind};
+
+    use super::*;
+
+    fn database(size_bytes: u64) -> Database {
+        Database {
+            revision: 1,
+            id: "dbs_01jd0000000000000000000000".to_owned(),
+            verifier: Some(Verifier::new("SCRAM-SHA-256$hush".to_owned())),
+            tokens: Vec::new(),
+            size_bytes,
+            backup_days: 7,
+            epoch: 1,
+            source: None,
+            operation: None,
+            exports: Vec::new(),
+            suspended: false,
+        }
+    }
+
+    #[test]
+    fn logins_follow_size_suspension_and_phase() {
+        let mut desired = database(100);
+        for (size, logins) in [
+            (100, Logins::Open { read_only: false }),
+            (101, Logins::Open { read_only: true }),
+            (200, Logins::Open { read_only: true }),
+            (202, Logins::NodeOnly),
+        ] {
+            assert_eq!(Logins::of(&desired, size), logins, "{size}");
+        }
+        desired.suspended = true;
+        assert_eq!(Logins::of(&desired, 0), Logins::NodeOnly);
+        for (phase, logins) in [
+            (OperationPhase::Draining, Logins::Closed),
+            (OperationPhase::Sealing, Logins::NodeOnly),
+            (OperationPhase::Committing, Logins::Closed),
+        ] {
+            let (id, kind) = ("opn_1".to_owned(), DatabaseOperationKind::Delete);
+            desired.operation = Some(DatabaseOperation { id, kind, phase, generation: None });
+            assert_eq!(Logins::of(&desired, 0), logins, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_verifier() {
+        let desired = database(100);
+        let names = Names::new(&desired.id).unwrap();
+        let verifier = Verifier::new("SCRAM-SHA-256$hush".to_owned());
+        let own = NodeVerifiers { node: verifier.clone(), dump: verifier };
+        let roles = DesiredRoles::new(names, Logins::NodeOnly, &desired, &own);
+        assert!(!format!("{roles:?} {desired:?} {own:?}").contains("hush"));
+        let admitted = roles.privileges().into_iter().filter(|(_, privilege)| privilege == "CONNECT");
+        let admitted: Vec<_> = admitted.map(|(role, _)| role.split_once('_').unwrap().0.to_owned()).collect();
+        assert_eq!(admitted, ["db", "dump"]);
+    }
+}

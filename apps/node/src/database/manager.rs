@@ -1,0 +1,184 @@
+//! Starts a task for each project that has a database here, and passes the desired state to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::Database;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::project::Project;
+use super::sweep::{Swept, remove_tombstones, sweep};
+use super::{DatabaseChanges, Shared, Wanted};
+
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// Every second sweep measures the sizes.
+const SIZE_SWEEPS: u64 = 2;
+/// Every twelfth sweep removes tombstones.
+const TOMBSTONE_SWEEPS: u64 = 12;
+
+/// The task that owns the tasks of the projects.
+pub struct Manager {
+    shared: Arc<Shared>,
+    projects: BTreeMap<String, Handle>,
+    /// Projects that the last full state lists without a readable part: their databases stay as they are.
+    kept: BTreeSet<String>,
+    /// Whether a full state arrived since the start. Before, no database is removed.
+    is_complete: bool,
+    tasks: JoinSet<()>,
+    /// The running sweep, if any. It takes long with large databases, and must not delay changes.
+    sweeps: JoinSet<anyhow::Result<Swept>>,
+}
+
+struct Handle {
+    wanted: watch::Sender<Wanted>,
+    wake: Arc<Notify>,
+}
+
+impl Manager {
+    /// Starts with the saved desired state.
+    pub fn new(shared: Arc<Shared>, saved: Vec<(String, Database)>) -> Self {
+        let (projects, kept) = (BTreeMap::new(), BTreeSet::new());
+        let mut manager =
+            Self { shared, projects, kept, is_complete: false, tasks: JoinSet::new(), sweeps: JoinSet::new() };
+        for (project, database) in saved {
+            manager.set(project, Wanted::Present(Arc::new(database)));
+        }
+        manager
+    }
+
+    /// Runs until the sender of the changes is dropped.
+    pub async fn run(mut self, mut changes: UnboundedReceiver<DatabaseChanges>) {
+        let mut ticks = interval(SWEEP_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sweeps = 0;
+        loop {
+            tokio::select! {
+                changed = changes.recv() => match changed {
+                    Some(changed) => self.apply(changed),
+                    None => return,
+                },
+                _ = ticks.tick() => {
+                    sweeps += 1;
+                    self.sweep(sweeps);
+                }
+                Some(ended) = self.sweeps.join_next() => match ended.map_err(Into::into).flatten() {
+                    Ok(swept) => self.on_swept(swept),
+                    Err(error) => tracing::warn!(error = format!("{error:#}"), "failed to compare the databases"),
+                },
+                Some(ended) = self.tasks.join_next() => if let Err(error) = ended {
+                    tracing::error!(%error, "the task of a database failed");
+                },
+            }
+        }
+    }
+
+    fn apply(&mut self, changes: DatabaseChanges) {
+        let DatabaseChanges { is_full, changed, kept, is_restored } = changes;
+        if is_restored {
+            self.shared.backups.report_again();
+        }
+        if is_full {
+            let listed: BTreeSet<&String> = changed.iter().map(|(project, _)| project).chain(&kept).collect();
+            for (project, handle) in &self.projects {
+                if !listed.contains(project) {
+                    self.shared.backups.desire(project, None);
+                    handle.set(Wanted::Removed);
+                }
+            }
+            self.kept = kept;
+            self.is_complete = true;
+            self.shared.statuses.repeat();
+        }
+        for (project, database) in changed {
+            let gone = if is_full { Wanted::Removed } else { Wanted::Withdrawn };
+            self.set(project, database.map_or(gone, |database| Wanted::Present(Arc::new(database))));
+        }
+        if is_full {
+            self.shared.backups.complete_desired(self.kept.clone());
+        }
+    }
+
+    fn set(&mut self, project: String, wanted: Wanted) {
+        self.kept.remove(&project);
+        self.shared.backups.desire(&project, wanted.part());
+        match self.projects.get(&project) {
+            Some(handle) if !handle.wanted.is_closed() => handle.set(wanted),
+            // The task ends when it has removed its database.
+            _ => {
+                let (sender, receiver) = watch::channel(wanted);
+                let wake = Arc::new(Notify::new());
+                let task = Project::new(project.clone(), Arc::clone(&self.shared), receiver, Arc::clone(&wake));
+                self.tasks.spawn(task.run());
+                self.projects.insert(project, Handle { wanted: sender, wake });
+            }
+        }
+    }
+
+    fn sweep(&mut self, number: u64) {
+        let (ended, running) =
+            mem::take(&mut self.projects).into_iter().partition(|(_, handle)| handle.wanted.is_closed());
+        self.projects = running;
+        for (project, handle) in ended {
+            // It arrived while the task ended.
+            let wanted = handle.wanted.borrow().clone();
+            if matches!(wanted, Wanted::Present(_)) {
+                self.set(project, wanted);
+            }
+        }
+        if self.sweeps.is_empty() {
+            let shared = Arc::clone(&self.shared);
+            self.sweeps.spawn(async move { sweep(&shared, number.is_multiple_of(SIZE_SWEEPS)).await });
+        }
+        if number % TOMBSTONE_SWEEPS == 1 {
+            // A large database takes long.
+            let shared = Arc::clone(&self.shared);
+            self.tasks.spawn(async move {
+                if let Err(error) = remove_tombstones(&shared).await {
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        "failed to drop the tombstones whose retention is over"
+                    );
+                }
+            });
+        }
+    }
+
+    fn on_swept(&mut self, swept: Swept) {
+        if self.is_complete {
+            self.remove_unlisted(swept.projects);
+        }
+        for project in &swept.differing {
+            if let Some(handle) = self.projects.get(project) {
+                self.shared.metrics.repairs.inc();
+                handle.wake.notify_one();
+            }
+        }
+    }
+
+    /// Removes the databases of projects that the last full state did not list and that have no task, as after a
+    /// restart.
+    fn remove_unlisted(&mut self, projects: Vec<String>) {
+        for project in projects {
+            let has_task = self.projects.get(&project).is_some_and(|handle| !handle.wanted.is_closed());
+            if !has_task && !self.kept.contains(&project) {
+                self.set(project, Wanted::Removed);
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// Wakes the task only if the state changes.
+    fn set(&self, wanted: Wanted) {
+        self.wanted.send_if_modified(|current| {
+            let is_other = *current != wanted;
+            *current = wanted;
+            is_other
+        });
+    }
+}

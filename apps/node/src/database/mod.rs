@@ -1,0 +1,160 @@
+//! Databases of projects: `env.db`, and logins from outside (spec/runtime.md, docs/databases.md).
+//!
+//! The node owns a whole Postgres cluster. Each project has a database in it, with an owner that cannot log in and the
+//! logins that act as this owner. `manager` passes the desired state to one task per project, and sweeps all
+//! databases. `project` changes one database into its desired state; `step` executes the phases of an operation.
+//! The state is in the cluster itself: in the catalogs, and in the tables of `svc_node`.
+
+pub mod admin;
+pub mod announce;
+pub mod backup;
+pub mod config;
+mod converge;
+mod create;
+mod credential;
+pub mod logins;
+mod manager;
+mod memberships;
+mod metrics;
+mod names;
+mod plan;
+mod project;
+pub mod registry;
+pub mod server;
+mod sessions;
+mod snapshot;
+pub mod status;
+mod step;
+mod swap;
+mod sweep;
+mod tables;
+mod template;
+mod watchdog;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use protocol::Database;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use self::admin::Admin;
+use self::backup::{BackupMetrics, Backups};
+use self::config::DatabaseConfig;
+use self::manager::Manager;
+use self::server::Address;
+use self::status::Statuses;
+use crate::observe::Observer;
+
+pub use self::metrics::DatabaseMetrics;
+pub use self::registry::Registry;
+pub use self::server::Server;
+
+/// The databases that are changed at the same time.
+const MAX_CONCURRENT_CHANGES: usize = 4;
+
+/// The databases of the node.
+pub struct Databases {
+    registry: Registry,
+    changes: mpsc::UnboundedSender<DatabaseChanges>,
+}
+
+/// Changes of the desired databases.
+#[derive(Debug, Clone, Default)]
+pub struct DatabaseChanges {
+    /// Whether these are all databases.
+    pub is_full: bool,
+    /// The parts by project; `None` if a part is no longer desired.
+    pub changed: Vec<(String, Option<Database>)>,
+    /// The projects whose part is unavailable.
+    pub kept: BTreeSet<String>,
+    /// Whether the control plane was restored from a backup. Its full state follows.
+    pub is_restored: bool,
+}
+
+/// The desired database of a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Wanted {
+    Present(Arc<Database>),
+    /// The part was withdrawn: all logins are refused.
+    Withdrawn,
+    /// A full state did not list the part: the database is closed, and removed later.
+    Removed,
+}
+
+impl Wanted {
+    const fn part(&self) -> Option<&Arc<Database>> {
+        match self {
+            Self::Present(database) => Some(database),
+            Self::Withdrawn | Self::Removed => None,
+        }
+    }
+}
+
+/// The parts that all tasks share.
+struct Shared {
+    admin: Admin,
+    address: Arc<Address>,
+    registry: Registry,
+    statuses: Statuses,
+    backups: Arc<Backups>,
+    metrics: DatabaseMetrics,
+    permits: Semaphore,
+    /// For the databases whose last change failed.
+    retry_permits: Semaphore,
+}
+
+impl Databases {
+    /// Starts the tasks, with the saved desired state. Postgres need not be reachable. Must be called within a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the store of the backups cannot be opened.
+    pub fn open(
+        config: &DatabaseConfig,
+        saved: Vec<(String, Database)>,
+        observer: Observer,
+        (metrics, backup_metrics): (DatabaseMetrics, BackupMetrics),
+        tasks: &mut JoinSet<()>,
+    ) -> anyhow::Result<Self> {
+        let (admin, registry) = (Admin::new(config.server.clone()), Registry::default());
+        let statuses = Statuses::new(observer.clone());
+        let backups = Backups::open(
+            config.backups.as_ref(),
+            &config.programs,
+            admin.clone(),
+            registry.clone(),
+            statuses.clone(),
+            observer,
+            backup_metrics,
+            tasks,
+        );
+        let shared = Arc::new(Shared {
+            admin,
+            address: Arc::clone(&config.server.address),
+            registry: registry.clone(),
+            statuses,
+            backups: backups.context("cannot open the backups")?,
+            metrics,
+            permits: Semaphore::new(MAX_CONCURRENT_CHANGES),
+            retry_permits: Semaphore::new(MAX_CONCURRENT_CHANGES),
+        });
+        let (changes, received) = mpsc::unbounded_channel();
+        tasks.spawn(watchdog::run(shared.admin.clone()));
+        tasks.spawn(Manager::new(shared, saved).run(received));
+        Ok(Self { registry, changes })
+    }
+
+    /// The databases, for `env.db`.
+    #[must_use]
+    pub fn registry(&self) -> Registry {
+        self.registry.clone()
+    }
+
+    /// The receiver of changes of the desired state.
+    #[must_use]
+    pub fn changes(&self) -> mpsc::UnboundedSender<DatabaseChanges> {
+        self.changes.clone()
+    }
+}

@@ -1,0 +1,79 @@
+//! The names of roles and databases.
+//!
+//! Every tenant can read the names in the shared catalogs, so a name contains only a random id. The node owns all names
+//! of these forms.
+
+/// A regular expression of the roles that the node owns.
+pub const ROLES: &str = "^(db|app|node|dump|tok)_[0-9a-z]{26}$";
+
+/// The names of a database and of the roles that belong to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    /// The random part of the database's id.
+    suffix: String,
+}
+
+impl Names {
+    /// The names for an id `dbs_…`; `None` if it is malformed.
+    pub fn new(id: &str) -> Option<Self> {
+        let suffix = id.strip_prefix("dbs_").filter(|suffix| is_suffix(suffix))?;
+        Some(Self { suffix: suffix.to_owned() })
+    }
+
+    /// The database, and the role that owns it and everything in it.
+    pub fn database(&self) -> String {
+        format!("db_{}", self.suffix)
+    }
+
+    /// The login of `DatabaseConnect`.
+    pub fn app(&self) -> String {
+        format!("app_{}", self.suffix)
+    }
+
+    /// The login of `env.db`.
+    pub fn node(&self) -> String {
+        format!("node_{}", self.suffix)
+    }
+
+    /// The login of backups.
+    pub fn dump(&self) -> String {
+        format!("dump_{}", self.suffix)
+    }
+}
+
+/// Whether a name is that of a token's role.
+pub fn is_token(name: &str) -> bool {
+    name.strip_prefix("tok_").is_some_and(is_suffix)
+}
+
+/// The database that an operation prepares; `None` if the id is malformed.
+pub fn prepared(operation: &str) -> Option<String> {
+    let suffix = operation.split_once('_').map(|(_, suffix)| suffix).filter(|suffix| is_suffix(suffix))?;
+    Some(format!("new_{suffix}"))
+}
+
+/// Whether a name is that of a prepared database.
+pub fn is_prepared(name: &str) -> bool {
+    name.strip_prefix("new_").is_some_and(is_suffix)
+}
+
+fn is_suffix(text: &str) -> bool {
+    text.len() == 26 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_become_names() {
+        let id = "01jd0000000000000000000000";
+        let names = Names::new(&format!("dbs_{id}")).unwrap();
+        assert_eq!(names.database(), format!("db_{id}"));
+        assert!(is_token(&format!("tok_{id}")) && prepared(&format!("opn_{id}")).is_some());
+        for malformed in ["", "dbs_", "dbs_1", "tok_01jd0000000000000000000000", "dbs_01jd000000000000000000000\""] {
+            assert_eq!(Names::new(malformed), None);
+        }
+        assert!(!is_token("tok_x") && !is_token("app_01jd0000000000000000000000"));
+    }
+}

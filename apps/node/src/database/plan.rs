@@ -1,0 +1,307 @@
+//! The statements that change the observed roles and privileges of a database into the desired ones.
+//!
+//! A login can change its own password and settings, and grant membership in itself (up to Postgres 15). The owner can
+//! change the privileges and the limits of its database. Postgres cannot forbid that, so the node repairs it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::admin::{quote_ident, quote_literal};
+use super::logins::{DesiredLogin, DesiredRoles};
+use super::snapshot::{ObservedDatabase, ObservedRole, Snapshot};
+
+/// The attributes of roles that the node sets. Connection limit, expiry and verifier are separate.
+const ATTRIBUTES: [&str; 7] = ["LOGIN", "INHERIT", "BYPASSRLS", "SUPERUSER", "CREATEROLE", "CREATEDB", "REPLICATION"];
+
+/// The connection limit of a database. A project could otherwise take the connections of the others.
+const MAX_CONNECTIONS: i32 = 60;
+
+/// A plan for one database.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The logins to refuse. Executed first, each in its own transaction.
+    pub refusals: Vec<String>,
+    /// Executed in one transaction. The revocations are first.
+    pub statements: Vec<String>,
+    /// Whether the database does not exist.
+    pub is_missing: bool,
+    /// Whether a statement changes the default access mode of sessions.
+    pub changes_access_mode: bool,
+    /// The revoked roles that cannot log in and have no session, but own objects or have privileges.
+    pub unused: Vec<String>,
+}
+
+impl Plan {
+    /// Compares the states.
+    pub fn new(desired: &DesiredRoles, seen: &Snapshot) -> Self {
+        let mut plan = Self::default();
+        let owner = desired.names.database();
+        plan.refuse_logins(desired, seen);
+        plan.revoke_logins(desired, seen);
+        plan.revoke_memberships(desired, seen);
+        plan.repair_owner(&owner, seen.roles.get(&owner));
+        for login in &desired.logins {
+            plan.repair_login(login, seen.roles.get(&login.name));
+        }
+        match seen.databases.get(&owner) {
+            Some(database) => plan.repair_database(&owner, desired, database),
+            None => plan.is_missing = true,
+        }
+        plan
+    }
+
+    /// Whether the states differ.
+    pub fn is_needed(&self) -> bool {
+        self.is_missing || !self.refusals.is_empty() || !self.statements.is_empty() || !self.unused.is_empty()
+    }
+
+    pub fn add(&mut self, statement: String) {
+        self.statements.push(statement);
+    }
+
+    /// Refuses logins before anything else: the rest of a plan can wait for a tenant's transaction.
+    fn refuse_logins(&mut self, desired: &DesiredRoles, seen: &Snapshot) {
+        let closed = desired.logins.iter().filter(|login| !login.attributes.contains("LOGIN"));
+        let closed = closed.filter_map(|login| seen.roles.get_key_value(&login.name));
+        let owner = desired.names.database();
+        let revoked = seen.members(&owner).filter(|(name, _)| desired.is_revoked(name));
+        for (name, _) in revoked.chain(closed).filter(|(_, role)| role.attributes.contains("LOGIN")) {
+            self.refusals.push(format!("ALTER ROLE {} NOLOGIN", quote_ident(name)));
+        }
+    }
+
+    /// Drops the logins that are not desired, when they are refused and have no session.
+    fn revoke_logins(&mut self, desired: &DesiredRoles, seen: &Snapshot) {
+        let owner = desired.names.database();
+        let unused = |role: &ObservedRole| !role.attributes.contains("LOGIN") && !role.has_session;
+        for (name, role) in seen.members(&owner).filter(|(name, _)| desired.is_revoked(name)) {
+            if unused(role) && role.is_referenced {
+                self.unused.push(name.clone());
+            } else if unused(role) {
+                self.add(format!("DROP ROLE {}", quote_ident(name)));
+            }
+        }
+    }
+
+    fn repair_owner(&mut self, owner: &str, seen: Option<&ObservedRole>) {
+        let quoted = quote_ident(owner);
+        let attributes = BTreeSet::from(["INHERIT"]);
+        let Some(seen) = seen else {
+            return self.add(format!("CREATE ROLE {quoted} {}", write_attributes(&attributes)));
+        };
+        if !is_equal(&seen.attributes, &attributes) || seen.verifier.is_some() {
+            self.add(format!("ALTER ROLE {quoted} {} PASSWORD NULL", write_attributes(&attributes)));
+        }
+        self.repair_settings(owner, &[], seen);
+    }
+
+    fn repair_login(&mut self, login: &DesiredLogin, seen: Option<&ObservedRole>) {
+        let quoted = quote_ident(&login.name);
+        let missing = ObservedRole::default();
+        if seen.is_none() {
+            self.add(format!("CREATE ROLE {quoted} {}", write_attributes(&BTreeSet::new())));
+        }
+        let seen = seen.unwrap_or(&missing);
+        let is_same = is_equal(&seen.attributes, &login.attributes)
+            && seen.verifier.as_deref() == Some(login.verifier.reveal())
+            && seen.connection_limit == login.connection_limit
+            && in_seconds(seen.expires_at.as_deref()) == in_seconds(login.expires_at.as_deref());
+        if !is_same {
+            let attributes = write_attributes(&login.attributes);
+            let (limit, verifier) = (login.connection_limit, quote_literal(login.verifier.reveal()));
+            let expiry = quote_literal(login.expires_at.as_deref().unwrap_or("infinity"));
+            self.add(format!(
+                "ALTER ROLE {quoted} {attributes} CONNECTION LIMIT {limit} PASSWORD {verifier} VALID UNTIL {expiry}"
+            ));
+        }
+        self.repair_memberships(login, seen);
+        self.repair_settings(&login.name, &login.settings, seen);
+    }
+
+    fn repair_settings(&mut self, role: &str, desired: &[(&'static str, String)], seen: &ObservedRole) {
+        let quoted = quote_ident(role);
+        for database in &seen.settings_in {
+            self.add(format!("ALTER ROLE {quoted} IN DATABASE {} RESET ALL", quote_ident(database)));
+        }
+        let written: BTreeSet<String> = desired.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if written == seen.settings {
+            return;
+        }
+        let has_changed = |prefix: &str| {
+            let find = |settings: &BTreeSet<String>| settings.iter().find(|it| it.starts_with(prefix)).cloned();
+            find(&written) != find(&seen.settings)
+        };
+        self.changes_access_mode |= has_changed("default_transaction_read_only=");
+        self.add(format!("ALTER ROLE {quoted} RESET ALL"));
+        for (name, value) in desired {
+            self.add(format!("ALTER ROLE {quoted} SET {name} = {}", quote_literal(value)));
+        }
+    }
+
+    fn repair_database(&mut self, name: &str, desired: &DesiredRoles, seen: &ObservedDatabase) {
+        let database = quote_ident(name);
+        if seen.owner != name {
+            self.add(format!("ALTER DATABASE {database} OWNER TO {database}"));
+        }
+        let privileges = by_grantee(desired.privileges());
+        let granted = by_grantee(seen.privileges.clone());
+        for (grantee, seen) in &granted {
+            if privileges.get(grantee) != Some(seen) && grantee != name {
+                let grantee = if grantee.is_empty() { "PUBLIC".to_owned() } else { quote_ident(grantee) };
+                self.add(format!("REVOKE ALL ON DATABASE {database} FROM {grantee} CASCADE"));
+            }
+        }
+        for (grantee, privileges) in &privileges {
+            if granted.get(grantee) != Some(privileges) {
+                let list = privileges.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+                self.add(format!("GRANT {list} ON DATABASE {database} TO {}", quote_ident(grantee)));
+            }
+        }
+        // Last: a new database refuses logins until its privileges are set.
+        if !seen.allows_connections || seen.connection_limit != MAX_CONNECTIONS || seen.is_template {
+            let alter = format!("ALLOW_CONNECTIONS true CONNECTION LIMIT {MAX_CONNECTIONS} IS_TEMPLATE false");
+            self.add(format!("ALTER DATABASE {database} {alter}"));
+        }
+    }
+}
+
+/// Writes all attributes, such as `LOGIN NOINHERIT …`.
+fn write_attributes(set: &BTreeSet<&'static str>) -> String {
+    let words = ATTRIBUTES.map(|it| if set.contains(it) { it.to_owned() } else { format!("NO{it}") });
+    words.join(" ")
+}
+
+fn is_equal(seen: &BTreeSet<String>, desired: &BTreeSet<&'static str>) -> bool {
+    seen.iter().map(String::as_str).eq(desired.iter().copied())
+}
+
+/// The part of a time that Postgres and the control plane write in the same way.
+fn in_seconds(time: Option<&str>) -> Option<&str> {
+    time.and_then(|time| time.get(..19))
+}
+
+fn by_grantee(privileges: BTreeSet<(String, String)>) -> BTreeMap<String, BTreeSet<String>> {
+    let mut grouped = BTreeMap::<_, BTreeSet<_>>::new();
+    for (grantee, privilege) in privileges {
+        grouped.entry(grantee).or_default().insert(privilege);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Database, Verifier};
+
+    use super::super::logins::{Logins, NodeVerifiers};
+    use super::super::names::Names;
+    use super::*;
+
+    const SUFFIX: &str = "01jd0000000000000000000000";
+
+    fn desired(state: Logins) -> DesiredRoles {
+        let verifier = Verifier::new("SCRAM-SHA-256$hush".to_owned());
+        let own = NodeVerifiers { node: verifier.clone(), dump: verifier.clone() };
+        let id = format!("dbs_{SUFFIX}");
+        let names = Names::new(&id).unwrap();
+        let database = Database {
+            revision: 1,
+            id,
+            verifier: Some(verifier),
+            tokens: Vec::new(),
+            size_bytes: 1,
+            backup_days: 7,
+            epoch: 1,
+            source: None,
+            operation: None,
+            exports: Vec::new(),
+            suspended: false,
+        };
+        DesiredRoles::new(names, state, &database, &own)
+    }
+
+    /// The desired roles and database, as observed.
+    fn observed(desired: &DesiredRoles) -> Snapshot {
+        let owner = desired.names.database();
+        let mut seen = Snapshot::default();
+        let attributes = BTreeSet::from(["INHERIT".to_owned()]);
+        seen.add(owner.clone(), ObservedRole { attributes, ..ObservedRole::default() });
+        for login in &desired.logins {
+            let inherits = login.attributes.contains("INHERIT");
+            let role = ObservedRole {
+                attributes: login.attributes.iter().map(|it| (*it).to_owned()).collect(),
+                verifier: Some(login.verifier.reveal().to_owned()),
+                connection_limit: login.connection_limit,
+                settings: login.settings.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+                member_of: login.member_of.clone(),
+                inherits_from: if inherits { login.member_of.clone() } else { BTreeSet::new() },
+                ..ObservedRole::default()
+            };
+            seen.add(login.name.clone(), role);
+        }
+        let database = ObservedDatabase {
+            owner: owner.clone(),
+            allows_connections: true,
+            connection_limit: MAX_CONNECTIONS,
+            is_template: false,
+            privileges: desired.privileges(),
+        };
+        seen.databases.insert(owner, database);
+        seen
+    }
+
+    #[test]
+    fn equal_states_need_no_statement() {
+        for state in [Logins::Open { read_only: false }, Logins::Open { read_only: true }, Logins::Closed] {
+            let desired = desired(state);
+            let plan = Plan::new(&desired, &observed(&desired));
+            assert!(!plan.is_needed(), "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn missing_database_is_created_after_its_roles() {
+        let plan = Plan::new(&desired(Logins::NodeOnly), &Snapshot::default());
+        assert!(plan.is_missing && plan.statements[0].starts_with(&format!("CREATE ROLE \"db_{SUFFIX}\" NOLOGIN")));
+        assert!(plan.statements.iter().all(|statement| !statement.contains("DATABASE")));
+    }
+
+    #[test]
+    fn revoked_role_is_closed_then_dropped_when_it_has_no_session() {
+        let desired = desired(Logins::Open { read_only: false });
+        let token = format!("tok_{SUFFIX}");
+        let plan = |login: bool, has_session: bool, is_referenced: bool| {
+            let mut seen = observed(&desired);
+            let attributes = login.then(|| "LOGIN".to_owned()).into_iter().collect();
+            let member_of = BTreeSet::from([desired.names.database()]);
+            seen.add(
+                token.clone(),
+                ObservedRole { attributes, member_of, has_session, is_referenced, ..ObservedRole::default() },
+            );
+            Plan::new(&desired, &seen)
+        };
+        assert_eq!(plan(true, false, false).refusals, [format!("ALTER ROLE \"{token}\" NOLOGIN")]);
+        assert!(!plan(false, true, true).is_needed());
+        assert_eq!(plan(false, false, true).unused, std::slice::from_ref(&token));
+        assert_eq!(plan(false, false, false).statements, [format!("DROP ROLE \"{token}\"")]);
+    }
+
+    #[test]
+    fn membership_that_does_not_inherit_is_granted_again() {
+        let desired = desired(Logins::Open { read_only: false });
+        let (mut seen, owner, dump) = (observed(&desired), desired.names.database(), desired.names.dump());
+        seen.roles.get_mut(&dump).unwrap().inherits_from.remove(&owner);
+        let expected = [format!("REVOKE \"{owner}\" FROM \"{dump}\""), format!("GRANT \"{owner}\" TO \"{dump}\"")];
+        assert_eq!(Plan::new(&desired, &seen).statements, expected);
+    }
+
+    #[test]
+    fn change_of_the_access_mode_is_noticed() {
+        let read_only = desired(Logins::Open { read_only: true });
+        let plan = Plan::new(&read_only, &observed(&desired(Logins::Open { read_only: false })));
+        assert!(plan.changes_access_mode);
+        let verifier = desired(Logins::Open { read_only: false });
+        let mut seen = observed(&verifier);
+        seen.roles.get_mut(&verifier.names.app()).unwrap().verifier = Some("other".to_owned());
+        let plan = Plan::new(&verifier, &seen);
+        assert!(!plan.changes_access_mode && plan.statements.len() == 1, "{plan:?}");
+    }
+}

@@ -1,0 +1,218 @@
+//! The address of the Postgres cluster, and logins in it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use settings::Secret;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest time that sent data may stay unacknowledged before the connection counts as lost.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const DEFAULT_PORT: u16 = 5432;
+
+/// The cluster and the login of its superuser, from `SVC_NODE_DATABASE_URL`. `Debug` hides the password.
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub address: Arc<Address>,
+    user: String,
+    password: Option<Secret>,
+    /// The database in which the node creates its own one.
+    initial_database: String,
+}
+
+/// The address of a cluster.
+#[derive(Debug, Clone)]
+pub struct Address {
+    /// A host name, an IP address, or the folder of a unix socket.
+    pub host: String,
+    pub port: u16,
+    pub tls: Tls,
+}
+
+/// Whether connections are encrypted. An encrypted connection always verifies the chain and the host name.
+#[derive(Debug, Clone)]
+pub enum Tls {
+    Off,
+    Verified {
+        config: Arc<ClientConfig>,
+        /// The file with the root certificates; `None` for those of the system.
+        root: Option<PathBuf>,
+    },
+}
+
+/// A login of the node in one database. `Debug` hides the password.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    pub address: Arc<Address>,
+    pub database: String,
+    /// The role that logs in.
+    pub user: String,
+    pub password: Secret,
+    /// The role that the session acts as: the owner of the database.
+    pub role: String,
+}
+
+impl Server {
+    /// Parses `postgres://user:password@host:port/database?sslmode=…&sslrootcert=…`, or a unix socket as
+    /// `postgres:///database?host=/folder&user=…`.
+    ///
+    /// # Errors
+    /// Returns an error for anything else, and for a TLS mode that would not verify the server. The message does not
+    /// contain the URL.
+    pub fn parse(url: &str) -> anyhow::Result<Self> {
+        let (url, tls) = split_tls(url)?;
+        let config: Config = url.parse().map_err(|_| anyhow::anyhow!("it is not a Postgres URL"))?;
+        ensure!(config.get_options().is_none(), "the node sets the options; remove them");
+        ensure!(config.get_ssl_mode() != SslMode::Require, "sslmode must be a query parameter");
+        let [host] = config.get_hosts() else { bail!("it must name one host") };
+        let host = match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(folder) => folder.to_str().context("the folder of the socket must be UTF-8")?.to_owned(),
+        };
+        let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
+        let password = config.get_password().map(|password| String::from_utf8(password.to_vec())).transpose();
+        Ok(Self {
+            address: Arc::new(Address { host, port, tls }),
+            user: config.get_user().context("it must name a user")?.to_owned(),
+            password: password.map_err(|_| anyhow::anyhow!("the password must be UTF-8"))?.map(Secret::new),
+            initial_database: config.get_dbname().unwrap_or("postgres").to_owned(),
+        })
+    }
+
+    /// Connects as the superuser. `None` is the database of the URL. Every session resolves unqualified names only in
+    /// `pg_catalog`. Its commits survive a crash, whatever the cluster's settings are: the control plane acts on them.
+    pub(super) async fn connect(&self, database: Option<&str>) -> Result<Client, tokio_postgres::Error> {
+        const OPTIONS: &str = "-c search_path=pg_catalog -c synchronous_commit=on -c statement_timeout=120s \
+             -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s \
+             -c client_min_messages=warning";
+        let database = database.unwrap_or(&self.initial_database);
+        let password = self.password.as_ref();
+        self.address.connect(database, &self.user, password, OPTIONS).await
+    }
+}
+
+impl Credentials {
+    /// The same login in another database.
+    #[must_use]
+    pub fn in_database(&self, name: &str) -> Self {
+        Self { database: name.to_owned(), ..self.clone() }
+    }
+
+    /// Connects. The session resolves unqualified names only in `pg_catalog`.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unreachable or refuses the login.
+    pub async fn connect(&self) -> anyhow::Result<Client> {
+        let connected =
+            self.address.connect(&self.database, &self.user, Some(&self.password), "-c search_path=pg_catalog");
+        Ok(connected.await?)
+    }
+}
+
+impl Address {
+    async fn connect(
+        &self,
+        database: &str,
+        user: &str,
+        password: Option<&Secret>,
+        options: &str,
+    ) -> Result<Client, tokio_postgres::Error> {
+        let mut config = Config::new();
+        config.host(&self.host).port(self.port).dbname(database).user(user).options(options);
+        config.application_name("svc-node").connect_timeout(CONNECT_TIMEOUT);
+        config.tcp_user_timeout(TCP_USER_TIMEOUT).keepalives_idle(KEEPALIVE_IDLE);
+        if let Some(password) = password {
+            config.password(password.reveal());
+        }
+        match &self.tls {
+            Tls::Off => {
+                let (client, connection) = config.ssl_mode(SslMode::Disable).connect(NoTls).await?;
+                // The error also fails the statement in flight.
+                tokio::spawn(async move { drop(connection.await) });
+                Ok(client)
+            }
+            Tls::Verified { config: tls, .. } => {
+                let tls = MakeRustlsConnect::new((**tls).clone());
+                let (client, connection) = config.ssl_mode(SslMode::Require).connect(tls).await?;
+                tokio::spawn(async move { drop(connection.await) });
+                Ok(client)
+            }
+        }
+    }
+}
+
+/// Removes `sslmode` and `sslrootcert` from the URL: tokio-postgres supports neither `verify-full` nor custom roots.
+fn split_tls(url: &str) -> anyhow::Result<(String, Tls)> {
+    let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
+    ensure!(is_url, "write it as postgres://user:password@host/database");
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let (mut kept, mut mode, mut root) = (Vec::new(), "disable", None);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("sslmode", value)) => mode = value,
+            Some(("sslrootcert", value)) => root = Some(PathBuf::from(value.replace("%2F", "/"))),
+            _ => kept.push(pair),
+        }
+    }
+    let tls = match mode {
+        "disable" => Tls::Off,
+        "require" | "verify-ca" | "verify-full" => {
+            Tls::Verified { config: Arc::new(client_config(root.as_ref())?), root }
+        }
+        _ => bail!("its sslmode may fall back to plain text; use disable or verify-full"),
+    };
+    Ok((format!("{base}?{}", kept.join("&")), tls))
+}
+
+fn client_config(root: Option<&PathBuf>) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    match root {
+        Some(path) => {
+            let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+            for certificate in read().context("the file of sslrootcert cannot be read")? {
+                roots.add(certificate).context("the file of sslrootcert contains an invalid certificate")?;
+            }
+        }
+        None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+    }
+    ensure!(!roots.is_empty(), "there is no CA certificate to verify the server with; name a file with sslrootcert");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_with_unverified_tls_are_rejected_and_errors_hide_them() {
+        let server = Server::parse("postgres://root:hush@db:6000/postgres").unwrap();
+        assert_eq!((server.address.host.as_str(), server.address.port), ("db", 6000));
+        assert!(matches!(server.address.tls, Tls::Off) && !format!("{server:?}").contains("hush"));
+        let socket = Server::parse("postgres:///postgres?host=/run/pg&user=root").unwrap();
+        assert_eq!((socket.address.host.as_str(), socket.address.port), ("/run/pg", DEFAULT_PORT));
+        for url in [
+            "mysql://root:hush@db/postgres",
+            "postgres://root:hush@db/postgres?sslmode=prefer",
+            "postgres://root:hush@db/postgres?sslmode=verify-full&sslrootcert=/missing/hush",
+            "postgres://root:hush@db/postgres?options=-cx%3Dhush",
+            "postgres://root:hush@one,two/postgres",
+            "postgres://root:hush@db:hush/postgres",
+            "host=db user=root password=hush",
+            "postgres://",
+        ] {
+            let error = format!("{:#}", Server::parse(url).unwrap_err());
+            assert!(!error.contains("hush"), "{error}");
+        }
+    }
+}

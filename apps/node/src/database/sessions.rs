@@ -1,0 +1,114 @@
+//! The sessions of a database.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_postgres::error::SqlState;
+
+use super::admin::{Admin, AdminConnection, quote_ident};
+
+const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Ends the sessions in a database, except those of the role `keep`, and all other sessions of its logins. Returns the
+/// number of sessions that still existed.
+pub async fn terminate(admin: &AdminConnection, database: &str, keep: Option<&str>) -> anyhow::Result<i64> {
+    const TERMINATE: &str = "
+        WITH seen AS MATERIALIZED (
+            SELECT a.pid FROM pg_stat_activity a
+            WHERE a.pid <> pg_backend_pid() AND a.usename IS DISTINCT FROM $2 AND (a.datname = $1 OR a.usesysid IN (
+                SELECT m.member FROM pg_auth_members m JOIN pg_authid o ON o.oid = m.roleid WHERE o.rolname = $1))
+        )
+        SELECT count(pg_terminate_backend(pid)) FROM seen";
+    Ok(admin.query_one(TERMINATE, &[&database, &keep]).await?.get(0))
+}
+
+/// Ends the sessions of a database's logins that prevent a change of roles or databases. Postgres does not show who has
+/// changed a row, so each further `attempt`, from 0, ends more of them: those with locks on the catalogs, those that
+/// have written, all except dumps. Returns their number.
+pub async fn terminate_holders(
+    client: &AdminConnection,
+    database: &str,
+    roles: &[String],
+    attempt: i32,
+) -> anyhow::Result<i64> {
+    const TERMINATE: &str = "
+        WITH holders AS MATERIALIZED (
+            SELECT a.pid FROM pg_stat_activity a
+            WHERE a.pid <> pg_backend_pid()
+                AND (a.usename = ANY ($2) OR a.usesysid IN (
+                    SELECT m.member FROM pg_auth_members m JOIN pg_authid o ON o.oid = m.roleid WHERE o.rolname = $1))
+                AND ($3 > 1 AND a.usename !~ '^dump_' OR $3 > 0 AND a.backend_xid IS NOT NULL OR a.pid IN (
+                    SELECT l.pid FROM pg_locks l WHERE l.granted AND (
+                        l.mode = 'RowExclusiveLock' AND l.relation = ANY (ARRAY['pg_authid', 'pg_database',
+                            'pg_db_role_setting', 'pg_auth_members']::regclass[]::oid[])
+                        OR l.locktype = 'object'
+                            AND l.classid = ANY (ARRAY['pg_authid', 'pg_database']::regclass[]::oid[]))))
+        )
+        SELECT count(pg_terminate_backend(pid)) FROM holders";
+    Ok(client.query_one(TERMINATE, &[&database, &roles, &attempt]).await?.get(0))
+}
+
+/// Ends the sessions of tenants that harm others: those whose transaction keeps Postgres from reusing transaction ids
+/// (a tenant can consume millions of them in seconds), and those in the database of another project, which its tenant
+/// admitted. A dump may take longer. Returns the number of sessions.
+pub async fn terminate_harmful(client: &AdminConnection) -> anyhow::Result<i64> {
+    const TERMINATE: &str = "
+        WITH harmful AS MATERIALIZED (
+            SELECT a.pid FROM pg_stat_activity a JOIN pg_authid r ON r.oid = a.usesysid
+            WHERE a.datname ~ '^(db|new)_' AND NOT r.rolsuper AND (
+                greatest(age(a.backend_xid), age(a.backend_xmin)) >
+                    CASE WHEN r.rolname ~ '^dump_' THEN 500000000 ELSE 50000000 END
+                OR a.xact_start < now() - interval '24 hours' AND r.rolname !~ '^dump_'
+                OR a.datname ~ '^db_[0-9a-z]{26}$' AND NOT EXISTS (SELECT FROM pg_auth_members m JOIN pg_authid o ON o.oid = m.roleid
+                    WHERE m.member = r.oid AND o.rolname = a.datname))
+        )
+        SELECT count(pg_terminate_backend(pid)) FROM harmful";
+    Ok(client.query_one(TERMINATE, &[]).await?.get(0))
+}
+
+/// Ends all sessions, and returns when the database has no session and admits no new one. The logins must be closed:
+/// no privilege `CONNECT`.
+pub async fn drain(admin: &Admin, database: &str) -> anyhow::Result<()> {
+    loop {
+        let mut client = admin.connect().await?;
+        if terminate(&client, database, None).await? == 0 && is_unused(&mut client, database).await? {
+            return Ok(());
+        }
+        drop(client);
+        sleep(DRAIN_INTERVAL).await;
+    }
+}
+
+/// Whether a database has no session and admits none. A rename, which is rolled back, is exact: a session locks its
+/// database before it checks the privilege `CONNECT`, and is not in `pg_stat_activity` before that.
+async fn is_unused(client: &mut AdminConnection, database: &str) -> anyhow::Result<bool> {
+    let (from, to) = (quote_ident(database), quote_ident(&format!("unused_{database}")));
+    let transaction = client.transaction().await?;
+    let renamed = transaction.batch_execute(&format!("ALTER DATABASE {from} RENAME TO {to}")).await;
+    transaction.rollback().await?;
+    if renamed.is_ok() && revoke_connect(client, database).await? {
+        return Ok(false);
+    }
+    match renamed.as_ref().map_err(tokio_postgres::Error::code) {
+        Ok(()) => Ok(true),
+        Err(Some(code)) if *code == SqlState::OBJECT_IN_USE => Ok(false),
+        Err(Some(code)) if *code == SqlState::INVALID_CATALOG_NAME => Ok(true),
+        Err(_) => Ok(renamed.map(|()| false)?),
+    }
+}
+
+/// Revokes the privilege `CONNECT` of others than the owner: one of its sessions can have granted it after the logins
+/// were closed. Returns whether there was one.
+async fn revoke_connect(client: &AdminConnection, database: &str) -> anyhow::Result<bool> {
+    const GRANTEES: &str = "
+        SELECT DISTINCT coalesce(quote_ident(g.rolname), 'PUBLIC')
+        FROM pg_database d, aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
+        LEFT JOIN pg_authid g ON g.oid = a.grantee
+        WHERE d.datname = $1 AND a.privilege_type = 'CONNECT' AND a.grantee <> d.datdba";
+    let grantees = client.query(GRANTEES, &[&database]).await?;
+    for grantee in &grantees {
+        let (database, grantee): (String, String) = (quote_ident(database), grantee.get(0));
+        client.batch_execute(&format!("REVOKE ALL ON DATABASE {database} FROM {grantee} CASCADE")).await?;
+    }
+    Ok(!grantees.is_empty())
+}

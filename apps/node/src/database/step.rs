@@ -1,0 +1,210 @@
+//! Long work on one database: the phases of an operation, a recovery, a removal. Every step can be repeated, after a
+//! kill at any point.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use protocol::{
+    CompletedPhase, Database, DatabaseOperation, DatabaseOperationKind, FailedOperation, GenerationKind, GenerationRef,
+    GenerationReport, OperationPhase, OperationReport,
+};
+
+use super::admin::AdminConnection;
+use super::backup::BackupError;
+use super::create::{exists, is_prepared, prepare};
+use super::names::{self, Names};
+use super::server::Credentials;
+use super::sessions::drain;
+use super::tables::DatabaseRow;
+use super::{Shared, swap, tables};
+
+/// The step that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The missing database is created from a generation.
+    Recover { database: String, generation: GenerationRef },
+    /// The current phase of an operation.
+    Phase(DatabaseOperation),
+    /// A committing restore prepares its database again.
+    Prepare(DatabaseOperation),
+    /// A database that is not desired gets its final generation.
+    SealRemoved { database: String, epoch: i64, removal: String },
+    /// A database that is not desired becomes a tombstone.
+    Remove { database: String },
+}
+
+/// The database that a step works on.
+pub struct Target {
+    pub shared: Arc<Shared>,
+    pub project: String,
+    pub names: Names,
+    pub epoch: i64,
+    /// The login of backups.
+    pub backups: Arc<Credentials>,
+}
+
+impl Step {
+    /// The step that is due for a desired database. A completed one is due until the part changes.
+    pub async fn due(
+        client: &AdminConnection,
+        project: &str,
+        desired: &Database,
+        row: &DatabaseRow,
+        is_missing: bool,
+    ) -> anyhow::Result<Option<Self>> {
+        let operation = desired.operation.as_ref();
+        if let Some(operation) = operation.filter(|operation| operation.phase == OperationPhase::Committing) {
+            let is_restored = row.restored_operation.as_ref() == Some(&operation.id);
+            if operation.kind == DatabaseOperationKind::RestoreGeneration
+                && !is_restored
+                && !is_prepared(client, project, &operation.id).await?
+            {
+                return Ok(Some(Self::Prepare(operation.clone())));
+            }
+        } else if is_missing
+            && operation.is_none_or(|operation| operation.phase == OperationPhase::Reactivating)
+            && let Some(generation) = &desired.source
+        {
+            return Ok(Some(Self::Recover { database: desired.id.clone(), generation: generation.clone() }));
+        }
+        let operation = operation.filter(|operation| operation.phase != OperationPhase::Reactivating);
+        Ok(operation.map(|operation| Self::Phase(operation.clone())))
+    }
+
+    /// Executes the step. A phase returns its report.
+    pub async fn run(&self, target: &Target) -> anyhow::Result<Option<OperationReport>> {
+        match self {
+            Self::Recover { database, generation } => target.recover(database, generation).await.map(|()| None),
+            Self::Phase(operation) => target.execute(operation).await.map(Some),
+            Self::Prepare(operation) => target.prepare(operation).await.map(|()| None),
+            Self::SealRemoved { database, epoch, removal } => {
+                target.seal_removed(database, *epoch, removal).await.map(|()| None)
+            }
+            Self::Remove { .. } => target.remove().await.map(|()| None),
+        }
+    }
+}
+
+impl Target {
+    async fn recover(&self, database: &str, generation: &GenerationRef) -> anyhow::Result<()> {
+        let Self { shared, project, names, backups, .. } = self;
+        tracing::warn!(project, database, key = generation.key, "a database is missing; restoring a generation");
+        prepare(shared, project, names, backups, database, generation).await?;
+        self.drain_prepared(database).await?;
+        let mut client = shared.admin.connect().await?;
+        swap::replace(&mut client, project, names, database, Some(&generation.key)).await?;
+        tracing::warn!(project, database, key = generation.key, "a missing database was restored");
+        Ok(())
+    }
+
+    /// Executes a phase. A permanent failure before the point of no return is its result.
+    async fn execute(&self, operation: &DatabaseOperation) -> anyhow::Result<OperationReport> {
+        let DatabaseOperation { id, kind, phase, .. } = operation;
+        let project = &self.project;
+        tracing::info!(project, operation = id, ?kind, ?phase, "executing a phase");
+        let executed = match phase {
+            OperationPhase::Draining => drain(&self.shared.admin, &self.names.database()).await.map(|()| None),
+            OperationPhase::Sealing => self.seal(operation).await,
+            OperationPhase::Committing => self.commit(operation).await.map(|()| None),
+            // Completed when the logins are open.
+            OperationPhase::Reactivating => Ok(None),
+        };
+        match executed {
+            Ok(generation) => {
+                tracing::info!(project, operation = id, ?kind, ?phase, "completed a phase");
+                Ok(OperationReport::Completed(CompletedPhase { id: id.clone(), completed: *phase, generation }))
+            }
+            Err(error) if *phase == OperationPhase::Sealing && is_permanent(&error) => {
+                tracing::error!(project, operation = id, ?kind, error = format!("{error:#}"), "an operation failed");
+                self.shared.metrics.count_operation(*kind, "failed");
+                let error = error.downcast_ref::<BackupError>().map_or_else(String::new, ToString::to_string);
+                let error = error.replace('\0', "").chars().take(1000).collect();
+                Ok(OperationReport::Failed(FailedOperation { id: id.clone(), error }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn seal(&self, operation: &DatabaseOperation) -> anyhow::Result<Option<GenerationReport>> {
+        let kind = match operation.kind {
+            DatabaseOperationKind::RestoreGeneration => GenerationKind::PreRestore,
+            DatabaseOperationKind::Delete => GenerationKind::Final,
+        };
+        let Self { shared, project, epoch, backups, .. } = self;
+        // A missing database has no content, and must not prevent the restore of a generation.
+        let is_missing = !exists(&shared.admin.connect().await?, &self.names.database()).await?;
+        let generation = match is_missing {
+            true => None,
+            false => shared.backups.seal(project, *epoch, backups, kind, &operation.id).await?,
+        };
+        if operation.kind == DatabaseOperationKind::RestoreGeneration {
+            self.prepare(operation).await?;
+        }
+        Ok(generation)
+    }
+
+    async fn prepare(&self, operation: &DatabaseOperation) -> anyhow::Result<()> {
+        let generation = operation.generation.as_ref().context("the restore names no generation")?;
+        let Self { shared, project, names, backups, .. } = self;
+        prepare(shared, project, names, backups, &operation.id, generation).await
+    }
+
+    async fn commit(&self, operation: &DatabaseOperation) -> anyhow::Result<()> {
+        if operation.kind == DatabaseOperationKind::Delete {
+            self.remove().await?;
+            self.shared.metrics.count_operation(operation.kind, "done");
+            return Ok(());
+        }
+        let Self { shared, project, names, .. } = self;
+        let row = tables::find(&*shared.admin.connect().await?, project).await?;
+        if row.and_then(|row| row.restored_operation).as_ref() == Some(&operation.id) {
+            return Ok(());
+        }
+        drain(&shared.admin, &names.database()).await?;
+        self.drain_prepared(&operation.id).await?;
+        let mut client = shared.admin.connect().await?;
+        anyhow::ensure!(is_prepared(&client, project, &operation.id).await?, "the new database is not complete");
+        swap::replace(&mut client, project, names, &operation.id, None).await?;
+        tracing::info!(project, operation = operation.id, "replaced the database");
+        Ok(())
+    }
+
+    /// Ends the sessions in the prepared database: the program that restored it has ended, but code of the tenant could
+    /// have left a session.
+    async fn drain_prepared(&self, cause: &str) -> anyhow::Result<()> {
+        let name = names::prepared(cause).context("the id is malformed")?;
+        drain(&self.shared.admin, &name).await
+    }
+
+    async fn seal_removed(&self, database: &str, epoch: i64, removal: &str) -> anyhow::Result<()> {
+        let (shared, project) = (&self.shared, &self.project);
+        let sealed = shared.backups.seal(project, epoch, &self.backups, GenerationKind::Final, removal).await;
+        match sealed {
+            Ok(generation) => {
+                tracing::info!(project, database, is_sealed = generation.is_some(), "sealed a removed database");
+                Ok(())
+            }
+            // The tombstone remains.
+            Err(error) if error.is_permanent() => {
+                tracing::error!(project, database, %error, "failed to seal a removed database");
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes the database a tombstone.
+    async fn remove(&self) -> anyhow::Result<()> {
+        let Self { shared, project, names, .. } = self;
+        drain(&shared.admin, &names.database()).await?;
+        // Before the row of the database is deleted: after a kill, this step is repeated only if the row exists.
+        shared.backups.removed(project).await?;
+        swap::remove(&mut shared.admin.connect().await?, project, names).await?;
+        tracing::info!(project, database = names.database(), "removed a database");
+        Ok(())
+    }
+}
+
+fn is_permanent(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<BackupError>().is_some_and(BackupError::is_permanent)
+}

@@ -1,0 +1,119 @@
+//! Periodic work on all databases, with a few statements for the whole cluster.
+//!
+//! The sweep compares the observed roles and databases with the desired ones, and wakes the tasks of those that differ:
+//! after a manual change, a tenant's change of its role, or growth beyond the size limit. It also removes roles,
+//! prepared databases and tombstones without an owner.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::Database;
+
+use super::Shared;
+use super::admin::{AdminConnection, quote_ident};
+use super::create::remove;
+use super::logins::Logins;
+use super::names::{self, Names};
+use super::plan::Plan;
+use super::sessions::terminate_harmful;
+use super::snapshot::{Filter, ObservedRole, Snapshot};
+use super::status::MIN_SIZE_CHANGE;
+use super::tables::{self, DatabaseRow};
+
+/// The result of a sweep.
+pub struct Swept {
+    /// The projects to wake.
+    pub differing: Vec<String>,
+    /// All projects that have a database here.
+    pub projects: Vec<String>,
+}
+
+/// Compares all databases.
+pub async fn sweep(shared: &Shared, measures_sizes: bool) -> anyhow::Result<Swept> {
+    let client = shared.admin.connect().await?;
+    let ended = terminate_harmful(&client).await?;
+    if ended > 0 {
+        tracing::warn!(ended, "ended the sessions of tenants that harm others");
+    }
+    let snapshot = Snapshot::read(&*client, &Filter::All).await?;
+    // After the snapshot: the row of a database is inserted before its roles are created.
+    let rows = tables::all(&*client).await?;
+    let desired = shared.registry.roles();
+    let states: Vec<Logins> = desired.iter().map(|(_, roles)| roles.state).collect();
+    shared.metrics.set_databases(&states);
+    shared.metrics.connections.set(count_sessions(&client).await?);
+    let differing = desired.iter().filter(|(_, roles)| Plan::new(roles, &snapshot).is_needed());
+    let mut differing: BTreeSet<String> = differing.map(|(project, _)| project.clone()).collect();
+    if measures_sizes {
+        differing.extend(changed_sizes(shared, &client).await?);
+    }
+    let known = known_roles(&rows, desired.iter().flat_map(|(_, roles)| roles.role_names()));
+    remove_strays(&client, &snapshot, &rows, &known).await?;
+    let projects = rows.into_iter().map(|row| row.project).collect();
+    Ok(Swept { differing: differing.into_iter().collect(), projects })
+}
+
+/// Drops the databases whose retention is over.
+pub async fn remove_tombstones(shared: &Shared) -> anyhow::Result<()> {
+    let client = shared.admin.connect().await?;
+    for row in client.query("SELECT name, project FROM svc.tombstones WHERE drop_at <= now()", &[]).await? {
+        let (name, project): (String, String) = (row.get(0), row.get(1));
+        remove(&client, &name).await?;
+        client.execute("DELETE FROM svc.tombstones WHERE name = $1", &[&name]).await?;
+        tracing::info!(project, name, "dropped a tombstone");
+    }
+    Ok(())
+}
+
+async fn count_sessions(client: &AdminConnection) -> anyhow::Result<i64> {
+    const COUNT: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname ~ '^(db|new)_' AND usename IS NOT NULL";
+    Ok(client.query_one(COUNT, &[]).await?.get(0))
+}
+
+/// The projects whose size leads to another state, or must be reported.
+async fn changed_sizes(shared: &Shared, client: &AdminConnection) -> anyhow::Result<Vec<String>> {
+    const SIZES: &str = "SELECT datname::text, pg_database_size(oid) FROM pg_database WHERE datname ~ '^db_'";
+    let rows = client.query(SIZES, &[]).await?;
+    let size = |row: tokio_postgres::Row| (row.get::<_, String>(0), u64::try_from(row.get::<_, i64>(1)).unwrap_or(0));
+    let sizes: BTreeMap<String, u64> = rows.into_iter().map(size).collect();
+    let entries = shared.registry.entries().into_iter();
+    let has_changed = |project: &str, desired: &Database, logins: Logins| {
+        let size = Names::new(&desired.id).and_then(|names| sizes.get(&names.database()).copied());
+        size.is_some_and(|size| {
+            let reported = shared.statuses.size(project);
+            Logins::of(desired, size) != logins || reported.abs_diff(size) >= MIN_SIZE_CHANGE
+        })
+    };
+    let changed = entries.filter(|entry| has_changed(&entry.project, &entry.desired, entry.logins));
+    Ok(changed.map(|entry| entry.project).collect())
+}
+
+/// The roles that belong to a database of the node.
+fn known_roles(rows: &[DatabaseRow], desired: impl Iterator<Item = String>) -> BTreeSet<String> {
+    let names = rows.iter().filter_map(|row| Names::new(&row.id));
+    names.flat_map(|it| [it.database(), it.app(), it.node(), it.dump()]).chain(desired).collect()
+}
+
+/// Removes roles and prepared databases that belong to no database.
+async fn remove_strays(
+    client: &AdminConnection,
+    snapshot: &Snapshot,
+    rows: &[DatabaseRow],
+    known: &BTreeSet<String>,
+) -> anyhow::Result<()> {
+    let is_known = |name: &String, role: &ObservedRole| known.contains(name) || !role.member_of.is_disjoint(known);
+    for (name, role) in snapshot.roles.iter().filter(|(name, role)| !is_known(name, role)) {
+        let quoted = quote_ident(name);
+        if role.attributes.contains("LOGIN") {
+            client.batch_execute(&format!("ALTER ROLE {quoted} NOLOGIN")).await?;
+        } else if !role.has_session && !role.is_referenced {
+            client.batch_execute(&format!("DROP ROLE IF EXISTS {quoted}")).await?;
+        }
+    }
+    let prepared = rows.iter().filter_map(|row| names::prepared(row.prepared_operation.as_deref()?));
+    let prepared: BTreeSet<String> = prepared.collect();
+    for name in snapshot.databases.keys().filter(|name| names::is_prepared(name) && !prepared.contains(*name)) {
+        tracing::warn!(name, "dropping a prepared database that no operation needs");
+        remove(client, name).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! Protects the lock table, which all databases of the cluster share.
+//!
+//! One session can fill it, for example with advisory locks. Then every login and every statement that needs a new lock
+//! fails, also those of the superuser: Postgres keeps the locks of shared catalogs in this table. Therefore one session
+//! is always open, in a transaction that already holds every lock that it needs to end such a session.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::sleep;
+use tokio_postgres::Client;
+
+use super::admin::Admin;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The locks of the transaction. It has no snapshot while it is idle, so that it does not delay `VACUUM`.
+const BEGIN: &str = "
+    SET idle_in_transaction_session_timeout = 0;
+    BEGIN;
+    LOCK TABLE pg_authid, pg_auth_members, pg_database IN ACCESS SHARE MODE;
+    SELECT FROM pg_authid r LEFT JOIN pg_auth_members m ON m.member = r.oid WHERE r.rolname = current_user";
+
+/// The size of the lock table.
+const CAPACITY: &str = "
+    SELECT current_setting('max_locks_per_transaction')::bigint
+        * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
+
+/// Ends sessions with many locks ($1: the size of the lock table). A login may hold 2,000 of them, and a dump, which
+/// locks every table, a tenth of the lock table. All sessions of one database may hold an eighth of it.
+const TERMINATE: &str = "
+    SELECT count(pg_terminate_backend(pid)) FROM (
+        SELECT a.pid, count(*) AS locks, sum(count(*)) OVER (PARTITION BY a.datid) AS total,
+            r.rolsuper OR r.rolname ~ '^dump_' AS is_trusted
+        FROM pg_lock_status() l
+        JOIN pg_stat_get_activity(NULL) a ON a.pid = l.pid
+        JOIN pg_authid r ON r.oid = a.usesysid
+        WHERE l.mode <> 'SIReadLock' AND a.pid <> pg_backend_pid()
+        GROUP BY a.pid, a.datid, r.rolsuper, r.rolname
+    ) AS held
+    WHERE CASE WHEN is_trusted THEN locks > greatest(2000, $1::bigint / 10)
+        ELSE locks > 2000 OR locks > 100 AND total > $1::bigint / 8 END";
+
+/// Watches until the task is stopped.
+pub async fn run(admin: Admin) {
+    loop {
+        if let Err(error) = watch(&admin).await {
+            tracing::warn!(error = format!("{error:#}"), "failed to watch the lock table; retrying");
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Watches until the session fails.
+async fn watch(admin: &Admin) -> anyhow::Result<()> {
+    let session = admin.session().await.context("failed to connect to Postgres")?;
+    let capacity: i64 = session.query_one(CAPACITY, &[]).await?.get(0);
+    session.batch_execute(BEGIN).await?;
+    let terminate = session.prepare(TERMINATE).await?;
+    loop {
+        // The first execution also takes the locks of the indexes.
+        let ended = terminate_hoarders(&session, &terminate, capacity).await?;
+        if ended > 0 {
+            tracing::warn!(ended, "ended the sessions with too many locks");
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+async fn terminate_hoarders(
+    session: &Client,
+    terminate: &tokio_postgres::Statement,
+    capacity: i64,
+) -> anyhow::Result<i64> {
+    // Within a transaction, Postgres shows the activity of its first query otherwise.
+    session.batch_execute("SAVEPOINT before; SELECT pg_stat_clear_snapshot()").await?;
+    let ended = session.query_one(terminate, &[&capacity]).await;
+    let end = if ended.is_ok() { "RELEASE before" } else { "ROLLBACK TO before; RELEASE before" };
+    session.batch_execute(end).await?;
+    match ended {
+        Ok(row) => Ok(row.get(0)),
+        Err(error) => {
+            tracing::warn!(%error, "failed to end the sessions with too many locks; retrying");
+            Ok(0)
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Sessions of a tenant that hold what the node or other tenants need.
+
+use super::kit::{Kit, PASSWORD, eventually, number};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_that_fills_the_lock_table_ends() {
+    let Some(mut kit) = Kit::start().await else { return };
+    for project in ["prj_a", "prj_b"] {
+        kit.enable(project).await;
+    }
+    let admin = kit.superuser("svc_node").await;
+    let watches = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'RELEASE before%'";
+    eventually("the watchdog", async || number(&admin, watches).await == 1).await;
+    let session = kit.session("prj_a").await;
+    // Advisory locks of a session survive the error.
+    let fill = "SELECT count(pg_advisory_lock(i)) FROM generate_series(1, 2000000) i";
+    assert!(session.batch_execute(fill).await.is_err());
+    eventually("the end of the session", async || session.batch_execute("SELECT").await.is_err()).await;
+    let (app, database) = (kit.app("prj_b"), kit.name("prj_b"));
+    eventually("a login", async || kit.log_in(&app, PASSWORD, &database).await.is_ok()).await;
+    kit.add_token("prj_b", None);
+    kit.applied("prj_b").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_cannot_block_its_revocation() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let database = kit.name("prj_a");
+    for lock in [
+        "ALTER ROLE $ PASSWORD 'x'",
+        "ALTER ROLE $ SET work_mem = '1MB'",
+        "RESET ROLE; GRANT CONNECT ON DATABASE @ TO PUBLIC",
+    ] {
+        let token = kit.add_token("prj_a", None);
+        kit.applied("prj_a").await;
+        let session = kit.log_in(&token, PASSWORD, &database).await.unwrap();
+        let lock = lock.replace('$', &token).replace('@', &database);
+        // A later Postgres refuses some of them.
+        let _ = session.batch_execute(&format!("SET ROLE NONE; BEGIN; {lock}")).await;
+        kit.change("prj_a", |desired| desired.tokens.clear());
+        kit.applied("prj_a").await;
+        assert!(kit.log_in(&token, PASSWORD, &database).await.is_err(), "{lock}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn object_that_a_login_owns_is_dumped() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let token = kit.add_token("prj_a", None);
+    kit.applied("prj_a").await;
+    for user in [kit.app("prj_a"), token] {
+        let session = kit.log_in(&user, PASSWORD, &kit.name("prj_a")).await.unwrap();
+        session.batch_execute("SET ROLE NONE; SELECT lo_from_bytea(0, 'large')").await.unwrap();
+    }
+    let generation = kit.generation("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE later ()").await.unwrap();
+    kit.restore("prj_a", &generation).await;
+    let session = kit.session("prj_a").await;
+    assert_eq!(number(&session, "SELECT count(*) FROM pg_largeobject_metadata WHERE lo_get(oid) = 'large'").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_in_the_database_of_another_project_ends() {
+    let Some(mut kit) = Kit::start().await else { return };
+    for project in ["prj_a", "prj_b"] {
+        kit.enable(project).await;
+    }
+    let (database, other) = (kit.name("prj_a"), kit.app("prj_b"));
+    let own = kit.session("prj_a").await;
+    let admit = format!("GRANT CONNECT ON DATABASE {database} TO {other}");
+    let mut admitted = None;
+    // The sweep can be faster.
+    eventually("a session", async || {
+        own.batch_execute(&admit).await.unwrap();
+        admitted = kit.log_in(&other, PASSWORD, &database).await.ok();
+        admitted.is_some()
+    })
+    .await;
+    let admitted = admitted.unwrap();
+    eventually("the end of the session", async || admitted.batch_execute("SELECT").await.is_err()).await;
+    own.batch_execute("SELECT").await.unwrap();
+}

@@ -1,0 +1,93 @@
+//! Crashes of the node and of Postgres between the steps of operations.
+
+use protocol::{DatabaseOperationKind, OperationPhase};
+
+use super::kit::{Kit, eventually, number};
+
+/// Log lines at which a restore is interrupted, and their number since its begin.
+const RESTORE: [(&str, usize); 11] = [
+    ("executing a phase", 1),
+    ("completed a phase", 1),
+    ("executing a phase", 2),
+    ("stored a dump of a database", 1),
+    ("restoring a generation into a new database", 1),
+    ("the new database is complete", 1),
+    ("completed a phase", 2),
+    ("executing a phase", 3),
+    ("replaced the database", 1),
+    ("completed a phase", 3),
+    ("completed a phase", 4),
+];
+
+const DELETE: [(&str, usize); 5] = [
+    ("executing a phase", 1),
+    ("stored a dump of a database", 1),
+    ("executing a phase", 3),
+    ("removed a database", 1),
+    ("completed a phase", 3),
+];
+
+/// The databases of one project without leftovers, and its logins.
+const OBJECTS: &str = "
+    SELECT (SELECT count(*) FROM pg_database WHERE datname ~ '^(db|new)_') * 100
+        + (SELECT count(*) FROM pg_roles WHERE rolname ~ '^(db|app|node|dump|tok)_')";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restore_is_completed_after_a_kill_at_every_step() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 0 AS n").await.unwrap();
+    let generation = kit.generation("prj_a").await;
+    kit.revives_node = true;
+    let steps = RESTORE.map(|step| (step, false)).into_iter();
+    // Postgres dies at some of them.
+    let steps = steps.chain([1, 3, 4, 5, 8].map(|at| (RESTORE[at], true)));
+    for (round, ((text, count), kills_postgres)) in (1..).zip(steps) {
+        kit.session("prj_a").await.batch_execute(&format!("UPDATE t SET n = {round}")).await.unwrap();
+        let (before, starts) = (kit.generations("prj_a", "pre_restore").len(), kit.starts);
+        if kills_postgres {
+            kit.postgres_trap = Some((text, kit.node.log().matches(text).count() + count));
+        } else {
+            kit.node.kill_at(text, count);
+        }
+        kit.restore("prj_a", &generation).await;
+        let step = format!("{text} {count} {kills_postgres}");
+        assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 0, "{step}");
+        // One generation, with the last write.
+        eventually("the generation", async || kit.generations("prj_a", "pre_restore").len() > before).await;
+        let sealed = kit.generations("prj_a", "pre_restore");
+        assert_eq!(sealed.len(), before + 1, "{step}");
+        assert_eq!(number(&kit.superuser("svc_node").await, OBJECTS).await, 104, "{step}");
+        eventually("the kill", async || {
+            kit.spring_traps();
+            if kills_postgres { kit.postgres_trap.is_none() } else { kit.starts > starts }
+        })
+        .await;
+        if round == 1 {
+            kit.restore("prj_a", sealed.last().unwrap()).await;
+            assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, round);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_is_completed_after_a_kill_at_every_step() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.revives_node = true;
+    for (count_before, (text, count)) in DELETE.into_iter().enumerate() {
+        kit.enable("prj_a").await;
+        kit.session("prj_a").await.batch_execute("CREATE TABLE t ()").await.unwrap();
+        kit.node.kill_at(text, count);
+        kit.begin("prj_a", DatabaseOperationKind::Delete, None);
+        kit.operate_until("prj_a", OperationPhase::Committing).await;
+        eventually("the generation", async || kit.generations("prj_a", "final").len() > count_before).await;
+        assert_eq!(kit.generations("prj_a", "final").len(), count_before + 1, "{text} {count}");
+        let admin = kit.superuser("svc_node").await;
+        assert_eq!(
+            number(&admin, "SELECT count(*) FROM svc.tombstones WHERE drop_at > now()").await,
+            i64::try_from(count_before).unwrap().min(1) + 1
+        );
+        assert_eq!(number(&admin, "SELECT count(*) FROM pg_database WHERE datname ~ '^(db|new)_'").await, 0);
+        kit.withdraw("prj_a");
+    }
+}

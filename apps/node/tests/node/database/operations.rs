@@ -1,0 +1,164 @@
+//! Restores, aborts and failures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use protocol::{DatabaseOperationKind, GenerationRef, OperationPhase, OperationReport};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::kit::{Kit, PASSWORD, eventually, number};
+
+const CONTENT: &str = "
+    CREATE TABLE notes (id bigserial PRIMARY KEY, text text NOT NULL);
+    CREATE SEQUENCE counter START 7; SELECT nextval('counter');
+    CREATE VIEW shown AS SELECT text FROM notes;
+    CREATE FUNCTION shout(text) RETURNS text LANGUAGE sql RETURN upper($1);
+    REVOKE ALL ON FUNCTION shout FROM PUBLIC;
+    GRANT SELECT ON notes TO PUBLIC;
+    ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY all_rows ON notes USING (true);
+    COMMENT ON TABLE notes IS 'it''s \"quoted\"';
+    CREATE SCHEMA \"other schema\";
+    CREATE TYPE \"other schema\".mood AS ENUM ('sad', 'happy');
+    SELECT lo_from_bytea(4711, 'large');
+    INSERT INTO notes (text) SELECT 'note ' || i FROM generate_series(1, 1000) i";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restore_under_writers_is_exact() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let token = kit.add_token("prj_a", None);
+    kit.applied("prj_a").await;
+    let database = kit.name("prj_a");
+    let session = kit.session("prj_a").await;
+    session.batch_execute(CONTENT).await.unwrap();
+    let own = format!(
+        "ALTER DATABASE {database} SET search_path = public, \"other schema\"; COMMENT ON DATABASE {database} IS 'mine'"
+    );
+    session.batch_execute(&own).await.unwrap();
+    let settings = format!(
+        "SELECT setconfig::text || shobj_description(setdatabase, 'pg_database') FROM pg_db_role_setting JOIN pg_database d ON d.oid = setdatabase WHERE datname = '{database}'"
+    );
+    let roles = "SELECT string_agg(concat(rolname, rolconnlimit, rolconfig, rolcanlogin), ',' ORDER BY rolname) FROM pg_roles WHERE rolname ~ '^(db|app|node|dump|tok)_'";
+    let privileges = format!(
+        "SELECT string_agg(acl::text, ',' ORDER BY acl::text) FROM pg_database, unnest(datacl) acl WHERE datname = '{database}'"
+    );
+    let admin = kit.superuser("svc_node").await;
+    let read = async |statement: &str| admin.query_one(statement, &[]).await.unwrap().get::<_, String>(0);
+    let before = [read(&settings).await, read(roles).await, read(&privileges).await];
+    let (schema, content) = (kit.dump("prj_a", &["--schema-only"]), kit.dump("prj_a", &[]));
+    let generation = kit.generation("prj_a").await;
+
+    // Ten writers, which log in again and again, through both logins.
+    let (stop, committed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
+    let mut writers = JoinSet::new();
+    for number in 0..10 {
+        let user = if number % 2 == 0 { kit.app("prj_a") } else { token.clone() };
+        let mut config = tokio_postgres::Config::new();
+        let address = kit.postgres.address();
+        let (host, port) = address.split_once(':').unwrap();
+        config.host(host).port(port.parse().unwrap()).user(user).password(PASSWORD).dbname(&database);
+        let (stop, committed) = (Arc::clone(&stop), Arc::clone(&committed));
+        writers.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let Ok((client, connection)) = config.connect(tokio_postgres::NoTls).await else {
+                    sleep(Duration::from_millis(5)).await;
+                    continue;
+                };
+                tokio::spawn(async move { drop(connection.await) });
+                while client.batch_execute("INSERT INTO notes (text) VALUES ('late')").await.is_ok() {
+                    committed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+    eventually("writes", async || committed.load(Ordering::Relaxed) > 50).await;
+    let written = committed.load(Ordering::Relaxed);
+    let id = kit.begin("prj_a", DatabaseOperationKind::RestoreGeneration, Some(generation));
+    kit.operate_until("prj_a", OperationPhase::Draining).await;
+    // Nothing is committed after the drain, so the sealed generation contains all writes.
+    let late = "SELECT count(*) FROM notes WHERE text = 'late'";
+    let drained = number(&kit.superuser(&database).await, late).await;
+    assert!(drained >= committed.load(Ordering::Relaxed) && drained >= written);
+    kit.advance("prj_a");
+    kit.operate_until("prj_a", OperationPhase::Sealing).await;
+    assert_eq!(number(&kit.superuser(&database).await, late).await, drained);
+    kit.advance("prj_a");
+    kit.operate_until("prj_a", OperationPhase::Committing).await;
+    stop.store(true, Ordering::Relaxed);
+    writers.join_all().await;
+    kit.advance("prj_a");
+    kit.operate_until("prj_a", OperationPhase::Reactivating).await;
+    kit.advance("prj_a");
+    kit.applied("prj_a").await;
+    assert_eq!(kit.dump("prj_a", &["--schema-only"]), schema);
+    assert_eq!(kit.dump("prj_a", &[]), content);
+    assert_eq!([read(&settings).await, read(roles).await, read(&privileges).await], before);
+    let reports = kit.core.reports_of("prj_a", "database");
+    let reports = reports.iter().map(|report| &report["operation"]).filter(|operation| operation["id"] == id);
+    let mut phases: Vec<_> = reports.filter_map(|operation| operation["completed"].as_str()).collect();
+    phases.dedup();
+    assert_eq!(phases, ["draining", "sealing", "committing", "reactivating"]);
+    // The sealed generation has every write, and nothing else.
+    eventually("the generation", async || kit.generations("prj_a", "pre_restore").len() > 1).await;
+    let sealed = kit.generations("prj_a", "pre_restore");
+    assert_eq!(sealed.len(), 2);
+    kit.restore("prj_a", sealed.last().unwrap()).await;
+    let session = kit.session("prj_a").await;
+    assert_eq!(number(&session, late).await, drained);
+    // The replaced databases are tombstones, which refuse all logins.
+    let tombstones =
+        "SELECT count(*) FROM pg_database d JOIN svc.tombstones t ON t.name = d.datname WHERE NOT datallowconn";
+    assert_eq!(number(&admin, tombstones).await, 2);
+    // Their retention ends.
+    admin.batch_execute("UPDATE svc.tombstones SET drop_at = now()").await.unwrap();
+    kit.restart_node();
+    eventually("the end of the tombstones", async || {
+        number(&admin, "SELECT count(*) FROM pg_database WHERE datname ~ '^old_'").await == 0
+    })
+    .await;
+    assert_eq!(number(&session, late).await, drained);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn aborted_and_failed_operations_change_nothing() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 1 AS n").await.unwrap();
+    let generation = kit.generation("prj_a").await;
+    kit.session("prj_a").await.batch_execute("UPDATE t SET n = 2").await.unwrap();
+    let dump = kit.dump("prj_a", &[]);
+    for kind in [DatabaseOperationKind::RestoreGeneration, DatabaseOperationKind::Delete] {
+        for last in [None, Some(OperationPhase::Draining), Some(OperationPhase::Sealing)] {
+            let restores = kind == DatabaseOperationKind::RestoreGeneration;
+            kit.begin("prj_a", kind, restores.then(|| generation.clone()));
+            if let Some(last) = last {
+                kit.operate_until("prj_a", last).await;
+            }
+            kit.change("prj_a", |desired| desired.operation = None);
+            kit.applied("prj_a").await;
+            assert_eq!(kit.dump("prj_a", &[]), dump, "{kind:?} {last:?}");
+        }
+    }
+    let prepared = "SELECT count(*) FROM pg_database WHERE datname ~ '^new_'";
+    // An abort does not wait for the creation of a database. The sweep drops it.
+    let admin = kit.superuser("svc_node").await;
+    eventually("the end of the new databases", async || number(&admin, prepared).await == 0).await;
+    // A missing object and a corrupt one end the operation.
+    let object = kit.dir.path().join("backups").join(&generation.key);
+    let archive = std::fs::read(&object).unwrap();
+    std::fs::write(&object, [&archive[..archive.len() / 2], b"damage"].concat()).unwrap();
+    let missing = GenerationRef { key: "prj_a/missing.dump".to_owned(), ..generation.clone() };
+    for generation in [missing, generation] {
+        let id = kit.begin("prj_a", DatabaseOperationKind::RestoreGeneration, Some(generation));
+        kit.operate_until("prj_a", OperationPhase::Draining).await;
+        kit.advance("prj_a");
+        let has_failed = |report: &protocol::DatabaseReport| matches!(&report.operation, Some(OperationReport::Failed(failed)) if failed.id == id && !failed.error.is_empty());
+        kit.reported("prj_a", "the failure", has_failed).await;
+        kit.change("prj_a", |desired| desired.operation = None);
+        kit.applied("prj_a").await;
+        assert_eq!(kit.dump("prj_a", &[]), dump);
+    }
+}

@@ -1,0 +1,120 @@
+//! Deletion of databases and of projects.
+
+use protocol::{DatabaseOperationKind, OperationPhase};
+
+use super::kit::{Kit, PASSWORD, eventually, number};
+
+const ROLES: &str = "SELECT count(*) FROM pg_roles WHERE rolname ~ '^(app|node|dump|tok)_'";
+const TOMBSTONES: &str =
+    "SELECT count(*) FROM pg_database d JOIN svc.tombstones t ON t.name = d.datname WHERE NOT datallowconn";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_database_leaves_a_generation_and_a_tombstone() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.add_token("prj_a", None);
+    kit.applied("prj_a").await;
+    let session = kit.session("prj_a").await;
+    session.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    let (app, database, id) = (kit.app("prj_a"), kit.name("prj_a"), kit.desired("prj_a").id.clone());
+    kit.begin("prj_a", DatabaseOperationKind::Delete, None);
+    kit.operate_until("prj_a", OperationPhase::Sealing).await;
+    eventually("the generation", async || kit.generations("prj_a", "final").len() == 1).await;
+    kit.advance("prj_a");
+    kit.operate_until("prj_a", OperationPhase::Committing).await;
+    assert!(session.batch_execute("SELECT").await.is_err());
+    assert!(kit.log_in(&app, PASSWORD, &database).await.is_err());
+    let admin = kit.superuser("svc_node").await;
+    eventually("the end of the roles", async || number(&admin, ROLES).await == 0).await;
+    assert_eq!(number(&admin, TOMBSTONES).await, 1);
+    // A restart repeats the report.
+    kit.restart_node();
+    let reports = kit.core.reports_of("prj_a", "database").len();
+    eventually("another report", async || kit.core.reports_of("prj_a", "database").len() > reports).await;
+    let operation = kit.desired("prj_a").operation.clone().unwrap();
+    kit.completed("prj_a", &operation).await;
+    kit.withdraw("prj_a");
+    // A later database of the project is empty, and can be restored from the final generation.
+    kit.enable("prj_a").await;
+    assert_ne!(kit.desired("prj_a").id, id);
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(number(&kit.session("prj_a").await, tables).await, 0);
+    let generation = kit.generations("prj_a", "final").pop().unwrap();
+    kit.restore("prj_a", &generation).await;
+    assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
+    // The owner's role ends with the last tombstone.
+    admin.batch_execute("UPDATE svc.tombstones SET drop_at = now()").await.unwrap();
+    kit.restart_node();
+    let owner = format!("SELECT count(*) FROM pg_roles WHERE rolname = '{database}'");
+    eventually("the end of the owner", async || number(&admin, &owner).await == 0).await;
+    assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_full_state_removes_a_database() {
+    let Some(mut kit) = Kit::start().await else { return };
+    for project in ["prj_a", "prj_b", "prj_c"] {
+        kit.enable(project).await;
+        kit.session(project).await.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    }
+    let session = kit.session("prj_a").await;
+    kit.withdraw("prj_a");
+    // The logins end immediately.
+    eventually("the end of the session", async || session.batch_execute("SELECT").await.is_err()).await;
+    let (app, database) = (kit.app("prj_a"), kit.name("prj_a"));
+    assert!(kit.log_in(&app, PASSWORD, &database).await.is_err());
+    let admin = kit.superuser("svc_node").await;
+    assert_eq!(number(&admin, TOMBSTONES).await, 0);
+    // A part that cannot be read keeps its database, also after a restart.
+    kit.core.make_unavailable("prj_b", "database");
+    kit.restart_node();
+    eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
+    eventually("the generation", async || kit.generations("prj_a", "final").len() == 1).await;
+    for project in ["prj_b", "prj_c"] {
+        assert_eq!(number(&kit.session(project).await, "SELECT n FROM t").await, 42);
+    }
+    let others = format!("{ROLES} AND rolname !~ '{}'", kit.name("prj_a").replace("db_", "_"));
+    eventually("the end of the roles", async || number(&admin, ROLES).await == number(&admin, &others).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_that_was_replaced_while_the_node_was_offline_is_removed() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    kit.node.kill();
+    kit.withdraw("prj_a");
+    kit.request("prj_a");
+    kit.restart_node_after_kill();
+    kit.applied("prj_a").await;
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(number(&kit.session("prj_a").await, tables).await, 0);
+    eventually("the generation", async || kit.generations("prj_a", "final").len() == 1).await;
+    assert_eq!(number(&kit.superuser("svc_node").await, TOMBSTONES).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unlisted_database_is_closed_at_once_and_removed_after_a_day() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let (app, database) = (kit.app("prj_a"), kit.name("prj_a"));
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    kit.node.kill();
+    kit.withdraw("prj_a");
+    kit.restart_node_after_kill();
+    eventually("the refusal", async || kit.log_in(&app, PASSWORD, &database).await.is_err()).await;
+    let admin = kit.superuser("svc_node").await;
+    let unlisted = "SELECT count(*) FROM svc.databases WHERE unlisted_since IS NOT NULL AND removal IS NULL";
+    eventually("the record", async || number(&admin, unlisted).await == 1).await;
+    // It is listed again.
+    kit.change("prj_a", |_| ());
+    kit.applied("prj_a").await;
+    assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
+    assert_eq!(number(&admin, unlisted).await, 0);
+    kit.node.kill();
+    kit.withdraw("prj_a");
+    let past = "UPDATE svc.databases SET unlisted_since = now() - interval '25 hours'";
+    admin.batch_execute(past).await.unwrap();
+    kit.restart_node_after_kill();
+    eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
+}

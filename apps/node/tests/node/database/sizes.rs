@@ -1,0 +1,54 @@
+//! The size limit.
+
+use tokio_postgres::error::SqlState;
+
+use super::kit::Kit;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_database_is_read_only_and_a_larger_one_is_refused() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let session = kit.session("prj_a").await;
+    session
+        .batch_execute("CREATE TABLE t AS SELECT repeat(md5(i::text), 8) AS text FROM generate_series(1, 40000) i")
+        .await
+        .unwrap();
+    kit.change("prj_a", |desired| desired.size_bytes = 12 << 20);
+    let report = kit.reported("prj_a", "the limit", |report| report.read_only).await;
+    assert!(report.ready && report.size_bytes > 12 << 20, "{report:?}");
+    // The open session was ended.
+    assert!(session.batch_execute("INSERT INTO t VALUES ('x')").await.is_err());
+    let session = kit.session("prj_a").await;
+    let error = session.batch_execute("INSERT INTO t VALUES ('x')").await.unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::READ_ONLY_SQL_TRANSACTION));
+    // Space can be freed. The sweep finds the new size.
+    session.batch_execute("SET default_transaction_read_only = off").await.unwrap();
+    session.batch_execute("TRUNCATE t").await.unwrap();
+    kit.reported("prj_a", "the lifted limit", |report| !report.read_only && report.size_bytes < 12 << 20).await;
+    let session = kit.session("prj_a").await;
+    session
+        .batch_execute("INSERT INTO t SELECT repeat(md5(i::text), 8) FROM generate_series(1, 100000) i")
+        .await
+        .unwrap();
+    kit.reported("prj_a", "the refusal", |report| !report.ready && !report.read_only).await;
+    assert!(session.batch_execute("SELECT").await.is_err());
+    assert!(kit.log_in(&kit.app("prj_a"), super::kit::PASSWORD, &kit.name("prj_a")).await.is_err());
+    kit.change("prj_a", |desired| desired.size_bytes = 1 << 30);
+    kit.applied("prj_a").await;
+    kit.session("prj_a").await.batch_execute("INSERT INTO t VALUES ('x')").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suspended_database_admits_nobody() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let session = kit.session("prj_a").await;
+    kit.change("prj_a", |desired| desired.suspended = true);
+    let revision = kit.desired("prj_a").revision;
+    kit.reported("prj_a", "the suspension", |report| !report.ready && report.revision == revision).await;
+    assert!(session.batch_execute("SELECT").await.is_err());
+    assert!(kit.log_in(&kit.app("prj_a"), super::kit::PASSWORD, &kit.name("prj_a")).await.is_err());
+    kit.change("prj_a", |desired| desired.suspended = false);
+    kit.applied("prj_a").await;
+    kit.session("prj_a").await.batch_execute("SELECT").await.unwrap();
+}
