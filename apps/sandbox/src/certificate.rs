@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate for `localhost` and `127.0.0.1`, and its authority.
+/// A certificate, and its authority.
 #[derive(Clone)]
 pub struct Certificate {
     authority: String,
@@ -15,17 +15,26 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Generates an authority and a certificate.
+    /// Generates an authority and a certificate for `localhost` and `127.0.0.1`.
     ///
     /// # Panics
     /// Panics if no key can be generated.
     #[must_use]
     pub fn generate() -> Self {
+        Self::generate_for(&["localhost", "127.0.0.1"])
+    }
+
+    /// Generates an authority and a certificate for these host names and addresses.
+    ///
+    /// # Panics
+    /// Panics if no key can be generated, or a name is malformed.
+    #[must_use]
+    pub fn generate_for(names: &[&str]) -> Self {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
         let key = KeyPair::generate().unwrap();
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();

@@ -158,7 +158,7 @@ SELECT t.id, t.revoked_revision, d.applied_revision, s.revision FROM databases.t
 JOIN databases.databases d ON d.id = t.database_id JOIN databases.sequences s ON s.project_id = d.project_id
 WHERE t.revoked_revision <= d.applied_revision OR t.revoked_revision > s.revision;
 
--- objects of a missing project that no node was told to delete, or of a present one that a node was told to delete
+-- objects of a missing project without the part deletedStorage, or of a present project with it
 SELECT s.project_id, s.prefix, s.purged_at FROM resources.storage s
 LEFT JOIN projects.projects p ON p.id = s.project_id
 LEFT JOIN convergence.parts c ON c.project_id = s.project_id AND c.part = 'deletedStorage' AND c.desired IS NOT NULL

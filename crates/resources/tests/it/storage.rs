@@ -73,7 +73,7 @@ async fn objects_of_purged_project_are_deleted_until_the_node_reports_it() {
     let (first, second) = (prefix(granted).await, prefix(revoked).await);
     kit.resources.storage_revoke(&kit.actor, revoked).await.unwrap();
     kit.node.take_updates();
-    // The storage of a project that lives is never deleted, whatever a node reports.
+    // No report deletes the storage of an existing project.
     kit.report_deleted(granted, first).await;
     kit.report_deleted(revoked, second).await;
     assert_eq!(kit.node.take_updates(), []);

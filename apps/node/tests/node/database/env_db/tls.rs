@@ -6,8 +6,7 @@ use std::sync::Arc;
 use node::database::registry::Connection;
 use node::database::server::{Credentials, Server};
 use node::pg::{Call, Mode};
-use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::PrivateKeyDer;
+use sandbox::Certificate;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -15,25 +14,10 @@ use tokio_rustls::TlsAcceptor;
 use super::rig::{Rig, SLEEPING};
 use crate::running::Dir;
 
-/// A CA certificate, and a TLS configuration with a certificate for `localhost`.
-fn certificate() -> (String, rustls::ServerConfig) {
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let server = CertificateParams::new(["localhost".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-    let config = config.with_no_client_auth().with_single_cert(vec![server.der().clone()], key).unwrap();
-    (authority.pem(), config)
-}
-
 /// Serves the cluster over TLS and returns the port.
-async fn proxy(address: String, tls: rustls::ServerConfig) -> u16 {
+async fn proxy(address: String, tls: TlsAcceptor) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let tls = TlsAcceptor::from(Arc::new(tls));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             tokio::spawn(serve(client, tls.clone(), address.clone()));
@@ -57,8 +41,8 @@ async fn serve(mut client: TcpStream, tls: TlsAcceptor, address: String) {
 async fn calls_and_cancellations_use_verified_tls() {
     let Some(rig) = Rig::start().await else { return };
     let dir = Dir::new();
-    let ((root, tls), (other_root, _)) = (certificate(), certificate());
-    let port = proxy(rig.postgres.address(), tls).await;
+    let [certificate, other] = [(); 2].map(|()| Certificate::generate_for(&["localhost"]));
+    let port = proxy(rig.postgres.address(), certificate.acceptor().clone()).await;
     let use_server = |generation, host: &str, root: &str| {
         let file = dir.path().join("root.pem");
         fs::write(&file, root).unwrap();
@@ -66,14 +50,14 @@ async fn calls_and_cancellations_use_verified_tls() {
         let credentials = Credentials { address: Server::parse(&url).unwrap().address, ..rig.credentials.clone() };
         rig.access.send_replace(Connection::Open { generation, credentials: Arc::new(credentials) });
     };
-    use_server(2, "localhost", &root);
+    use_server(2, "localhost", certificate.authority());
     assert_eq!(rig.value("SELECT 1").await, 1);
     let body = br#"[{ "text": "SELECT pg_sleep(600)", "params": [] }]"#;
     let chunks = rig.pool.call(Call { mode: Mode::Query, body: body[..].into(), memory: None });
     rig.wait_for_sessions(SLEEPING, 1).await;
     drop(chunks);
     rig.wait_for_sessions(SLEEPING, 0).await;
-    for (generation, host, root) in [(3, "localhost", &other_root), (4, "127.0.0.1", &root)] {
+    for (generation, host, root) in [(3, "localhost", other.authority()), (4, "127.0.0.1", certificate.authority())] {
         use_server(generation, host, root);
         assert_eq!(rig.query("SELECT 1").await.unwrap_err().0, "database_unavailable", "{host}");
     }
