@@ -10,12 +10,16 @@ CREATE TABLE store.audit (
     target text NOT NULL,
     data jsonb NOT NULL,
     request_id text NOT NULL,
-    created_at timestamptz NOT NULL
+    created_at timestamptz NOT NULL,
+    -- The user whose account the event concerns; null for events of organizations and of the platform.
+    account_id uuid
 );
 -- Keyset pagination of an organization's log, newest first, optionally filtered by event or actor.
 CREATE INDEX audit_org_id_idx ON store.audit (org_id, id);
 CREATE INDEX audit_org_id_event_idx ON store.audit (org_id, event, id);
 CREATE INDEX audit_org_id_actor_id_idx ON store.audit (org_id, actor_id, id);
+-- The log of an account.
+CREATE INDEX audit_account_id_idx ON store.audit (account_id, id) WHERE account_id IS NOT NULL;
 
 -- Append-only for every role, including the owner of the table.
 CREATE FUNCTION store.reject_change() RETURNS trigger LANGUAGE plpgsql AS $$

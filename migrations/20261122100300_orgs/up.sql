@@ -86,5 +86,5 @@ CREATE VIEW orgs.user_profiles AS
 
 -- The only columns of the audit log that this context reads, with the subjects of its users.
 CREATE VIEW orgs.audit_events AS
-    SELECT a.id, a.event, a.org_id, a.actor_id, u.subject AS actor_subject, a.credential, a.target, a.data, a.request_id, a.created_at
+    SELECT a.id, a.event, a.org_id, a.actor_id, u.subject AS actor_subject, a.credential, a.target, a.data, a.request_id, a.created_at, a.account_id
     FROM store.audit a LEFT JOIN identity.users u ON u.id = a.actor_id;

@@ -23,7 +23,7 @@ async fn enqueue(database: &TestDatabase, keys: &str, messages: usize) {
         for number in 0..messages {
             store.enqueue(tx, "mail", &number.to_string(), &json!("hunter2")).await?;
         }
-        let event = Event { name: "test.change", org: None, target: "test".to_owned(), data: json!({}) };
+        let event = Event::of_platform("test.change", "test", json!({}));
         Ok::<_, Error>(Outcome::Changed((), event))
     };
     store.transaction(&Actor::operator("test"), work).await.unwrap();

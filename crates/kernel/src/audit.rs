@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{OrgId, Role, SessionId, TokenId, UserId};
+use crate::{ClientId, GrantId, OrgId, Role, SessionId, TokenId, UserId};
 
 /// The actor of an operation, and its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,10 @@ pub enum Credential {
     Session(SessionId),
     /// A personal access token.
     Token(TokenId),
+    /// An access token of a connected app, by its grant.
+    Grant(GrantId),
+    /// A connected app that authenticated as itself at the token endpoint.
+    Client(ClientId),
     /// No credential, on an endpoint for anonymous callers.
     None,
     /// A command in the operator's shell.
@@ -68,6 +72,8 @@ impl std::fmt::Display for Credential {
         match self {
             Self::Session(id) => write!(f, "{id}"),
             Self::Token(id) => write!(f, "{id}"),
+            Self::Grant(id) => write!(f, "{id}"),
+            Self::Client(id) => write!(f, "{id}"),
             Self::None => f.write_str(Self::NONE),
             Self::Operator => f.write_str(Self::OPERATOR),
             Self::Service => f.write_str(Self::SERVICE),
@@ -81,8 +87,11 @@ impl std::fmt::Display for Credential {
 pub struct Event {
     /// The event's name, such as `member.add` (specification, "Audit events").
     pub name: &'static str,
-    /// The organization whose audit log shows the event; `None` for an event of an account.
+    /// The organization whose audit log shows the event; `None` for an event of an account or of the
+    /// platform.
     pub org: Option<OrgId>,
+    /// The user whose account the event concerns: the user's own log shows it (contract section 3, "Audit").
+    pub account: Option<UserId>,
     /// The target of the operation: an id or a name.
     pub target: String,
     /// Details for readers of the log: an object.
@@ -93,7 +102,19 @@ impl Event {
     /// An event of an organization, with an id or a name as its target.
     #[must_use]
     pub fn in_org(name: &'static str, org: OrgId, target: impl ToString, data: Value) -> Self {
-        Self { name, org: Some(org), target: target.to_string(), data }
+        Self { name, org: Some(org), account: None, target: target.to_string(), data }
+    }
+
+    /// An event of a user's account, which belongs to no organization.
+    #[must_use]
+    pub fn of_account(name: &'static str, user: UserId, target: impl ToString, data: Value) -> Self {
+        Self { name, org: None, account: Some(user), target: target.to_string(), data }
+    }
+
+    /// An event that only operators see.
+    #[must_use]
+    pub fn of_platform(name: &'static str, target: impl ToString, data: Value) -> Self {
+        Self { name, org: None, account: None, target: target.to_string(), data }
     }
 }
 

@@ -167,6 +167,12 @@ ids! {
     OperationId = "opn";
     /// An export of a database.
     ExportId = "exp";
+    /// A connected app (`client_id` in OAuth 2.0).
+    ClientId = "app";
+    /// A user's grant to a connected app (`sid` in its access tokens).
+    GrantId = "gnt";
+    /// A key that signs the access tokens of connected apps (`kid` in their headers).
+    SigningKeyId = "jwk";
     /// A row of the audit log.
     AuditId = "aud";
 }

@@ -34,8 +34,8 @@ pub use clock_rng::{Clock, ClockRng, Random};
 pub use email::Email;
 pub use error_chain::error_chain;
 pub use id::{
-    AuditId, DatabaseId, DatabaseTokenId, DeploymentId, ExportId, InvalidId, InviteId, KeyId, NodeId, NotificationId,
-    OperationId, OrgId, ProjectId, SessionId, StorageId, TokenId, UserId, ZoneId,
+    AuditId, ClientId, DatabaseId, DatabaseTokenId, DeploymentId, ExportId, GrantId, InvalidId, InviteId, KeyId,
+    NodeId, NotificationId, OperationId, OrgId, ProjectId, SessionId, SigningKeyId, StorageId, TokenId, UserId, ZoneId,
 };
 pub use keyed_semaphores::KeyedSemaphores;
 pub use page::{Page, Paging};
@@ -44,7 +44,7 @@ pub use provider::Provider;
 pub use redirect::{AllowList, ForbiddenAddress, InvalidAllowList};
 pub use resource::{Resource, ResourceSet};
 pub use role::Role;
-pub use scope::Scope;
+pub use scope::{InvalidScope, Scope, ScopeSet};
 pub use secret::{Secret, Token, TokenHash, TokenKind};
 pub use sha256::{Digest, Digester, InvalidDigest, hex};
 pub use text::InvalidText;

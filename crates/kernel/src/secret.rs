@@ -49,6 +49,14 @@ pub enum TokenKind {
     Bypass,
     /// A node's credential on the internal listener.
     Node,
+    /// An authorization code of a connected app.
+    AuthorizationCode,
+    /// A refresh token of a connected app.
+    RefreshToken,
+    /// The secret of a confidential connected app.
+    ClientSecret,
+    /// A device code of a connected app (RFC 8628).
+    DeviceCode,
 }
 
 impl TokenKind {
@@ -62,6 +70,10 @@ impl TokenKind {
             Self::Login => "svc_lgn_",
             Self::Bypass => "svc_byp_",
             Self::Node => "svc_nod_",
+            Self::AuthorizationCode => "svc_oac_",
+            Self::RefreshToken => "svc_ort_",
+            Self::ClientSecret => "svc_ocs_",
+            Self::DeviceCode => "svc_odc_",
         }
     }
 }

@@ -12,6 +12,7 @@ diesel::table! {
         data -> Jsonb,
         request_id -> Text,
         created_at -> Timestamptz,
+        account_id -> Nullable<Uuid>,
     }
 }
 

@@ -17,6 +17,7 @@ struct NewRow<'a> {
     id: AuditId,
     event: &'a str,
     org_id: Option<OrgId>,
+    account_id: Option<UserId>,
     actor_id: Option<UserId>,
     credential: String,
     target: &'a str,
@@ -45,12 +46,13 @@ pub(crate) async fn append_authorized(
     event: &Event,
     (check, parameters): (&CallerCheck, Parameters),
 ) -> Result<bool> {
-    let NewRow { id, event, org_id, actor_id, credential, target, data, request_id, created_at } =
+    let NewRow { id, event, org_id, account_id, actor_id, credential, target, data, request_id, created_at } =
         NewRow::new(clock_rng, actor, event);
     let query = bind(&check.append_audit, parameters).bind::<Uuid, _>(id).bind::<Text, _>(event);
     let query = query.bind::<Nullable<Uuid>, _>(org_id).bind::<Nullable<Uuid>, _>(actor_id);
     let query = query.bind::<Text, _>(credential).bind::<Text, _>(target).bind::<Jsonb, _>(data);
     let query = query.bind::<Text, _>(request_id).bind::<Timestamptz, _>(created_at);
+    let query = query.bind::<Nullable<Uuid>, _>(account_id);
     Ok(Prepared(query).execute(connection).await? == 1)
 }
 
@@ -58,8 +60,8 @@ pub(crate) async fn append_authorized(
 pub(crate) fn append_if(lock: &str) -> String {
     format!(
         "WITH caller AS MATERIALIZED ({lock}) \
-         INSERT INTO store.audit (id, event, org_id, actor_id, credential, target, data, request_id, created_at) \
-         SELECT $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM caller"
+         INSERT INTO store.audit (id, event, org_id, actor_id, credential, target, data, request_id, created_at, account_id) \
+         SELECT $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 FROM caller"
     )
 }
 
@@ -83,6 +85,7 @@ impl<'a> NewRow<'a> {
             id: clock_rng.id_at(now),
             event: event.name,
             org_id: event.org,
+            account_id: event.account,
             actor_id: actor.user,
             credential: actor.credential.to_string(),
             target: &event.target,

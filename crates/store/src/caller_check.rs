@@ -85,7 +85,8 @@ impl Store {
         let credential = match actor.credential {
             Credential::Session(session) => session.as_uuid(),
             Credential::Token(token) => token.as_uuid(),
-            Credential::None | Credential::Operator | Credential::Service => return None,
+            Credential::Grant(grant) => grant.as_uuid(),
+            Credential::Client(_) | Credential::None | Credential::Operator | Credential::Service => return None,
         };
         let (org, roles) = match actor.required_role {
             Some(RequiredRole { org, minimum }) => {

@@ -11,6 +11,7 @@ diesel::table! {
         data -> Jsonb,
         request_id -> Text,
         created_at -> Timestamptz,
+        account_id -> Nullable<Uuid>,
     }
 }
 

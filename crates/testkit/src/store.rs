@@ -40,7 +40,7 @@ impl Audit {
     /// The audit row that an event writes.
     #[must_use]
     pub fn of(actor: &Actor, event: Event) -> Self {
-        let Event { name, org, target, data } = event;
+        let Event { name, org, account: _, target, data } = event;
         Self {
             event: name.to_owned(),
             org_id: org,

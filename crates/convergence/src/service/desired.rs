@@ -57,7 +57,7 @@ impl Convergence {
                     return Ok(Outcome::Unchanged(false));
                 }
                 let (target, data) = (node.to_string(), json!({ "projects": assigned }));
-                Ok(Outcome::Changed(true, Event { name: "node.assign", org: None, target, data }))
+                Ok(Outcome::Changed(true, Event::of_platform("node.assign", target, data)))
             })
             .await
     }

@@ -154,5 +154,5 @@ pub(super) async fn assign_pending(tx: &mut Connection, node: NodeId) -> Result<
 }
 
 fn event(name: &'static str, node: &Node, data: serde_json::Value) -> Event {
-    Event { name, org: None, target: node.id.to_string(), data }
+    Event::of_platform(name, node.id, data)
 }

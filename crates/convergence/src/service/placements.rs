@@ -78,7 +78,7 @@ impl Placements {
                     // Uses Postgres, whichever link is configured: a poll finds the change without a wake-up.
                     EmbeddedCore::default().wake(tx, home).await?;
                 }
-                let event = Event { name, org: None, target: project.to_string(), data: json!({}) };
+                let event = Event::of_platform(name, project, json!({}));
                 Ok(Outcome::Changed(true, event))
             })
             .await

@@ -205,7 +205,7 @@ async fn suspension_publishes_the_part_database() {
     let since = it.kit.desired(node, 0).await.revision;
     it.kit.audited().await;
     let audit = |name| {
-        let event = Event { name, org: None, target: project.to_string(), data: json!({}) };
+        let event = Event::of_platform(name, project, json!({}));
         [Audit::of(&operator(), event)]
     };
     assert!(it.operator.suspend(&operator(), project).await.unwrap());

@@ -10,7 +10,7 @@ use crate::kit::{Kit, operator};
 
 fn audit_row(event: &'static str, target: impl ToString, name: &str) -> Audit {
     let data = json!({ "name": name });
-    Audit::of(&operator(), Event { name: event, org: None, target: target.to_string(), data })
+    Audit::of(&operator(), Event::of_platform(event, target, data))
 }
 
 #[tokio::test(flavor = "multi_thread")]

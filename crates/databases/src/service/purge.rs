@@ -54,7 +54,7 @@ impl Databases {
                     "tokens": tokens, "operations": operations, "exports": exports, "generations": generations,
                 });
                 let (name, target) = ("database.purge", "databases".to_owned());
-                Ok(Outcome::Changed((rows, is_full), Event { name, org: None, target, data }))
+                Ok(Outcome::Changed((rows, is_full), Event::of_platform(name, target, data)))
             })
             .await
     }

@@ -104,7 +104,12 @@ impl Extract for Session {
         let caller = authenticate(request, payload, Target::Account).await?;
         match caller.credential {
             Credential::Session(session) => Ok(Self { actor: caller.actor(request, None), user: caller.user, session }),
-            Credential::Token(_) | Credential::None | Credential::Operator | Credential::Service => {
+            Credential::Token(_)
+            | Credential::Grant(_)
+            | Credential::Client(_)
+            | Credential::None
+            | Credential::Operator
+            | Credential::Service => {
                 let message = "this route requires a login session; sign in and send the session's token";
                 Err(Problem::new(&protocol::SESSION_REQUIRED, message))
             }
@@ -125,7 +130,12 @@ impl Extract for CurrentToken {
         let caller = authenticate(request, payload, Target::Account).await?;
         match caller.credential {
             Credential::Token(token) => Ok(Self { actor: caller.actor(request, None), user: caller.user, token }),
-            Credential::Session(_) | Credential::None | Credential::Operator | Credential::Service => {
+            Credential::Session(_)
+            | Credential::Grant(_)
+            | Credential::Client(_)
+            | Credential::None
+            | Credential::Operator
+            | Credential::Service => {
                 Err(Problem::new(&Code::NOT_FOUND, "the request is not authenticated with a personal access token"))
             }
         }

@@ -46,13 +46,18 @@ static OF_ACCESS_TOKEN: LazyLock<CallerChecks> = LazyLock::new(|| {
     )
 });
 
+static OF_GRANT: LazyLock<CallerChecks> =
+    LazyLock::new(|| caller_checks!("oauth.grants c WHERE c.id = $1 AND c.expires_at > $2"));
+
 /// The statements for a credential, with or without a required role.
 #[must_use]
 pub fn find_caller_check(credential: Credential, required_role: Option<RequiredRole>) -> Option<&'static CallerCheck> {
     let checks: &'static CallerChecks = match credential {
         Credential::Session(_) => &OF_SESSION,
         Credential::Token(_) => &OF_ACCESS_TOKEN,
-        Credential::None | Credential::Operator | Credential::Service => return None,
+        Credential::Grant(_) => &OF_GRANT,
+        // A client was authenticated in the transaction itself, which locks the row of the client.
+        Credential::Client(_) | Credential::None | Credential::Operator | Credential::Service => return None,
     };
     Some(if required_role.is_some() { &checks.org } else { &checks.account })
 }

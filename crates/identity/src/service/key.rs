@@ -29,7 +29,7 @@ impl Identity {
                 let KeyRecord { id, title, kind, fingerprint, created_at, .. } = record;
                 // The event omits the title, which often is a mail address.
                 let data = json!({ "type": kind, "fingerprint": fingerprint });
-                let event = Event { name: "ssh_key.add", org: None, target: id.to_string(), data };
+                let event = Event::of_account("ssh_key.add", user, id, data);
                 Ok(Outcome::Changed(SshKey { id, title, kind, fingerprint, created_at, last_used_at: None }, event))
             })
             .await
@@ -50,7 +50,7 @@ impl Identity {
             .transaction(actor, async |tx| {
                 let fingerprint = tx.key_delete(user, key).await?.ok_or(IdentityError::KeyNotFound)?;
                 let data = json!({ "fingerprint": fingerprint });
-                let event = Event { name: "ssh_key.delete", org: None, target: key.to_string(), data };
+                let event = Event::of_account("ssh_key.delete", user, key, data);
                 Ok(Outcome::Changed((), event))
             })
             .await

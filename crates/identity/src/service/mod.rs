@@ -84,7 +84,7 @@ impl Identity {
                 if !tx.session_delete(user, session).await? {
                     return Err(IdentityError::SessionNotFound);
                 }
-                let event = Event { name: "session.end", org: None, target: session.to_string(), data: json!({}) };
+                let event = Event::of_account("session.end", user, session, json!({}));
                 Ok(Outcome::ChangedAuthority((), event, authorized))
             })
             .await
@@ -116,7 +116,11 @@ impl Identity {
         match credential {
             Credential::Session(session) => connection.session_touch(session, now, stale).await?,
             Credential::Token(token) => connection.token_touch(token, now, stale).await?,
-            Credential::None | Credential::Operator | Credential::Service => {}
+            Credential::Grant(_)
+            | Credential::Client(_)
+            | Credential::None
+            | Credential::Operator
+            | Credential::Service => {}
         }
         Ok(())
     }
@@ -147,7 +151,7 @@ impl Identity {
                 // No background job deletes expired sessions.
                 tx.session_delete_expired(user.id, now).await?;
                 let data = json!({ "user": user.id, "provider": user.provider, "first": is_first });
-                let event = Event { name: "session.start", org: None, target: id.to_string(), data };
+                let event = Event::of_account("session.start", user.id, id, data);
                 Ok(Outcome::Changed(Session { token, expires_at, user_id: user.id, subject: user.subject }, event))
             })
             .await

@@ -53,7 +53,7 @@ impl Identity {
                 };
                 tx.token_insert(&record).await?;
                 let about = tx.token_find(user, id).await?.ok_or_else(|| store::Error::inconsistent("no token"))?;
-                let event = Event { name: "token.create", org: None, target: id.to_string(), data };
+                let event = Event::of_account("token.create", user, id, data);
                 Ok(Outcome::Changed(AccessTokenCreated { metadata: about, token }, event))
             })
             .await
@@ -86,7 +86,7 @@ impl Identity {
                 tx.user_lock(user).await?;
                 let authorized = self.store.authorize(tx, actor).await?;
                 if tx.token_revoke(user, token, now).await? {
-                    let event = Event { name: "token.revoke", org: None, target: token.to_string(), data: json!({}) };
+                    let event = Event::of_account("token.revoke", user, token, json!({}));
                     return Ok(Outcome::ChangedAuthority((), event, authorized));
                 }
                 // The token may already be revoked.

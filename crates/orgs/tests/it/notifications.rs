@@ -259,7 +259,7 @@ async fn notice_rolls_back_with_the_transaction_of_its_cause() {
         let restored = kit.store.transaction(&actor, async |tx| {
             let id = raise(tx).await?.unwrap();
             let (target, data) = ("shop".to_owned(), json!({}));
-            Ok::<_, OrgError>(Outcome::Changed(id, Event { name: "database.restore", org: Some(org), target, data }))
+            Ok::<_, OrgError>(Outcome::Changed(id, Event::in_org("database.restore", org, target, data)))
         });
         let id = restored.await.unwrap();
         // The only audit row is that of the restore.

@@ -15,7 +15,7 @@ use crate::kit::{Kit, new_org};
 async fn create_personal(kit: &Kit, user: UserId, preferred_slug: &str) -> Result<OrgId, OrgError> {
     let work = async |tx: &mut store::Connection| {
         let org = kit.orgs.create_personal(tx, user, preferred_slug).await?;
-        let event = Event { name: "session.start", org: None, target: user.to_string(), data: json!({}) };
+        let event = Event::of_platform("session.start", user, json!({}));
         Ok(Outcome::Changed(org, event))
     };
     kit.store.transaction(&Actor::operator("test"), work).await

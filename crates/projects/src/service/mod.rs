@@ -249,7 +249,7 @@ impl Projects {
                 self.placements.purge(tx, &purged).await?;
                 let purged = purged.len();
                 let (name, target) = ("project.purge", "projects".to_owned());
-                let event = Event { name, org: None, target, data: json!({ "projects": purged }) };
+                let event = Event::of_platform(name, target, json!({ "projects": purged }));
                 Ok(if purged == 0 { Outcome::Unchanged(0) } else { Outcome::Changed(purged, event) })
             })
             .await

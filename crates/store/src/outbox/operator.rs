@@ -93,7 +93,7 @@ impl Store {
                 return Ok::<_, Error>(Outcome::Unchanged(0));
             }
             notify(tx, OUTBOX_CHANNEL, "").await?;
-            let event = Event { name: "outbox.retry", org: None, target, data: json!({ "messages": retried }) };
+            let event = Event::of_platform("outbox.retry", target, json!({ "messages": retried }));
             Ok(Outcome::Changed(retried, event))
         };
         self.transaction(actor, work).await
@@ -107,7 +107,7 @@ impl Store {
                 return Ok::<_, Error>(Outcome::Unchanged(false));
             };
             let data = json!({ "topic": topic, "key": key });
-            Ok(Outcome::Changed(true, Event { name: "outbox.drop", org: None, target: id.to_string(), data }))
+            Ok(Outcome::Changed(true, Event::of_platform("outbox.drop", id, data)))
         };
         self.transaction(actor, work).await
     }

@@ -210,7 +210,7 @@ impl Rotation<'_> {
                 return Ok::<_, Error>(Outcome::Unchanged(0));
             }
             let data = json!({ "key": self.key_id, "values": resealed });
-            let event = Event { name: "seal.rotate", org: None, target: self.column.to_string(), data };
+            let event = Event::of_platform("seal.rotate", self.column, data);
             Ok(Outcome::Changed(resealed, event))
         };
         self.store.transaction(actor, work).await

@@ -66,7 +66,7 @@ async fn enqueue(store: &Store, messages: usize) {
         for number in 0..messages {
             store.enqueue(tx, "mail", &number.to_string(), &json!({ "number": number })).await?;
         }
-        let event = Event { name: "test.change", org: None, target: "test".to_owned(), data: json!({}) };
+        let event = Event::of_platform("test.change", "test", json!({}));
         Ok::<_, Error>(Outcome::Changed((), event))
     };
     store.transaction(&actor(), work).await.unwrap();

@@ -151,7 +151,7 @@ pub fn operator() -> Actor {
 
 /// The audit event of a transaction that writes a site.
 pub fn deploy_event(project: ProjectId) -> Event {
-    Event { name: "deployment.create", org: None, target: project.to_string(), data: json!({}) }
+    Event::of_platform("deployment.create", project, json!({}))
 }
 
 /// A site of this version. Each version has a different bundle.

@@ -117,7 +117,7 @@ pub async fn raise(orgs: &Orgs, kit: &Kit, org: OrgId, notice: Notice) -> Result
 
 /// Returns the audit row of an event by `actor`.
 pub fn audit_row(event: &'static str, actor: &Actor, org: OrgId, target: impl ToString, data: Value) -> Audit {
-    Audit::of(actor, Event { name: event, org: Some(org), target: target.to_string(), data })
+    Audit::of(actor, Event::in_org(event, org, target, data))
 }
 
 pub fn new_org(slug: &str) -> NewOrg {

@@ -183,5 +183,5 @@ pub fn actor() -> Actor {
 }
 
 fn event() -> Event {
-    Event { name: "test.change", org: None, target: "test".to_owned(), data: json!({}) }
+    Event::of_platform("test.change", "test", json!({}))
 }

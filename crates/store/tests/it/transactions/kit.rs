@@ -109,6 +109,7 @@ pub fn event() -> Event {
     Event {
         name: "note.write",
         org: Some(OrgId::from_uuid(Uuid::from_u128(3))),
+        account: None,
         target: "note".to_owned(),
         data: json!({ "a": [1, null] }),
     }
