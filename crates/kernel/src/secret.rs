@@ -106,9 +106,7 @@ impl Token {
     /// The digest to store.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest::digest(&digest::SHA256, self.0.as_bytes()).as_ref());
-        TokenHash(hash)
+        TokenHash::of(&self.0)
     }
 
     /// The plaintext.
@@ -119,6 +117,14 @@ impl Token {
 }
 
 impl TokenHash {
+    /// The digest of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
+        Self(hash)
+    }
+
     /// The digest as 64 hex digits, for a comparison elsewhere, such as at a node.
     #[must_use]
     pub fn hex(&self) -> String {

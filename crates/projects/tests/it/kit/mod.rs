@@ -136,7 +136,7 @@ impl Kit {
     /// The audit row of an event that the background job causes.
     pub fn system_audit_row(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
         let (org, target) = (Some(org.id), project.to_string());
-        Audit::of(&Actor::service("hostnames"), Event { name: event, org, target, data })
+        Audit::of(&Actor::service("hostnames"), Event { name: event, org, account: None, target, data })
     }
 
     /// Inserts a user, with this role in the organization if given.
@@ -154,7 +154,7 @@ impl Kit {
     /// The audit row of an event.
     pub fn audit_row(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
         let (org, target) = (Some(org.id), project.to_string());
-        Audit::of(&self.actor, Event { name: event, org, target, data })
+        Audit::of(&self.actor, Event { name: event, org, account: None, target, data })
     }
 
     pub async fn db_org(&self, slug: &str, plan: Plan) -> Org {

@@ -1,0 +1,15 @@
+//! Access tokens: JWTs of RFC 9068, signed with ES256.
+
+mod claims;
+#[cfg(feature = "server")]
+mod sign;
+mod verify;
+
+pub use claims::{Claims, VerifiedToken};
+#[cfg(feature = "server")]
+pub(crate) use sign::Signer;
+pub use verify::InvalidToken;
+pub(crate) use verify::{Expected, UnverifiedToken};
+
+/// The media type of access tokens in the header `typ` (RFC 9068 section 2.1).
+const TYPE: &str = "at+jwt";

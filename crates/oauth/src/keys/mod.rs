@@ -1,0 +1,96 @@
+//! The keys that sign access tokens.
+//!
+//! A key is published from its creation and signs two minutes later: by then every cache of the key set has it. It stays
+//! published until the last token that it signed has expired. All times follow from the rows, so the processes of an
+//! installation agree without coordination.
+
+mod rotation;
+mod set;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use kernel::Time;
+use store::{SealedColumn, Store};
+
+use crate::error::OAuthError;
+use crate::jwt::{Expected, InvalidToken, UnverifiedToken, VerifiedToken};
+use crate::repository::KeyRepository as _;
+
+pub use set::{KeySet, PublishedKey};
+
+/// The private keys.
+pub(crate) const PRIVATE_KEY: SealedColumn =
+    SealedColumn { table: "oauth.signing_keys", column: "private_key", row_key: &[("id", "uuid")] };
+
+/// The maximum age of the key set in a cache (specification, "Connected-app OAuth", rule 2).
+pub const KEY_SET_MAX_AGE_SECONDS: i64 = 60;
+/// From the creation of a key to its first signature: the processes of this installation reload the keys every ten
+/// seconds, and then the caches expire.
+const PUBLICATION_SECONDS: i64 = 2 * KEY_SET_MAX_AGE_SECONDS;
+/// The lifetime of an access token (specification, "Limits").
+pub(crate) const ACCESS_TOKEN_SECONDS: i64 = 15 * 60;
+/// From the last signature of a key to its removal. The clocks of two processes may differ.
+const RETIREMENT_SECONDS: i64 = ACCESS_TOKEN_SECONDS + 60;
+
+/// The signing keys. The operator's commands change them; every process of the authorization server caches them.
+#[derive(Debug, Clone)]
+pub struct SigningKeys {
+    store: Store,
+    cache: Arc<RwLock<Option<Arc<KeySet>>>>,
+}
+
+impl SigningKeys {
+    /// Returns the keys, not yet loaded.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self { store, cache: Arc::default() }
+    }
+
+    /// Loads the keys into the cache. A background job calls it every ten seconds.
+    ///
+    /// # Errors
+    /// [`OAuthError::Store`], also if a private key cannot be opened.
+    pub async fn load(&self) -> Result<Arc<KeySet>, OAuthError> {
+        let records = self.store.connection().await?.key_list().await?;
+        let previous = self.cached();
+        let keys = Arc::new(KeySet::new(&self.store, records, previous.as_deref())?);
+        *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&keys));
+        Ok(keys)
+    }
+
+    /// The cached keys. Loads them if this process has never done so.
+    ///
+    /// # Errors
+    /// The errors of [`Self::load`].
+    pub async fn get(&self) -> Result<Arc<KeySet>, OAuthError> {
+        match self.cached() {
+            Some(keys) => Ok(keys),
+            None => self.load().await,
+        }
+    }
+
+    fn cached(&self) -> Option<Arc<KeySet>> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Verifies an access token without a query.
+    ///
+    /// # Errors
+    /// Returns the reason why the token is invalid, and `None` if this process has never loaded the keys.
+    pub(crate) fn verify(
+        &self,
+        token: &str,
+        issuer: &str,
+        audience: &str,
+    ) -> Result<VerifiedToken, Option<InvalidToken>> {
+        let token = UnverifiedToken::parse(token).map_err(Some)?;
+        let keys = self.cached().ok_or(None)?;
+        let now = self.now();
+        let key = keys.find(token.key, now).ok_or(Some(InvalidToken("key")))?;
+        token.verify(key.public_key(), Expected { issuer, audience, now }).map_err(Some)
+    }
+
+    fn now(&self) -> Time {
+        self.store.clock_rng().now()
+    }
+}

@@ -1,0 +1,30 @@
+//! Connected apps: an OAuth 2.0 authorization server (RFC 6749, RFC 9700).
+//!
+//! Owns the Postgres schema `oauth`. An operator registers clients ([`Clients`]). A user approves a request of a client
+//! in the dashboard, which yields a code; the exchange of the code creates a grant with an access token and a refresh
+//! token. Access tokens are JWTs (RFC 9068), signed with [`SigningKeys`]; each names its grant (`sid`). A grant that
+//! ends is deleted with all its codes and tokens, so that nothing of it can be used again.
+
+mod error;
+mod jwt;
+mod keys;
+mod model;
+mod redirect_uri;
+mod repository;
+mod schema;
+mod service;
+
+pub use error::OAuthError;
+pub use jwt::{Claims, InvalidToken, VerifiedToken};
+pub use keys::{KEY_SET_MAX_AGE_SECONDS, KeySet, PublishedKey, SigningKeys};
+pub use model::*;
+pub use redirect_uri::{InvalidRedirectUri, RedirectUri};
+pub use repository::*;
+pub use service::*;
+
+/// The sealed columns of the schema `oauth`.
+pub const SEALED_COLUMNS: &[store::SealedColumn] = &[keys::PRIVATE_KEY, SUCCESSOR];
+
+/// The refresh token that a repeated refresh returns.
+pub(crate) const SUCCESSOR: store::SealedColumn =
+    store::SealedColumn { table: "oauth.grants", column: "successor", row_key: &[("id", "uuid")] };

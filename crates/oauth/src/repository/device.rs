@@ -1,0 +1,160 @@
+//! Device codes (RFC 8628).
+
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
+use kernel::{ClientId, GrantId, Scope, ScopeSet, Time, TokenHash, UserId};
+use store::{Connection, Prepared, Result};
+
+use crate::model::DeviceState;
+use crate::schema::{clients, device_codes};
+
+/// The request of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceRecord {
+    pub device_code_hash: TokenHash,
+    /// Eight letters, without the hyphen.
+    pub user_code: String,
+    pub client: ClientId,
+    pub scopes: ScopeSet,
+    pub state: DeviceState,
+    /// The user who decided.
+    pub user: Option<UserId>,
+    pub poll_interval: i32,
+    pub last_polled_at: Option<Time>,
+    pub created_at: Time,
+    pub expires_at: Time,
+    /// The grant that the exchange created.
+    pub grant: Option<GrantId>,
+}
+
+/// Device codes on a [`store::Connection`].
+pub trait DeviceRepository {
+    /// Counts the undecided requests of a client.
+    async fn device_count_pending(&mut self, client: ClientId, now: Time) -> Result<i64>;
+
+    /// Inserts a pending request. Returns false if another request has the user code.
+    async fn device_insert(&mut self, device: &DeviceRecord) -> Result<bool>;
+
+    /// Returns a request by its device code, also if it is used or expired.
+    async fn device_find(&mut self, device_code: TokenHash) -> Result<Option<DeviceRecord>>;
+
+    /// Returns an undecided request by its user code, with the name of its client.
+    async fn device_find_pending(&mut self, user_code: &str, now: Time) -> Result<Option<(DeviceRecord, String)>>;
+
+    /// Stores the time of a poll, and the interval from then on.
+    async fn device_poll(&mut self, device_code: TokenHash, now: Time, interval: i32) -> Result<()>;
+
+    /// Decides an undecided request. Returns false if there is none.
+    async fn device_decide(&mut self, user_code: &str, user: UserId, state: DeviceState, now: Time) -> Result<bool>;
+
+    /// Marks an approved request as used. Returns false if it is used, expired or not approved.
+    async fn device_use(&mut self, device_code: TokenHash, grant: GrantId, now: Time) -> Result<bool>;
+
+    /// Deletes a batch of requests that expired before a time without an exchange, and returns their number.
+    async fn device_purge(&mut self, before: Time) -> Result<usize>;
+}
+
+const PURGE: &str = "DELETE FROM oauth.device_codes WHERE device_code_hash IN ( \
+    SELECT device_code_hash FROM oauth.device_codes WHERE grant_id IS NULL AND expires_at <= $1 LIMIT $2 \
+    FOR UPDATE SKIP LOCKED)";
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = device_codes)]
+struct DeviceRow {
+    device_code_hash: TokenHash,
+    user_code: String,
+    client_id: ClientId,
+    scopes: Vec<Scope>,
+    state: DeviceState,
+    user_id: Option<UserId>,
+    poll_interval: i32,
+    last_polled_at: Option<Time>,
+    created_at: Time,
+    expires_at: Time,
+    grant_id: Option<GrantId>,
+}
+
+impl DeviceRepository for Connection {
+    async fn device_count_pending(&mut self, client: ClientId, now: Time) -> Result<i64> {
+        let pending = device_codes::client_id.eq(client).and(device_codes::state.eq(DeviceState::Pending));
+        let query = device_codes::table.filter(pending.and(device_codes::expires_at.gt(now)));
+        Ok(query.count().get_result(self).await?)
+    }
+
+    async fn device_insert(&mut self, device: &DeviceRecord) -> Result<bool> {
+        let row = (
+            device_codes::device_code_hash.eq(device.device_code_hash),
+            device_codes::user_code.eq(&device.user_code),
+            device_codes::client_id.eq(device.client),
+            device_codes::scopes.eq(device.scopes.iter().collect::<Vec<_>>()),
+            device_codes::state.eq(device.state),
+            device_codes::poll_interval.eq(device.poll_interval),
+            device_codes::created_at.eq(device.created_at),
+            device_codes::expires_at.eq(device.expires_at),
+        );
+        let insert = diesel::insert_into(device_codes::table).values(row);
+        Ok(Prepared(insert.on_conflict(device_codes::user_code).do_nothing()).execute(self).await? == 1)
+    }
+
+    async fn device_find(&mut self, device_code: TokenHash) -> Result<Option<DeviceRecord>> {
+        let query = device_codes::table.find(device_code).select(DeviceRow::as_select());
+        Ok(query.first(self).await.optional()?.map(DeviceRecord::from))
+    }
+
+    async fn device_find_pending(&mut self, user_code: &str, now: Time) -> Result<Option<(DeviceRecord, String)>> {
+        let pending = device_codes::state.eq(DeviceState::Pending).and(device_codes::expires_at.gt(now));
+        let query = device_codes::table
+            .inner_join(clients::table)
+            .filter(device_codes::user_code.eq(user_code).and(pending))
+            .select((DeviceRow::as_select(), clients::name));
+        let found: Option<(DeviceRow, String)> = query.first(self).await.optional()?;
+        Ok(found.map(|(row, name)| (row.into(), name)))
+    }
+
+    async fn device_poll(&mut self, device_code: TokenHash, now: Time, interval: i32) -> Result<()> {
+        let update = diesel::update(device_codes::table.find(device_code))
+            .set((device_codes::last_polled_at.eq(now), device_codes::poll_interval.eq(interval)));
+        Prepared(update).execute(self).await?;
+        Ok(())
+    }
+
+    async fn device_decide(&mut self, user_code: &str, user: UserId, state: DeviceState, now: Time) -> Result<bool> {
+        let pending = device_codes::state.eq(DeviceState::Pending).and(device_codes::expires_at.gt(now));
+        let rows = device_codes::table.filter(device_codes::user_code.eq(user_code).and(pending));
+        let update = diesel::update(rows).set((device_codes::state.eq(state), device_codes::user_id.eq(user)));
+        Ok(Prepared(update).execute(self).await? == 1)
+    }
+
+    async fn device_use(&mut self, device_code: TokenHash, grant: GrantId, now: Time) -> Result<bool> {
+        let unused = device_codes::grant_id.is_null().and(device_codes::expires_at.gt(now));
+        let rows = device_codes::table.find(device_code).filter(unused);
+        let update = diesel::update(rows.filter(device_codes::state.eq(DeviceState::Approved)))
+            .set(device_codes::grant_id.eq(grant));
+        Ok(Prepared(update).execute(self).await? == 1)
+    }
+
+    async fn device_purge(&mut self, before: Time) -> Result<usize> {
+        super::purge_batch(self, PURGE, before).await
+    }
+}
+
+impl From<DeviceRow> for DeviceRecord {
+    fn from(row: DeviceRow) -> Self {
+        let DeviceRow { device_code_hash, user_code, client_id: client, scopes, state, user_id: user, .. } = row;
+        let DeviceRow { poll_interval, last_polled_at, created_at, expires_at, grant_id: grant, .. } = row;
+        let scopes = scopes.into_iter().collect();
+        Self {
+            device_code_hash,
+            user_code,
+            client,
+            scopes,
+            state,
+            user,
+            poll_interval,
+            last_polled_at,
+            created_at,
+            expires_at,
+            grant,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The device flow (RFC 8628).
+
+use kernel::audit::Actor;
+use kernel::{Token, TokenKind, UserId};
+use store::{Connection, Error, Outcome};
+
+use super::{OAuth, Result, client_actor, requested_scopes};
+use crate::error::OAuthError;
+use crate::model::{
+    AuthenticatedClient, DeviceAuthorization, DeviceConsent, DeviceDecision, DeviceState, TokenResponse,
+};
+use crate::repository::{DeviceRecord, DeviceRepository as _};
+
+/// How long a user can decide.
+const DEVICE_SECONDS: i64 = 600;
+/// The seconds between two polls, and what `slow_down` adds (RFC 8628 section 3.5).
+const INTERVAL_SECONDS: i32 = 5;
+/// The undecided requests of a client.
+const MAX_PENDING: i64 = 1_000;
+/// The letters of user codes: no vowels, so no words (RFC 8628 section 6.1).
+const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
+const USER_CODE_LETTERS: usize = 8;
+
+const UNUSABLE: OAuthError =
+    OAuthError::InvalidGrant("the device code is unknown or used, or belongs to another client");
+
+impl OAuth {
+    /// Starts the request of a device.
+    ///
+    /// # Errors
+    /// [`OAuthError::UnauthorizedClient`], [`OAuthError::InvalidScope`], [`OAuthError::TooManyDeviceRequests`].
+    pub async fn device_authorize(
+        &self,
+        client: &AuthenticatedClient,
+        scope: Option<&str>,
+    ) -> Result<DeviceAuthorization> {
+        let page = self.device_page()?.to_owned();
+        let AuthenticatedClient(client) = client;
+        if !client.device {
+            return Err(OAuthError::UnauthorizedClient("the client is not registered for the device flow"));
+        }
+        let scopes = requested_scopes(scope, client.scopes)?;
+        let (created_at, device_code) = (self.now(), Token::mint(TokenKind::DeviceCode, self.store.clock_rng()));
+        let mut device = DeviceRecord {
+            device_code_hash: device_code.hash(),
+            user_code: self.user_code(),
+            client: client.id,
+            scopes,
+            state: DeviceState::Pending,
+            user: None,
+            poll_interval: INTERVAL_SECONDS,
+            last_polled_at: None,
+            created_at,
+            expires_at: created_at.plus_seconds(DEVICE_SECONDS),
+            grant: None,
+        };
+        let mut connection = self.store.connection().await?;
+        let pending = connection.device_count_pending(client.id, created_at).await?;
+        if pending >= MAX_PENDING {
+            return Err(OAuthError::TooManyDeviceRequests(pending));
+        }
+        // One of 25 billion codes; the loop ends.
+        while !connection.device_insert(&device).await? {
+            device.user_code = self.user_code();
+        }
+        let user_code = shown(&device.user_code);
+        Ok(DeviceAuthorization {
+            device_code,
+            verification_uri_complete: format!("{page}?user_code={user_code}"),
+            verification_uri: page,
+            user_code,
+            expires_in: DEVICE_SECONDS,
+            interval: INTERVAL_SECONDS,
+        })
+    }
+
+    /// Returns an undecided request, for the decision of the user.
+    ///
+    /// # Errors
+    /// [`OAuthError::NotConfigured`], [`OAuthError::DeviceRequestNotFound`].
+    pub async fn device_request(&self, user_code: &str) -> Result<DeviceConsent> {
+        self.device_page()?;
+        let code = normalized(user_code).ok_or(OAuthError::DeviceRequestNotFound)?;
+        let found = self.store.connection().await?.device_find_pending(&code, self.now()).await?;
+        let (device, name) = found.ok_or(OAuthError::DeviceRequestNotFound)?;
+        Ok(DeviceConsent {
+            user_code: shown(&device.user_code),
+            client_id: device.client,
+            name,
+            scopes: device.scopes.iter().collect(),
+            expires_at: device.expires_at,
+        })
+    }
+
+    /// Stores the decision of a user.
+    ///
+    /// # Errors
+    /// [`OAuthError::NotConfigured`], [`OAuthError::DeviceRequestNotFound`].
+    pub async fn device_decide(&self, actor: &Actor, user: UserId, decision: DeviceDecision) -> Result<()> {
+        self.device_page()?;
+        let code = normalized(&decision.user_code).ok_or(OAuthError::DeviceRequestNotFound)?;
+        let state = if decision.approve { DeviceState::Approved } else { DeviceState::Denied };
+        let now = self.now();
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                // The grant is audited, when the device receives it. The session may have ended meanwhile.
+                self.store.authorize(tx, actor).await?;
+                if tx.device_decide(&code, user, state, now).await? {
+                    Ok(())
+                } else {
+                    Err(OAuthError::DeviceRequestNotFound)
+                }
+            })
+            .await
+    }
+
+    /// Answers the poll of a device: with a grant, once the user approved.
+    ///
+    /// # Errors
+    /// [`OAuthError::AuthorizationPending`], [`OAuthError::SlowDown`], [`OAuthError::AccessDenied`],
+    /// [`OAuthError::ExpiredToken`], [`OAuthError::InvalidGrant`], [`OAuthError::NoSigningKey`].
+    pub async fn exchange_device_code(
+        &self,
+        client: &AuthenticatedClient,
+        device_code: &str,
+        request_id: &str,
+    ) -> Result<TokenResponse> {
+        self.device_page()?;
+        let code = Token::parse(TokenKind::DeviceCode, device_code).ok_or(UNUSABLE)?.hash();
+        let found = self.store.connection().await?.device_find(code).await?;
+        let device = found.filter(|device| device.client == client.id()).ok_or(UNUSABLE)?;
+        let now = self.now();
+        if device.grant.is_none() && device.expires_at <= now {
+            return Err(OAuthError::ExpiredToken);
+        }
+        let user = match (device.state, device.user) {
+            (DeviceState::Pending, _) => return Err(self.poll(&device).await?),
+            (DeviceState::Denied, _) => return Err(OAuthError::AccessDenied),
+            (DeviceState::Approved, Some(user)) => user,
+            (DeviceState::Approved, None) => return Err(Error::inconsistent("an approval without a user").into()),
+        };
+        let keys = self.signing_keys().await?;
+        let actor = client_actor(user, client.id(), request_id);
+        let result = self
+            .store
+            .transaction(&actor, async |tx: &mut Connection| {
+                let holder = (user, client.id());
+                let (grant, response, event) = self.create_grant(tx, &keys, holder, device.scopes, now).await?;
+                if tx.device_use(code, grant, now).await? {
+                    Ok(Outcome::Changed(response, event))
+                } else {
+                    Err(UNUSABLE)
+                }
+            })
+            .await;
+        if let Err(OAuthError::InvalidGrant(_)) = result {
+            let used = self.store.connection().await?.device_find(code).await?.and_then(|device| device.grant);
+            if let Some(grant) = used {
+                self.end_reused(&actor, user, grant, "device_code_reuse").await?;
+            }
+        }
+        result
+    }
+
+    /// Records a poll before the decision, and returns its error.
+    async fn poll(&self, device: &DeviceRecord) -> Result<OAuthError> {
+        let now = self.now();
+        let earliest = device.last_polled_at.map(|at| at.plus_seconds(device.poll_interval.into()));
+        let is_early = earliest.is_some_and(|earliest| now < earliest);
+        let interval =
+            if is_early { device.poll_interval.saturating_add(INTERVAL_SECONDS) } else { device.poll_interval };
+        self.store.connection().await?.device_poll(device.device_code_hash, now, interval).await?;
+        Ok(if is_early { OAuthError::SlowDown } else { OAuthError::AuthorizationPending })
+    }
+
+    fn device_page(&self) -> Result<&str> {
+        self.config()?
+            .device_verification_uri
+            .as_deref()
+            .ok_or(OAuthError::UnauthorizedClient("the device flow is off"))
+    }
+
+    fn user_code(&self) -> String {
+        let random: [u8; 8] = self.store.clock_rng().bytes();
+        let mut rest = u64::from_be_bytes(random);
+        let mut code = String::with_capacity(USER_CODE_LETTERS);
+        for _ in 0..USER_CODE_LETTERS {
+            let digit = usize::try_from(rest % 20).unwrap_or_default();
+            code.push(char::from(LETTERS.get(digit).copied().unwrap_or(b'B')));
+            rest /= 20;
+        }
+        code
+    }
+}
+
+/// The letters of a user code, without what people add or change when they type it.
+fn normalized(text: &str) -> Option<String> {
+    let letters = text.chars().filter(|c| !matches!(c, '-' | ' ')).map(|c| c.to_ascii_uppercase());
+    let code: String = letters.collect();
+    let is_code = code.len() == USER_CODE_LETTERS && code.bytes().all(|letter| LETTERS.contains(&letter));
+    is_code.then_some(code)
+}
+
+/// A user code in two groups.
+fn shown(code: &str) -> String {
+    let (first, second) = code.split_at_checked(USER_CODE_LETTERS / 2).unwrap_or((code, ""));
+    format!("{first}-{second}")
+}

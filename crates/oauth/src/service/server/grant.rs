@@ -1,0 +1,80 @@
+//! Grants of a user.
+
+use kernel::audit::{Actor, Event};
+use kernel::{GrantId, Page, Paging, UserId};
+use serde_json::json;
+use store::{Connection, Outcome};
+
+use super::{OAuth, Result};
+use crate::error::OAuthError;
+use crate::model::Grant;
+use crate::repository::{GrantFilter, GrantRepository as _};
+use crate::service::client::enqueue_revocations;
+
+/// The resolution of `lastUsedAt`.
+const LAST_USED_RESOLUTION_SECONDS: i64 = 60;
+
+impl OAuth {
+    /// Returns the live grants of a user, newest first.
+    ///
+    /// # Errors
+    /// [`OAuthError::Store`].
+    pub async fn grants(&self, user: UserId, paging: &Paging<GrantId>) -> Result<Page<Grant>> {
+        let grants = self.store.connection().await?.grant_list(user, self.now(), paging).await?;
+        Ok(Page::cut(grants, paging, |grant| grant.sid))
+    }
+
+    /// Ends a grant of a user. Its tokens are rejected from the next request on.
+    ///
+    /// # Errors
+    /// [`OAuthError::GrantNotFound`].
+    pub async fn grant_revoke(&self, actor: &Actor, user: UserId, grant: GrantId) -> Result<()> {
+        if self.end_grant(actor, user, grant, "user").await? { Ok(()) } else { Err(OAuthError::GrantNotFound) }
+    }
+
+    /// Records a use of an access token, to the minute.
+    ///
+    /// # Errors
+    /// [`OAuthError::Store`].
+    pub async fn touch(&self, grant: GrantId) -> Result<()> {
+        let now = self.now();
+        let stale = now.plus_seconds(-LAST_USED_RESOLUTION_SECONDS);
+        Ok(self.store.connection().await?.grant_touch(grant, now, stale).await?)
+    }
+
+    /// Ends the grant of a code or token that was used twice. Somebody else may have it.
+    pub(super) async fn end_reused(
+        &self,
+        actor: &Actor,
+        user: UserId,
+        grant: GrantId,
+        reason: &'static str,
+    ) -> Result<()> {
+        self.end_grant(actor, user, grant, reason).await.map(drop)
+    }
+
+    /// Ends a grant in one commit with the message to the model-lending service. Returns false if there is none.
+    pub(super) async fn end_grant(
+        &self,
+        actor: &Actor,
+        user: UserId,
+        grant: GrantId,
+        reason: &'static str,
+    ) -> Result<bool> {
+        let now = self.now();
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                let filter = GrantFilter { grant: Some(grant), user: Some(user), client: None };
+                let ended = tx.grant_end(filter, now).await?;
+                enqueue_revocations(&self.store, tx, &ended).await?;
+                Ok(match ended.first() {
+                    None => Outcome::Unchanged(false),
+                    Some(ended) => {
+                        let data = json!({ "client": ended.client_id, "reason": reason });
+                        Outcome::Changed(true, Event::of_account("oauth.grant.revoke", user, grant, data))
+                    }
+                })
+            })
+            .await
+    }
+}

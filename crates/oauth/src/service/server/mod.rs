@@ -1,0 +1,124 @@
+//! The authorization server.
+
+mod authorize;
+mod device;
+mod exchange;
+mod grant;
+mod issue;
+mod purge;
+mod refresh;
+mod revoke;
+
+use kernel::audit::{Actor, Credential};
+use kernel::{ClientId, ScopeSet, Time, Token, TokenKind, UserId};
+use store::Store;
+
+use crate::error::OAuthError;
+use crate::jwt::{InvalidToken, VerifiedToken};
+use crate::keys::SigningKeys;
+use crate::model::{AuthenticatedClient, ClientAuthentication};
+use crate::repository::ClientRepository as _;
+
+type Result<T> = std::result::Result<T, OAuthError>;
+
+/// How long a code can be exchanged (contract section 3).
+const CODE_SECONDS: i64 = 60;
+/// How long a grant lives without a refresh (contract section 3).
+const GRANT_SECONDS: i64 = 60 * 24 * 3600;
+
+/// The configuration of the authorization server.
+#[derive(Debug, Clone)]
+pub struct OAuthConfig {
+    /// The issuer (RFC 8414 section 2): an origin.
+    pub issuer: String,
+    /// The audience of the access tokens.
+    pub audience: String,
+    /// How long a client may repeat a refresh whose response was lost; 0 for never.
+    pub refresh_grace_seconds: i64,
+    /// The page for user codes; `None` if the device flow is off.
+    pub device_verification_uri: Option<String>,
+    /// The client of `svc login --device`.
+    pub cli_client: Option<ClientId>,
+}
+
+/// The authorization server. It is off without a configuration.
+#[derive(Debug, Clone)]
+pub struct OAuth {
+    store: Store,
+    config: Option<std::sync::Arc<OAuthConfig>>,
+    keys: SigningKeys,
+}
+
+impl OAuth {
+    /// Creates the service.
+    #[must_use]
+    pub fn new(store: Store, config: Option<OAuthConfig>) -> Self {
+        Self { keys: SigningKeys::new(store.clone()), store, config: config.map(std::sync::Arc::new) }
+    }
+
+    /// The configuration.
+    ///
+    /// # Errors
+    /// [`OAuthError::NotConfigured`] if the authorization server is off.
+    pub fn config(&self) -> Result<&OAuthConfig> {
+        self.config.as_deref().ok_or(OAuthError::NotConfigured)
+    }
+
+    /// The signing keys.
+    #[must_use]
+    pub fn keys(&self) -> &SigningKeys {
+        &self.keys
+    }
+
+    /// Verifies an access token without a query. The caller must also check that the grant exists.
+    ///
+    /// # Errors
+    /// Returns the reason why the token is invalid; `None` if this process has never loaded the keys.
+    pub fn verify(&self, token: &str) -> std::result::Result<VerifiedToken, Option<InvalidToken>> {
+        let config = self.config.as_deref().ok_or(Some(InvalidToken("not_configured")))?;
+        self.keys.verify(token, &config.issuer, &config.audience)
+    }
+
+    /// Authenticates a client of the token endpoint. A confidential client must present its secret, and a public client
+    /// none (RFC 6749 section 3.2.1).
+    ///
+    /// # Errors
+    /// [`OAuthError::NotConfigured`], [`OAuthError::InvalidClient`].
+    pub async fn authenticate_client(&self, presented: ClientAuthentication) -> Result<AuthenticatedClient> {
+        self.config()?;
+        let id: ClientId = presented.client_id.parse().map_err(|_| OAuthError::InvalidClient)?;
+        let client = self.store.connection().await?.client_find(id).await?.ok_or(OAuthError::InvalidClient)?;
+        let presented = match &presented.secret {
+            None => None,
+            Some(secret) => {
+                Some(Token::parse(TokenKind::ClientSecret, secret.reveal()).ok_or(OAuthError::InvalidClient)?.hash())
+            }
+        };
+        // Both are digests of 256 random bits, so the time of the comparison reveals nothing about the secret.
+        if presented == client.secret_hash { Ok(AuthenticatedClient(client)) } else { Err(OAuthError::InvalidClient) }
+    }
+
+    fn now(&self) -> Time {
+        self.store.clock_rng().now()
+    }
+
+    /// Checks a resource indicator (RFC 8707 section 2).
+    fn check_resource(&self, resource: Option<&str>) -> Result<()> {
+        match resource {
+            Some(resource) if resource != self.config()?.audience => Err(OAuthError::InvalidTarget),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The scopes of a request, which `allowed` must cover. Without a request, all of `allowed`.
+fn requested_scopes(scope: Option<&str>, allowed: ScopeSet) -> Result<ScopeSet> {
+    let Some(scope) = scope.filter(|scope| !scope.is_empty()) else { return Ok(allowed) };
+    let requested: ScopeSet = scope.parse().map_err(|_| OAuthError::InvalidScope)?;
+    if allowed.covers_all(requested) { Ok(requested) } else { Err(OAuthError::InvalidScope) }
+}
+
+/// The user on whose behalf a client acts.
+fn client_actor(user: UserId, client: ClientId, request_id: &str) -> Actor {
+    Actor::user(user, Credential::Client(client), None, request_id)
+}
