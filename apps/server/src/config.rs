@@ -11,16 +11,17 @@ use std::thread;
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
 use gateway::SignInMethods;
-use kernel::{AbuseLimits, AllowList, Limits, seal};
+use kernel::{AbuseLimits, AllowList, ClientId, Limits, seal};
+use oauth::OAuthConfig;
 use objects::{StoreAddress, StoreConfig};
 use projects::SiteUrl;
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
-use self::parts::{LimitsFile, Zones, bundle_store, code_host, limits, mail, own_domains, site, zones};
+use self::parts::{LimitsFile, Zones, bundle_store, code_host, lending, limits, mail, oauth, own_domains, site, zones};
 
-pub use self::values::{Addresses, CoreLink, Sockets, Url};
+pub use self::values::{Addresses, CoreLink, GracePeriod, Sockets, Url};
 
 settings::table! {
     /// Postgres connection URL: `postgres://user:password@host/database?sslmode=verify-full`, or `postgres:///database?host=/folder&user=name` for a Unix socket. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of root certificates.
@@ -77,6 +78,20 @@ settings::table! {
     pub CODEHOST_USER_URL: url::Url = Setting::with_default("SVC_CODEHOST_USER_URL", "https://api.github.com/user");
     /// Comma-separated base URLs to which the API may redirect a browser after sign-in (default: `SVC_PUBLIC_URL`). `http://127.0.0.1` without a port allows every port, as `svc login` requires.
     pub CODEHOST_REDIRECTS: Option<AllowList> = Setting::optional("SVC_CODEHOST_REDIRECTS");
+    /// Issuer of the access tokens of connected apps (RFC 8414): the URL of this API without a path. If unset, sign-in with connected apps is disabled.
+    pub OAUTH_ISSUER: Option<Url> = Setting::optional("SVC_OAUTH_ISSUER");
+    /// Audience of the access tokens of connected apps (default: the issuer).
+    pub OAUTH_AUDIENCE: Option<String> = Setting::optional("SVC_OAUTH_AUDIENCE");
+    /// How long an app may repeat a refresh whose response was lost, such as `10s`. At most `60s`.
+    pub OAUTH_REFRESH_GRACE: GracePeriod = Setting::with_default("SVC_OAUTH_REFRESH_GRACE", "0s");
+    /// Enables the sign-in of devices without a browser (RFC 8628).
+    pub OAUTH_DEVICE_FLOW: Flag = Setting::with_default("SVC_OAUTH_DEVICE_FLOW", "off");
+    /// Client ID of `svc login --device`, which the metadata shows. Requires `SVC_OAUTH_DEVICE_FLOW`.
+    pub OAUTH_CLI_CLIENT_ID: Option<ClientId> = Setting::optional("SVC_OAUTH_CLI_CLIENT_ID");
+    /// Base URL of the model-lending service, which receives ended grants.
+    pub LENDING_URL: Option<url::Url> = Setting::optional("SVC_LENDING_URL");
+    /// Secret with which messages to the model-lending service are signed (Standard Webhooks): `whsec_` and base64, or raw bytes.
+    pub LENDING_SECRET: Option<Secret> = Setting::optional("SVC_LENDING_SECRET");
     /// Outgoing mail server: `smtp://user:password@host:port` or `smtps://…`. With `smtp` and credentials STARTTLS is required, unless the host is local or `?tls=` is `opportunistic` or `none`. If unset, no mail is sent.
     pub SMTP_URL: Option<Secret> = Setting::optional("SVC_SMTP_URL");
     /// Sender of outgoing mail: `Name <address>` or an address.
@@ -136,6 +151,9 @@ pub struct Config {
     pub own_domains: Vec<String>,
     pub code_host: Option<CodeHostLogin>,
     pub mail: Option<MailConfig>,
+    /// The authorization server for connected apps.
+    pub oauth: Option<OAuthConfig>,
+    pub lending: Option<LendingConfig>,
     pub gateway: gateway::Config,
     pub otlp_url: Option<String>,
 }
@@ -145,6 +163,13 @@ pub struct Config {
 pub struct CodeHostLogin {
     pub host: CodeHostConfig,
     pub redirects: AllowList,
+}
+
+/// The configuration of the model-lending service.
+#[derive(Debug, Clone)]
+pub struct LendingConfig {
+    pub url: url::Url,
+    pub secret: kernel::Secret,
 }
 
 /// The configuration of outgoing mail.
@@ -180,6 +205,7 @@ impl Config {
             return Err(SITE_URL.malformed("plain http is not allowed with an https SVC_PUBLIC_URL"));
         }
         let site = site(settings, public_url, &site_url)?;
+        let (oauth, lending) = (oauth(settings, &site)?, lending(settings)?);
         let own_domains = own_domains(&site);
         let Zones { hosting: dns, primary, signer } = zones(settings, &site, &own_domains)?;
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
@@ -212,6 +238,8 @@ impl Config {
             own_domains,
             code_host,
             mail: mail(settings)?,
+            oauth,
+            lending,
             otlp_url,
         })
     }

@@ -141,10 +141,15 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .wrap(from_fn(request_telemetry))
 }
 
-/// Allows only the dashboard's origin (security rules, "HTTP").
+/// Allows the dashboard's origin (security rules, "HTTP"), and at the endpoints of OAuth every origin, because
+/// applications in a browser are clients too (contract section 3). No origin may send cookies.
 fn cors(config: &Config) -> Cors {
     Cors::default()
         .allowed_origin(&config.dashboard_origin())
+        .allowed_origin_fn(|_, request| {
+            let path = request.uri.path();
+            path.starts_with("/oauth/") || path.starts_with("/.well-known/")
+        })
         .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allowed_headers([AUTHORIZATION, CONTENT_TYPE, IF_MATCH])
         .allowed_headers(["idempotency-key", "x-request-id", "x-svc-git-commit", "x-svc-git-message"])

@@ -74,6 +74,10 @@ pub struct RateLimits {
     pub credential: NonZeroU32,
     /// The limit of a user over all credentials; `None` for twice the limit of a credential.
     pub user: Option<NonZeroU32>,
+    /// The limit of an address on each of the endpoints below `/oauth`.
+    pub oauth_address: NonZeroU32,
+    /// The limit of a connected app on each of the endpoints below `/oauth`.
+    pub oauth_client: NonZeroU32,
 }
 
 impl RateLimits {
@@ -87,7 +91,7 @@ impl RateLimits {
 impl Default for RateLimits {
     fn default() -> Self {
         let rate = |per_minute| NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN);
-        Self { sign_in: rate(30), credential: rate(600), user: None }
+        Self { sign_in: rate(30), credential: rate(600), user: None, oauth_address: rate(120), oauth_client: rate(60) }
     }
 }
 

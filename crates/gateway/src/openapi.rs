@@ -207,10 +207,19 @@ fn responses(operation: &Operation, routes: &Routes) -> Value {
     for code in &operation.codes {
         by_status.entry(protocol::status(code).as_u16()).or_default().push(code);
     }
+    let format = routes.error_format_of(operation.path);
     for (status, codes) in by_status {
-        responses.insert(status.to_string(), error_response(&codes, &operation.error_details));
+        let response = match format.schema() {
+            Some("Error") => error_response(&codes, &operation.error_details),
+            schema => other_error_response(&codes, schema),
+        };
+        responses.insert(status.to_string(), response);
     }
-    responses.insert("default".to_owned(), error_response(&[], &[]));
+    let default = match format.schema() {
+        Some("Error") => error_response(&[], &[]),
+        schema => other_error_response(&[], schema),
+    };
+    responses.insert("default".to_owned(), default);
     Value::Object(responses)
 }
 
@@ -252,6 +261,18 @@ fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
     }
     let schema = json!({ "allOf": [envelope, { "type": "object", "properties": properties }] });
     json!({ "description": meanings.join("\n\n"), "content": { "application/json": { "schema": schema } } })
+}
+
+/// An error in another format than the envelope.
+fn other_error_response(codes: &[&Code], schema: Option<&str>) -> Value {
+    let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
+    let description = match meanings.as_slice() {
+        [] => "An error that occurred before the route was reached.".to_owned(),
+        meanings => meanings.join("\n\n"),
+    };
+    let Some(schema) = schema else { return json!({ "description": description }) };
+    let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
+    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
 pub(crate) fn target_name(place: PolicyTarget) -> &'static str {

@@ -7,6 +7,12 @@ pub(crate) const SESSION_REQUIRED: Code =
     Code::new("session_required", Kind::Unauthenticated, "The operation requires a login session, not a token.");
 pub(crate) const INSUFFICIENT_SCOPE: Code =
     Code::new("insufficient_scope", Kind::Forbidden, "The token lacks the scope in `details.required`.");
+/// Like [`oauth::OAuthError::INVALID_CLIENT`], for a client that used the header `Authorization` (RFC 6749 section 5.2).
+pub(crate) const INVALID_CLIENT: Code = Code::new(
+    "invalid_client",
+    Kind::Unauthenticated,
+    "The authentication of the client in the header `Authorization` failed (RFC 6749 section 5.2).",
+);
 pub(crate) const METHOD_NOT_ALLOWED: Code =
     Code::new("method_not_allowed", Kind::Invalid, "The path does not support the method; see `Allow`.");
 pub(crate) const UNSUPPORTED_MEDIA_TYPE: Code = Code::new(
@@ -22,6 +28,9 @@ pub(crate) const REQUEST_TIMEOUT: Code = Code::new(
 pub(crate) const URI_TOO_LONG: Code = Code::new("uri_too_long", Kind::Invalid, "The URL is longer than 8 KiB.");
 pub(crate) const HEADERS_TOO_LARGE: Code =
     Code::new("headers_too_large", Kind::Invalid, "The request has more than 64 headers or 16 KiB of headers.");
+
+/// The path of the metadata of this API as a protected resource (RFC 9728 section 3).
+pub(crate) const PROTECTED_RESOURCE: &str = "/.well-known/oauth-protected-resource";
 
 /// Maps a code to its status. The codes of HTTP itself have specific statuses; all others map by kind.
 pub(crate) fn status(code: &Code) -> StatusCode {

@@ -6,6 +6,7 @@
 //! `apps/server` implements their ports with these types.
 
 mod codehost;
+mod lending;
 mod mail;
 mod mail_content;
 mod outbound;
@@ -15,6 +16,7 @@ mod smtp;
 mod tls;
 
 pub use codehost::{CodeHost, CodeHostConfig, CodeHostError};
+pub use lending::Lending;
 pub use lettre::message::Mailbox;
 pub use mail::Mail;
 pub use mail_content::{Action, InvalidLink, MailContent};

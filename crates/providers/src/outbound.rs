@@ -144,15 +144,39 @@ impl OutboundClient {
         self.call(url, self.client.get(url.clone()).bearer_auth(bearer.reveal())).await
     }
 
+    /// Sends JSON with POST and these headers. Ignores the body of the response.
+    ///
+    /// # Errors
+    /// Returns an error unless the status is a success.
+    pub async fn post_json(&self, url: &Url, headers: &[(&str, &str)], body: Vec<u8>) -> Result<(), OutboundError> {
+        let mut request = self.client.post(url.clone()).header(CONTENT_TYPE, "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let result = self.send(url, request.body(body)).await.map(drop);
+        self.log(result)
+    }
+
     async fn call<T: DeserializeOwned>(&self, url: &Url, request: RequestBuilder) -> Result<T, OutboundError> {
         let response = self.execute(url, request).await;
-        if let Err(error) = &response {
+        self.log(response)
+    }
+
+    fn log<T>(&self, result: Result<T, OutboundError>) -> Result<T, OutboundError> {
+        if let Err(error) = &result {
             tracing::debug!(purpose = self.purpose, error = %error_chain(error), "outbound request failed");
         }
-        response
+        result
     }
 
     async fn execute<T: DeserializeOwned>(&self, url: &Url, request: RequestBuilder) -> Result<T, OutboundError> {
+        let response = self.send(url, request).await?;
+        let body = self.read_body(response).await?;
+        serde_json::from_slice(&body).map_err(|_| OutboundError::NotJson)
+    }
+
+    /// Returns a successful response.
+    async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
         if !self.origins.contains(&url.origin()) {
             return Err(OutboundError::NotAllowed);
         }
@@ -164,8 +188,7 @@ impl OutboundClient {
         if !status.is_success() {
             return Err(OutboundError::Status(status.as_u16()));
         }
-        let body = self.read_body(response).await?;
-        serde_json::from_slice(&body).map_err(|_| OutboundError::NotJson)
+        Ok(response)
     }
 
     /// Reads the body and checks its actual size, because `Content-Length` is untrusted.

@@ -9,19 +9,21 @@ use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
 use gateway::{RateLimits, Site};
 use kernel::{AbuseLimits, Limits};
+use oauth::OAuthConfig;
 use objects::{BucketOptions, CredentialSettings, StoreConfig, Timeouts};
 use projects::SiteUrl;
 use providers::CodeHostConfig;
 use serde::Deserialize;
-use settings::{Error, Settings};
+use settings::{Error, Flag, Settings};
 
-use super::values::{Addresses, Sockets, Url};
+use super::values::{Addresses, GracePeriod, Sockets, Url};
 use super::{
     AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_SECRET_ACCESS_KEY,
     AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID, CODEHOST_CLIENT_SECRET,
     CODEHOST_REDIRECTS, CODEHOST_TOKEN_URL, CODEHOST_USER_URL, CodeHostLogin, DASHBOARD_URL, DNS_CATALOG, DNS_LISTEN,
-    DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, LIMITS, MAIL_DOMAIN, MAIL_FROM,
-    MailConfig, NAMESERVERS, PLATFORM_DOMAIN, PUBLIC_URL, SITE_NAME, SMTP_URL,
+    DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, LENDING_SECRET, LENDING_URL, LIMITS,
+    LendingConfig, MAIL_DOMAIN, MAIL_FROM, MailConfig, NAMESERVERS, OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID,
+    OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PLATFORM_DOMAIN, PUBLIC_URL, SITE_NAME, SMTP_URL,
 };
 
 /// The file that `SVC_LIMITS` names.
@@ -51,6 +53,48 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
         ssh_host: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+/// The authorization server for connected apps; `None` without an issuer.
+pub(super) fn oauth(settings: &Settings, site: &Site) -> Result<Option<OAuthConfig>, Error> {
+    let (audience, cli_client) = (settings.opt(&OAUTH_AUDIENCE)?, settings.opt(&OAUTH_CLI_CLIENT_ID)?);
+    let GracePeriod(refresh_grace_seconds) = settings.get(&OAUTH_REFRESH_GRACE)?;
+    let Flag(device_flow) = settings.get(&OAUTH_DEVICE_FLOW)?;
+    if cli_client.is_some() && !device_flow {
+        return Err(OAUTH_CLI_CLIENT_ID.malformed("requires SVC_OAUTH_DEVICE_FLOW"));
+    }
+    let Some(Url(issuer)) = settings.opt(&OAUTH_ISSUER)? else {
+        return match audience {
+            Some(_) => Err(OAUTH_ISSUER.malformed("required with SVC_OAUTH_AUDIENCE")),
+            None if device_flow => Err(OAUTH_ISSUER.malformed("required with SVC_OAUTH_DEVICE_FLOW")),
+            None => Ok(None),
+        };
+    };
+    let url = url::Url::parse(&issuer).map_err(|error| OAUTH_ISSUER.malformed(error))?;
+    if url.path() != "/" {
+        return Err(OAUTH_ISSUER.malformed("must not have a path"));
+    }
+    if url.scheme() == "http" && site.public_url.starts_with("https:") {
+        return Err(OAUTH_ISSUER.malformed("plain http is not allowed with an https SVC_PUBLIC_URL"));
+    }
+    let audience = audience.unwrap_or_else(|| issuer.clone());
+    if audience.is_empty() || audience.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(OAUTH_AUDIENCE.malformed("must be a URI without white space"));
+    }
+    let device_verification_uri = device_flow.then(|| format!("{}/oauth/device", site.dashboard_url));
+    Ok(Some(OAuthConfig { issuer, audience, refresh_grace_seconds, device_verification_uri, cli_client }))
+}
+
+/// The model-lending service; `None` if it is not configured.
+pub(super) fn lending(settings: &Settings) -> Result<Option<LendingConfig>, Error> {
+    match (settings.opt(&LENDING_URL)?, settings.opt(&LENDING_SECRET)?) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(LENDING_SECRET.malformed("required with SVC_LENDING_URL")),
+        (None, Some(_)) => Err(LENDING_URL.malformed("required with SVC_LENDING_SECRET")),
+        (Some(url), Some(secret)) => {
+            Ok(Some(LendingConfig { url, secret: kernel::Secret::new(secret.reveal().to_owned()) }))
+        }
+    }
 }
 
 /// The configuration of hosted zones, the hidden primary and the signer.

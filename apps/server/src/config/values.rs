@@ -24,6 +24,19 @@ pub struct Addresses(pub(super) Vec<IpAddr>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sockets(pub(super) Vec<SocketAddr>);
 
+/// A time in seconds from 0 to 60: a number with the unit `s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GracePeriod(pub(super) i64);
+
+impl FromStr for GracePeriod {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let seconds = text.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
+        seconds.filter(|seconds| (0..=60).contains(seconds)).map(Self).ok_or("expected 0s to 60s")
+    }
+}
+
 impl FromStr for Url {
     type Err = &'static str;
 

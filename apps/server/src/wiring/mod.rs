@@ -7,6 +7,7 @@ mod databases;
 mod dns;
 mod error;
 mod identity;
+mod oauth;
 mod orgs;
 mod projects;
 mod resources;
@@ -44,8 +45,9 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
         projects::Dependencies { orgs: &orgs, convergence: &mut convergence, dns: &dns, resources: &resources };
     let projects = projects::wire(config, &store, dependencies, &mut background)?;
     let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
+    let oauth = oauth::wire(config, &store, &mut background)?;
     let convergence = convergence.build();
-    let contexts = Contexts { identity, orgs, projects, convergence, dns, resources, databases };
+    let contexts = Contexts { identity, orgs, projects, convergence, dns, resources, databases, oauth };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {

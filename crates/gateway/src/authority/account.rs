@@ -62,7 +62,7 @@ impl<S: RequiredScope> Describe for SignedIn<S> {
 impl<S: RequiredScope> Extract for SignedIn<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate(request, payload, Target::Account).await?;
-        let caller = caller.with_scope(S::SCOPE)?;
+        let caller = caller.with_scope(request, S::SCOPE)?;
         if caller.restriction.is_some() {
             let message = "the token is restricted to an organization, but this operation concerns the whole account";
             return Err(Problem::new(&Code::FORBIDDEN, message));
@@ -81,7 +81,7 @@ impl<S: RequiredScope> Describe for SignedInFiltered<S> {
 impl<S: RequiredScope> Extract for SignedInFiltered<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate(request, payload, Target::Account).await?;
-        let caller = caller.with_scope(S::SCOPE)?;
+        let caller = caller.with_scope(request, S::SCOPE)?;
         let actor = caller.actor(request, None);
         let orgs = caller.restriction.map(|TokenRestriction { org, targets: parts }| match parts {
             Some(_) => Vec::new(),

@@ -9,7 +9,7 @@ use kernel::{Code, NodeId};
 use super::authenticate::{anonymous_actor, count_anonymous};
 use super::credential::node_token;
 use crate::http::{Describe, Extract, Operation, Policy, PolicyTarget};
-use crate::limits::Limit;
+use crate::limits::{Limit, OAuthEndpoint};
 use crate::problem::Problem;
 
 /// Any caller, without a rate limit.
@@ -67,6 +67,12 @@ counted! {
     SignIn by Limit::SignIn;
     /// Any caller with a secret in the path, such as an invitation token. The limit of each address is low.
     Preview by Limit::Preview;
+    /// A client at the token endpoint.
+    TokenCaller by Limit::OAuthAddress(OAuthEndpoint::Token);
+    /// A client at the revocation endpoint.
+    RevokeCaller by Limit::OAuthAddress(OAuthEndpoint::Revoke);
+    /// A client at the device authorization endpoint.
+    DeviceCaller by Limit::OAuthAddress(OAuthEndpoint::Device);
     /// Any caller, with the general limit for each address.
     Anonymous by Limit::General;
 }

@@ -3,18 +3,20 @@
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use identity::Identity;
-use kernel::audit::{Actor, RequiredRole};
+use kernel::audit::{Actor, Credential, RequiredRole};
 use kernel::{CallerError, Role, Scope, error_chain};
+use oauth::OAuth;
 use serde_json::json;
 use store::Store;
 
 use super::credential::{PresentedCredential, invalid_credential, rate_limit_address, read_credential};
 use super::resolve::{Lookup, ResolvedCaller, RestrictedTargets, resolve};
 use super::statement::Target;
+use crate::config::Config;
 use crate::http::Extract as _;
 use crate::limits::{CallerPermits, Limit, Limiters};
 use crate::problem::Problem;
-use crate::protocol;
+use crate::protocol::{self, PROTECTED_RESOURCE};
 use crate::request_id::RequestId;
 
 /// Authenticates the caller, finds the target, and counts the request by its credential and its user, or by its address
@@ -65,10 +67,15 @@ pub(crate) async fn authenticate_with(
     let identity = web::Data::<Identity>::extract(request, payload).await?;
     if identity.is_stale(caller.last_used_at) {
         let credential = caller.credential;
+        let oauth = web::Data::<OAuth>::extract(request, payload).await?;
         // In the background: the response does not depend on it, and the next request repeats a failed update.
         actix_web::rt::spawn(async move {
-            if let Err(error) = identity.touch(credential).await {
-                tracing::debug!(error = %error_chain(&error), "failed to record the use of a credential");
+            let touched = match credential {
+                Credential::Grant(grant) => oauth.touch(grant).await.map_err(|error| error_chain(&error).to_string()),
+                credential => identity.touch(credential).await.map_err(|error| error_chain(&error).to_string()),
+            };
+            if let Err(error) = touched {
+                tracing::debug!(error, "failed to record the use of a credential");
             }
         });
     }
@@ -110,11 +117,17 @@ impl ResolvedCaller {
     }
 
     /// Rejects a token that lacks the scope.
-    pub(crate) fn with_scope(self, needed: Scope) -> Result<Self, Problem> {
+    pub(crate) fn with_scope(self, request: &HttpRequest, needed: Scope) -> Result<Self, Problem> {
         match &self.scopes {
             Some(granted) if !granted.iter().any(|granted| granted.covers(needed)) => {
-                let message = format!("the token lacks the scope {needed}; create a token that has it");
-                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
+                let message = match self.credential {
+                    Credential::Grant(_) => format!("the user did not grant the app the scope {needed}; ask for it"),
+                    _ => format!("the token lacks the scope {needed}; create a token that has it"),
+                };
+                let mut challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
+                if let Some(metadata) = resource_metadata(request) {
+                    challenge += &format!(", resource_metadata=\"{metadata}\"");
+                }
                 let problem = Problem::new(&protocol::INSUFFICIENT_SCOPE, message);
                 Err(problem
                     .with_details(Some(json!({ "required": needed })))
@@ -138,6 +151,13 @@ impl ResolvedCaller {
     pub(crate) fn restricted_targets(&self) -> Option<&RestrictedTargets> {
         self.restriction.as_ref().and_then(|restriction| restriction.targets.as_ref())
     }
+}
+
+/// The URL of the metadata of this API as a protected resource (RFC 9728 section 5.1), if apps can be connected.
+fn resource_metadata(request: &HttpRequest) -> Option<String> {
+    request.app_data::<web::Data<OAuth>>()?.config().ok()?;
+    let config = request.app_data::<web::Data<Config>>()?;
+    Some(format!("{}{PROTECTED_RESOURCE}", config.site.public_url))
 }
 
 pub(super) fn anonymous_actor(request: &HttpRequest) -> Actor {

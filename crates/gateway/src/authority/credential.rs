@@ -1,18 +1,22 @@
 //! The credential that a request presents.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
 
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::{CallerError, Token, TokenHash, TokenKind};
+use kernel::{CallerError, Code, Token, TokenHash, TokenKind};
+use oauth::{OAuth, VerifiedToken};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
 use settings::rate_limit_key;
 
 use crate::config::Config;
 use crate::problem::Problem;
 
-/// A user's credential, as the hash under which it is stored. Every match over the kinds is exhaustive, so that a new
+/// A user's credential: the hash under which it is stored, or the content of a signed token. Every match over the kinds is exhaustive, so that a new
 /// kind does not compile before each match handles it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PresentedCredential {
@@ -20,6 +24,8 @@ pub(crate) enum PresentedCredential {
     Session(TokenHash),
     /// A personal access token.
     AccessToken(TokenHash),
+    /// An access token of a connected app, with a valid signature.
+    ConnectedApp(VerifiedToken),
 }
 
 impl PresentedCredential {
@@ -27,6 +33,8 @@ impl PresentedCredential {
     pub(super) fn hash(self) -> TokenHash {
         match self {
             Self::Session(hash) | Self::AccessToken(hash) => hash,
+            // All access tokens of a grant share its limit.
+            Self::ConnectedApp(token) => TokenHash::of(&token.grant.to_string()),
         }
     }
 
@@ -35,9 +43,29 @@ impl PresentedCredential {
         Token::parse(TokenKind::Access, text.trim()).map(|token| Self::AccessToken(token.hash()))
     }
 
-    fn bearer(text: &str) -> Option<Self> {
-        let session = || Token::parse(TokenKind::Session, text.trim()).map(|token| Self::Session(token.hash()));
-        session().or_else(|| Self::access_token(text))
+    /// Parses a bearer token. Its prefix determines its kind; a text without one is a token of a connected app
+    /// (contract section 1, "Credentials").
+    fn bearer(request: &HttpRequest, text: &str) -> Result<Self, Problem> {
+        let text = text.trim();
+        if text.starts_with(TokenKind::Session.prefix()) {
+            let session = Token::parse(TokenKind::Session, text).map(|token| Self::Session(token.hash()));
+            return session.ok_or_else(invalid_credential);
+        }
+        if text.starts_with(TokenKind::Access.prefix()) {
+            return Self::access_token(text).ok_or_else(invalid_credential);
+        }
+        let oauth = request.app_data::<web::Data<OAuth>>().ok_or_else(invalid_credential)?;
+        match oauth.verify(text) {
+            Ok(token) => Ok(Self::ConnectedApp(token)),
+            Err(Some(reason)) => {
+                count_rejected_token(reason);
+                Err(invalid_credential())
+            }
+            Err(None) => {
+                let message = "access tokens of connected apps cannot be verified at the moment; try again in a moment";
+                Err(Problem::new(&Code::UNAVAILABLE, message))
+            }
+        }
     }
 }
 
@@ -45,9 +73,10 @@ impl PresentedCredential {
 /// name (RFC 7617).
 pub(super) fn read_credential(request: &HttpRequest) -> Result<PresentedCredential, Problem> {
     let (scheme, text) = authorization(request)?;
-    let presented = if scheme.eq_ignore_ascii_case("bearer") {
-        PresentedCredential::bearer(text)
-    } else if scheme.eq_ignore_ascii_case("basic") {
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return PresentedCredential::bearer(request, text);
+    }
+    let presented = if scheme.eq_ignore_ascii_case("basic") {
         password(text.trim()).and_then(|password| PresentedCredential::access_token(&password))
     } else {
         None
@@ -86,4 +115,15 @@ pub(super) fn rate_limit_address(request: &HttpRequest) -> IpAddr {
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
     let config = request.app_data::<web::Data<Config>>();
     rate_limit_key(config.map_or(peer, |config| config.trusted_proxies.client(peer, forwarded)))
+}
+
+/// Counts an access token of a connected app that was rejected before a query.
+fn count_rejected_token(reason: oauth::InvalidToken) {
+    static REJECTED: LazyLock<Counter<u64>> = LazyLock::new(|| {
+        opentelemetry::global::meter("svc")
+            .u64_counter("svc.oauth.rejected_tokens")
+            .with_description("Access tokens of connected apps that were rejected, by reason")
+            .build()
+    });
+    REJECTED.add(1, &[KeyValue::new("reason", reason.0)]);
 }

@@ -18,7 +18,7 @@ pub mod scope;
 mod statement;
 
 pub use account::{CurrentToken, Session, SignedIn, SignedInFiltered};
-pub use anonymous::{Anonymous, NodeCaller, Open, Preview, SignIn};
+pub use anonymous::{Anonymous, DeviceCaller, NodeCaller, Open, Preview, RevokeCaller, SignIn, TokenCaller};
 pub(crate) use authenticate::authenticate_with;
 pub(crate) use caller::impl_caller_policies;
 pub use caller_check::find_caller_check;

@@ -108,7 +108,7 @@ impl<R: MinimumRole, S: RequiredScope> Describe for InOrg<R, S> {
 impl<R: MinimumRole, S: RequiredScope> Extract for InOrg<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate_in_org(request, payload).await?;
-        let mut caller = caller.with_scope(S::SCOPE)?;
+        let mut caller = caller.with_scope(request, S::SCOPE)?;
         caller.require_access(false)?;
         let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         Ok(Self { actor, user: caller.user, org, policy: PhantomData })
@@ -125,7 +125,7 @@ impl<R: MinimumRole, S: RequiredScope> Describe for InOrgFiltered<R, S> {
 impl<R: MinimumRole, S: RequiredScope> Extract for InOrgFiltered<R, S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate_in_org(request, payload).await?;
-        let mut caller = caller.with_scope(S::SCOPE)?;
+        let mut caller = caller.with_scope(request, S::SCOPE)?;
         let (projects, zones) =
             caller.restricted_targets().cloned().map(|RestrictedTargets { projects, zones }| (projects, zones)).unzip();
         let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
@@ -147,7 +147,7 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InProject<R, S> {
         let path = RouteMatch::of(request);
         let target = Target::Project { org: path_value(&path, "orgSlug")?, project: path_value(&path, "projectName")? };
         let caller = authenticate(request, payload, target).await?;
-        let mut caller = caller.with_scope(S::SCOPE)?;
+        let mut caller = caller.with_scope(request, S::SCOPE)?;
         caller.require_access(caller.project.is_some())?;
         let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         let not_found = || Problem::new(&Code::NOT_FOUND, "there is no such project in this organization");
@@ -172,7 +172,7 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InZone<R, S> {
         let zone = zone.as_ref().map(ZoneName::as_str);
         let target = Target::Zone { org: path_value(&path, "orgSlug")?, zone };
         let caller = authenticate(request, payload, target).await?;
-        let mut caller = caller.with_scope(S::SCOPE)?;
+        let mut caller = caller.with_scope(request, S::SCOPE)?;
         caller.require_access(caller.zone.is_some())?;
         let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         Ok(Self { actor, org, policy: PhantomData })

@@ -131,10 +131,14 @@ struct Row {
 pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<Option<ResolvedCaller>> {
     let Lookup { credential: presented, target, permit_request } = lookup;
     let text = statement(presented, target).text(permit_request.is_some());
-    let mut query = diesel::sql_query(text)
-        .into_boxed::<Pg>()
-        .bind::<Binary, _>(presented.hash())
-        .bind::<Timestamptz, _>(store.clock_rng().now());
+    let query = diesel::sql_query(text).into_boxed::<Pg>();
+    let query = match presented {
+        PresentedCredential::Session(hash) | PresentedCredential::AccessToken(hash) => query.bind::<Binary, _>(hash),
+        PresentedCredential::ConnectedApp(token) => {
+            query.bind::<Array<Uuid>, _>(vec![token.grant.as_uuid(), token.client.as_uuid(), token.user.as_uuid()])
+        }
+    };
+    let mut query = query.bind::<Timestamptz, _>(store.clock_rng().now());
     for name in target.names().into_iter().flatten() {
         query = query.bind::<Nullable<Text>, _>(name);
     }
@@ -155,6 +159,11 @@ impl ResolvedCaller {
         let credential = match presented {
             PresentedCredential::Session(_) => Credential::Session(SessionId::from_uuid(credential_id)),
             PresentedCredential::AccessToken(_) => Credential::Token(TokenId::from_uuid(credential_id)),
+            PresentedCredential::ConnectedApp(token) => Credential::Grant(token.grant),
+        };
+        let scopes = match presented {
+            PresentedCredential::Session(_) | PresentedCredential::AccessToken(_) => row.scopes,
+            PresentedCredential::ConnectedApp(token) => Some(token.scopes.iter().collect()),
         };
         let targets = match (row.restricted_project_ids, row.restricted_zone_ids) {
             (None, None) => None,
@@ -165,7 +174,7 @@ impl ResolvedCaller {
         Self {
             credential,
             last_used_at: row.last_used_at,
-            scopes: row.scopes,
+            scopes,
             restriction: row.restricted_org_id.map(|org| TokenRestriction { org, targets }),
             user: Profile { id: user_id, provider, subject, name, email, avatar_url, created_at },
             org: org.map(|((id, slug), plan)| ResolvedOrg { id, slug, plan, role: row.role }),

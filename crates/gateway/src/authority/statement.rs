@@ -1,5 +1,6 @@
 //! The SQL that authenticates a caller and finds the target: one statement for each kind of credential and target,
-//! composed once. It reads across the contexts' tables. Its parameters: `$1` the credential's hash, `$2` the time, then
+//! composed once. It reads across the contexts' tables. Its parameters: `$1` the credential (the hash under which it is
+//! stored; for a connected app an array of the ids of grant, client and user), `$2` the time, then
 //! the target's names, then the parameters of the rate limits of the credential and of its user.
 
 use std::sync::LazyLock;
@@ -44,6 +45,13 @@ const ACCESS_TOKEN: &str = "\
     SELECT id, user_id, last_used_at, scopes, restricted_org_id, restricted_project_ids, restricted_zone_ids \
     FROM identity.access_tokens \
     WHERE token_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
+
+/// The scopes are those of the access token.
+const GRANT: &str = "\
+    SELECT id, user_id, last_used_at, NULL::text[] AS scopes, \
+           NULL::uuid AS restricted_org_id, NULL::uuid[] AS restricted_project_ids, NULL::uuid[] AS restricted_zone_ids \
+    FROM oauth.grants \
+    WHERE id = ($1::uuid[])[1] AND client_id = ($1::uuid[])[2] AND user_id = ($1::uuid[])[3] AND expires_at > $2";
 
 const NO_ORG: &str = "NULL::uuid AS org_id, NULL::text AS slug, NULL::text AS plan, NULL::text AS role";
 const ORG: &str = "o.id AS org_id, o.slug, o.plan, m.role";
@@ -140,12 +148,14 @@ impl Statements {
 
 static OF_SESSION: LazyLock<Statements> = LazyLock::new(|| Statements::new(SESSION));
 static OF_ACCESS_TOKEN: LazyLock<Statements> = LazyLock::new(|| Statements::new(ACCESS_TOKEN));
+static OF_GRANT: LazyLock<Statements> = LazyLock::new(|| Statements::new(GRANT));
 
 /// The statement for a credential and a target.
 pub(super) fn statement(presented: PresentedCredential, target: Target<'_>) -> &'static Statement {
     let statements: &'static Statements = match presented {
         PresentedCredential::Session(_) => &OF_SESSION,
         PresentedCredential::AccessToken(_) => &OF_ACCESS_TOKEN,
+        PresentedCredential::ConnectedApp(_) => &OF_GRANT,
     };
     match target {
         Target::Account => &statements.account,
@@ -175,10 +185,23 @@ mod tests {
             Target::HostedZone { zone: "example.org" },
         ];
         let mut text = String::new();
-        for presented in [PresentedCredential::Session(hash), PresentedCredential::AccessToken(hash)] {
+        let clock_rng = ClockRng::system();
+        let token = oauth::VerifiedToken {
+            user: clock_rng.id(),
+            client: clock_rng.id(),
+            grant: clock_rng.id(),
+            scopes: kernel::ScopeSet::all(),
+            expires_at: clock_rng.now(),
+        };
+        for presented in [
+            PresentedCredential::Session(hash),
+            PresentedCredential::AccessToken(hash),
+            PresentedCredential::ConnectedApp(token),
+        ] {
             let credential = match presented {
                 PresentedCredential::Session(_) => "session",
                 PresentedCredential::AccessToken(_) => "access token",
+                PresentedCredential::ConnectedApp(_) => "connected app",
             };
             for target in targets {
                 for with_permits in [false, true] {

@@ -21,6 +21,12 @@ impl RequestHeaders {
         values.next().is_none().then(|| value.to_str().ok())?
     }
 
+    /// Whether a header occurs.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.headers().contains_key(name)
+    }
+
     /// The value of a cookie as the browser sent it, if exactly one cookie has this name and the value is UTF-8.
     ///
     /// A browser sends one cookie per name, path and domain, and only one whose name begins with `__Host-`. With a

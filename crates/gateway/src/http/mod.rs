@@ -1,6 +1,7 @@
 //! Routes, extractors and responses, and the middleware around them.
 
 mod body;
+mod cached;
 mod closed_bodies;
 mod collisions;
 mod endpoint;
@@ -29,6 +30,7 @@ mod validation;
 
 pub use body::{Body, Form, Raw, Upload, UploadError, ZonefileText};
 pub(crate) use body::{parse_json, read_in_time, upload_problem};
+pub use cached::Cached;
 pub use collisions::Collisions;
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::LONG_REQUEST_TIMEOUT;

@@ -12,7 +12,7 @@ use super::endpoint::{Endpoint, run};
 use super::route_trie::RouteTrie;
 use super::schemas::Schemas;
 use super::{Operation, PolicyTarget, idempotency};
-use crate::problem::{ErrorFormat, ErrorFormats, Problem};
+use crate::problem::{ErrorFormat, ErrorFormats, Problem, error_format_of};
 
 type Run = dyn Fn(HttpRequest, web::Payload) -> LocalBoxFuture<'static, HttpResponse> + Send + Sync;
 
@@ -52,6 +52,11 @@ impl Routes {
     /// Sets the error format of `prefix` and every path below it. The default is the envelope.
     pub fn error_format(&mut self, prefix: &'static str, format: &'static dyn ErrorFormat) {
         self.error_formats.push((prefix, format));
+    }
+
+    /// The error format of a path.
+    pub(crate) fn error_format_of(&self, path: &str) -> &'static dyn ErrorFormat {
+        error_format_of(&self.error_formats, path)
     }
 
     /// All areas with their descriptions.

@@ -14,7 +14,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use actix_web::HttpRequest;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl;
-use kernel::{ClockRng, TokenHash, UserId};
+use kernel::{ClientId, ClockRng, TokenHash, UserId};
 use store::{Prepared, Store};
 
 use self::bucket::{LOCAL_PERMIT_TTL_MICROS, LocalPermits, micros, refuse, set_headers};
@@ -32,16 +32,29 @@ pub(crate) enum Limit {
     SignIn,
     /// Previews of invitations: a low limit for each address, against guessing of tokens.
     Preview,
+    /// An endpoint below `/oauth`: a limit for each address.
+    OAuthAddress(OAuthEndpoint),
+    /// An endpoint below `/oauth`: a limit for each authenticated client.
+    OAuthClient(OAuthEndpoint),
     /// All other routes: a limit for each credential, or for each address without a valid credential.
     General,
     /// All other routes: a limit for each user, over all credentials.
     User,
 }
 
+/// The endpoints below `/oauth`, which have separate limits (contract section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum OAuthEndpoint {
+    Token,
+    Revoke,
+    Device,
+}
+
 /// The caller that a request counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Address(IpAddr),
+    Client(ClientId),
     Credential(TokenHash),
     User(UserId),
 }
@@ -68,7 +81,7 @@ struct Row {
     reset_at: i64,
 }
 
-static CHARGE_ADDRESS: LazyLock<String> =
+static CHARGE: LazyLock<String> =
     LazyLock::new(|| PermitParameters { now: 2, permits: 3, cost: 4, bucket: 5 }.charge("$1", ""));
 
 impl Limiters {
@@ -111,13 +124,38 @@ impl Limiters {
         limit: Limit,
         address: IpAddr,
     ) -> Result<(), Problem> {
-        let bucket = (limit, Key::Address(address));
+        self.count(request, store, (limit, Key::Address(address)), &address.to_string()).await
+    }
+
+    /// Counts a request by the client that it authenticated, and sets the headers of its response.
+    ///
+    /// # Errors
+    /// 429, if the client is over its rate.
+    pub(crate) async fn count_client(
+        &self,
+        request: &HttpRequest,
+        store: &Store,
+        endpoint: OAuthEndpoint,
+        client: ClientId,
+    ) -> Result<(), Problem> {
+        let bucket = (Limit::OAuthClient(endpoint), Key::Client(client));
+        self.count(request, store, bucket, &client.to_string()).await
+    }
+
+    async fn count(
+        &self,
+        request: &HttpRequest,
+        store: &Store,
+        bucket: (Limit, Key),
+        key: &str,
+    ) -> Result<(), Problem> {
+        let limit = bucket.0;
         let needed = self.permit_request(limit, self.now());
         if self.take_local(request, bucket, needed)? {
             return Ok(());
         }
-        let query = diesel::sql_query(CHARGE_ADDRESS.as_str())
-            .bind::<Text, _>(format!("{} {address}", limit.name()))
+        let query = diesel::sql_query(CHARGE.as_str())
+            .bind::<Text, _>(format!("{} {key}", limit.name()))
             .bind::<BigInt, _>(needed.now)
             .bind::<BigInt, _>(needed.permits)
             .bind::<BigInt, _>(needed.cost)
@@ -182,6 +220,8 @@ impl Limiters {
     fn per_minute(&self, limit: Limit) -> NonZeroU32 {
         match limit {
             Limit::SignIn | Limit::Preview => self.rates.sign_in,
+            Limit::OAuthAddress(_) => self.rates.oauth_address,
+            Limit::OAuthClient(_) => self.rates.oauth_client,
             Limit::General => self.rates.credential,
             Limit::User => self.rates.user(),
         }
@@ -201,6 +241,12 @@ impl Limit {
         match self {
             Self::SignIn => "sign-in",
             Self::Preview => "preview",
+            Self::OAuthAddress(OAuthEndpoint::Token) => "oauth-token",
+            Self::OAuthAddress(OAuthEndpoint::Revoke) => "oauth-revoke",
+            Self::OAuthAddress(OAuthEndpoint::Device) => "oauth-device",
+            Self::OAuthClient(OAuthEndpoint::Token) => "oauth-token-client",
+            Self::OAuthClient(OAuthEndpoint::Revoke) => "oauth-revoke-client",
+            Self::OAuthClient(OAuthEndpoint::Device) => "oauth-device-client",
             Self::General => "general",
             Self::User => "user",
         }

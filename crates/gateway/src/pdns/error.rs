@@ -27,6 +27,10 @@ struct ErrorBody<'a> {
 }
 
 impl ErrorFormat for PowerDnsErrors {
+    fn schema(&self) -> Option<&'static str> {
+        None
+    }
+
     fn render(&self, problem: &Problem, _: &str) -> HttpResponse {
         let status = status(problem.code());
         let mut response = HttpResponse::build(status);

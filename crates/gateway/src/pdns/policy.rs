@@ -79,7 +79,7 @@ async fn authenticate<S: RequiredScope>(
     target: Target<'_>,
 ) -> Result<ResolvedCaller, Problem> {
     let caller = authenticate_with(request, payload, read_api_key(request), target).await?;
-    let caller = caller.with_scope(S::SCOPE)?;
+    let caller = caller.with_scope(request, S::SCOPE)?;
     // Without DNS hosting, the response reveals nothing about zones.
     RequireDns::extract(request, payload).await?;
     Ok(caller)

@@ -11,6 +11,9 @@ use crate::protocol;
 
 /// Writes an error to the client.
 pub trait ErrorFormat: Send + Sync {
+    /// The component of the OpenAPI document that describes the body; `None` for a response without a body.
+    fn schema(&self) -> Option<&'static str>;
+
     /// Returns the response, with the problem's headers.
     fn render(&self, problem: &Problem, request_id: &str) -> HttpResponse;
 }
@@ -21,11 +24,19 @@ pub(crate) struct ErrorFormats(pub(crate) Vec<(&'static str, &'static dyn ErrorF
 impl ErrorFormats {
     /// The format of the longest prefix of whole segments; by default the envelope.
     pub(crate) fn of(&self, path: &str) -> &'static dyn ErrorFormat {
-        let is_below =
-            |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let prefixes = self.0.iter().filter(|(prefix, _)| is_below(prefix));
-        prefixes.max_by_key(|(prefix, _)| prefix.len()).map_or(&EnvelopeFormat, |(_, format)| *format)
+        error_format_of(&self.0, path)
     }
+}
+
+/// The format of the longest prefix of whole segments; by default the envelope.
+pub(crate) fn error_format_of(
+    formats: &[(&'static str, &'static dyn ErrorFormat)],
+    path: &str,
+) -> &'static dyn ErrorFormat {
+    let is_below =
+        |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let prefixes = formats.iter().filter(|(prefix, _)| is_below(prefix));
+    prefixes.max_by_key(|(prefix, _)| prefix.len()).map_or(&EnvelopeFormat, |(_, format)| *format)
 }
 
 /// Marks a response that an error format rendered.
@@ -51,6 +62,10 @@ pub(crate) struct Envelope<'a> {
 pub(crate) struct EnvelopeFormat;
 
 impl ErrorFormat for EnvelopeFormat {
+    fn schema(&self) -> Option<&'static str> {
+        Some("Error")
+    }
+
     fn render(&self, problem: &Problem, request_id: &str) -> HttpResponse {
         let envelope =
             Envelope { code: problem.code().name, message: problem.message(), details: problem.details(), request_id };
@@ -62,6 +77,10 @@ impl ErrorFormat for EnvelopeFormat {
 pub(crate) struct BareStatus;
 
 impl ErrorFormat for BareStatus {
+    fn schema(&self) -> Option<&'static str> {
+        None
+    }
+
     fn render(&self, problem: &Problem, _: &str) -> HttpResponse {
         with_headers(problem).finish()
     }
@@ -70,13 +89,19 @@ impl ErrorFormat for BareStatus {
 /// OAuth 2.0's error body (RFC 6749 section 5.2).
 pub(crate) struct OauthErrors;
 
-#[derive(Serialize)]
-struct OauthError<'a> {
+/// The body of an error at `/oauth` (RFC 6749 section 5.2).
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = OAuthError)]
+#[schema(example = json!({ "error": "invalid_grant", "error_description": "the refresh token is unknown or used" }))]
+pub(crate) struct OauthError<'a> {
+    /// The machine-readable error code.
     error: &'a str,
+    /// A human-readable explanation.
     error_description: &'a str,
 }
 
-/// The error codes that have a meaning in RFC 6749 (sections 4.1.2.1 and 5.2), RFC 7009 and RFC 8707.
+/// The error codes that have a meaning in RFC 6749 (sections 4.1.2.1 and 5.2), RFC 7009, RFC 8628 and
+/// RFC 8707.
 const OAUTH_CODES: &[&str] = &[
     "invalid_request",
     "invalid_client",
@@ -86,9 +111,17 @@ const OAUTH_CODES: &[&str] = &[
     "unauthorized_client",
     "unsupported_grant_type",
     "unsupported_token_type",
+    "authorization_pending",
+    "slow_down",
+    "access_denied",
+    "expired_token",
 ];
 
 impl ErrorFormat for OauthErrors {
+    fn schema(&self) -> Option<&'static str> {
+        Some("OAuthError")
+    }
+
     fn render(&self, problem: &Problem, _: &str) -> HttpResponse {
         let code = problem.code();
         let error = match code.kind {

@@ -13,7 +13,9 @@ use crate::protocol;
 use crate::request_id::RequestId;
 
 pub use format::ErrorFormat;
-pub(crate) use format::{BareStatus, Envelope, EnvelopeFormat, ErrorFormats, OauthErrors, RenderedMarker};
+pub(crate) use format::{
+    BareStatus, Envelope, EnvelopeFormat, ErrorFormats, OauthError, OauthErrors, RenderedMarker, error_format_of,
+};
 
 /// The error of a request.
 #[derive(Debug)]
@@ -72,6 +74,13 @@ impl Problem {
         let message = "the request has no credential; sign in, and send the token as Authorization: Bearer <token>";
         let mut problem = Self::new(&Code::UNAUTHENTICATED, message);
         problem.headers = vec![(WWW_AUTHENTICATE, "Bearer".to_owned())];
+        problem
+    }
+
+    /// 401 of a client that used the header `Authorization` at the token endpoint (RFC 6749 section 5.2).
+    pub(crate) fn invalid_client(message: impl Into<String>) -> Self {
+        let mut problem = Self::new(&protocol::INVALID_CLIENT, message);
+        problem.headers = vec![(WWW_AUTHENTICATE, "Basic realm=\"oauth\", charset=\"UTF-8\"".to_owned())];
         problem
     }
 

@@ -3,6 +3,7 @@
 mod databases;
 mod dns;
 mod identity;
+mod oauth;
 mod orgs;
 mod projects;
 mod resources;
@@ -12,6 +13,7 @@ use ::convergence::Convergence;
 use ::databases::Databases;
 use ::dns::Dns;
 use ::identity::Identity;
+use ::oauth::OAuth;
 use ::orgs::Orgs;
 use ::projects::Projects;
 use ::resources::Resources;
@@ -32,15 +34,16 @@ pub struct Contexts {
     pub dns: Dns,
     pub resources: Resources,
     pub databases: Databases,
+    pub oauth: OAuth,
 }
 
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns, resources, databases } = self.clone();
+        let Self { identity, orgs, projects, convergence, dns, resources, databases, oauth } = self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
         app.app_data(Data::new(convergence)).app_data(Data::new(dns)).app_data(Data::new(resources));
-        app.app_data(Data::new(databases));
+        app.app_data(Data::new(databases)).app_data(Data::new(oauth));
     }
 }
 
@@ -56,6 +59,7 @@ pub fn routes(sign_ins: SignInMethods) -> Routes {
     resources::routes(&mut routes);
     databases::routes(&mut routes);
     dns::routes(&mut routes);
+    oauth::routes(&mut routes);
     service::routes(&mut routes);
     routes
 }

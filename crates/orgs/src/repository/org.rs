@@ -32,6 +32,14 @@ pub struct Person {
     pub avatar_url: Option<String>,
 }
 
+/// The log that shows an audit event.
+#[derive(Debug, Clone, Copy)]
+pub enum AuditLog {
+    Org(OrgId),
+    /// Of a user's own account.
+    Account(UserId),
+}
+
 /// Organizations, their members and their audit log on a [`store::Connection`].
 pub trait OrgRepository {
     /// Inserts an organization. Returns false if the slug is taken.
@@ -58,10 +66,10 @@ pub trait OrgRepository {
     /// Returns an organization.
     async fn org_find(&mut self, org: OrgId) -> Result<Option<OrgRecord>>;
 
-    /// Returns the audit events of an organization that match the filter, newest first.
+    /// Returns the audit events of a log that match the filter, newest first.
     async fn audit_list(
         &mut self,
-        org: OrgId,
+        log: AuditLog,
         filter: &AuditFilter,
         paging: &Paging<AuditId>,
     ) -> Result<Vec<AuditEvent>>;
@@ -164,12 +172,15 @@ impl OrgRepository for Connection {
 
     async fn audit_list(
         &mut self,
-        org: OrgId,
+        log: AuditLog,
         filter: &AuditFilter,
         paging: &Paging<AuditId>,
     ) -> Result<Vec<AuditEvent>> {
         let all = audit_events::table.select(AuditRow::as_select());
-        let mut query = newest_first!(all, audit_events::org_id = org, audit_events::id, paging);
+        let mut query = match log {
+            AuditLog::Org(org) => newest_first!(all, audit_events::org_id = org, audit_events::id, paging),
+            AuditLog::Account(user) => newest_first!(all, audit_events::account_id = user, audit_events::id, paging),
+        };
         if let Some(event) = &filter.event {
             query = query.filter(audit_events::event.eq(event));
         }

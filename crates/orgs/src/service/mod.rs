@@ -16,7 +16,7 @@ use crate::error::OrgError;
 use crate::model::{
     AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, OrgMembership, RoleChange, Slug,
 };
-use crate::repository::{OrgRecord, OrgRepository as _, Person};
+use crate::repository::{AuditLog, OrgRecord, OrgRepository as _, Person};
 
 /// The service for organizations and members. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -100,9 +100,23 @@ impl Orgs {
             .await
     }
 
+    /// Returns the audit events of a user's own account, newest first: its sessions, credentials and grants.
+    ///
+    /// # Errors
+    /// [`OrgError::Store`].
+    pub async fn account_audit(
+        &self,
+        user: UserId,
+        filter: &AuditFilter,
+        paging: &Paging<AuditId>,
+    ) -> Result<Page<AuditEvent>> {
+        let events = self.store.connection().await?.audit_list(AuditLog::Account(user), filter, paging).await?;
+        Ok(Page::cut(events, paging, |event| event.id))
+    }
+
     /// Returns the audit events of an organization, newest first.
     pub async fn audit(&self, org: OrgId, filter: &AuditFilter, paging: &Paging<AuditId>) -> Result<Page<AuditEvent>> {
-        let events = self.store.connection().await?.audit_list(org, filter, paging).await?;
+        let events = self.store.connection().await?.audit_list(AuditLog::Org(org), filter, paging).await?;
         Ok(Page::cut(events, paging, |event| event.id))
     }
 

@@ -2,19 +2,20 @@
 
 use actix_web::web::Data;
 use identity::{Identity, LoginSession, Profile};
-use kernel::{Page, SessionId};
-use orgs::{OrgMembership, Orgs};
+use kernel::{AuditId, Page, SessionId};
+use orgs::{AuditEvent, AuditFilter, OrgMembership, Orgs};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::authority::scope::AccountRead;
 use crate::authority::{Session, SignedInFiltered};
-use crate::http::{Json, NoContent, Pagination, Path, Routes, path_parameters};
+use crate::http::{Json, NoContent, Pagination, Path, Query, Routes, path_parameters};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("me", "The caller's own account.");
     area.get("get", "/v1/me", get).summary("Get the caller and their organizations");
+    area.get("audit", "/v1/me/audit", audit).summary("List the audit events of the caller's own account, newest first");
     area.get("sessions", "/v1/me/sessions", sessions)
         .summary("List the caller's active login sessions, newest first")
         .link("me.session_end", "sessionId", "/items/0/id");
@@ -37,6 +38,15 @@ struct User {
 async fn get(by: SignedInFiltered<AccountRead>, orgs: Data<Orgs>) -> Result<Json<User>, Problem> {
     let orgs = orgs.memberships(by.user.id, by.orgs.as_deref()).await?;
     Ok(Json(User { profile: by.user, orgs }))
+}
+
+async fn audit(
+    by: Session,
+    orgs: Data<Orgs>,
+    Query(filter): Query<AuditFilter>,
+    Pagination(pages): Pagination<AuditId>,
+) -> Result<Json<Page<AuditEvent>>, Problem> {
+    Ok(Json(orgs.account_audit(by.user.id, &filter, &pages).await?))
 }
 
 async fn sessions(

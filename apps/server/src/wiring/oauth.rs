@@ -1,0 +1,73 @@
+//! Construction of the authorization server, and delivery of ended grants to the model-lending service.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kernel::audit::Actor;
+use kernel::{ClockRng, Time, error_chain};
+use oauth::{OAuth, REVOCATION_TOPIC};
+use providers::Lending;
+use serde::Deserialize;
+use store::outbox::{DeliveryError, Message, OutboxHandler};
+use store::{Connection, Store};
+
+use crate::config::{Config, LENDING_URL, LendingConfig};
+use crate::jobs::{Background, Job, MINUTE};
+
+/// How often a process reloads the signing keys. A key is published for two minutes before it signs.
+const RELOAD_PERIOD: Duration = Duration::from_secs(10);
+
+pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) -> anyhow::Result<OAuth> {
+    let oauth = OAuth::new(store.clone(), config.oauth.clone());
+    let lending = match &config.lending {
+        None => None,
+        Some(LendingConfig { url, secret }) => {
+            Some(Lending::new(url, secret).map_err(|error| LENDING_URL.malformed(error))?)
+        }
+    };
+    let clock_rng = store.clock_rng().clone();
+    background.outbox(store.spawn_outbox_worker(Arc::new(Revocations { lending, clock_rng })));
+    background.job(Job::every(MINUTE, "oauth.purge"), oauth.clone(), async |oauth| oauth.purge().await);
+    if config.oauth.is_some() {
+        background.job(Job::every(RELOAD_PERIOD, "oauth.load_keys"), oauth.clone(), async |oauth| {
+            oauth.keys().load().await?;
+            oauth.keys().ensure(&Actor::service("oauth.load_keys")).await
+        });
+        background.job(Job::every(MINUTE, "oauth.purge_keys"), oauth.clone(), async |oauth| {
+            oauth.keys().purge(&Actor::service("oauth.purge_keys")).await
+        });
+    }
+    Ok(oauth)
+}
+
+/// Reports ended grants. Without a model-lending service, the messages are discarded.
+struct Revocations {
+    lending: Option<Lending>,
+    clock_rng: ClockRng,
+}
+
+#[derive(Deserialize)]
+struct Revocation {
+    sid: String,
+}
+
+#[async_trait]
+impl OutboxHandler for Revocations {
+    fn topic(&self) -> &'static str {
+        REVOCATION_TOPIC
+    }
+
+    async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
+        let Some(lending) = &self.lending else { return Ok(()) };
+        let Revocation { sid } = message.parse()?;
+        // One message per grant, also if an operator sends it again.
+        let sent = lending.revoke(&format!("msg_{sid}"), &sid, self.clock_rng.now()).await;
+        // Every response except 2xx is retried (contract section 3).
+        sent.map_err(|error| DeliveryError::Transient(error_chain(&error).to_string()))
+    }
+
+    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
+        Ok(())
+    }
+}
