@@ -1,5 +1,6 @@
 //! The tool for developers and operators: see `cargo xtask --help`. Each command has a module.
 
+mod audit;
 mod ci;
 mod codegen;
 mod dev;
@@ -9,6 +10,9 @@ mod lab;
 mod migrate;
 mod nameservers;
 mod node;
+mod oauth_client;
+mod oauth_key;
+mod oauth_libraries;
 mod openapi_validators;
 mod outbox;
 mod placement;
@@ -45,6 +49,12 @@ enum Command {
     Migrate(migrate::Args),
     /// Manage nodes and their credentials
     Node(node::Args),
+    /// Register, list and remove connected apps
+    OauthClient(oauth_client::Args),
+    /// List, rotate and retire the keys that sign access tokens
+    OauthKey(oauth_key::Args),
+    /// List audit events of all organizations and accounts
+    Audit(audit::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
     /// Suspend and resume projects
@@ -79,6 +89,9 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,
+        Command::OauthClient(args) => oauth_client::run(args).await,
+        Command::OauthKey(args) => oauth_key::run(args).await,
+        Command::Audit(args) => audit::run(args).await,
         Command::Outbox(args) => outbox::run(args).await,
         Command::Placement(args) => placement::run(args).await,
         Command::Seal(args) => seal::run(args).await,

@@ -7,10 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Subcommand;
 use kernel::audit::Actor;
 use kernel::seal::Keys;
-use settings::Secret;
 use store::{SealedColumn, Store};
 
-use crate::setting::{DatabaseArgs, read_setting};
+use crate::setting::DatabaseArgs;
 
 pub type Args = DatabaseArgs<Command>;
 
@@ -23,7 +22,7 @@ pub enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let keys = read_keys()?;
+    let keys = args.database.keys()?;
     let store = args.database.store_with(keys.clone())?;
     match args.command {
         Command::Status => status(&store, &keys).await?,
@@ -32,16 +31,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the keys of the server.
-fn read_keys() -> Result<Keys> {
-    let setting = read_setting::<Secret>("SVC_SEALING_KEYS")?;
-    let setting = setting.context("no keys: set SVC_SEALING_KEYS or SVC_SEALING_KEYS_FILE as for the server")?;
-    Keys::parse(setting.reveal()).context("SVC_SEALING_KEYS is malformed")
-}
-
 /// The sealed columns of all contexts.
 fn columns() -> impl Iterator<Item = SealedColumn> {
-    [store::SEALED_COLUMNS, resources::SEALED_COLUMNS, databases::SEALED_COLUMNS].into_iter().flatten().copied()
+    let contexts = [store::SEALED_COLUMNS, resources::SEALED_COLUMNS, databases::SEALED_COLUMNS, oauth::SEALED_COLUMNS];
+    contexts.into_iter().flatten().copied()
 }
 
 async fn status(store: &Store, keys: &Keys) -> Result<()> {

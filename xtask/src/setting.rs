@@ -1,11 +1,14 @@
 //! Reads settings of the product for xtask commands.
 
-use anyhow::{Context as _, Result, ensure};
+use std::fs;
+
+use anyhow::{Context as _, Result, bail, ensure};
 use kernel::seal::Keys;
 use kernel::{ClockRng, Secret};
 use settings::{Claim, Error, Setting, Settings, Value};
 use store::{Config, Store};
 use xtask::postgres::Cluster;
+use xtask::workspace;
 
 /// Reads a setting from the environment or the `SVC_CONFIG` file, and a secret also from its `_FILE` setting.
 pub fn read_setting<T: Value>(name: &'static str) -> std::result::Result<Option<T>, Error> {
@@ -48,6 +51,20 @@ impl Database {
         let url = read_setting::<settings::Secret>("SVC_DATABASE_URL")?;
         let url = url.context("no database: pass --database-url or --dev, or set SVC_DATABASE_URL")?;
         Ok(Secret::new(url.reveal().to_owned()))
+    }
+
+    /// The sealing keys of the server: with `--dev` those of `cargo xtask dev`.
+    pub fn keys(&self) -> Result<Keys> {
+        let setting = read_setting::<settings::Secret>("SVC_SEALING_KEYS")?;
+        let text = match setting {
+            Some(setting) => setting.reveal().to_owned(),
+            None if self.dev => {
+                let file = workspace::root()?.join(".svc/dev/sealing.keys");
+                fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?.trim().to_owned()
+            }
+            None => bail!("no keys: set SVC_SEALING_KEYS or SVC_SEALING_KEYS_FILE as for the server"),
+        };
+        Keys::parse(&text).context("SVC_SEALING_KEYS is malformed")
     }
 
     pub fn store(self) -> Result<Store> {

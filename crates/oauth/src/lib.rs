@@ -6,6 +6,7 @@
 //! ends is deleted with all its codes and tokens, so that nothing of it can be used again.
 
 mod error;
+#[cfg(feature = "server")]
 mod jwt;
 mod keys;
 mod model;
@@ -15,6 +16,7 @@ mod schema;
 mod service;
 
 pub use error::OAuthError;
+#[cfg(feature = "server")]
 pub use jwt::{Claims, InvalidToken, VerifiedToken};
 pub use keys::{KEY_SET_MAX_AGE_SECONDS, KeySet, PublishedKey, SigningKeys};
 pub use model::*;

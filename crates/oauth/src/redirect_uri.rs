@@ -97,6 +97,7 @@ impl fmt::Display for RedirectUri {
     }
 }
 
+#[cfg(feature = "server")]
 /// Appends parameters to the query of a redirect URI that was matched before.
 pub(crate) fn with_parameters(redirect_uri: &str, parameters: &[(&str, &str)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -248,6 +249,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "server")]
     #[test]
     fn parameters_are_appended_to_the_query() {
         for (uri, expected) in [

@@ -1,10 +1,11 @@
 //! Appending to the audit log.
 
 use diesel::prelude::*;
-use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{AuditId, ClockRng, OrgId, Time, UserId};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::caller_check::{CallerCheck, Parameters, bind};
@@ -65,7 +66,66 @@ pub(crate) fn append_if(lock: &str) -> String {
     )
 }
 
+/// Which audit events to read. The default matches all.
+#[derive(Debug, Clone, Default)]
+pub struct AuditQuery {
+    /// Only events with this name.
+    pub event: Option<String>,
+    /// Only events of this user: as the actor, or about the user's account.
+    pub user: Option<UserId>,
+    /// Only events of this organization.
+    pub org: Option<OrgId>,
+    /// Only events at this time or later.
+    pub since: Option<Time>,
+}
+
+/// An audit event with all its columns, for operators.
+#[derive(Debug, Clone, PartialEq, Serialize, QueryableByName)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditRecord {
+    #[diesel(sql_type = Uuid)]
+    pub id: AuditId,
+    #[diesel(sql_type = Text)]
+    pub event: String,
+    #[diesel(sql_type = Nullable<Uuid>)]
+    pub org_id: Option<OrgId>,
+    #[diesel(sql_type = Nullable<Uuid>)]
+    pub account_id: Option<UserId>,
+    #[diesel(sql_type = Nullable<Uuid>)]
+    pub actor_id: Option<UserId>,
+    #[diesel(sql_type = Text)]
+    pub credential: String,
+    #[diesel(sql_type = Text)]
+    pub target: String,
+    #[diesel(sql_type = Jsonb)]
+    pub data: Value,
+    #[diesel(sql_type = Text)]
+    pub request_id: String,
+    #[diesel(sql_type = Timestamptz)]
+    pub created_at: Time,
+}
+
+const READ: &str = "\
+    SELECT id, event, org_id, account_id, actor_id, credential, target, data, request_id, created_at FROM store.audit \
+    WHERE ($1::text IS NULL OR event = $1) AND ($2::uuid IS NULL OR actor_id = $2 OR account_id = $2) \
+      AND ($3::uuid IS NULL OR org_id = $3) AND ($4::uuid IS NULL OR id >= $4) \
+    ORDER BY id DESC LIMIT $5";
+
 impl Store {
+    /// Returns the newest audit events of all organizations and accounts, newest first.
+    ///
+    /// # Errors
+    /// Returns an error if the statement fails.
+    pub async fn audit_events(&self, query: &AuditQuery, limit: i64) -> Result<Vec<AuditRecord>> {
+        let read = diesel::sql_query(READ)
+            .bind::<Nullable<Text>, _>(&query.event)
+            .bind::<Nullable<Uuid>, _>(query.user)
+            .bind::<Nullable<Uuid>, _>(query.org)
+            .bind::<Nullable<Uuid>, _>(query.since.map(AuditId::earliest_at))
+            .bind::<BigInt, _>(limit);
+        Ok(read.load(&mut *self.connection().await?).await?)
+    }
+
     /// Appends an audit event of another organization that the change affects, in the transaction of the change.
     /// [`Outcome::Changed`](crate::Outcome::Changed) has the event of the operation itself.
     ///

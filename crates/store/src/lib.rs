@@ -23,6 +23,7 @@ pub mod schema;
 mod seal;
 mod transaction;
 
+pub use audit::{AuditQuery, AuditRecord};
 pub use batches::{BATCH_SIZE, is_full_batch};
 pub use caller_check::{Authorized, CallerCheck, FindCallerCheck};
 pub use config::{Config, InvalidUrl};

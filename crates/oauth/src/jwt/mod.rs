@@ -1,12 +1,10 @@
 //! Access tokens: JWTs of RFC 9068, signed with ES256.
 
 mod claims;
-#[cfg(feature = "server")]
 mod sign;
 mod verify;
 
 pub use claims::{Claims, VerifiedToken};
-#[cfg(feature = "server")]
 pub(crate) use sign::Signer;
 pub use verify::InvalidToken;
 pub(crate) use verify::{Expected, UnverifiedToken};

@@ -13,6 +13,7 @@ use kernel::Time;
 use store::{SealedColumn, Store};
 
 use crate::error::OAuthError;
+#[cfg(feature = "server")]
 use crate::jwt::{Expected, InvalidToken, UnverifiedToken, VerifiedToken};
 use crate::repository::KeyRepository as _;
 
@@ -73,6 +74,7 @@ impl SigningKeys {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    #[cfg(feature = "server")]
     /// Verifies an access token without a query.
     ///
     /// # Errors

@@ -58,6 +58,7 @@ impl KeySet {
         self.keys.iter().find(|key| key.signs_from <= now)
     }
 
+    #[cfg(feature = "server")]
     /// A published key.
     pub(crate) fn find(&self, id: SigningKeyId, now: Time) -> Option<&PublishedKey> {
         self.published(now).find(|key| key.id == id)
@@ -109,6 +110,7 @@ impl PublishedKey {
         self.retires_at().is_some_and(|at| at <= now)
     }
 
+    #[cfg(feature = "server")]
     pub(crate) fn public_key(&self) -> &[u8] {
         &self.public_key
     }

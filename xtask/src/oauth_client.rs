@@ -1,0 +1,93 @@
+//! `oauth-client`: registers connected apps. For operators.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+use clap::Subcommand;
+use kernel::audit::Actor;
+use kernel::seal::Keys;
+use kernel::{ClientId, Scope, ScopeSet};
+use oauth::{Clients, NewClient};
+use serde_json::json;
+
+use crate::setting::DatabaseArgs;
+
+pub type Args = DatabaseArgs<Command>;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Register an app, and print its client id and, if it is confidential, its secret, which is shown only once
+    Add {
+        /// Shown to users when they decide
+        #[arg(long)]
+        name: String,
+        /// A redirect URI; repeat the option for several
+        #[arg(long = "redirect-uri", value_name = "URI")]
+        redirect_uris: Vec<String>,
+        /// A scope that the app may have; repeat the option for several [default: all scopes]
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<Scope>,
+        /// The app can keep a secret: it is not a native app and does not run in a browser
+        #[arg(long)]
+        confidential: bool,
+        /// The app may use the device flow
+        #[arg(long)]
+        device: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the apps, oldest first
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove an app, which ends all its grants
+    Remove { client_id: ClientId },
+}
+
+pub async fn run(args: Args) -> Result<ExitCode> {
+    // Only ended grants are sealed: their messages are.
+    let keys = match args.command {
+        Command::Remove { .. } => args.database.keys()?,
+        Command::Add { .. } | Command::List { .. } => Keys::default(),
+    };
+    let clients = Clients::new(args.database.store_with(keys)?);
+    match args.command {
+        Command::Add { name, redirect_uris, scopes, confidential, device, json } => {
+            let scopes = if scopes.is_empty() { None } else { Some(scopes.into_iter().collect::<ScopeSet>()) };
+            let new = NewClient { name, redirect_uris, scopes, confidential, device };
+            let created = clients.add(&Actor::operator("xtask oauth-client add"), new).await?;
+            let secret = created.secret.as_ref().map(kernel::Token::reveal);
+            if json {
+                println!("{}", json!({ "clientId": created.id, "clientSecret": secret }));
+            } else {
+                println!("client id      {}", created.id);
+                println!("client secret  {}", secret.unwrap_or("none: the app is public"));
+            }
+        }
+        Command::List { json } => {
+            let all = clients.list().await?;
+            if json {
+                println!("{}", serde_json::to_string(&all)?);
+                return Ok(ExitCode::SUCCESS);
+            }
+            for client in all {
+                let kind = if client.confidential { "confidential" } else { "public" };
+                let device = if client.device { ", device flow" } else { "" };
+                let scopes = client.scopes.iter().map(Scope::as_str).collect::<Vec<_>>().join(" ");
+                println!("{}  {}  {kind}{device}  {}  {scopes}", client.client_id, client.name, client.created_at);
+                for uri in client.redirect_uris {
+                    println!("    {uri}");
+                }
+            }
+        }
+        Command::Remove { client_id } => {
+            let ended = clients.remove(&Actor::operator("xtask oauth-client remove"), client_id).await;
+            ensure!(!matches!(ended, Err(oauth::OAuthError::ClientNotFound)), "there is no app {client_id}");
+            println!("removed; ended grants: {}", ended?);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
