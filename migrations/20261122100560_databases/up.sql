@@ -77,7 +77,7 @@ CREATE TABLE databases.generations (
 );
 CREATE INDEX generations_created_at_idx ON databases.generations (created_at);
 -- For the newest generation of a database.
-CREATE INDEX generations_database_id_idx ON databases.generations (database_id, epoch, created_at, seq);
+CREATE INDEX generations_database_id_idx ON databases.generations (database_id, epoch, seq);
 
 -- Operations on whole databases. The deletion of a database does not delete them.
 CREATE TABLE databases.operations (
@@ -152,6 +152,6 @@ CREATE VIEW databases.sources AS
         (SELECT g.key FROM databases.generations g
             WHERE g.database_id = d.id
                 AND g.epoch = (SELECT p.epoch FROM convergence.placements p WHERE p.project_id = d.project_id)
-            ORDER BY g.created_at DESC, g.seq DESC LIMIT 1),
+            ORDER BY g.seq DESC LIMIT 1),
         d.restored_key) AS source_key
     FROM databases.databases d;

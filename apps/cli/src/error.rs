@@ -10,6 +10,9 @@ use serde_json::Value;
 pub enum CliError {
     #[error(transparent)]
     Api(#[from] Error),
+    /// The project has no backup with the requested number. The error response of the API, whose code is `not_found`.
+    #[error("{0}")]
+    BackupNotFound(Error),
     /// The command line is invalid or incomplete.
     #[error("{0}")]
     Usage(String),
@@ -56,7 +59,7 @@ impl CliError {
             Self::NotServed(_) | Self::NotEnabled(_) => 8,
             Self::OperationFailed(_) => 9,
             Self::Api(Error::Unreachable(_)) => 7,
-            Self::Api(error) => match (error.status(), error.code()) {
+            Self::Api(error) | Self::BackupNotFound(error) => match (error.status(), error.code()) {
                 (_, Some("invalid_bundle" | "payload_too_large")) => 6,
                 (Some(401), _) => 3,
                 (Some(403), _) => 4,
@@ -71,7 +74,7 @@ impl CliError {
     /// The error response of the API, if there is one.
     pub fn json(&self) -> Option<&Value> {
         match self {
-            Self::Api(Error::Api { json, .. }) => Some(json),
+            Self::Api(Error::Api { json, .. }) | Self::BackupNotFound(Error::Api { json, .. }) => Some(json),
             _ => None,
         }
     }
@@ -79,7 +82,7 @@ impl CliError {
     /// Further lines: field errors, the DNS record to publish, the error code and the request ID.
     pub fn details(&self) -> Vec<String> {
         match self {
-            Self::Api(Error::Api { envelope, .. }) => {
+            Self::Api(Error::Api { envelope, .. }) | Self::BackupNotFound(Error::Api { envelope, .. }) => {
                 let detail = |name| envelope.details.as_ref().and_then(|it| it.get(name));
                 let mut lines = field_errors(detail("fields"));
                 lines.extend(detail("verify").map(verify_record));
@@ -98,6 +101,7 @@ impl CliError {
         let envelope = match self {
             Self::NotEnabled(_) => return Some("correct the cause, then run `svc deploy` again".to_owned()),
             Self::NotSignedIn(_) => return Some("sign in with `svc login`, or set SVC_CLI_TOKEN".to_owned()),
+            Self::BackupNotFound(_) => return Some("`svc db backups` lists the backups".to_owned()),
             Self::Api(Error::Unreachable(_)) => {
                 return Some("check that --api is correct and that the API is running".to_owned());
             }

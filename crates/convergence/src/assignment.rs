@@ -10,10 +10,15 @@ pub(crate) async fn raise_revision(tx: &mut Connection, node: NodeId, by: i64) -
     Ok(tx.node_raise_revision(node, by).await?.map(|revision| (node, revision)))
 }
 
-/// Assigns a pending project to the node with the fewest placements. Returns the node with a revision for another part;
-/// `None` if there is no node. Skips a node that is revoked concurrently.
-pub(crate) async fn assign_home(tx: &mut Connection, project: ProjectId) -> Result<Option<(NodeId, i64)>> {
-    while let Some(node) = tx.node_least_loaded(false).await? {
+/// Assigns a pending project to the node with the fewest placements, of those with a Postgres if it has a database.
+/// Returns the node with a revision for another part; `None` if there is no such node. Skips a node that is revoked
+/// concurrently.
+pub(crate) async fn assign_home(
+    tx: &mut Connection,
+    project: ProjectId,
+    has_database: bool,
+) -> Result<Option<(NodeId, i64)>> {
+    while let Some(node) = tx.node_least_loaded(has_database).await? {
         if let Some(revision) = assign_to_node(tx, node, &[project], 1).await? {
             return Ok(Some((node, revision)));
         }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use kernel::{NodeId, ProjectId, Time};
-use protocol::DesiredPart;
+use protocol::{Database, DesiredPart};
 use serde_json::{Value, json};
 use store::{Connection, Store};
 
@@ -210,10 +210,16 @@ impl StateWriter {
     async fn upsert(&self, tx: &mut Connection, placement: PlacementRecord, part: PartRecord) -> Result<()> {
         let home = match placement.home {
             Some(node) => raise_revision(tx, node, 1).await?,
-            None => assign_home(tx, part.project).await?,
+            None => self.assign(tx, &part).await?,
         };
         tx.part_upsert(PartRecord { home, ..part }).await?;
         self.wake(tx, home.map(|(node, _)| node)).await
+    }
+
+    /// Assigns the pending project of a part that is being written, and returns the node with a revision for this part.
+    async fn assign(&self, tx: &mut Connection, part: &PartRecord) -> Result<Option<(NodeId, i64)>> {
+        let has_database = part.part == Database::NAME || tx.part_is_desired(part.project, Database::NAME).await?;
+        Ok(assign_home(tx, part.project, has_database).await?)
     }
 
     async fn remove_project(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {

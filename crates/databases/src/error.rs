@@ -34,6 +34,10 @@ pub enum DatabaseError {
     NotAbortable,
     #[error("the export failed: {0}; try again")]
     ExportFailed(String),
+    #[error(
+        "the limit of {limit} {operations} of a project's database in 24 hours is reached; retry in {retry_after} s"
+    )]
+    DailyLimit { operations: &'static str, limit: u32, retry_after: i64 },
     #[error("the project has no home node; ask the operator of this installation")]
     NoHomeNode,
     #[error("the project's home node has no Postgres; ask the operator of this installation")]
@@ -105,6 +109,7 @@ impl ApiError for DatabaseError {
             Self::AuthEnabled => &Self::AUTH_ENABLED,
             Self::NotAbortable => &Self::NOT_ABORTABLE,
             Self::ExportFailed(_) => &Self::EXPORT_FAILED,
+            Self::DailyLimit { .. } => &Code::RATE_LIMITED,
             Self::NoHomeNode => &Self::NO_HOME_NODE,
             Self::NoNodeAdmin => &Self::NO_NODE_ADMIN,
             Self::NoCore => &Self::NO_CORE,
@@ -115,7 +120,15 @@ impl ApiError for DatabaseError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::TokenLimit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
+            Self::DailyLimit { limit, .. } => Some(json!({ "limit": limit })),
             Self::Store(error) => error.details(),
+            _ => None,
+        }
+    }
+
+    fn retry_after(&self) -> Option<i64> {
+        match self {
+            Self::DailyLimit { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }

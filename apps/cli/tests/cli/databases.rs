@@ -138,6 +138,10 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     let content = it.dump();
     it.add(&ids[1], "after").await;
     it.psql("CREATE TABLE later (id int)");
+    let unknown = ada.svc(&["db", "restore", "1.999999", "--confirm", "todo"]).fails(5);
+    unknown.stderr_contains("no such generation").stderr_contains("next: `svc db backups` lists the backups");
+    let elsewhere = ["db", "restore", "1.1", "--confirm", "none", "--project", "none"];
+    ada.svc(&elsewhere).fails(5).stderr_contains("svc projects list");
     ada.svc(&["db", "restore", &before]).fails(2).stderr_contains("confirm with --confirm todo");
     let restored = ada.svc(&["db", "restore", &before, "--confirm", "todo"]).succeeds();
     restored.stderr_contains(&format!("restored backup {before}")).stderr_contains("until it is committing");

@@ -35,7 +35,7 @@ pub(super) fn wire(
         organizations: Arc::new(OrgsPort(orgs.clone())),
         grants: Arc::new(GrantsPort),
     };
-    let databases = Databases::new(store.clone(), config.limits, ports);
+    let databases = Databases::new(store.clone(), config.limits, ports).with_abuse_limits(config.abuse_limits);
     let reports = Arc::new(ReportsPort(databases.clone()));
     convergence.register_receiver::<DatabaseReport>(reports.clone())?;
     convergence.register_receiver::<GenerationReport>(reports.clone())?;

@@ -34,7 +34,7 @@ impl Convergence {
             let mut connection = self.store.connection().await?;
             let stored = connection.desired_since(node, since).await?.ok_or(ConvergenceError::UnknownNode)?;
             drop(connection);
-            if since == 0 && self.assign_pending(node).await? {
+            if since == 0 && self.assign_pending(node).await? > 0 {
                 continue;
             }
             if since == 0 || stored.revision != since || Instant::now() >= deadline {
@@ -44,20 +44,22 @@ impl Convergence {
         }
     }
 
-    /// Assigns the pending projects to the node, and returns whether there were any. A first deploy that runs while the
-    /// first node is added stays pending, because neither transaction sees the other. The next relist assigns it.
-    async fn assign_pending(&self, node: NodeId) -> Result<bool> {
+    /// Assigns the pending projects that the node can serve to it, and returns their number. A first deploy that runs
+    /// while the first node is added stays pending, because neither transaction sees the other. The next relist assigns
+    /// it.
+    pub(super) async fn assign_pending(&self, node: NodeId) -> Result<usize> {
         if !self.store.connection().await?.placement_has_pending().await? {
-            return Ok(false);
+            return Ok(0);
         }
         self.store
             .transaction(&Actor::service("convergence.assign_pending"), async |tx| {
                 let assigned = nodes::assign_pending(tx, node).await?;
                 if assigned == 0 {
-                    return Ok(Outcome::Unchanged(false));
+                    return Ok(Outcome::Unchanged(0));
                 }
+                self.writer.wake(tx, Some(node)).await?;
                 let (target, data) = (node.to_string(), json!({ "projects": assigned }));
-                Ok(Outcome::Changed(true, Event::of_platform("node.assign", target, data)))
+                Ok(Outcome::Changed(assigned, Event::of_platform("node.assign", target, data)))
             })
             .await
     }

@@ -127,14 +127,20 @@ impl Convergence {
         self.writer.core.as_deref().ok_or(ConvergenceError::NoCore)
     }
 
-    /// Stores the announcement of a node.
+    /// Stores the announcement of a node. A node with a Postgres gets the pending projects.
     ///
     /// # Errors
     /// [`ConvergenceError::UnknownNode`] for a revoked node, [`ConvergenceError::NoCore`].
     pub async fn announce(&self, node: NodeId, info: NodeInfo) -> Result<()> {
         self.core()?;
-        let is_known = self.store.connection().await?.node_announce(node, info).await?;
-        if is_known { Ok(()) } else { Err(ConvergenceError::UnknownNode) }
+        let has_database = info.database.is_some();
+        if !self.store.connection().await?.node_announce(node, info).await? {
+            return Err(ConvergenceError::UnknownNode);
+        }
+        if has_database {
+            self.assign_pending(node).await?;
+        }
+        Ok(())
     }
 
     /// Whether the node is the project's home node.

@@ -31,7 +31,7 @@ impl Nodes {
         Self { store }
     }
 
-    /// Adds a node and assigns all pending projects to it.
+    /// Adds a node and assigns the pending projects without a database to it.
     ///
     /// # Errors
     /// [`ConvergenceError::NodeNameTaken`].
@@ -80,8 +80,9 @@ impl Nodes {
         Ok(self.store.connection().await?.node_list().await?)
     }
 
-    /// Deletes a node with its credential, and moves its projects to the nodes with the fewest placements. Without
-    /// another node, the projects become pending. The machine keeps serving its last state until the operator stops it.
+    /// Deletes a node with its credential, and moves its projects to the nodes with the fewest placements: those with a
+    /// database only to nodes that announced a Postgres. Without such a node, the projects become pending. The machine
+    /// keeps serving its last state until the operator stops it.
     ///
     /// # Errors
     /// [`ConvergenceError::NodeNotFound`].
@@ -106,9 +107,8 @@ impl Nodes {
                 let mut by_home: BTreeMap<Option<NodeId>, Vec<ProjectId>> = BTreeMap::new();
                 for project in projects {
                     let needs_database = with_database.contains(&project);
-                    // A database is only available on a node with a Postgres.
-                    let rank = |load: &NodeLoad| (needs_database && !load.has_database, load.placements);
-                    let home = loads.iter_mut().min_by_key(|load| rank(load)).map(|load| {
+                    let can_serve = |load: &&mut NodeLoad| load.has_database || !needs_database;
+                    let home = loads.iter_mut().filter(can_serve).min_by_key(|load| load.placements).map(|load| {
                         load.placements += 1;
                         load.node
                     });
@@ -146,9 +146,14 @@ impl Nodes {
     }
 }
 
-/// Assigns all pending projects to the node, and returns their number.
+/// Assigns the pending projects to the node, and returns their number. A project with a database stays pending until a
+/// node announces a Postgres.
 pub(super) async fn assign_pending(tx: &mut Connection, node: NodeId) -> Result<usize> {
-    let pending = tx.placement_list_pending().await?;
+    let mut pending = tx.placement_list_pending().await?;
+    if !tx.node_has_database(node).await? {
+        let with_database = tx.part_filter_desired(&pending, Database::NAME).await?;
+        pending.retain(|project| !with_database.contains(project));
+    }
     assign_to_node(tx, node, &pending, 0).await?.ok_or(ConvergenceError::UnknownNode)?;
     Ok(pending.len())
 }

@@ -265,6 +265,32 @@ async fn projects_with_a_database_move_to_nodes_with_a_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn project_with_a_database_waits_for_the_announcement_of_a_postgres() {
+    let it = Databases::start().await;
+    it.node("old", Some(server("db1.example"))).await;
+    let (with, without) = (it.kit.new_project(), it.kit.new_project());
+    it.write_database(with).await;
+    it.kit.set_site(without, Some(site(1))).await;
+    // A node without a Postgres gets only the other project.
+    it.node("bare", None).await;
+    it.kit.nodes.revoke(&operator(), &"old".parse().unwrap()).await.unwrap();
+    let pending = (None, "pending".to_owned(), 1);
+    assert_eq!(it.placement(without).await, placed("bare", "active", 1));
+    assert_eq!(it.placement(with).await, pending);
+    // Neither the registration of a node, nor its relist, nor another part of the project assigns it.
+    let new = it.kit.add_node("new").await.node.id;
+    assert!(parts::<Database>(&it.kit.desired(new, 0).await).is_empty());
+    it.kit.set_site(with, Some(site(1))).await;
+    assert_eq!(it.placement(with).await, pending);
+    it.convergence.announce(new, NodeInfo { database: None }).await.unwrap();
+    assert_eq!(it.placement(with).await, pending);
+    it.convergence.announce(new, NodeInfo { database: Some(server("db2.example")) }).await.unwrap();
+    assert_eq!(it.placement(with).await, placed("new", "active", 1));
+    assert_eq!(parts::<Database>(&it.kit.desired(new, 0).await).len(), 1);
+    assert_eq!(it.assign(with).await, DatabaseHome::Assigned);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn receiver_that_writes_parts_does_not_deadlock_with_writers() {
     let it = Databases::start().await;
     let node = it.node("edge", None).await;

@@ -20,8 +20,11 @@ pub enum ExportState {
 
 /// Exports on a [`store::Connection`].
 pub trait ExportRepository {
-    /// Inserts a pending export of a project. Returns false if the project has one.
-    async fn export_insert(&mut self, project: ProjectId, export: ExportId, at: Time) -> Result<bool>;
+    /// Whether the project has a pending export.
+    async fn export_is_pending(&mut self, project: ProjectId) -> Result<bool>;
+
+    /// Inserts a pending export of a project without one.
+    async fn export_insert(&mut self, project: ProjectId, export: ExportId, at: Time) -> Result<()>;
 
     /// Returns the state of an export; `None` if its project was purged.
     async fn export_state(&mut self, export: ExportId) -> Result<Option<ExportState>>;
@@ -57,10 +60,15 @@ const PURGE: &str = "DELETE FROM databases.exports WHERE id IN ( \
 type ExportRow = (Option<String>, Option<i64>, Option<Time>, Option<String>);
 
 impl ExportRepository for Connection {
-    async fn export_insert(&mut self, project: ProjectId, export: ExportId, at: Time) -> Result<bool> {
+    async fn export_is_pending(&mut self, project: ProjectId) -> Result<bool> {
+        let pending = exports::project_id.eq(project).and(exports::ended_at.is_null());
+        Ok(exports::table.filter(pending).count().get_result::<i64>(self).await? > 0)
+    }
+
+    async fn export_insert(&mut self, project: ProjectId, export: ExportId, at: Time) -> Result<()> {
         let row = (exports::id.eq(export), exports::project_id.eq(project), exports::started_at.eq(at));
-        let insert = diesel::insert_into(exports::table).values(row).on_conflict_do_nothing();
-        Ok(insert.execute(self).await? == 1)
+        diesel::insert_into(exports::table).values(row).execute(self).await?;
+        Ok(())
     }
 
     async fn export_state(&mut self, export: ExportId) -> Result<Option<ExportState>> {

@@ -37,7 +37,7 @@ pub trait GenerationRepository {
     /// Inserts a generation of a project whose numbers are locked.
     async fn generation_insert(&mut self, project: ProjectId, seq: i64, generation: GenerationRecord) -> Result<()>;
 
-    /// Lists the generations of a project, newest first: scheduled ones after `scheduled_after`, others after
+    /// Lists the generations of a project by descending number: scheduled ones after `scheduled_after`, others after
     /// `others_after`, and the one from which the node would create the database.
     async fn generation_list(
         &mut self,
@@ -122,7 +122,7 @@ impl GenerationRepository for Connection {
         let query = generations::table
             .filter(generations::project_id.eq(project))
             .filter(kept.or(generations::key.nullable().eq(source)))
-            .order((generations::created_at.desc(), generations::seq.desc()));
+            .order(generations::seq.desc());
         let rows = query.select(GenerationRow::as_select()).load(self).await?;
         Ok(rows.into_iter().map(Generation::from).collect())
     }

@@ -13,6 +13,7 @@ mod part;
 mod project;
 mod report;
 mod token;
+mod usage;
 
 pub use database::*;
 pub use export::*;
@@ -22,6 +23,7 @@ pub use part::*;
 pub use project::*;
 pub use report::*;
 pub use token::*;
+pub use usage::*;
 
 /// Deletes a batch of rows with a statement whose parameters are a time and the size of the batch. Returns the number of
 /// rows.

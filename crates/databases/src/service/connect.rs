@@ -11,7 +11,8 @@ use crate::model::{DatabaseConnect, DatabaseEndpoint, Password};
 use crate::part::{PASSWORD, password_row};
 use crate::ports::Home;
 use crate::repository::{
-    DatabaseAddress, DatabaseRecord, DatabaseRepository as _, OperationRepository as _, ProjectRepository as _, Server,
+    DatabaseAddress, DatabaseRecord, DatabaseRepository as _, LimitedOperation, OperationRepository as _,
+    ProjectRepository as _, Server,
 };
 use crate::scram;
 
@@ -30,7 +31,7 @@ impl Databases {
     /// # Errors
     /// [`DatabaseError::NoCore`], [`DatabaseError::NoHomeNode`], [`DatabaseError::NoNodeAdmin`],
     /// [`DatabaseError::OperationInProgress`] while the node deletes the previous database,
-    /// [`DatabaseError::ProjectNotFound`].
+    /// [`DatabaseError::DailyLimit`], [`DatabaseError::ProjectNotFound`].
     pub async fn enable(&self, actor: &Actor, target: Target) -> Result<DatabaseConnect> {
         self.require_link()?;
         let Target { org, project, .. } = target;
@@ -50,8 +51,10 @@ impl Databases {
                 if tx.operation_running(project).await?.is_some() {
                     return Err(DatabaseError::OperationInProgress);
                 }
+                let database = self.new_database()?;
+                self.ensure_below_daily_limit(tx, project, LimitedOperation::Change, database.created_at).await?;
                 self.publish(tx, project).await?;
-                tx.database_insert(project, self.new_database()?).await?;
+                tx.database_insert(project, database).await?;
                 let created = tx.database_address(project).await?;
                 let created = created.ok_or_else(|| Error::inconsistent("the created database is missing"))?;
                 let connect = self.open(created)?;

@@ -12,7 +12,7 @@ use super::{Databases, Result, Target};
 use crate::error::DatabaseError;
 use crate::model::DatabaseExport;
 use crate::ports::PlacementState;
-use crate::repository::{DatabaseRepository as _, ExportRepository as _, ExportState};
+use crate::repository::{DatabaseRepository as _, ExportRepository as _, ExportState, LimitedOperation};
 
 /// The longest time for an export. Afterwards the node no longer makes it.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -26,7 +26,7 @@ impl Databases {
     /// # Errors
     /// [`DatabaseError::NoDatabase`], [`DatabaseError::Suspended`], [`DatabaseError::OperationInProgress`], also during
     /// another export; [`DatabaseError::NoCore`], [`DatabaseError::NoHomeNode`], [`DatabaseError::NoNodeAdmin`];
-    /// [`DatabaseError::ExportFailed`]; [`DatabaseError::ProjectNotFound`].
+    /// [`DatabaseError::ExportFailed`]; [`DatabaseError::DailyLimit`]; [`DatabaseError::ProjectNotFound`].
     pub async fn export(&self, actor: &Actor, target: Target) -> Result<DatabaseExport> {
         let Target { org, project, .. } = target;
         self.require_link()?;
@@ -39,9 +39,11 @@ impl Databases {
                 tx.database_find(project).await?.ok_or(DatabaseError::NoDatabase)?;
                 self.require_running(tx, project, state).await?;
                 tx.export_fail_pending(project, now.plus_seconds(-TIMEOUT_SECONDS), TIMED_OUT, now).await?;
-                if !tx.export_insert(project, export, now).await? {
+                if tx.export_is_pending(project).await? {
                     return Err(DatabaseError::OperationInProgress);
                 }
+                self.ensure_below_daily_limit(tx, project, LimitedOperation::Export, now).await?;
+                tx.export_insert(project, export, now).await?;
                 self.publish(tx, project).await?;
                 Ok(Outcome::Changed((), Event::in_org("database.export", org, project, json!({ "export": export }))))
             })

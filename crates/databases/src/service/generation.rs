@@ -47,7 +47,8 @@ impl Databases {
     }
 
     /// Stores a reported generation under the next number of the project, in the transaction that accepts the report. A
-    /// generation that is stored already is a no-op.
+    /// node reports generations in the order in which it made them, so the number decides which one is newer, whatever
+    /// the clocks of nodes are. A generation that is stored already is a no-op.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -61,7 +62,7 @@ impl Databases {
         if tx.generation_exists(project, &generation.key).await? {
             return Ok(());
         }
-        // A clock that was ahead must not make a generation the newest one for ever.
+        // A clock that was ahead must not extend the retention.
         let created_at = generation.created_at.min(self.store.clock_rng().now());
         let generation = GenerationRecord { created_at, ..generation };
         tx.seq_set(project, last + 1).await?;

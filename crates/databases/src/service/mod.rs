@@ -3,6 +3,7 @@
 mod connect;
 mod export;
 mod generation;
+mod limits;
 mod observation;
 mod operation;
 mod progress;
@@ -10,7 +11,7 @@ mod purge;
 mod token;
 mod wait;
 
-use kernel::{Limits, OrgId, Plan, ProjectId};
+use kernel::{AbuseLimits, Limits, OrgId, Plan, ProjectId};
 use store::{Connection, Store};
 
 use crate::error::DatabaseError;
@@ -36,14 +37,21 @@ pub struct Target {
 pub struct Databases {
     store: Store,
     limits: Limits,
+    abuse_limits: AbuseLimits,
     ports: Ports,
 }
 
 impl Databases {
     /// Creates the service.
     #[must_use]
-    pub const fn new(store: Store, limits: Limits, ports: Ports) -> Self {
-        Self { store, limits, ports }
+    pub fn new(store: Store, limits: Limits, ports: Ports) -> Self {
+        Self { store, limits, abuse_limits: AbuseLimits::default(), ports }
+    }
+
+    /// Replaces the limits against abuse.
+    #[must_use]
+    pub fn with_abuse_limits(self, abuse_limits: AbuseLimits) -> Self {
+        Self { abuse_limits, ..self }
     }
 
     /// Locks the placement of a project. Without one, the project has no database.

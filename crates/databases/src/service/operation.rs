@@ -8,7 +8,9 @@ use store::{Connection, Outcome};
 use super::{Databases, Result, Target};
 use crate::error::DatabaseError;
 use crate::model::{DeleteRequest, Operation, OperationKind, OperationStarted, Phase, RestoreRequest};
-use crate::repository::{DatabaseRepository as _, ExportRepository as _, OperationRecord, OperationRepository as _};
+use crate::repository::{
+    DatabaseRepository as _, ExportRepository as _, LimitedOperation, OperationRecord, OperationRepository as _,
+};
 
 /// The terminal code of an aborted operation.
 const ABORTED: &str = "aborted";
@@ -19,7 +21,7 @@ impl Databases {
     /// # Errors
     /// [`DatabaseError::GenerationNotFound`], [`DatabaseError::DatabaseRequired`], [`DatabaseError::Suspended`],
     /// [`DatabaseError::OperationInProgress`], [`DatabaseError::NoCore`], [`DatabaseError::NoHomeNode`],
-    /// [`DatabaseError::NoNodeAdmin`], [`DatabaseError::ProjectNotFound`].
+    /// [`DatabaseError::NoNodeAdmin`], [`DatabaseError::DailyLimit`], [`DatabaseError::ProjectNotFound`].
     pub async fn restore(&self, actor: &Actor, target: Target, request: RestoreRequest) -> Result<OperationStarted> {
         self.require_link()?;
         let Target { org, project, .. } = target;
@@ -46,7 +48,7 @@ impl Databases {
     ///
     /// # Errors
     /// [`DatabaseError::ConfirmMismatch`], [`DatabaseError::NoDatabase`], [`DatabaseError::AuthEnabled`], and those of
-    /// [`Self::restore`] about the placement.
+    /// [`Self::restore`] about the placement and the limit.
     pub async fn delete(
         &self,
         actor: &Actor,
@@ -133,6 +135,8 @@ impl Databases {
         let clock_rng = self.store.clock_rng();
         let created_at = clock_rng.now();
         let id: OperationId = clock_rng.id_at(created_at);
+        let limited = if kind == OperationKind::Delete { LimitedOperation::Change } else { LimitedOperation::Restore };
+        self.ensure_below_daily_limit(tx, project, limited, created_at).await?;
         tx.operation_insert(OperationRecord { id, project, database, kind, seq, created_at }).await?;
         let reason = "an operation on the database began";
         tx.export_fail_pending(project, created_at.plus_seconds(1), reason, created_at).await?;

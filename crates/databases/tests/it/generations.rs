@@ -28,8 +28,7 @@ async fn concurrent_and_repeated_reports_have_unique_numbers() {
     let mut seqs: Vec<i64> = listed.iter().map(|generation| generation.seq).collect();
     seqs.sort_unstable();
     assert!(seqs.into_iter().eq(1..=20));
-    // Newest first, whatever the order of the reports.
-    assert!(listed.is_sorted_by_key(|generation| std::cmp::Reverse(generation.created_at)));
+    assert!(listed.is_sorted_by_key(|generation| std::cmp::Reverse(generation.seq)));
     let last = kit.databases.last_generation(at.project).await.unwrap().unwrap();
     assert_eq!(last, listed[0]);
 }
@@ -69,6 +68,21 @@ async fn generation_from_the_future_does_not_stay_the_newest() {
     let next = kit.scheduled(at).await;
     assert_eq!(kit.pairs(at).await, [(1, 2), (1, 1)]);
     assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, next.offsite_key);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn number_and_not_the_clock_of_the_node_decides_which_generation_is_newer() {
+    let kit = Kit::start().await;
+    let (at, id) = kit.database("shop").await;
+    // The clock of the first node is ahead: the time of its second generation is that of its arrival. The clock of the
+    // next node is an hour behind.
+    for (key, seconds) in [("a", -60), ("b", DAY), ("c", -3600)] {
+        kit.receive_generation(at, record(id, key, 1, GenerationKind::Scheduled, kit.now().plus_seconds(seconds)))
+            .await;
+    }
+    assert_eq!(kit.pairs(at).await, [(1, 3), (1, 2), (1, 1)]);
+    assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, "c");
+    assert_eq!(kit.databases.last_generation(at.project).await.unwrap().unwrap().offsite_key, "c");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 mod connect;
+mod daily_limits;
 mod enabling;
 mod example;
 mod exports;

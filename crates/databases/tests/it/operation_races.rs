@@ -2,6 +2,7 @@
 
 use databases::{DatabaseError, Phase, Progress};
 use futures_util::future::{join, join_all};
+use kernel::AbuseLimits;
 
 use crate::kit::{Kit, observation};
 
@@ -26,7 +27,9 @@ async fn one_of_concurrent_operations_starts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn either_abort_or_commit_wins() {
-    let kit = Kit::start().await;
+    let mut kit = Kit::start().await;
+    let limits = AbuseLimits { database_restores_per_project: 100, ..AbuseLimits::default() };
+    kit.databases = kit.databases.with_abuse_limits(limits);
     let (at, _) = kit.database("shop").await;
     let chosen = kit.scheduled(at).await;
     for round in 0..16 {

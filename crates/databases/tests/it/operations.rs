@@ -244,3 +244,25 @@ async fn reports_about_a_deleted_project_change_nothing_but_keep_its_generations
     assert_eq!(kit.kinds(at).await, [(1, GenerationKind::Final)]);
     assert!(kit.node.take_updates().is_empty() && kit.notices.take().is_empty());
 }
+
+/// The node has not created the database yet, so there is nothing to back up: no write can have been acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn restore_before_the_database_exists_has_no_generation_before_it() {
+    let kit = Kit::start().await;
+    let (at, _) = kit.database("shop").await;
+    let chosen = kit.scheduled(at).await;
+    let deletion = kit.delete(at).await.unwrap();
+    for phase in [Phase::Draining, Phase::Sealing, Phase::Committing] {
+        kit.complete(at, deletion, phase).await;
+    }
+    // The new database starts its restore before the first report of the node.
+    kit.enable(at).await;
+    let restore = kit.restore(at, &chosen).await.unwrap();
+    for phase in PHASES {
+        kit.report(at, Progress::Completed { operation: restore, phase, generation: None }).await;
+    }
+    kit.expect(at, restore, Phase::Done, "active", 2).await;
+    assert_eq!(kit.operation(at, restore).await.terminal_code, None);
+    assert_eq!(kit.kinds(at).await, [(1, GenerationKind::Final), (1, GenerationKind::Scheduled)]);
+    assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, chosen.offsite_key);
+}

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use client::types::{DeleteRequest, Operation, OperationStarted, Phase, RestoreRequest};
-use client::{Client, Response};
+use client::{Client, Error, Response};
 
 use super::backups::BackupNumber;
 use crate::commands::deployments::is_transient;
@@ -60,9 +60,18 @@ impl Restore {
         self.options
             .check(project, &format!("Replace the content of the database of {org}/{project} by backup {backup}?"))?;
         let BackupNumber { epoch, seq } = backup;
-        let started = client.database_restore(org, project, &RestoreRequest { epoch, seq }).send().await?;
+        let started = match client.database_restore(org, project, &RestoreRequest { epoch, seq }).send().await {
+            Ok(started) => started,
+            Err(error) => return Err(explain_not_found(error, (client, org, project)).await),
+        };
         self.options.finish(svc, (client, org, project), started, &format!("restored backup {backup}")).await
     }
+}
+
+/// Distinguishes a backup that does not exist from a project that does not exist, which have the same status.
+async fn explain_not_found(error: Error, (client, org, project): (&Client, &str, &str)) -> CliError {
+    let is_listed = error.status() == Some(404) && client.database_generations(org, project).send().await.is_ok();
+    if is_listed { CliError::BackupNotFound(error) } else { error.into() }
 }
 
 impl Delete {
