@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use actix_web::http::header::HttpDate;
 use anyhow::ensure;
 use protocol::{Batch, Desired, Digest, NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA};
-use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::header::{AUTHORIZATION, DATE, HeaderMap};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
+use reqwest::{Client, Response, StatusCode};
 use serde::Serialize;
 
+use crate::clock::ReferenceClock;
 use crate::config::Config;
 use crate::desired::DesiredUpdate;
 
@@ -17,6 +19,11 @@ const POLL_WAIT: Duration = Duration::from_secs(25);
 /// The read timeout, in addition to [`POLL_WAIT`] for long polls and downloads.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The control plane rejected the credential of the node.
+#[derive(Debug, thiserror::Error)]
+#[error("the control plane rejected the credential of this node (401)")]
+pub struct Unauthorized;
 
 /// The result of sending a batch of reports.
 pub enum ReportOutcome {
@@ -38,6 +45,8 @@ pub enum Redemption {
 #[derive(Clone)]
 pub struct Core {
     client: Client,
+    /// The time of the responses.
+    clock: ReferenceClock,
     base: String,
 }
 
@@ -52,7 +61,12 @@ impl Core {
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(POLL_WAIT + READ_TIMEOUT)
             .build()?;
-        Ok(Self { client, base: config.core_url.clone() })
+        Ok(Self { client, clock: ReferenceClock::default(), base: config.core_url.clone() })
+    }
+
+    /// The time of the control plane.
+    pub fn clock(&self) -> ReferenceClock {
+        self.clock.clone()
     }
 
     /// Long-polls the changes after the revision `since`, or fetches the full state for 0. Returns an empty response
@@ -60,6 +74,10 @@ impl Core {
     pub async fn desired(&self, since: i64) -> anyhow::Result<DesiredUpdate> {
         let wait = POLL_WAIT.as_secs();
         let response = self.get(&format!("/internal/v1/desired?since={since}&wait={wait}")).await?;
+        let date = response.headers().get(DATE).and_then(|date| date.to_str().ok()?.parse::<HttpDate>().ok());
+        if let Some(date) = date {
+            self.clock.observe(date.into());
+        }
         let desired: Desired = response.json().await.map_err(reqwest::Error::without_url)?;
         ensure!(desired.schema == SCHEMA, "the desired state has schema {}, expected {SCHEMA}", desired.schema);
         Ok(DesiredUpdate::read(desired))
@@ -111,6 +129,9 @@ impl Core {
 }
 
 fn require_ok(response: Response) -> anyhow::Result<Response> {
+    if response.status() == StatusCode::UNAUTHORIZED {
+        return Err(Unauthorized.into());
+    }
     ensure!(response.status().as_u16() == 200, "the control plane returned {}", response.status());
     Ok(response)
 }

@@ -1,6 +1,7 @@
 //! The wall-clock time, for values that outlive the process. All other code uses `Instant`.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
@@ -18,4 +19,48 @@ pub fn now() -> SystemTime {
 /// A time in the format of RFC 3339, in UTC and with milliseconds.
 pub fn rfc3339(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// The largest difference between clocks that agree.
+const MAX_DIFFERENCE: Duration = Duration::from_secs(60 * 60);
+
+/// The time of the control plane, which continues with the monotonic clock. A wall clock that is set forward would
+/// otherwise end every retention. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct ReferenceClock(Arc<Mutex<Option<(Instant, SystemTime)>>>);
+
+impl ReferenceClock {
+    /// Records the time of a response.
+    pub fn observe(&self, time: SystemTime) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), time));
+    }
+
+    /// Whether a time of another clock, read now, differs by less than an hour. False before the first response.
+    #[must_use]
+    pub fn agrees_with(&self, time: SystemTime) -> bool {
+        let reference = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((at, reference)) = reference else { return false };
+        let expected = reference + at.elapsed();
+        let difference = expected.duration_since(time).unwrap_or_else(|error| error.duration());
+        difference < MAX_DIFFERENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_clocks_agree_within_an_hour() {
+        let (clock, time) = (ReferenceClock::default(), now());
+        assert!(!clock.agrees_with(time), "no reference");
+        clock.observe(time);
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        assert!(
+            clock.agrees_with(time) && clock.agrees_with(time + minutes(59)) && clock.agrees_with(time - minutes(58))
+        );
+        assert!(!clock.agrees_with(time + minutes(62)) && !clock.agrees_with(time - minutes(61)));
+        clock.observe(time + minutes(62));
+        assert!(clock.agrees_with(time + minutes(62)) && !clock.agrees_with(time));
+    }
 }

@@ -5,6 +5,7 @@
 //! polls continue.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use protocol::Platform;
@@ -15,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::backoff::Backoff;
 use crate::cache::Cache;
-use crate::client::Core;
+use crate::client::{Core, Unauthorized};
 use crate::database::DatabaseChanges;
 use crate::desired::DesiredUpdate;
 use crate::storage::DeletedPrefixes;
@@ -26,6 +27,8 @@ const RELIST_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The minimum interval between requests: a request for the full state returns immediately, even if it is empty.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// After this many responses in a row that reject its credential, the node is revoked.
+const MAX_REJECTIONS: u32 = 3;
 
 /// The parts of each response other than the sites.
 pub struct ControlPlaneState {
@@ -35,6 +38,8 @@ pub struct ControlPlaneState {
     deleted_storage: watch::Sender<DeletedPrefixes>,
     /// `None` if the node has no Postgres.
     databases: Option<UnboundedSender<DatabaseChanges>>,
+    /// Whether the control plane accepted the credential of the node last.
+    is_authorized: AtomicBool,
     cache: Arc<Cache>,
 }
 
@@ -46,7 +51,14 @@ impl ControlPlaneState {
         databases: Option<UnboundedSender<DatabaseChanges>>,
         cache: Arc<Cache>,
     ) -> Self {
-        Self { batch: watch::Sender::new(None), platform, deleted_storage, databases, cache }
+        Self {
+            batch: watch::Sender::new(None),
+            platform,
+            deleted_storage,
+            databases,
+            is_authorized: AtomicBool::new(true),
+            cache,
+        }
     }
 
     async fn record(&self, update: &DesiredUpdate) {
@@ -76,6 +88,22 @@ impl ControlPlaneState {
         }
     }
 
+    /// Records whether the control plane accepts the credential of the node.
+    fn set_authorized(&self, is_authorized: bool) {
+        let was_authorized = self.is_authorized.swap(is_authorized, Ordering::Relaxed);
+        if let Some(databases) = self.databases.as_ref().filter(|_| was_authorized != is_authorized) {
+            match is_authorized {
+                true => tracing::info!("the control plane accepts the credential of this node again"),
+                false => {
+                    tracing::error!("the control plane rejects the credential of this node: closing all databases")
+                }
+            }
+            let is_authorized = Some(is_authorized);
+            // The receiver is dropped only at shutdown.
+            let _ = databases.send(DatabaseChanges { is_authorized, ..DatabaseChanges::default() });
+        }
+    }
+
     /// Also notifies of a full state without a change, so that a deletion is repeated whose report was lost.
     fn record_deleted_storage(&self, update: &DesiredUpdate) {
         let DesiredUpdate { full, deleted_storage: changes, .. } = update;
@@ -95,6 +123,7 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
     let mut poll_interval = interval(MIN_POLL_INTERVAL);
     poll_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    let mut rejections = 0;
     let mut position = Position { since: 0, relist_at: Instant::now() };
     loop {
         poll_interval.tick().await;
@@ -107,13 +136,21 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
             }
             Ok(update) => {
                 backoff.reset();
+                rejections = 0;
                 position.advance(update.revision, update.full, Instant::now());
                 state.record(&update).await;
+                state.set_authorized(true);
                 if !update.is_empty() && updates.send(update).await.is_err() {
                     return;
                 }
             }
             Err(error) => {
+                rejections = if error.is::<Unauthorized>() { rejections + 1 } else { 0 };
+                if rejections == MAX_REJECTIONS {
+                    state.set_authorized(false);
+                    // The state may have changed before the node is authorized again.
+                    position = Position { since: 0, relist_at: Instant::now() };
+                }
                 tracing::warn!(
                     error = format!("{error:#}"),
                     "failed to fetch the desired state; serving the last known state"

@@ -11,7 +11,7 @@ mod asset;
 mod backoff;
 mod cache;
 mod client;
-mod clock;
+pub mod clock;
 mod coding;
 mod compress;
 mod condition;
@@ -110,7 +110,7 @@ impl Node {
         let storage = config.storage.as_ref().map(open).transpose().context("cannot open the object storage")?;
         let open = |it| {
             let metrics = (metrics.databases.clone(), metrics.backups.clone());
-            Databases::open(it, environments.databases(), observer.clone(), metrics, &mut tasks)
+            Databases::open(it, environments.databases(), observer.clone(), core.clock(), metrics, &mut tasks)
         };
         let databases = config.databases.as_ref().map(open).transpose().context("cannot open the databases")?;
         let pools = |it: &Databases| Arc::new(Pools::new(it.registry(), metrics.calls.clone()));
@@ -137,7 +137,8 @@ impl Node {
         let state =
             ControlPlaneState::new(platform, deleted_storage, databases.as_ref().map(Databases::changes), cache);
         tasks.spawn(report::report(core.clone(), observations, state.batch.subscribe()));
-        tasks.spawn(announce(core.clone(), DatabaseConfig::node_info(config.databases.as_ref())));
+        let ownership = databases.as_ref().and_then(Databases::ownership);
+        tasks.spawn(announce(core.clone(), DatabaseConfig::node_info(config.databases.as_ref()), ownership));
         tasks.spawn(follow::follow(core, updates, state));
         tasks.spawn(reconciler.run(received_updates, damage));
         tracing::info!(%address, core = config.core_url, "listening");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
@@ -11,6 +11,8 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone)]
 pub struct Certificate {
     authority: String,
+    chain: String,
+    key: String,
     acceptor: TlsAcceptor,
 }
 
@@ -31,22 +33,38 @@ impl Certificate {
     #[must_use]
     pub fn generate_for(names: &[&str]) -> Self {
         let mut authority = CertificateParams::default();
+        // OpenSSL considers a certificate with the name of its issuer self-signed.
+        authority.distinguished_name.push(DnType::CommonName, "svc-sandbox authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
+        let (chain, key_pem) = (certificate.pem(), key.serialize_pem());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
         let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
-        Self { authority: authority.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) }
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self { authority: authority.pem(), chain, key: key_pem, acceptor }
     }
 
     /// The authority's certificate as PEM, which clients must trust.
     #[must_use]
     pub fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// The certificate as PEM, for servers that read it from a file.
+    #[must_use]
+    pub fn chain(&self) -> &str {
+        &self.chain
+    }
+
+    /// The private key as PEM, for servers that read it from a file.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// A TLS acceptor with the certificate.

@@ -72,6 +72,33 @@ impl PrivatePostgres {
         &self.programs
     }
 
+    /// Restarts the server with a certificate and its key (PEM). It still accepts plain text. Prints that the test is
+    /// skipped and returns false if the server was built without TLS.
+    ///
+    /// # Panics
+    /// When the files cannot be written, or the server does not start.
+    pub fn enable_tls(&mut self, certificate: &str, key: &str) -> bool {
+        let supports_tls = self.command("postgres").args(["-c", "ssl=on", "-C", "ssl"]).output().unwrap();
+        if !supports_tls.status.success() {
+            eprintln!("SKIPPED: this build of Postgres does not support TLS");
+            return false;
+        }
+        let data = self.home.join("data");
+        let owner = fs::metadata(&data).unwrap();
+        for (name, content) in [("server.crt", certificate), ("server.key", key)] {
+            let file = data.join(name);
+            fs::write(&file, content).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            chown(&file, Some(owner.uid()), Some(owner.gid())).unwrap();
+        }
+        let settings = data.join("postgresql.conf");
+        let settings_before = fs::read_to_string(&settings).unwrap();
+        fs::write(&settings, settings_before + "ssl = on\n").unwrap();
+        self.kill();
+        self.restart();
+        true
+    }
+
     /// Kills the server without a checkpoint, like a loss of power.
     ///
     /// # Panics

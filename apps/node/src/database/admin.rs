@@ -1,16 +1,17 @@
 //! Maintenance connections: superuser sessions in `svc_node`, the node's own database.
 //!
-//! A superuser never opens a session in a project's database. A function of a tenant that runs in such a session, for
+//! A superuser never opens a session in a database with objects of a tenant. A function of a tenant that runs in such a session, for
 //! example in a `CHECK`, could `RESET ROLE` and own the cluster.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 
 use anyhow::Context as _;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
+use super::exclusive::{ExclusiveLock, Ownership};
 use super::server::Server;
 use super::{tables, template};
 
@@ -29,6 +30,8 @@ struct Shared {
     idle: BlockingMutex<Vec<Client>>,
     /// Whether this process has prepared the cluster. Locked while it does.
     is_prepared: Mutex<bool>,
+    /// `None` if others may use the cluster at the same time.
+    lock: Option<ExclusiveLock>,
 }
 
 /// A maintenance connection, which returns to the pool when dropped.
@@ -39,18 +42,51 @@ pub struct AdminConnection {
 }
 
 impl Admin {
-    /// A pool without connections.
+    /// A pool without connections, for tools and tests.
     pub fn new(server: Server) -> Self {
-        Self(Arc::new(Shared { server, idle: BlockingMutex::default(), is_prepared: Mutex::new(false) }))
+        Self::with_lock(server, None)
+    }
+
+    /// A pool without connections. It opens one only while this node is the only one that manages the cluster.
+    pub(super) fn exclusive(server: Server) -> Self {
+        Self::with_lock(server, Some(ExclusiveLock::default()))
+    }
+
+    fn with_lock(server: Server, lock: Option<ExclusiveLock>) -> Self {
+        Self(Arc::new(Shared { server, idle: BlockingMutex::default(), is_prepared: Mutex::new(false), lock }))
+    }
+
+    /// Waits until this node manages the cluster.
+    pub(super) async fn acquire(&self) {
+        if let Some(lock) = &self.0.lock {
+            lock.acquire(&self.0.server).await;
+        }
+    }
+
+    /// Waits until this node manages the cluster, which [`Self::acquire`] brings about.
+    pub(super) async fn acquired(&self) {
+        if let Some(lock) = &self.0.lock {
+            // The sender lives as long as this future.
+            let _ = lock.ownership().wait_for(|ownership| *ownership == Ownership::Held).await;
+        }
+    }
+
+    /// Follows whether this node manages the cluster; `None` if others may use it at the same time.
+    pub(super) fn ownership(&self) -> Option<watch::Receiver<Ownership>> {
+        self.0.lock.as_ref().map(ExclusiveLock::ownership)
     }
 
     /// An idle connection, or a new one. The first one of the process prepares the cluster: `svc_node` with its tables,
     /// `svc_template`, and no access of others to the databases of the cluster.
     ///
     /// # Errors
-    /// Returns an error if Postgres is unreachable, or cannot be prepared.
+    /// Returns an error if Postgres is unreachable or cannot be prepared, or if another node manages the cluster.
     pub async fn connect(&self) -> anyhow::Result<AdminConnection> {
         let mut is_prepared = self.0.is_prepared.lock().await;
+        if let Some(lock) = &self.0.lock {
+            // Another node may have changed the cluster before.
+            *is_prepared &= !lock.hold(&self.0.server).await?;
+        }
         if !*is_prepared {
             self.prepare().await.context("failed to prepare Postgres")?;
             *is_prepared = true;
@@ -68,6 +104,12 @@ impl Admin {
     pub(super) async fn session(&self) -> anyhow::Result<Client> {
         drop(self.connect().await?);
         Ok(self.open().await?)
+    }
+
+    /// A session in another database. It must not contain objects of a tenant.
+    pub(super) async fn session_in(&self, database: &str) -> anyhow::Result<Client> {
+        drop(self.connect().await?);
+        Ok(self.0.server.connect(Some(database)).await?)
     }
 
     /// Prepares the cluster again before the next connection, for example after the template was dropped.

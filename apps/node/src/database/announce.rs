@@ -3,27 +3,40 @@
 use std::time::Duration;
 
 use protocol::NodeInfo;
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
+use super::exclusive::Ownership;
 use crate::backoff::Backoff;
 use crate::client::Core;
 use crate::follow::RELIST_INTERVAL;
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// The wait for a Postgres that may be starting.
+const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Announces until the task is stopped.
-pub async fn announce(core: Core, info: NodeInfo) {
+/// Announces until the task is stopped. A Postgres that another node manages is not announced.
+pub async fn announce(core: Core, info: NodeInfo, ownership: Option<watch::Receiver<Ownership>>) {
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    let mut ownership = ownership.unwrap_or_else(|| watch::channel(Ownership::Held).1);
+    // Otherwise it is announced as before, so that it stays the node of its projects.
+    let _ = timeout(PATIENCE, ownership.wait_for(|ownership| *ownership != Ownership::Unknown)).await;
     loop {
-        match core.announce(&info).await {
+        let is_other = *ownership.borrow_and_update() == Ownership::Other;
+        let announced = NodeInfo { database: info.database.clone().filter(|_| !is_other) };
+        let delay = match core.announce(&announced).await {
             Ok(()) => {
                 backoff.reset();
-                sleep(RELIST_INTERVAL).await;
+                RELIST_INTERVAL
             }
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "failed to announce the node; retrying");
-                sleep(backoff.next_delay()).await;
+                backoff.next_delay()
             }
+        };
+        tokio::select! {
+            () = sleep(delay) => {}
+            Ok(()) = ownership.changed() => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The configuration of the databases.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use protocol::{DatabaseServer, NodeInfo};
 
@@ -27,13 +28,30 @@ pub struct Programs {
     pub pg_restore: PathBuf,
     /// The program `svc-node`, which starts the others so that they end with the node.
     pub launcher: PathBuf,
+    pub limits: ProgramLimits,
+}
+
+/// The limits of the client programs. A dump that reaches one fails, and is not repeated for the same operation.
+#[derive(Debug, Clone, Copy)]
+pub struct ProgramLimits {
+    /// The largest address space of a program. `pg_dump` holds a few hundred bytes for each object of a database.
+    pub memory_bytes: u64,
+    /// The longest time of a dump. A dump that takes longer keeps one of the few places of other databases.
+    pub dump_time: Duration,
+}
+
+impl Default for ProgramLimits {
+    fn default() -> Self {
+        Self { memory_bytes: 2 << 30, dump_time: Duration::from_secs(6 * 60 * 60) }
+    }
 }
 
 impl Programs {
     /// The programs in a folder, and the running executable, even if the file on disk was replaced.
     pub fn of(folder: &Path) -> Self {
         let [pg_dump, pg_restore] = ["pg_dump", "pg_restore"].map(|name| folder.join(name));
-        Self { pg_dump, pg_restore, launcher: PathBuf::from("/proc/self/exe") }
+        let launcher = PathBuf::from("/proc/self/exe");
+        Self { pg_dump, pg_restore, launcher, limits: ProgramLimits::default() }
     }
 }
 

@@ -1,20 +1,48 @@
 //! Creation and removal of databases.
 
+use std::sync::Arc;
+
 use protocol::GenerationRef;
 use tokio_postgres::error::SqlState;
 
 use super::Shared;
 use super::admin::{AdminConnection, quote_ident};
+use super::backup::BackupError;
+use super::load::LoadTarget;
 use super::names::{self, Names};
-use super::server::Credentials;
 use super::tables;
 use super::template::TEMPLATE;
 
-/// Creates an empty database that refuses all logins.
-pub async fn create(shared: &Shared, client: &AdminConnection, name: &str, owner: &str) -> anyhow::Result<()> {
-    let (quoted, owner) = (quote_ident(name), quote_ident(owner));
+/// The factor of the size limit up to which a restored database may grow: above two, a database refuses its logins.
+const MAX_GROWTH: u64 = 4;
+
+/// The limits of a restored database.
+#[derive(Debug, Clone, Copy)]
+pub struct SizeLimits {
+    /// The size limit of the plan.
+    plan_bytes: u64,
+    /// The size at which the restore fails.
+    max_bytes: Option<u64>,
+}
+
+impl SizeLimits {
+    /// For an operation that can still fail.
+    pub const fn of_operation(plan_bytes: u64) -> Self {
+        Self { plan_bytes, max_bytes: Some(plan_bytes.saturating_mul(MAX_GROWTH)) }
+    }
+
+    /// For a restore that must complete: the database is missing, or the operation cannot be aborted.
+    pub const fn none(plan_bytes: u64) -> Self {
+        Self { plan_bytes, max_bytes: None }
+    }
+}
+
+/// Creates an empty database that refuses all logins. Without an owner, it is that of the superuser.
+pub async fn create(shared: &Shared, client: &AdminConnection, name: &str, owner: Option<&str>) -> anyhow::Result<()> {
+    let (quoted, owner) = (quote_ident(name), owner.map(|owner| format!("OWNER {}", quote_ident(owner))));
+    let owner = owner.unwrap_or_default();
     // Without ALLOW_CONNECTIONS, it would admit every role until its privileges are set.
-    let create = format!("CREATE DATABASE {quoted} OWNER {owner} TEMPLATE {TEMPLATE} ALLOW_CONNECTIONS false");
+    let create = format!("CREATE DATABASE {quoted} {owner} TEMPLATE {TEMPLATE} ALLOW_CONNECTIONS false");
     match client.batch_execute(&create).await {
         Ok(()) => Ok(()),
         Err(error) if error.code() == Some(&SqlState::DUPLICATE_DATABASE) => Ok(()),
@@ -45,12 +73,12 @@ pub async fn size(client: &AdminConnection, name: &str) -> anyhow::Result<Option
 }
 
 /// Creates a database that contains a generation, next to the project's database. `cause` identifies it: the id of the
-/// operation or of the missing database. A complete one is kept.
+/// operation or of the missing database. A complete one is kept. It belongs to the superuser until it replaces the other one.
 pub async fn prepare(
     shared: &Shared,
     project: &str,
     names: &Names,
-    backups: &Credentials,
+    limits: SizeLimits,
     cause: &str,
     generation: &GenerationRef,
 ) -> anyhow::Result<()> {
@@ -64,17 +92,23 @@ pub async fn prepare(
     discard(&client, project).await?;
     client.execute(BEGIN, &[&project, &cause]).await?;
     remove(&client, &name).await?;
-    create(shared, &client, &name, &names.database()).await?;
-    let (database, login) = (quote_ident(&name), quote_ident(&names.dump()));
-    let admit = format!(
-        "REVOKE ALL ON DATABASE {database} FROM PUBLIC; GRANT CONNECT ON DATABASE {database} TO {login}; \
-         ALTER DATABASE {database} ALLOW_CONNECTIONS true"
-    );
+    create(shared, &client, &name, None).await?;
+    let database = quote_ident(&name);
+    let admit =
+        format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC; ALTER DATABASE {database} ALLOW_CONNECTIONS true");
     client.batch_execute(&admit).await?;
     // Not while the archive is restored, which can take hours.
     drop(client);
     tracing::info!(project, cause, key = generation.key, "restoring a generation into a new database");
-    shared.backups.restore(generation, &backups.in_database(&name)).await?;
+    let target =
+        LoadTarget::new(shared.admin.clone(), Arc::clone(&shared.address), names.clone(), name, limits.plan_bytes);
+    let restored = shared.backups.restore(generation, &target, limits.max_bytes).await;
+    if restored.as_ref().is_err_and(BackupError::is_permanent) {
+        let client = shared.admin.connect().await?;
+        target.close().await?;
+        discard(&client, project).await?;
+    }
+    restored?;
     shared.admin.connect().await?.execute(COMPLETE, &[&project, &cause]).await?;
     tracing::info!(project, cause, "the new database is complete");
     Ok(())

@@ -38,7 +38,7 @@ impl OwnLogins {
 }
 
 /// A random password and its verifier: Postgres and its log receive only the latter.
-fn password() -> std::io::Result<(Secret, Verifier)> {
+pub fn password() -> std::io::Result<(Secret, Verifier)> {
     let bytes = random::bytes::<24>()?;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let verifier = Verifier::new(scram_sha_256(text.as_bytes()));

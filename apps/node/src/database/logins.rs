@@ -167,7 +167,8 @@ fn dump_login(names: &Names, state: Logins, verifier: Verifier, size_limit: u64)
     }
 }
 
-fn settings(role: &str, size_limit: u64) -> Vec<(&'static str, String)> {
+/// The settings of a login that acts as `role`.
+pub fn settings(role: &str, size_limit: u64) -> Vec<(&'static str, String)> {
     vec![
         ("role", role.to_owned()),
         // Only a default: a session can change it.

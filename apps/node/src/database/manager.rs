@@ -32,6 +32,11 @@ pub struct Manager {
     tasks: JoinSet<()>,
     /// The running sweep, if any. It takes long with large databases, and must not delay changes.
     sweeps: JoinSet<anyhow::Result<Swept>>,
+    /// The running removal of tombstones, if any.
+    removals: JoinSet<anyhow::Result<bool>>,
+    sweeps_without_removal: u64,
+    /// Whether the last removal found clocks that differ.
+    pauses_removal: bool,
 }
 
 struct Handle {
@@ -43,10 +48,20 @@ impl Manager {
     /// Starts with the saved desired state.
     pub fn new(shared: Arc<Shared>, saved: Vec<(String, Database)>) -> Self {
         let (projects, kept) = (BTreeMap::new(), BTreeSet::new());
-        let mut manager =
-            Self { shared, projects, kept, is_complete: false, tasks: JoinSet::new(), sweeps: JoinSet::new() };
+        let mut manager = Self {
+            shared,
+            projects,
+            kept,
+            is_complete: false,
+            tasks: JoinSet::new(),
+            sweeps: JoinSet::new(),
+            removals: JoinSet::new(),
+            // The first sweep.
+            sweeps_without_removal: TOMBSTONE_SWEEPS,
+            pauses_removal: false,
+        };
         for (project, database) in saved {
-            manager.set(project, Wanted::Present(Arc::new(database)));
+            manager.set(project, Wanted::Saved(Arc::new(database)));
         }
         manager
     }
@@ -70,6 +85,7 @@ impl Manager {
                     Ok(swept) => self.on_swept(swept),
                     Err(error) => tracing::warn!(error = format!("{error:#}"), "failed to compare the databases"),
                 },
+                Some(ended) = self.removals.join_next() => self.on_removed(ended.map_err(Into::into).flatten()),
                 Some(ended) = self.tasks.join_next() => if let Err(error) = ended {
                     tracing::error!(%error, "the task of a database failed");
                 },
@@ -78,7 +94,10 @@ impl Manager {
     }
 
     fn apply(&mut self, changes: DatabaseChanges) {
-        let DatabaseChanges { is_full, changed, kept, is_restored } = changes;
+        let DatabaseChanges { is_full, changed, kept, is_restored, is_authorized } = changes;
+        if let Some(is_authorized) = is_authorized {
+            self.shared.is_authorized.send_replace(is_authorized);
+        }
         if is_restored {
             self.shared.backups.report_again();
         }
@@ -92,7 +111,6 @@ impl Manager {
             }
             self.kept = kept;
             self.is_complete = true;
-            self.shared.statuses.repeat();
         }
         for (project, database) in changed {
             let gone = if is_full { Wanted::Removed } else { Wanted::Withdrawn };
@@ -100,6 +118,11 @@ impl Manager {
         }
         if is_full {
             self.shared.backups.complete_desired(self.kept.clone());
+            // After the parts are set, so that the tasks report the new state.
+            self.shared.statuses.repeat();
+            for handle in self.projects.values() {
+                handle.wake.notify_one();
+            }
         }
     }
 
@@ -126,7 +149,7 @@ impl Manager {
         for (project, handle) in ended {
             // It arrived while the task ended.
             let wanted = handle.wanted.borrow().clone();
-            if matches!(wanted, Wanted::Present(_)) {
+            if wanted.part().is_some() {
                 self.set(project, wanted);
             }
         }
@@ -134,17 +157,31 @@ impl Manager {
             let shared = Arc::clone(&self.shared);
             self.sweeps.spawn(async move { sweep(&shared, number.is_multiple_of(SIZE_SWEEPS)).await });
         }
-        if number % TOMBSTONE_SWEEPS == 1 {
+        self.sweeps_without_removal += 1;
+        if self.sweeps_without_removal >= TOMBSTONE_SWEEPS && self.removals.is_empty() {
             // A large database takes long.
             let shared = Arc::clone(&self.shared);
-            self.tasks.spawn(async move {
-                if let Err(error) = remove_tombstones(&shared).await {
-                    tracing::warn!(
-                        error = format!("{error:#}"),
-                        "failed to drop the tombstones whose retention is over"
-                    );
-                }
-            });
+            self.removals.spawn(async move { remove_tombstones(&shared).await });
+        }
+    }
+
+    fn on_removed(&mut self, removed: anyhow::Result<bool>) {
+        match removed {
+            Ok(true) => {
+                self.sweeps_without_removal = 0;
+                self.pauses_removal = false;
+            }
+            // The next sweep tries again.
+            Ok(false) if !self.pauses_removal => {
+                self.pauses_removal = true;
+                tracing::warn!("the clocks of the node, Postgres and the control plane differ: deletions pause");
+            }
+            Ok(false) => {}
+            Err(error) => {
+                self.sweeps_without_removal = 0;
+                let error = format!("{error:#}");
+                tracing::warn!(error, "failed to drop the tombstones whose retention is over");
+            }
         }
     }
 

@@ -21,7 +21,7 @@ impl Plan {
             let login = desired.logins.iter().find(|login| login.name == *member);
             // The memberships of a revoked login end with its role.
             login.is_some_and(|login| login.member_of.contains(group))
-                || desired.is_revoked(member) && *group == owner
+                || (desired.is_revoked(member) || *member == desired.names.load()) && *group == owner
                 || desired.is_revoked(group) && *member == desired.names.dump()
         };
         for (group, member) in granted.iter().filter(|it| !is_desired(it)) {

@@ -2,7 +2,7 @@
 //!
 //! The node owns a whole Postgres cluster. Each project has a database in it, with an owner that cannot log in and the
 //! logins that act as this owner. `manager` passes the desired state to one task per project, and sweeps all
-//! databases. `project` changes one database into its desired state; `step` executes the phases of an operation.
+//! databases. `project` and `reconcile` change one database into its desired state; `step` executes the phases of an operation.
 //! The state is in the cluster itself: in the catalogs, and in the tables of `svc_node`.
 
 pub mod admin;
@@ -12,16 +12,20 @@ pub mod config;
 mod converge;
 mod create;
 mod credential;
+pub mod exclusive;
+pub mod load;
 pub mod logins;
 mod manager;
 mod memberships;
 mod metrics;
-mod names;
+pub mod names;
 mod plan;
 mod project;
+mod reconcile;
 pub mod registry;
+mod restrict;
 pub mod server;
-mod sessions;
+pub mod sessions;
 mod snapshot;
 pub mod status;
 mod step;
@@ -29,22 +33,26 @@ mod swap;
 mod sweep;
 mod tables;
 mod template;
+mod time;
 mod watchdog;
 
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use protocol::Database;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use self::admin::Admin;
 use self::backup::{BackupMetrics, Backups};
 use self::config::DatabaseConfig;
+use self::exclusive::Ownership;
 use self::manager::Manager;
 use self::server::Address;
 use self::status::Statuses;
+use crate::clock::ReferenceClock;
 use crate::observe::Observer;
 
 pub use self::metrics::DatabaseMetrics;
@@ -57,6 +65,7 @@ const MAX_CONCURRENT_CHANGES: usize = 4;
 /// The databases of the node.
 pub struct Databases {
     registry: Registry,
+    ownership: Option<watch::Receiver<Ownership>>,
     changes: mpsc::UnboundedSender<DatabaseChanges>,
 }
 
@@ -71,11 +80,17 @@ pub struct DatabaseChanges {
     pub kept: BTreeSet<String>,
     /// Whether the control plane was restored from a backup. Its full state follows.
     pub is_restored: bool,
+    /// Whether the control plane accepts the credential of the node; `None` if that did not change. Otherwise all logins
+    /// are closed.
+    pub is_authorized: Option<bool>,
 }
 
 /// The desired database of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wanted {
+    /// The saved part of the last run. The node may have applied a later one, so this part only restricts, until the
+    /// control plane has sent the part again.
+    Saved(Arc<Database>),
     Present(Arc<Database>),
     /// The part was withdrawn: all logins are refused.
     Withdrawn,
@@ -86,7 +101,7 @@ enum Wanted {
 impl Wanted {
     const fn part(&self) -> Option<&Arc<Database>> {
         match self {
-            Self::Present(database) => Some(database),
+            Self::Saved(database) | Self::Present(database) => Some(database),
             Self::Withdrawn | Self::Removed => None,
         }
     }
@@ -100,6 +115,10 @@ struct Shared {
     statuses: Statuses,
     backups: Arc<Backups>,
     metrics: DatabaseMetrics,
+    /// The time of the control plane.
+    clock: ReferenceClock,
+    /// Whether the control plane accepts the credential of the node.
+    is_authorized: watch::Sender<bool>,
     permits: Semaphore,
     /// For the databases whose last change failed.
     retry_permits: Semaphore,
@@ -115,10 +134,12 @@ impl Databases {
         config: &DatabaseConfig,
         saved: Vec<(String, Database)>,
         observer: Observer,
+        clock: ReferenceClock,
         (metrics, backup_metrics): (DatabaseMetrics, BackupMetrics),
         tasks: &mut JoinSet<()>,
     ) -> anyhow::Result<Self> {
-        let (admin, registry) = (Admin::new(config.server.clone()), Registry::default());
+        let (admin, registry) = (Admin::exclusive(config.server.clone()), Registry::default());
+        let ownership = admin.ownership();
         let statuses = Statuses::new(observer.clone());
         let backups = Backups::open(
             config.backups.as_ref(),
@@ -127,6 +148,7 @@ impl Databases {
             registry.clone(),
             statuses.clone(),
             observer,
+            clock.clone(),
             backup_metrics,
             tasks,
         );
@@ -137,19 +159,35 @@ impl Databases {
             statuses,
             backups: backups.context("cannot open the backups")?,
             metrics,
+            clock,
+            is_authorized: watch::Sender::new(true),
             permits: Semaphore::new(MAX_CONCURRENT_CHANGES),
             retry_permits: Semaphore::new(MAX_CONCURRENT_CHANGES),
         });
         let (changes, received) = mpsc::unbounded_channel();
+        let admin = shared.admin.clone();
+        tasks.spawn(async move {
+            admin.acquire().await;
+            pending().await
+        });
         tasks.spawn(watchdog::run(shared.admin.clone()));
-        tasks.spawn(Manager::new(shared, saved).run(received));
-        Ok(Self { registry, changes })
+        tasks.spawn(async move {
+            shared.admin.acquired().await;
+            Manager::new(shared, saved).run(received).await;
+        });
+        Ok(Self { registry, changes, ownership })
     }
 
     /// The databases, for `env.db`.
     #[must_use]
     pub fn registry(&self) -> Registry {
         self.registry.clone()
+    }
+
+    /// Follows whether this node manages its Postgres.
+    #[must_use]
+    pub fn ownership(&self) -> Option<watch::Receiver<Ownership>> {
+        self.ownership.clone()
     }
 
     /// The receiver of changes of the desired state.

@@ -4,7 +4,7 @@
 //! of these forms.
 
 /// A regular expression of the roles that the node owns.
-pub const ROLES: &str = "^(db|app|node|dump|tok)_[0-9a-z]{26}$";
+pub const ROLES: &str = "^(db|app|node|dump|load|tok)_[0-9a-z]{26}$";
 
 /// The names of a database and of the roles that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,11 @@ impl Names {
     /// The login of backups.
     pub fn dump(&self) -> String {
         format!("dump_{}", self.suffix)
+    }
+
+    /// The login of restores.
+    pub fn load(&self) -> String {
+        format!("load_{}", self.suffix)
     }
 }
 

@@ -91,7 +91,9 @@ impl Server {
     /// Connects as the superuser. `None` is the database of the URL. Every session resolves unqualified names only in
     /// `pg_catalog`. Its commits survive a crash, whatever the cluster's settings are: the control plane acts on them.
     pub(super) async fn connect(&self, database: Option<&str>) -> Result<Client, tokio_postgres::Error> {
-        const OPTIONS: &str = "-c search_path=pg_catalog -c synchronous_commit=on -c statement_timeout=120s \
+        // The session of a lost machine ends within half a minute, and with it the lock of the node.
+        const OPTIONS: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
+             -c idle_session_timeout=0 -c search_path=pg_catalog -c synchronous_commit=on -c statement_timeout=120s \
              -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s \
              -c client_min_messages=warning";
         let database = database.unwrap_or(&self.initial_database);
@@ -101,12 +103,6 @@ impl Server {
 }
 
 impl Credentials {
-    /// The same login in another database.
-    #[must_use]
-    pub fn in_database(&self, name: &str) -> Self {
-        Self { database: name.to_owned(), ..self.clone() }
-    }
-
     /// Connects. The session resolves unqualified names only in `pg_catalog`.
     ///
     /// # Errors

@@ -9,13 +9,13 @@ use super::admin::{Admin, AdminConnection, quote_ident};
 
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Ends the sessions in a database, except those of the role `keep`, and all other sessions of its logins. Returns the
+/// Ends the sessions in a database, except those of the roles `keep`, and all other sessions of its logins. Returns the
 /// number of sessions that still existed.
-pub async fn terminate(admin: &AdminConnection, database: &str, keep: Option<&str>) -> anyhow::Result<i64> {
+pub async fn terminate(admin: &AdminConnection, database: &str, keep: &[String]) -> anyhow::Result<i64> {
     const TERMINATE: &str = "
         WITH seen AS MATERIALIZED (
             SELECT a.pid FROM pg_stat_activity a
-            WHERE a.pid <> pg_backend_pid() AND a.usename IS DISTINCT FROM $2 AND (a.datname = $1 OR a.usesysid IN (
+            WHERE a.pid <> pg_backend_pid() AND (a.usename <> ALL ($2::text[])) IS NOT FALSE AND (a.datname = $1 OR a.usesysid IN (
                 SELECT m.member FROM pg_auth_members m JOIN pg_authid o ON o.oid = m.roleid WHERE o.rolname = $1))
         )
         SELECT count(pg_terminate_backend(pid)) FROM seen";
@@ -48,22 +48,43 @@ pub async fn terminate_holders(
     Ok(client.query_one(TERMINATE, &[&database, &roles, &attempt]).await?.get(0))
 }
 
-/// Ends the sessions of tenants that harm others: those whose transaction keeps Postgres from reusing transaction ids
-/// (a tenant can consume millions of them in seconds), and those in the database of another project, which its tenant
-/// admitted. A dump may take longer. Returns the number of sessions.
-pub async fn terminate_harmful(client: &AdminConnection) -> anyhow::Result<i64> {
+/// The limits on the transactions of tenants.
+#[derive(Debug, Clone, Copy)]
+pub struct TransactionLimits {
+    /// The transaction ids that were assigned since the transaction began, or that it keeps from being reused. A tenant can
+    /// consume millions of them in seconds.
+    pub ids: i32,
+    /// The same for dumps and restores, which may take longer.
+    pub dump_ids: i32,
+    /// The time since the transaction began, except those of dumps and restores.
+    pub time: Duration,
+}
+
+impl Default for TransactionLimits {
+    fn default() -> Self {
+        Self { ids: 50_000_000, dump_ids: 500_000_000, time: Duration::from_secs(24 * 60 * 60) }
+    }
+}
+
+/// Ends the sessions of tenants that harm others: those whose transaction exceeds the limits, and those in the database of another project, which its tenant
+/// admitted. Returns the number of sessions.
+///
+/// # Errors
+/// Returns an error if Postgres fails.
+pub async fn terminate_harmful(client: &AdminConnection, limits: TransactionLimits) -> anyhow::Result<i64> {
     const TERMINATE: &str = "
         WITH harmful AS MATERIALIZED (
             SELECT a.pid FROM pg_stat_activity a JOIN pg_authid r ON r.oid = a.usesysid
             WHERE a.datname ~ '^(db|new)_' AND NOT r.rolsuper AND (
                 greatest(age(a.backend_xid), age(a.backend_xmin)) >
-                    CASE WHEN r.rolname ~ '^dump_' THEN 500000000 ELSE 50000000 END
-                OR a.xact_start < now() - interval '24 hours' AND r.rolname !~ '^dump_'
+                    CASE WHEN r.rolname ~ '^(dump|load)_' THEN $2::integer ELSE $1::integer END
+                OR a.xact_start < clock_timestamp() - $3::float8 * interval '1 second' AND r.rolname !~ '^(dump|load)_'
                 OR a.datname ~ '^db_[0-9a-z]{26}$' AND NOT EXISTS (SELECT FROM pg_auth_members m JOIN pg_authid o ON o.oid = m.roleid
                     WHERE m.member = r.oid AND o.rolname = a.datname))
         )
         SELECT count(pg_terminate_backend(pid)) FROM harmful";
-    Ok(client.query_one(TERMINATE, &[]).await?.get(0))
+    let TransactionLimits { ids, dump_ids, time } = limits;
+    Ok(client.query_one(TERMINATE, &[&ids, &dump_ids, &time.as_secs_f64()]).await?.get(0))
 }
 
 /// Ends all sessions, and returns when the database has no session and admits no new one. The logins must be closed:
@@ -71,7 +92,7 @@ pub async fn terminate_harmful(client: &AdminConnection) -> anyhow::Result<i64> 
 pub async fn drain(admin: &Admin, database: &str) -> anyhow::Result<()> {
     loop {
         let mut client = admin.connect().await?;
-        if terminate(&client, database, None).await? == 0 && is_unused(&mut client, database).await? {
+        if terminate(&client, database, &[]).await? == 0 && is_unused(&mut client, database).await? {
             return Ok(());
         }
         drop(client);

@@ -1,6 +1,7 @@
 //! The newest report about each database.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::DatabaseReport;
@@ -14,7 +15,13 @@ pub const MIN_SIZE_CHANGE: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Statuses {
     observer: Observer,
-    reports: Arc<Mutex<BTreeMap<String, DatabaseReport>>>,
+    reports: Arc<Mutex<BTreeMap<String, Status>>>,
+}
+
+struct Status {
+    report: DatabaseReport,
+    /// Whether the next update sends it, also without a change.
+    is_due: bool,
 }
 
 impl Statuses {
@@ -27,31 +34,32 @@ impl Statuses {
     /// node has not seen.
     pub fn update(&self, project: &str, change: impl FnOnce(&mut DatabaseReport)) {
         let mut reports = self.lock();
-        let Some(report) = reports.get_mut(project) else { return };
-        let previous = report.clone();
-        change(report);
-        if *report != previous {
-            self.observer.report_database(project, report);
+        let Some(status) = reports.get_mut(project) else { return };
+        let previous = status.report.clone();
+        change(&mut status.report);
+        if status.report != previous {
+            self.observer.report_database(project, &status.report);
         }
     }
 
-    /// As [`Self::update`], and begins with an empty report if there is none of this database.
+    /// The result of a reconciliation: as [`Self::update`], begins with an empty report if there is none of this
+    /// database, and also sends one that is due.
     pub fn apply(&self, project: &str, database: &str, change: impl FnOnce(&mut DatabaseReport)) {
         let mut reports = self.lock();
-        if reports.get(project).is_none_or(|report| report.database != database) {
-            let mut report = empty(database);
-            change(&mut report);
-            self.observer.report_database(project, &report);
-            reports.insert(project.to_owned(), report);
-        } else {
-            drop(reports);
-            self.update(project, change);
+        let status = reports.entry(project.to_owned()).or_insert_with(|| Status::new(database));
+        if status.report.database != database {
+            *status = Status::new(database);
+        }
+        let previous = status.report.clone();
+        change(&mut status.report);
+        if mem::take(&mut status.is_due) || status.report != previous {
+            self.observer.report_database(project, &status.report);
         }
     }
 
     /// The reported size of a database in bytes; 0 without a report.
     pub(super) fn size(&self, project: &str) -> u64 {
-        self.lock().get(project).map_or(0, |report| report.size_bytes)
+        self.lock().get(project).map_or(0, |status| status.report.size_bytes)
     }
 
     /// Removes the report of a project.
@@ -59,15 +67,21 @@ impl Statuses {
         self.lock().remove(project);
     }
 
-    /// Sends all reports again: the control plane may have been restored from a backup.
+    /// Sends every report again after the next reconciliation: the control plane may have been restored from a backup.
     pub(super) fn repeat(&self) {
-        for (project, report) in &*self.lock() {
-            self.observer.report_database(project, report);
+        for status in self.lock().values_mut() {
+            status.is_due = true;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, DatabaseReport>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Status>> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Status {
+    fn new(database: &str) -> Self {
+        Self { report: empty(database), is_due: true }
     }
 }
 

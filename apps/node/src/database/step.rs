@@ -11,7 +11,7 @@ use protocol::{
 
 use super::admin::AdminConnection;
 use super::backup::BackupError;
-use super::create::{exists, is_prepared, prepare};
+use super::create::{SizeLimits, exists, is_prepared, prepare};
 use super::names::{self, Names};
 use super::server::Credentials;
 use super::sessions::drain;
@@ -39,6 +39,8 @@ pub struct Target {
     pub project: String,
     pub names: Names,
     pub epoch: i64,
+    /// The size limit of the plan.
+    pub size_bytes: u64,
     /// The login of backups.
     pub backups: Arc<Credentials>,
 }
@@ -76,7 +78,9 @@ impl Step {
         match self {
             Self::Recover { database, generation } => target.recover(database, generation).await.map(|()| None),
             Self::Phase(operation) => target.execute(operation).await.map(Some),
-            Self::Prepare(operation) => target.prepare(operation).await.map(|()| None),
+            Self::Prepare(operation) => {
+                target.prepare(operation, SizeLimits::none(target.size_bytes)).await.map(|()| None)
+            }
             Self::SealRemoved { database, epoch, removal } => {
                 target.seal_removed(database, *epoch, removal).await.map(|()| None)
             }
@@ -87,9 +91,9 @@ impl Step {
 
 impl Target {
     async fn recover(&self, database: &str, generation: &GenerationRef) -> anyhow::Result<()> {
-        let Self { shared, project, names, backups, .. } = self;
+        let Self { shared, project, names, size_bytes, .. } = self;
         tracing::warn!(project, database, key = generation.key, "a database is missing; restoring a generation");
-        prepare(shared, project, names, backups, database, generation).await?;
+        prepare(shared, project, names, SizeLimits::none(*size_bytes), database, generation).await?;
         self.drain_prepared(database).await?;
         let mut client = shared.admin.connect().await?;
         swap::replace(&mut client, project, names, database, Some(&generation.key)).await?;
@@ -138,15 +142,15 @@ impl Target {
             false => shared.backups.seal(project, *epoch, backups, kind, &operation.id).await?,
         };
         if operation.kind == DatabaseOperationKind::RestoreGeneration {
-            self.prepare(operation).await?;
+            self.prepare(operation, SizeLimits::of_operation(self.size_bytes)).await?;
         }
         Ok(generation)
     }
 
-    async fn prepare(&self, operation: &DatabaseOperation) -> anyhow::Result<()> {
+    async fn prepare(&self, operation: &DatabaseOperation, limits: SizeLimits) -> anyhow::Result<()> {
         let generation = operation.generation.as_ref().context("the restore names no generation")?;
-        let Self { shared, project, names, backups, .. } = self;
-        prepare(shared, project, names, backups, &operation.id, generation).await
+        let Self { shared, project, names, .. } = self;
+        prepare(shared, project, names, limits, &operation.id, generation).await
     }
 
     async fn commit(&self, operation: &DatabaseOperation) -> anyhow::Result<()> {

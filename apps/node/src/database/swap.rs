@@ -37,7 +37,10 @@ pub async fn replace(
         copy_attributes(&transaction, &tombstone, &prepared).await?;
     }
     let (prepared, current) = (quote_ident(&prepared), quote_ident(&current));
-    transaction.batch_execute(&format!("ALTER DATABASE {prepared} RENAME TO {current}")).await?;
+    // Until now, code of the tenant could not drop it.
+    let replace =
+        format!("ALTER DATABASE {prepared} OWNER TO {current}; ALTER DATABASE {prepared} RENAME TO {current}");
+    transaction.batch_execute(&replace).await?;
     Ok(transaction.commit().await?)
 }
 

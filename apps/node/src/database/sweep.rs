@@ -14,10 +14,11 @@ use super::create::remove;
 use super::logins::Logins;
 use super::names::{self, Names};
 use super::plan::Plan;
-use super::sessions::terminate_harmful;
+use super::sessions::{TransactionLimits, terminate_harmful};
 use super::snapshot::{Filter, ObservedRole, Snapshot};
 use super::status::MIN_SIZE_CHANGE;
 use super::tables::{self, DatabaseRow};
+use super::time::is_plausible;
 
 /// The result of a sweep.
 pub struct Swept {
@@ -30,7 +31,7 @@ pub struct Swept {
 /// Compares all databases.
 pub async fn sweep(shared: &Shared, measures_sizes: bool) -> anyhow::Result<Swept> {
     let client = shared.admin.connect().await?;
-    let ended = terminate_harmful(&client).await?;
+    let ended = terminate_harmful(&client, TransactionLimits::default()).await?;
     if ended > 0 {
         tracing::warn!(ended, "ended the sessions of tenants that harm others");
     }
@@ -52,16 +53,19 @@ pub async fn sweep(shared: &Shared, measures_sizes: bool) -> anyhow::Result<Swep
     Ok(Swept { differing: differing.into_iter().collect(), projects })
 }
 
-/// Drops the databases whose retention is over.
-pub async fn remove_tombstones(shared: &Shared) -> anyhow::Result<()> {
+/// Drops the databases whose retention is over. Returns false if a clock is not plausible.
+pub async fn remove_tombstones(shared: &Shared) -> anyhow::Result<bool> {
     let client = shared.admin.connect().await?;
+    if !is_plausible(&client, &shared.clock).await? {
+        return Ok(false);
+    }
     for row in client.query("SELECT name, project FROM svc.tombstones WHERE drop_at <= now()", &[]).await? {
         let (name, project): (String, String) = (row.get(0), row.get(1));
         remove(&client, &name).await?;
         client.execute("DELETE FROM svc.tombstones WHERE name = $1", &[&name]).await?;
         tracing::info!(project, name, "dropped a tombstone");
     }
-    Ok(())
+    Ok(true)
 }
 
 async fn count_sessions(client: &AdminConnection) -> anyhow::Result<i64> {
@@ -90,7 +94,7 @@ async fn changed_sizes(shared: &Shared, client: &AdminConnection) -> anyhow::Res
 /// The roles that belong to a database of the node.
 fn known_roles(rows: &[DatabaseRow], desired: impl Iterator<Item = String>) -> BTreeSet<String> {
     let names = rows.iter().filter_map(|row| Names::new(&row.id));
-    names.flat_map(|it| [it.database(), it.app(), it.node(), it.dump()]).chain(desired).collect()
+    names.flat_map(|it| [it.database(), it.app(), it.node(), it.dump(), it.load()]).chain(desired).collect()
 }
 
 /// Removes roles and prepared databases that belong to no database.

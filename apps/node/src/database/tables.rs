@@ -81,6 +81,13 @@ impl From<Row> for DatabaseRow {
 pub async fn create_database(initial: &Client) -> anyhow::Result<()> {
     let superuser = initial.query_one("SELECT rolsuper FROM pg_roles WHERE rolname = current_user", &[]).await?;
     anyhow::ensure!(superuser.get::<_, bool>(0), "the user of SVC_NODE_DATABASE_URL must be a superuser");
+    let prepared: i32 =
+        initial.query_one("SELECT current_setting('max_prepared_transactions')::integer", &[]).await?.get(0);
+    // They outlive their session, and can be ended only in their database.
+    anyhow::ensure!(
+        prepared == 0,
+        "set max_prepared_transactions = 0: a prepared transaction of a tenant has no limit"
+    );
     let own = quote_ident(DATABASE);
     let exists = initial.query_opt("SELECT FROM pg_database WHERE datname = $1", &[&DATABASE]).await?;
     if exists.is_none() {
@@ -123,13 +130,13 @@ pub async fn withdraw(client: &impl GenericClient, project: &str) -> anyhow::Res
 }
 
 /// Records that a full state does not list a database. Returns whether it may be removed: its part was withdrawn, its
-/// removal has begun, or it has been unlisted for a day. A control plane that was restored from an old backup, or a
+/// removal has begun, or it has been unlisted for a day by a plausible clock. A control plane that was restored from an old backup, or a
 /// wrong one, does not list it either.
-pub async fn unlist(client: &impl GenericClient, project: &str) -> anyhow::Result<bool> {
+pub async fn unlist(client: &impl GenericClient, project: &str, has_clock: bool) -> anyhow::Result<bool> {
     const UNLIST: &str = "
         UPDATE svc.databases SET unlisted_since = coalesce(unlisted_since, now()) WHERE project = $1
-        RETURNING is_withdrawn OR removal IS NOT NULL OR unlisted_since < now() - interval '24 hours'";
-    Ok(client.query_one(UNLIST, &[&project]).await?.get(0))
+        RETURNING is_withdrawn OR removal IS NOT NULL OR ($2 AND unlisted_since < now() - interval '24 hours')";
+    Ok(client.query_one(UNLIST, &[&project, &has_clock]).await?.get(0))
 }
 
 /// The rows of all projects.

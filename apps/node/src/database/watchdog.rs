@@ -26,12 +26,12 @@ const CAPACITY: &str = "
     SELECT current_setting('max_locks_per_transaction')::bigint
         * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
 
-/// Ends sessions with many locks ($1: the size of the lock table). A login may hold 2,000 of them, and a dump, which
-/// locks every table, a tenth of the lock table. All sessions of one database may hold an eighth of it.
+/// Ends sessions with many locks ($1: the size of the lock table). A login may hold 2,000 of them, and a dump or a
+/// restore a tenth of the lock table. All sessions of one database may hold an eighth of it.
 const TERMINATE: &str = "
     SELECT count(pg_terminate_backend(pid)) FROM (
         SELECT a.pid, count(*) AS locks, sum(count(*)) OVER (PARTITION BY a.datid) AS total,
-            r.rolsuper OR r.rolname ~ '^dump_' AS is_trusted
+            r.rolsuper OR r.rolname ~ '^(dump|load)_' AS is_trusted
         FROM pg_lock_status() l
         JOIN pg_stat_get_activity(NULL) a ON a.pid = l.pid
         JOIN pg_authid r ON r.oid = a.usesysid
@@ -43,6 +43,7 @@ const TERMINATE: &str = "
 
 /// Watches until the task is stopped.
 pub async fn run(admin: Admin) {
+    admin.acquired().await;
     loop {
         if let Err(error) = watch(&admin).await {
             tracing::warn!(error = format!("{error:#}"), "failed to watch the lock table; retrying");

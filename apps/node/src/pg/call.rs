@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::connection::Connection;
 use super::error::{DatabaseError, Failure, Result};
+use super::limits::Limits;
 use super::memory::Reservation;
 use super::output::Output;
 use super::statement::Statement;
@@ -49,8 +50,10 @@ pub async fn execute(
     mode: Mode,
     statements: &[Statement<'_>],
     output: &mut Output,
-    limit: Duration,
+    limits: Limits,
 ) -> std::result::Result<(), Failure> {
+    let deadline = (mode == Mode::Batch).then(|| (Instant::now() + limits.batch, limits.batch.as_secs()));
+    let limit = (limits.statement, deadline);
     if mode == Mode::Batch && !statements.is_empty() {
         connection.begin()?;
     }
@@ -71,11 +74,15 @@ pub async fn execute(
     }
 }
 
-/// Limits the time of a statement, which includes that in which the worker reads the result.
+/// Limits the time of a statement, which includes that in which the worker reads the result. A batch has a deadline.
 async fn limited(
-    limit: Duration,
+    (limit, deadline): (Duration, Option<(Instant, u64)>),
     statement: impl Future<Output = std::result::Result<(), Failure>>,
 ) -> std::result::Result<(), Failure> {
-    let timed_out = |_| Err(Failure::Fatal(DatabaseError::TimedOut(limit.as_secs())));
-    timeout(limit, statement).await.unwrap_or_else(timed_out)
+    let left = deadline.map(|(at, seconds)| (at.saturating_duration_since(Instant::now()), seconds));
+    let (limit, error) = match left.filter(|(left, _)| *left < limit) {
+        Some((left, seconds)) => (left, DatabaseError::BatchTimedOut(seconds)),
+        None => (limit, DatabaseError::TimedOut(limit.as_secs())),
+    };
+    timeout(limit, statement).await.unwrap_or(Err(Failure::Fatal(error)))
 }

@@ -18,6 +18,9 @@ pub enum DatabaseError {
     /// The statement was canceled at the time limit, in seconds.
     #[error("The statement took more than {0} s and was canceled. Split it, or add an index.")]
     TimedOut(u64),
+    /// The batch was canceled at the time limit of all its statements, in seconds.
+    #[error("The batch took more than {0} s and was canceled. Split it.")]
+    BatchTimedOut(u64),
     /// The result is too large. The limit is in bytes.
     #[error("The result is larger than {0} bytes. Add a LIMIT, or select fewer columns.")]
     ResultTooLarge(usize),
@@ -57,7 +60,7 @@ impl DatabaseError {
             Self::InvalidArgument(_) => "invalid_argument",
             // feature_not_supported and query_canceled
             Self::NotSupported(_) => "0A000",
-            Self::TimedOut(_) => "57014",
+            Self::TimedOut(_) | Self::BatchTimedOut(_) => "57014",
             Self::ResultTooLarge(_) => "result_too_large",
             Self::Busy(_) => "too_many_connections",
             Self::Unavailable(_) => "database_unavailable",

@@ -11,13 +11,15 @@ pub struct Limits {
     pub wait: Duration,
     /// The longest time of a statement.
     pub statement: Duration,
+    /// The longest time of a batch. Its transaction keeps locks, and Postgres from removing old rows.
+    pub batch: Duration,
     /// An unused connection is closed after this time.
     pub idle: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        let [wait, statement, idle] = [10, 30, 60].map(Duration::from_secs);
-        Self { connections: 8, wait, statement, idle }
+        let [wait, statement, batch, idle] = [10, 30, 300, 60].map(Duration::from_secs);
+        Self { connections: 8, wait, statement, batch, idle }
     }
 }

@@ -177,7 +177,7 @@ impl Pool {
                 Err(error) => return (Err(error), Rest::Nothing),
             };
             let executed = tokio::select! {
-                executed = execute(&mut connection, call.mode, statements, output, self.limits.statement) => executed,
+                executed = execute(&mut connection, call.mode, statements, output, self.limits) => executed,
                 () = &mut gone => Err(Failure::Abandoned),
                 () = self.changed(|access| !is_open_as(access, generation)) => Err(Failure::Fatal(DatabaseError::LOST)),
             };

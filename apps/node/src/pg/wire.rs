@@ -121,6 +121,14 @@ impl Wire {
         }
     }
 
+    /// Releases the buffer of a large message. Between calls, it is empty.
+    pub fn release(&mut self) {
+        self.row = None;
+        if self.received.is_empty() {
+            self.received = BytesMut::new();
+        }
+    }
+
     /// Whether an idle connection is open and the server sent nothing.
     pub fn is_quiet(&mut self) -> bool {
         self.received.is_empty() && self.socket.read_buf(&mut self.received).now_or_never().is_none()
@@ -152,4 +160,32 @@ fn server_error(fields: Bytes) -> ServerError {
         }
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn idle_connection_holds_no_large_buffer() {
+        let (socket, mut server) = tokio::io::duplex(64 << 10);
+        let mut wire = Wire::new(Box::new(socket), Memory::new());
+        // A row with one large value.
+        let value = vec![b'x'; 4 << 20];
+        let length = |length: usize| u32::try_from(length).unwrap().to_be_bytes();
+        let row = [b"D".as_slice(), &length(10 + value.len()), &[0, 1], &length(value.len()), &value].concat();
+        let sent = tokio::spawn(async move { server.write_all(&row).await.map(|()| server) });
+        let Ok(Message::DataRow(row)) = wire.next().await else { panic!("not a row") };
+        drop(row);
+        assert!(wire.row.is_some());
+        wire.release();
+        assert!(wire.row.is_none() && wire.received.capacity() == 0, "{}", wire.received.capacity());
+        // The rest of a message stays.
+        let mut server = sent.await.unwrap().unwrap();
+        server.write_all(b"Z\0\0\0\x05IZ\0").await.unwrap();
+        wire.next().await.unwrap();
+        wire.release();
+        server.write_all(b"\0\0\x05I").await.unwrap();
+        assert!(matches!(wire.next().await, Ok(Message::ReadyForQuery(_))));
+    }
 }

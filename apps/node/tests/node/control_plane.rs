@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
-use actix_web::http::header::AUTHORIZATION;
+use actix_web::http::header::{AUTHORIZATION, Date};
 use actix_web::web::{Bytes, Data, Json, Path, Query};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 pub use protocol::DeploymentState as State;
@@ -51,6 +51,8 @@ struct Table {
     failing_reports: usize,
     /// The project whose reports are rejected.
     rejected: Option<String>,
+    /// How far its clock is behind.
+    clock_back: Duration,
 }
 
 /// A reported state of a deployment.
@@ -262,6 +264,18 @@ impl ControlPlane {
         self.state.revision.send_replace(0);
     }
 
+    /// Simulates a restore from a backup with another state of a part.
+    pub fn restore_with_part(&self, project: &str, part: &str, desired: Value) {
+        let key = (project.to_owned(), part.to_owned());
+        self.state.table.lock().unwrap().parts.insert(key, (1, desired));
+        self.state.revision.send_replace(0);
+    }
+
+    /// Sets the clock back, as the header `Date` of the desired state shows it.
+    pub fn set_clock_back(&self, duration: Duration) {
+        self.state.table.lock().unwrap().clock_back = duration;
+    }
+
     /// The number of requests for a digest.
     pub fn fetches_of(&self, digest: &str) -> usize {
         self.state.table.lock().unwrap().fetched.iter().filter(|fetched| *fetched == digest).count()
@@ -312,7 +326,8 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -
     let parts: Vec<Value> = available.into_iter().map(change).collect();
     let batch = table.batches.last().map_or(0, |batch| batch.batch);
     let platform = json!({ "dashboardUrl": "https://dashboard.example", "https": false });
-    HttpResponse::Ok().json(json!({
+    let date = Date((node::clock::now() - table.clock_back).into());
+    HttpResponse::Ok().insert_header(date).json(json!({
         "schema": SCHEMA, "revision": revision, "full": since == 0, "batch": batch, "platform": platform, "parts": parts,
         "unavailable": unavailable,
     }))

@@ -10,6 +10,8 @@ pub struct Contents {
     pub objects: String,
     /// Privileges and row security policies. They name roles that may no longer exist, such as revoked tokens.
     pub grants: String,
+    /// The privileges on the schema `public`, and its comment. They require the ownership of the database.
+    pub public: String,
     /// The content of materialized views. Their queries may fail without the settings of the application's sessions.
     pub views: String,
     /// Whether the owner of the schema `public` was changed: the schema was dropped and created again.
@@ -24,7 +26,9 @@ impl Contents {
             if is_public_schema(entry) {
                 contents.owns_public = true;
             }
-            let target = if is_grant(entry) {
+            let target = if is_about_public(entry) {
+                &mut contents.public
+            } else if is_grant(entry) {
                 &mut contents.grants
             } else if entry.starts_with("MATERIALIZED VIEW DATA ") {
                 &mut contents.views
@@ -54,6 +58,12 @@ fn is_grant(entry: &str) -> bool {
 }
 
 /// The name of the owner contains no space.
+fn is_about_public(entry: &str) -> bool {
+    let rest = ["ACL - SCHEMA public ", "COMMENT - SCHEMA public "].iter().find_map(|kind| entry.strip_prefix(kind));
+    rest.is_some_and(|owner| !owner.contains(' '))
+}
+
+/// The name of the owner contains no space.
 fn is_public_schema(entry: &str) -> bool {
     entry.strip_prefix("SCHEMA - public ").is_some_and(|owner| !owner.contains(' '))
 }
@@ -78,13 +88,16 @@ mod tests {
 3314; 3256 16401 POLICY public t p db_x
 3315; 826 16402 DEFAULT ACL public DEFAULT PRIVILEGES FOR TABLES db_x
 3316; 0 0 MATERIALIZED VIEW DATA public m db_x
+3317; 0 0 COMMENT - SCHEMA public db_x
+3318; 0 0 ACL - SCHEMA public x db_x
 201; 1259 16387 MATERIALIZED VIEW public m db_x
 ";
         let contents = Contents::parse(list);
         let numbers = |list: &str| {
             list.lines().map(|line| line.split(';').next().unwrap().parse().unwrap()).collect::<Vec<u32>>()
         };
-        assert_eq!(numbers(&contents.grants), [3310, 3312, 3314, 3315]);
+        assert_eq!(numbers(&contents.grants), [3312, 3314, 3315, 3318]);
+        assert_eq!(numbers(&contents.public), [3310, 3317]);
         assert_eq!(numbers(&contents.views), [3316]);
         assert_eq!(numbers(&contents.objects), [6, 200, 3311, 3313, 201]);
         assert!(contents.owns_public);

@@ -10,7 +10,7 @@ use tokio::process::ChildStdout;
 use tokio::time::timeout;
 
 use super::Service;
-use super::error::{BackupError, Result};
+use super::error::{BackupError, Result, out_of_memory};
 use super::program::{Program, command, set_login};
 use crate::database::server::Credentials;
 
@@ -18,15 +18,14 @@ use crate::database::server::Credentials;
 const LOCK_TIMEOUT: &str = "--lock-wait-timeout=60s";
 /// The longest time without output. `pg_dump` writes nothing while it reads the catalogs and waits for locks.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// The longest time of a dump. A dump that takes longer keeps one of the few places of other databases.
-const MAX_TIME: Duration = Duration::from_secs(6 * 60 * 60);
 const BUFFER: usize = 128 * 1024;
 
 impl Service {
     /// Streams a dump into the store. A failure leaves no object.
     pub(super) async fn dump(&self, credentials: &Credentials, key: &str) -> Result<GenerationRef> {
-        let too_long = |_| BackupError::Dump("it takes longer than 6 hours".to_owned());
-        timeout(MAX_TIME, self.stream(credentials, key)).await.map_err(too_long)?
+        let limit = self.programs.limits.dump_time;
+        let too_long = |_| BackupError::Limit(format!("pg_dump takes longer than {} s", limit.as_secs()));
+        timeout(limit, self.stream(credentials, key)).await.map_err(too_long)?
     }
 
     /// `pg_dump` acts as the login itself, which inherits the owner's privileges and bypasses row security: the owner is
@@ -51,6 +50,9 @@ impl Service {
         if !finished.status.success() {
             writer.abort().await;
             tracing::warn!(key, status = %finished.status, messages = finished.excerpt(), "pg_dump failed");
+            if finished.is_out_of_memory() {
+                return Err(out_of_memory("pg_dump", self.programs.limits.memory_bytes));
+            }
             let reason = finished.server_error();
             return Err(BackupError::Dump(reason.unwrap_or_else(|| "the connection failed or ended".to_owned())));
         }
@@ -61,6 +63,6 @@ impl Service {
 
 async fn read(stdout: &mut Option<ChildStdout>, buffer: &mut [u8]) -> Result<usize> {
     let Some(stdout) = stdout else { return Ok(0) };
-    let stalled = |_| BackupError::Dump("it wrote nothing for 15 minutes".to_owned());
+    let stalled = |_| BackupError::Limit("pg_dump wrote nothing for 15 minutes".to_owned());
     Ok(timeout(STALL_TIMEOUT, stdout.read(buffer)).await.map_err(stalled)??)
 }

@@ -23,6 +23,9 @@ pub enum BackupError {
     /// `pg_dump` repeatedly lacked a privilege.
     #[error("pg_dump cannot read the database: {0}")]
     Denied(String),
+    /// A dump or a restore reached a limit of the node.
+    #[error("{0}")]
+    Limit(String),
     /// `pg_restore` failed for a reason outside the archive.
     #[error("pg_restore was interrupted: {0}")]
     Interrupted(String),
@@ -33,16 +36,32 @@ pub enum BackupError {
     #[error("the node's Postgres failed")]
     Postgres(#[from] tokio_postgres::Error),
     #[error("the node's Postgres failed")]
-    Connect(#[source] anyhow::Error),
+    Connect(#[from] anyhow::Error),
+}
+
+/// The error of a client program that needs more memory than it may use.
+pub fn out_of_memory(program: &str, limit: u64) -> BackupError {
+    let limit = limit >> 20;
+    BackupError::Limit(format!(
+        "{program} needs more than {limit} MiB of memory: the database has too many objects or too large rows"
+    ))
 }
 
 pub type Result<T> = std::result::Result<T, BackupError>;
 
 impl BackupError {
-    /// Whether repeating cannot help: the object is missing or corrupt, the archive cannot be restored, or the database
-    /// cannot be read.
+    /// Whether repeating cannot help: the object is missing or corrupt, the archive cannot be restored, the database
+    /// cannot be read, or a limit was reached.
     #[must_use]
     pub const fn is_permanent(&self) -> bool {
-        matches!(self, Self::NotConfigured | Self::Missing(_) | Self::Corrupt(_) | Self::Rejected(_) | Self::Denied(_))
+        matches!(
+            self,
+            Self::NotConfigured
+                | Self::Missing(_)
+                | Self::Corrupt(_)
+                | Self::Rejected(_)
+                | Self::Denied(_)
+                | Self::Limit(_)
+        )
     }
 }

@@ -7,6 +7,7 @@ use super::Service;
 use super::archives::ListedArchive;
 use super::error::{BackupError, Result};
 use crate::clock;
+use crate::database::time::is_plausible;
 
 /// Every kind of dump expires earlier, except generations of a longer retention.
 const ORPHAN_DAYS: u32 = 31;
@@ -49,6 +50,9 @@ impl Service {
     }
 
     async fn delete_orphans(&self, project: &str, orphans: &[&ListedArchive], orphan_days: u32) -> Result<()> {
+        if !is_plausible(&*self.connect().await?, &self.clock).await? {
+            return Ok(());
+        }
         let now = clock::now();
         let age = |created_at: SystemTime| now.duration_since(created_at).unwrap_or_default();
         for orphan in orphans {

@@ -9,12 +9,8 @@ use anyhow::bail;
 /// The internal argument that selects this mode.
 pub const ARGUMENT: &str = "--exec-postgres";
 
-/// The largest address space of a program. `pg_dump` holds a few hundred bytes for each object of a database.
-#[cfg(target_os = "linux")]
-const MAX_MEMORY: u64 = 2 << 30;
-
-/// Executes a program, which does not return: the process id of the node, the program, and its arguments. Call it while
-/// the process has one thread.
+/// Executes a program, which does not return: the process id of the node, the limit of the address space in bytes, the
+/// program, and its arguments. Call it while the process has one thread.
 ///
 /// # Errors
 /// Returns an error if the program cannot be executed or the node has exited.
@@ -27,11 +23,12 @@ pub fn exec(arguments: &[OsString]) -> anyhow::Result<()> {
     use anyhow::{Context as _, ensure};
     use rustix::process::{Pid, Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
 
-    let [node, program, arguments @ ..] = arguments else { bail!("{ARGUMENT} is for internal use") };
+    let [node, memory, program, arguments @ ..] = arguments else { bail!("{ARGUMENT} is for internal use") };
     let node = node.to_str().and_then(|node| node.parse().ok()).context("not a process id")?;
+    let memory = memory.to_str().and_then(|bytes| bytes.parse().ok()).context("not a number of bytes")?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     ensure!(getppid() == Pid::from_raw(node), "the node exited before its program started");
-    setrlimit(Resource::As, Rlimit { current: Some(MAX_MEMORY), maximum: Some(MAX_MEMORY) })?;
+    setrlimit(Resource::As, Rlimit { current: Some(memory), maximum: Some(memory) })?;
     let error = Command::new(program).args(arguments).exec();
     Err(error).with_context(|| format!("{}", Path::new(program).display()))
 }

@@ -14,6 +14,7 @@ mod error;
 mod exports;
 mod fingerprint;
 mod grid;
+mod growth;
 mod inventory;
 mod kind;
 pub mod launch;
@@ -38,6 +39,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use protocol::{Database, GenerationKind, GenerationRef, GenerationReport};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -53,10 +56,11 @@ use self::records::{Dump, NewDump};
 use self::slots::Slots;
 use super::admin::Admin;
 use super::config::Programs;
+use super::load::LoadTarget;
 use super::registry::Registry;
 use super::server::Credentials;
 use super::status::Statuses;
-use crate::clock;
+use crate::clock::{self, ReferenceClock};
 use crate::observe::Observer;
 
 pub use self::error::BackupError;
@@ -77,6 +81,8 @@ struct Service {
     registry: Registry,
     statuses: Statuses,
     observer: Observer,
+    /// The time of the control plane.
+    clock: ReferenceClock,
     metrics: BackupMetrics,
     slots: Slots,
     /// The objects that are being written or restored, which must not be deleted.
@@ -108,6 +114,7 @@ impl Backups {
         registry: Registry,
         statuses: Statuses,
         observer: Observer,
+        clock: ReferenceClock,
         metrics: BackupMetrics,
         tasks: &mut JoinSet<()>,
     ) -> anyhow::Result<Arc<Self>> {
@@ -123,6 +130,7 @@ impl Backups {
             registry,
             statuses,
             observer,
+            clock,
             metrics,
             slots: Slots::new(),
             in_use: Arc::default(),
@@ -132,10 +140,17 @@ impl Backups {
             desired: DesiredParts::default(),
             denials: Denials::default(),
         });
-        tasks.spawn(schedule::run(Arc::clone(&service)));
-        tasks.spawn(exports::run(Arc::clone(&service)));
-        tasks.spawn(reports::run(Arc::clone(&service)));
-        tasks.spawn(upkeep::run(Arc::clone(&service)));
+        let acquired = |task: BoxFuture<'static, ()>| {
+            let admin = service.admin.clone();
+            async move {
+                admin.acquired().await;
+                task.await;
+            }
+        };
+        tasks.spawn(acquired(schedule::run(Arc::clone(&service)).boxed()));
+        tasks.spawn(acquired(exports::run(Arc::clone(&service)).boxed()));
+        tasks.spawn(acquired(reports::run(Arc::clone(&service)).boxed()));
+        tasks.spawn(acquired(upkeep::run(Arc::clone(&service)).boxed()));
         Ok(Arc::new(Self { service: Some(service) }))
     }
 
@@ -170,16 +185,23 @@ impl Backups {
         Ok(Some(service.denials.judge(operation, made)?.report(kind)))
     }
 
-    /// Restores a generation into the empty database of `credentials`. After a failure, the database must be created
-    /// again.
+    /// Restores a generation into an empty database, which may grow to `max_bytes`. After a failure, the database must be
+    /// created again.
     ///
     /// # Errors
     /// Returns an error if the generation cannot be read or restored.
-    pub async fn restore(&self, generation: &GenerationRef, credentials: &Credentials) -> Result<()> {
+    pub async fn restore(&self, generation: &GenerationRef, target: &LoadTarget, max_bytes: Option<u64>) -> Result<()> {
         let service = self.service.as_ref().ok_or(BackupError::NotConfigured)?;
         let _permit = service.slots.acquire_restore().await;
         let _in_use = service.use_object(&generation.key);
-        let result = service.restore(generation, credentials).await;
+        let result = tokio::select! {
+            restored = service.restore(generation, target) => restored,
+            exceeded = growth::watch(target, max_bytes) => exceeded,
+        };
+        let result = match result {
+            Ok(()) => growth::check(target, max_bytes).await,
+            failed => failed,
+        };
         service.metrics.count_restore(&result);
         result
     }

@@ -41,7 +41,8 @@ pub struct Finished {
 /// node, which configures libpq, is not inherited.
 pub fn command(programs: &Programs, program: &Path) -> Command {
     let mut command = Command::new(&programs.launcher);
-    command.arg0("svc-node").arg(ARGUMENT).arg(id().to_string()).arg(program);
+    let memory = programs.limits.memory_bytes.to_string();
+    command.arg0("svc-node").arg(ARGUMENT).arg(id().to_string()).arg(memory).arg(program);
     command.env_clear().env("LC_ALL", "C");
     // For the wrappers of Debian.
     command.envs(env::var_os("PATH").map(|path| ("PATH", path)));
@@ -104,6 +105,12 @@ impl Finished {
     /// The beginning of the messages, for the log.
     pub fn excerpt(&self) -> String {
         self.messages.chars().take(MAX_LOGGED).collect()
+    }
+
+    /// Whether the program reached the limit of its memory. An error of the server begins with `ERROR:`.
+    pub fn is_out_of_memory(&self) -> bool {
+        let is_own = |line: &&str| !line.contains("ERROR:");
+        self.messages.lines().filter(is_own).any(|line| line.to_ascii_lowercase().contains("out of memory"))
     }
 
     /// The messages of errors.

@@ -108,7 +108,7 @@ impl Service {
 
     /// The stored dumps that the control plane has not accepted.
     pub(super) async fn unreported(&self) -> Result<Vec<Dump>> {
-        self.dumps(&format!("stored AND NOT reported ORDER BY created_at LIMIT {MAX_UNREPORTED}")).await
+        self.dumps(&format!("stored AND NOT reported ORDER BY number LIMIT {MAX_UNREPORTED}")).await
     }
 
     /// Forgets which stored dumps the control plane has accepted.

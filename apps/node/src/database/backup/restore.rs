@@ -1,8 +1,8 @@
 //! Restoring a generation into an empty database.
 //!
 //! The archive is copied to the node's disk first, so that its digest is checked before the first statement. All
-//! statements run as the login of the node in that database, which has no power beyond the database: they execute
-//! functions of the tenant. The entries are restored in three steps ([`Contents`]), in the order of `pg_restore`. It is
+//! statements run as the login of restores ([`LoadTarget`]), which has no power beyond the database: they execute
+//! functions of the tenant. The entries are restored in four steps ([`Contents`]), in the order of `pg_restore`. It is
 //! not one transaction, because a transaction holds a lock for each table and large object; the database is dropped
 //! after a failure.
 
@@ -19,11 +19,10 @@ use tokio::time::timeout;
 
 use super::Service;
 use super::contents::Contents;
-use super::error::{BackupError, Result};
+use super::error::{BackupError, Result, out_of_memory};
 use super::program::{Finished, Program, command, set_login};
 use super::spool::Spool;
-use crate::database::admin::quote_ident;
-use crate::database::server::Credentials;
+use crate::database::load::LoadTarget;
 
 /// The longest time of a step, because it executes functions of the tenant.
 const MIN_STEP_TIMEOUT: Duration = Duration::from_secs(60 * 60);
@@ -43,34 +42,28 @@ enum Tolerate {
 
 impl Service {
     /// Restores a generation. A failure leaves an incomplete database.
-    pub(super) async fn restore(&self, generation: &GenerationRef, credentials: &Credentials) -> Result<()> {
+    pub(super) async fn restore(&self, generation: &GenerationRef, target: &LoadTarget) -> Result<()> {
         let spool = Spool::create(&self.spool)?;
         let archive = spool.file("archive");
         self.copy(generation, &archive).await?;
         let contents = Contents::parse(&self.list(&archive).await?);
-        let client = credentials.connect().await.map_err(BackupError::Connect)?;
-        if contents.owns_public {
-            let owner = quote_ident(&credentials.role);
-            client.batch_execute(&format!("ALTER SCHEMA public OWNER TO {owner}")).await?;
-        }
+        let opened = target.begin(contents.owns_public).await.map_err(BackupError::Connect)?;
         let step_timeout = MIN_STEP_TIMEOUT.max(Duration::from_secs(generation.size_bytes / MIN_RATE));
         for (name, entries, tolerate) in [
             ("objects", contents.objects, Tolerate::Nothing),
             ("grants", contents.grants, Tolerate::MissingPrivileges),
             ("views", contents.views, Tolerate::FailedQueries),
         ] {
-            if !entries.is_empty() {
-                let list = spool.file(name);
-                fs::write(&list, entries).await?;
-                let step = self.run_step(credentials, &archive, &list, tolerate);
-                let too_long = |_| BackupError::Rejected("it takes too long".to_owned());
-                timeout(step_timeout, step).await.map_err(too_long)??;
-            }
+            let list = spool.file(name);
+            let step = self.run_step(target, (&archive, &list), &entries, tolerate);
+            let too_long = |_| BackupError::Rejected("it takes too long".to_owned());
+            timeout(step_timeout, step).await.map_err(too_long)??;
         }
-        // A function that is called during the restore can reset the role. Later objects then belong to the login.
-        let (login, owner) = (quote_ident(&credentials.user), quote_ident(&credentials.role));
-        client.batch_execute(&format!("SET ROLE NONE; REASSIGN OWNED BY {login} TO {owner}")).await?;
-        Ok(())
+        // No entry of this step executes code of the tenant.
+        let list = spool.file("public");
+        target
+            .finish(opened, self.run_step(target, (&archive, &list), &contents.public, Tolerate::MissingPrivileges))
+            .await
     }
 
     /// Copies an archive to a file and checks its digest.
@@ -106,6 +99,7 @@ impl Service {
         let finished = program.finish_soon().await?;
         match String::from_utf8(list) {
             Ok(list) if finished.status.success() => Ok(list),
+            _ if finished.is_out_of_memory() => Err(out_of_memory("pg_restore", self.programs.limits.memory_bytes)),
             _ => {
                 tracing::error!(messages = finished.excerpt(), "pg_restore cannot read an archive");
                 Err(BackupError::Rejected("it has no table of contents".to_owned()))
@@ -113,15 +107,35 @@ impl Service {
         }
     }
 
-    async fn run_step(&self, credentials: &Credentials, archive: &Path, list: &Path, tolerate: Tolerate) -> Result<()> {
+    async fn run_step(
+        &self,
+        target: &LoadTarget,
+        (archive, list): (&Path, &Path),
+        entries: &str,
+        tolerate: Tolerate,
+    ) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        fs::write(list, entries).await?;
+        let credentials = target.open().await.map_err(BackupError::Connect)?;
         let mut pg_restore = command(&self.programs, &self.programs.pg_restore);
         pg_restore.args(["--no-password", "--no-owner", "--no-tablespaces"]);
         if tolerate == Tolerate::Nothing {
             pg_restore.arg("--exit-on-error");
         }
         pg_restore.arg("--dbname").arg(&credentials.database).arg("--use-list").arg(list).arg(archive);
-        set_login(&mut pg_restore, credentials, &credentials.role);
-        let finished = Program::spawn(pg_restore)?.finish().await?;
+        set_login(&mut pg_restore, &credentials, &credentials.role);
+        let finish = Program::spawn(pg_restore)?.finish();
+        tokio::pin!(finish);
+        let finished = tokio::select! {
+            finished = &mut finish => finished?,
+            closed = target.close_when_connected() => {
+                closed.map_err(BackupError::Connect)?;
+                finish.await?
+            }
+        };
+        target.close().await.map_err(BackupError::Connect)?;
         if finished.status.success() || tolerates(tolerate, &finished) {
             if !finished.status.success() {
                 tracing::warn!(
@@ -138,6 +152,9 @@ impl Service {
             messages = finished.excerpt(),
             "pg_restore failed"
         );
+        if finished.is_out_of_memory() {
+            return Err(out_of_memory("pg_restore", self.programs.limits.memory_bytes));
+        }
         Err(classify(&finished))
     }
 }

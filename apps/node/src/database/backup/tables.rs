@@ -30,6 +30,8 @@ pub const TABLES: &str = "
         keep_until timestamptz,
         CHECK (NOT stored OR size_bytes IS NOT NULL AND sha256 IS NOT NULL)
     );
+    -- The order of the reports. A clock that is set back does not change it.
+    ALTER TABLE svc.dumps ADD COLUMN IF NOT EXISTS number bigserial;
     CREATE UNIQUE INDEX IF NOT EXISTS dumps_cause ON svc.dumps (cause) WHERE stored;
     CREATE INDEX IF NOT EXISTS dumps_project ON svc.dumps (project, created_at);
     -- The state of the schedule.

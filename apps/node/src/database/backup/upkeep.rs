@@ -10,6 +10,7 @@ use super::Service;
 use super::error::{BackupError, Result};
 use super::records::Dump;
 use crate::backoff::Backoff;
+use crate::database::time::is_plausible;
 
 /// The longest time between two repetitions.
 const MAX_INTERVAL: Duration = Duration::from_secs(10 * 60);
@@ -42,7 +43,11 @@ pub(super) async fn run(service: Arc<Service>) {
 impl Service {
     async fn keep_up(&self, next_inventory: &mut Instant) -> Result<()> {
         self.delete_interrupted().await?;
-        self.delete_expired().await?;
+        if is_plausible(&*self.connect().await?, &self.clock).await? {
+            self.delete_expired().await?;
+        } else {
+            tracing::warn!("the clocks of the node, Postgres and the control plane differ: no backup is deleted");
+        }
         if *next_inventory <= Instant::now() {
             self.compare_store().await?;
             *next_inventory = Instant::now() + self.interval * INVENTORY_INTERVALS;

@@ -8,7 +8,7 @@ use sha256::Digester;
 use tokio::io::AsyncWriteExt as _;
 
 use super::Service;
-use super::error::{BackupError, Result};
+use super::error::{BackupError, Result, out_of_memory};
 use super::program::{Program, command};
 
 impl Service {
@@ -37,6 +37,9 @@ impl Service {
         }
         if !finished.status.success() {
             tracing::error!(key = archive.key, messages = finished.excerpt(), "pg_restore cannot read an archive");
+            if finished.is_out_of_memory() {
+                return Err(out_of_memory("pg_restore", self.programs.limits.memory_bytes));
+            }
             return Err(BackupError::Corrupt(archive.key.clone()));
         }
         Ok(())

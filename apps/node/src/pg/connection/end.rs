@@ -43,7 +43,10 @@ impl Connection {
             self.finish_query("RESET").await
         };
         match timeout(RESET_TIMEOUT, reset).await {
-            Ok(Ok(())) => !self.in_transaction,
+            Ok(Ok(())) => {
+                self.wire.release();
+                !self.in_transaction
+            }
             Ok(Err(failure)) => {
                 tracing::debug!(error = %failure, "failed to reset a session");
                 false

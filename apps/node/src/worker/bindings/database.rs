@@ -86,6 +86,7 @@ const fn status(error: &DatabaseError) -> StatusCode {
         | DatabaseError::InvalidArgument(_)
         | DatabaseError::NotSupported(_)
         | DatabaseError::TimedOut(_)
+        | DatabaseError::BatchTimedOut(_)
         | DatabaseError::ResultTooLarge(_) => StatusCode::BAD_REQUEST,
         DatabaseError::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
         DatabaseError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,

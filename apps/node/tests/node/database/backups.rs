@@ -4,6 +4,7 @@ mod damage;
 mod failures;
 mod hostile;
 mod kill;
+mod limits;
 mod retention;
 mod rig;
 mod roundtrip;

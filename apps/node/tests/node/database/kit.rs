@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -36,14 +37,36 @@ pub struct Kit {
     ids: u32,
 }
 
+/// A node that shares the Postgres of another one.
+pub struct SecondNode {
+    pub core: ControlPlane,
+    pub program: Program,
+    _dir: Dir,
+}
+
 impl Kit {
     /// `None` without the programs of Postgres.
     pub async fn start() -> Option<Self> {
         let postgres = PrivatePostgres::start()?;
+        let url = postgres.url();
+        Some(Self::start_at(postgres, &url).await)
+    }
+
+    /// The same with a server that supports TLS. The node does not run usefully until [`Self::start_node_at`].
+    pub async fn start_with_tls(certificate: &sandbox::Certificate) -> Option<Self> {
+        let mut postgres = PrivatePostgres::start()?;
+        if !postgres.enable_tls(certificate.chain(), certificate.key()) {
+            return None;
+        }
+        // No server.
+        Some(Self::start_at(postgres, "postgres://postgres@127.0.0.1:1/postgres").await)
+    }
+
+    async fn start_at(postgres: PrivatePostgres, url: &str) -> Self {
         let (core, dir) = (ControlPlane::start().await, Dir::new());
-        let node = program(&postgres, &core, &dir, "info");
+        let node = program(&postgres, url, &core, &dir, "info");
         let (revives_node, postgres_trap, desired) = (false, None, BTreeMap::new());
-        Some(Self { postgres, core, dir, node, revives_node, postgres_trap, starts: 1, desired, ids: 0 })
+        Self { postgres, core, dir, node, revives_node, postgres_trap, starts: 1, desired, ids: 0 }
     }
 
     /// Kills the node with SIGKILL and starts it again.
@@ -60,7 +83,24 @@ impl Kit {
 
     /// Starts the node with a log filter.
     pub fn start_node(&mut self, log: &str) {
-        self.node = program(&self.postgres, &self.core, &self.dir, log);
+        self.node = program(&self.postgres, &self.postgres.url(), &self.core, &self.dir, log);
+    }
+
+    /// Starts the node with verified TLS to this host.
+    pub fn start_node_at(&mut self, host: &str, root: &Path) {
+        self.node.kill();
+        let url = self.postgres.url().replace("127.0.0.1", host);
+        let url = format!("{url}?sslmode=verify-full&sslrootcert={}", root.display());
+        self.node = program(&self.postgres, &url, &self.core, &self.dir, "info");
+    }
+
+    /// Another node with this Postgres, which has a control plane with one database.
+    pub async fn second_node(&mut self, project: &str) -> SecondNode {
+        let (core, dir) = (ControlPlane::start().await, Dir::new());
+        let desired = database(self.id("dbs"));
+        core.set_part(project, "database", serde_json::to_value(&desired).unwrap());
+        let program = program(&self.postgres, &self.postgres.url(), &core, &dir, "info");
+        SecondNode { core, program, _dir: dir }
     }
 
     /// Enables a database, and waits until it is ready.
@@ -72,20 +112,7 @@ impl Kit {
     /// Enables a database without waiting.
     pub fn request(&mut self, project: &str) {
         let id = self.id("dbs");
-        let database = Database {
-            revision: 0,
-            id,
-            verifier: Some(verifier(PASSWORD)),
-            tokens: Vec::new(),
-            size_bytes: 1 << 30,
-            backup_days: 7,
-            epoch: 1,
-            source: None,
-            operation: None,
-            exports: Vec::new(),
-            suspended: false,
-        };
-        self.desired.insert(project.to_owned(), database);
+        self.desired.insert(project.to_owned(), database(id));
         self.change(project, |_| ());
     }
 
@@ -231,11 +258,27 @@ pub fn verifier(password: &str) -> Verifier {
     Verifier::new(scram_sha_256(password.as_bytes()))
 }
 
-fn program(postgres: &PrivatePostgres, core: &ControlPlane, dir: &Dir, log: &str) -> Program {
+fn database(id: String) -> Database {
+    Database {
+        revision: 0,
+        id,
+        verifier: Some(verifier(PASSWORD)),
+        tokens: Vec::new(),
+        size_bytes: 1 << 30,
+        backup_days: 7,
+        epoch: 1,
+        source: None,
+        operation: None,
+        exports: Vec::new(),
+        suspended: false,
+    }
+}
+
+fn program(postgres: &PrivatePostgres, url: &str, core: &ControlPlane, dir: &Dir, log: &str) -> Program {
     let backups = dir.path().join("backups");
     fs::create_dir_all(&backups).unwrap();
     let settings = [
-        ("SVC_NODE_DATABASE_URL", postgres.url()),
+        ("SVC_NODE_DATABASE_URL", url.to_owned()),
         ("SVC_NODE_DATABASE_ADDRESS", postgres.address()),
         ("SVC_NODE_DATABASE_SSLMODE", "disable".to_owned()),
         ("SVC_NODE_PG_BIN", postgres.programs().display().to_string()),

@@ -19,7 +19,7 @@ async fn damaged_generation_is_refused_before_the_first_statement() {
     let file = rig.store_file(&sealed.key);
     let good = fs::read(&file).unwrap();
     let generation = GenerationRef { key: sealed.key, size_bytes: sealed.size_bytes, sha256: sealed.sha256 };
-    let credentials = rig.create_empty(&source, "new_1").await;
+    rig.create_empty(&source, "new_1").await;
     let empty = rig.sql("new_1");
 
     let mut flipped = good.clone();
@@ -27,12 +27,12 @@ async fn damaged_generation_is_refused_before_the_first_statement() {
     let longer = [good.as_slice(), b"x"].concat();
     for content in [&flipped, &longer, &good[..good.len() - 1], &[][..]] {
         fs::write(&file, content).unwrap();
-        let error = rig.backups.restore(&generation, &credentials).await.unwrap_err();
+        let error = rig.restore(&source, &generation, "new_1").await.unwrap_err();
         assert!(error.is_permanent() && error.to_string().ends_with("is corrupt"), "{error}");
         assert_eq!(rig.sql("new_1"), empty);
     }
     fs::remove_file(&file).unwrap();
-    let error = rig.backups.restore(&generation, &credentials).await.unwrap_err();
+    let error = rig.restore(&source, &generation, "new_1").await.unwrap_err();
     assert!(error.is_permanent() && error.to_string().contains("is missing"), "{error}");
     assert_eq!(rig.sql("new_1"), empty);
 
@@ -40,11 +40,11 @@ async fn damaged_generation_is_refused_before_the_first_statement() {
     fs::write(&file, b"PGDMP").unwrap();
     let sha256 = crate::control_plane::sha256(b"PGDMP");
     let wrong = GenerationRef { key: generation.key.clone(), size_bytes: 5, sha256 };
-    let error = rig.backups.restore(&wrong, &credentials).await.unwrap_err();
+    let error = rig.restore(&source, &wrong, "new_1").await.unwrap_err();
     assert!(error.is_permanent(), "{error}");
 
     fs::write(&file, &good).unwrap();
-    rig.backups.restore(&generation, &credentials).await.unwrap();
+    rig.restore(&source, &generation, "new_1").await.unwrap();
     assert_ne!(rig.sql("new_1"), empty);
 }
 

@@ -42,6 +42,8 @@ async fn failed_and_dropped_dumps_leave_no_object() {
 
     // The store is full: no file can be created.
     let folder = folder_of(&rig.store.config()).join("prj_1");
+    // The dump may have ended before it wrote anything.
+    fs::create_dir_all(&folder).unwrap();
     until("the end of aborts", || fs::read_dir(&folder).unwrap().next().is_none()).await;
     fs::remove_dir(&folder).unwrap();
     fs::write(&folder, "").unwrap();

@@ -16,7 +16,8 @@ BEGIN
     FOREACH attempt IN ARRAY ARRAY[
         'RESET ROLE', 'SET ROLE NONE', 'SET SESSION AUTHORIZATION DEFAULT', 'SET ROLE postgres',
         'SET SESSION AUTHORIZATION postgres', 'CREATE ROLE pwned SUPERUSER', 'ALTER ROLE db_00000000000000000000000001 SUPERUSER',
-        'ALTER ROLE dump_00000000000000000000000001 SUPERUSER', 'GRANT pg_read_server_files TO db_00000000000000000000000001',
+        'ALTER ROLE dump_00000000000000000000000001 SUPERUSER', 'ALTER ROLE load_00000000000000000000000001 SUPERUSER',
+        'ALTER ROLE load_00000000000000000000000001 LOGIN CONNECTION LIMIT -1', 'ALTER ROLE dump_00000000000000000000000001 PASSWORD ''x''', 'GRANT pg_read_server_files TO db_00000000000000000000000001',
         'COPY (SELECT 1) TO PROGRAM ''touch /var/tmp/svc-node-attacked''', 'COPY (SELECT 1) TO ''/var/tmp/svc-node-attacked''',
         'CREATE EXTENSION dblink', 'CREATE EXTENSION file_fdw', 'CREATE LANGUAGE plpython3u',
         'ALTER SYSTEM SET archive_command = ''touch /var/tmp/svc-node-attacked''',
@@ -69,7 +70,8 @@ async fn functions_of_a_tenant_gain_nothing_during_a_restore() {
     let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
     let source = rig.create("prj_1").await;
     source.session.batch_execute(ATTACK).await.unwrap();
-    let roles = "SELECT string_agg(r::text, ',' ORDER BY oid) FROM pg_catalog.pg_authid r";
+    let roles = "SELECT string_agg(r::text, ',' ORDER BY oid) FROM pg_catalog.pg_authid r \
+                 WHERE rolname !~ '^load_'";
     let members = "SELECT string_agg(m::text, ',' ORDER BY m) FROM pg_catalog.pg_auth_members m";
     let state = async || {
         let text = async |query| rig.admin.query_one(query, &[]).await.unwrap().get::<_, Option<String>>(0);
@@ -80,9 +82,11 @@ async fn functions_of_a_tenant_gain_nothing_during_a_restore() {
     let sealed = rig.seal(&source, "opn_1").await;
     let credentials = rig.create_empty(&source, "new_1").await;
     let generation = GenerationRef { key: sealed.key, size_bytes: sealed.size_bytes, sha256: sealed.sha256 };
-    rig.backups.restore(&generation, &credentials).await.unwrap();
+    rig.restore(&source, &generation, "new_1").await.unwrap();
 
     assert_eq!(state().await, before);
+    let login = "SELECT count(*) FROM pg_roles WHERE rolname ~ '^load_' AND (rolsuper OR rolcanlogin OR rolbypassrls OR rolconnlimit <> 1)";
+    assert_eq!(rig.count(login).await, 0);
     let restored = rig.session(&credentials).await;
     let query = "SELECT attempt, outcome, role, login FROM log WHERE attempt NOT LIKE '%search_path%'";
     let attempts = restored.query(query, &[]).await.unwrap();
@@ -92,7 +96,7 @@ async fn functions_of_a_tenant_gain_nothing_during_a_restore() {
         let is_harmless = ["RESET ROLE", "SET ROLE NONE", "SET SESSION AUTHORIZATION DEFAULT"].contains(&attempt);
         assert!(outcome == "refused" || is_harmless, "{attempt}");
         let roles: (&str, &str) = (row.get(2), row.get(3));
-        assert!(roles.0 != "postgres" && roles.1 == "dump_00000000000000000000000001", "{roles:?}");
+        assert!(roles.0 != "postgres" && roles.1 == "load_00000000000000000000000001", "{roles:?}");
     }
     // The functions reset the role, but no object belongs to the login.
     let others = "SELECT count(*) FROM pg_shdepend d JOIN pg_database b ON b.oid = d.dbid \
@@ -106,7 +110,7 @@ async fn functions_of_a_tenant_gain_nothing_during_a_restore() {
 #[test]
 fn programs_of_postgres_have_limited_memory() {
     let node = std::process::id().to_string();
-    let arguments = ["--exec-postgres", &node, "/bin/sh", "-c", "ulimit -v"];
+    let arguments = ["--exec-postgres", &node, "67108864", "/bin/sh", "-c", "ulimit -v"];
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_svc-node")).args(arguments).output().unwrap();
-    assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), output.status.success()), ("2097152\n", true));
+    assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), output.status.success()), ("65536\n", true));
 }

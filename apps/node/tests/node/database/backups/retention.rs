@@ -72,3 +72,33 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
         assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE stored AND kind <> 'export'").await, 3);
     }
 }
+
+/// A clock that is set forward does not end a retention.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_expires_while_the_clocks_differ() {
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(rig) = Rig::start(store, Duration::from_secs(1)).await else { return };
+    let hours = Duration::from_secs(2 * 60 * 60);
+    for skewed in [node::clock::now() + hours, node::clock::now() - hours] {
+        rig.clock.observe(skewed);
+        let source = rig.create(if skewed > node::clock::now() { "prj_1" } else { "prj_2" }).await;
+        for operation in ["a", "b"] {
+            rig.seal(&source, &format!("{operation} {}", source.entry.project)).await;
+        }
+        // The upkeep deletes an interrupted dump first, so it has been complete when the second one is gone.
+        for key in ["interrupted/1", "interrupted/2"] {
+            let expire = format!(
+                "UPDATE svc.dumps SET created_at = now() - interval '31 days';
+                 INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, days)
+                 VALUES ('{key}', 'prj_1', 'dbs_1', 'final', 1, now(), 30)"
+            );
+            rig.admin.batch_execute(&expire).await.unwrap();
+            rig.wait_for("SELECT count(*) FROM svc.dumps WHERE NOT stored", 0).await;
+        }
+        assert_eq!(rig.count("SELECT count(*) FROM svc.dumps").await, 2);
+        rig.clock.observe(node::clock::now());
+        // The newest one stays.
+        rig.wait_for("SELECT count(*) FROM svc.dumps", 1).await;
+        rig.admin.batch_execute("DELETE FROM svc.dumps").await.unwrap();
+    }
+}

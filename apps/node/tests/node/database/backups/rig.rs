@@ -6,18 +6,21 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use node::clock::ReferenceClock;
 use node::database::admin::Admin;
 use node::database::backup::config::BackupConfig;
-use node::database::backup::{BackupMetrics, Backups};
-use node::database::config::Programs;
+use node::database::backup::{BackupError, BackupMetrics, Backups};
+use node::database::config::{ProgramLimits, Programs};
+use node::database::load::LoadTarget;
 use node::database::logins::Logins;
+use node::database::names::Names;
 use node::database::registry::{Entry, Registry};
 use node::database::server::{Credentials, Server};
 use node::database::status::Statuses;
 use node::observe::{Observation, Observer};
 use objects::StoreConfig;
 use prometheus::Registry as MetricsRegistry;
-use protocol::{Database, GenerationKind, GenerationReport, Report, Verifier};
+use protocol::{Database, GenerationKind, GenerationRef, GenerationReport, Report, Verifier};
 use settings::Secret;
 use testkit::PrivatePostgres;
 use tokio::sync::mpsc;
@@ -39,6 +42,10 @@ pub struct Rig {
     pub admin: Client,
     pub backups: Arc<Backups>,
     pub reports: Arc<Mutex<Reports>>,
+    /// The time of the control plane.
+    pub clock: ReferenceClock,
+    limits: ProgramLimits,
+    pool: Admin,
     interval: Duration,
     server: Server,
     dir: Dir,
@@ -63,16 +70,37 @@ pub struct Source {
 impl Rig {
     /// `None` without the programs of Postgres.
     pub async fn start(store: TestStore, interval: Duration) -> Option<Self> {
+        Self::start_with(store, interval, ProgramLimits::default()).await
+    }
+
+    /// `None` without the programs of Postgres.
+    pub async fn start_with(store: TestStore, interval: Duration, limits: ProgramLimits) -> Option<Self> {
         let postgres = PrivatePostgres::start()?;
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (server, dir) = (Server::parse(&postgres.url()).unwrap(), Dir::new());
-        let admin = Admin::new(server.clone());
+        let pool = Admin::new(server.clone());
         // Prepares the cluster.
-        drop(admin.connect().await.unwrap());
+        drop(pool.connect().await.unwrap());
+        let clock = ReferenceClock::default();
+        clock.observe(node::clock::now());
         let (registry, reports) = (Registry::default(), Arc::default());
         let admin = connect(&url(&postgres, "svc_node"), "").await;
-        let (backups, tasks) = open(&postgres, &server, &store, interval, &dir, &registry, &reports);
-        let rig = Self { postgres, store, registry, admin, backups, reports, interval, server, dir, tasks };
+        let (backups, tasks) = open(&postgres, &server, &store, (interval, limits, &clock), &dir, &registry, &reports);
+        let rig = Self {
+            postgres,
+            store,
+            registry,
+            admin,
+            backups,
+            reports,
+            clock,
+            limits,
+            pool,
+            interval,
+            server,
+            dir,
+            tasks,
+        };
         rig.apply_state();
         Some(rig)
     }
@@ -87,8 +115,15 @@ impl Rig {
     pub async fn restart_without_state(&mut self) {
         self.tasks.shutdown().await;
         let (postgres, server, store) = (&self.postgres, &self.server, &self.store);
-        (self.backups, self.tasks) =
-            open(postgres, server, store, self.interval, &self.dir, &self.registry, &self.reports);
+        (self.backups, self.tasks) = open(
+            postgres,
+            server,
+            store,
+            (self.interval, self.limits, &self.clock),
+            &self.dir,
+            &self.registry,
+            &self.reports,
+        );
     }
 
     /// Applies the full state of the control plane.
@@ -140,6 +175,19 @@ impl Rig {
         self.credentials(name, owner, &credentials.user)
     }
 
+    /// Restores a generation into a database.
+    pub async fn restore(
+        &self,
+        source: &Source,
+        generation: &GenerationRef,
+        database: &str,
+    ) -> Result<(), BackupError> {
+        let names = Names::new(&source.entry.desired.id).unwrap();
+        let address = Arc::clone(&self.server.address);
+        let target = LoadTarget::new(self.pool.clone(), address, names, database.to_owned(), 1 << 30);
+        self.backups.restore(generation, &target, None).await
+    }
+
     fn credentials(&self, database: &str, owner: &str, login: &str) -> Credentials {
         Credentials {
             address: Arc::clone(&self.server.address),
@@ -163,11 +211,7 @@ impl Rig {
         sealed.unwrap().unwrap()
     }
 
-    pub async fn try_seal(
-        &self,
-        source: &Source,
-        operation: &str,
-    ) -> Result<Option<GenerationReport>, node::database::backup::BackupError> {
+    pub async fn try_seal(&self, source: &Source, operation: &str) -> Result<Option<GenerationReport>, BackupError> {
         let Entry { project, credentials, .. } = &source.entry;
         self.backups.seal(project, 1, credentials, GenerationKind::PreRestore, operation).await
     }
@@ -225,7 +269,7 @@ fn open(
     postgres: &PrivatePostgres,
     server: &Server,
     store: &TestStore,
-    interval: Duration,
+    (interval, limits, clock): (Duration, ProgramLimits, &ReferenceClock),
     dir: &Dir,
     registry: &Registry,
     reports: &Arc<Mutex<Reports>>,
@@ -242,21 +286,22 @@ fn open(
     let metrics = BackupMetrics::new(&MetricsRegistry::new()).unwrap();
     let backups = Backups::open(
         Some(&config),
-        &programs(postgres),
+        &programs(postgres, limits),
         Admin::new(server.clone()),
         registry.clone(),
         statuses,
         observer,
+        clock.clone(),
         metrics,
         &mut tasks,
     );
     (backups.unwrap(), tasks)
 }
 
-pub fn programs(postgres: &PrivatePostgres) -> Programs {
+pub fn programs(postgres: &PrivatePostgres, limits: ProgramLimits) -> Programs {
     let program = |name| postgres.programs().join(name);
     let launcher = env!("CARGO_BIN_EXE_svc-node").into();
-    Programs { pg_dump: program("pg_dump"), pg_restore: program("pg_restore"), launcher }
+    Programs { pg_dump: program("pg_dump"), pg_restore: program("pg_restore"), launcher, limits }
 }
 
 /// The URL of the superuser in a database.

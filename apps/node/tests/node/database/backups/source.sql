@@ -10,7 +10,8 @@ CREATE SCHEMA "odd
 CREATE TYPE mood AS ENUM ('sad', 'it''s "ok"');
 CREATE DOMAIN positive AS integer CHECK (VALUE > 0);
 CREATE TYPE pair AS (a integer, b text);
-CREATE COLLATION german (provider = icu, locale = 'de');
+-- Not ICU, which Postgres may lack.
+CREATE COLLATION german (provider = libc, locale = 'C');
 CREATE TABLE people (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE,

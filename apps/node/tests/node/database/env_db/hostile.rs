@@ -78,3 +78,35 @@ async fn tenant_cannot_change_later_sessions() {
     assert_eq!(rig.value("SELECT pg_sleep(0.1)::text").await, "");
     assert_eq!(rig.value("SELECT current_user::text").await, "db_1");
 }
+
+/// The node looks up a type in the session of the tenant, with the search path of the tenant.
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_cannot_change_the_lookup_of_types() {
+    let Some(rig) = Rig::start().await else { return };
+    let mut statements = vec![
+        "CREATE SCHEMA own".to_owned(),
+        "CREATE TYPE own.mood AS ENUM ('sad')".to_owned(),
+        "CREATE DOMAIN own.score AS int4".to_owned(),
+        "CREATE TABLE own.pg_type (oid oid, typname name, typtype \"char\", typbasetype oid)".to_owned(),
+        "CREATE FUNCTION own.unnest(oid[]) RETURNS SETOF oid LANGUAGE sql AS 'SELECT 23::oid'".to_owned(),
+    ];
+    for left in ["oid", "\"char\""] {
+        statements
+            .push(format!("CREATE FUNCTION own.attack({left}, {left}) RETURNS boolean LANGUAGE sql AS 'SELECT false'"));
+        for operator in ["=", "<>"] {
+            statements.push(format!(
+                "CREATE OPERATOR own.{operator} (LEFTARG = {left}, RIGHTARG = {left}, FUNCTION = own.attack)"
+            ));
+        }
+    }
+    statements.push("ALTER DATABASE db_1 SET search_path = own, pg_catalog".to_owned());
+    for statement in &statements {
+        rig.query(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    }
+    rig.reopen(2);
+    // The operators of the tenant apply to its own statement.
+    assert_eq!(rig.value("SELECT 1::oid = 1::oid").await, false);
+    let result = rig.query("SELECT 'sad'::own.mood AS a, ARRAY[1::own.score] AS b").await.unwrap();
+    let fields = &result["results"][0]["fields"];
+    assert_eq!((&fields[0][1], &fields[1][1]), (&"mood".into(), &"score[]".into()), "{fields}");
+}

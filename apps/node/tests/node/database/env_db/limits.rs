@@ -39,6 +39,21 @@ async fn statement_is_canceled_at_the_time_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn batch_is_canceled_at_its_time_limit() {
+    let limits = Limits { batch: Duration::from_secs(2), ..Limits::default() };
+    let Some(rig) = Rig::start_with(limits).await else { return };
+    rig.query("CREATE TABLE t (id int)").await.unwrap();
+    // Each statement is far below its own limit.
+    let slow = ["INSERT INTO t VALUES (1)", "SELECT pg_sleep(1)", "SELECT pg_sleep(1)", "SELECT pg_sleep(600)"];
+    let (code, message) = rig.spawn(Mode::Batch, Box::leak(Box::new(slow))).await.unwrap().unwrap_err();
+    assert_eq!((code.as_str(), message.contains("batch took more than 2 s")), ("57014", true), "{message}");
+    rig.wait_for_sessions(SLEEPING, 0).await;
+    assert_eq!(rig.value("SELECT count(*)::int4 FROM t").await, 0);
+    // A single statement has no such limit.
+    assert_eq!(rig.value("SELECT pg_sleep(3)::text").await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn abandoned_call_is_canceled() {
     let Some(rig) = Rig::start().await else { return };
     let body = br#"[{ "text": "SELECT pg_sleep(600)", "params": [] }]"#;

@@ -1,0 +1,209 @@
+//! The login of a restore: it loads an archive into a new database.
+//!
+//! A restore executes functions of the tenant as this login. They can set its password, but a session from outside finds
+//! no way in: the login admits one session with a new password, is closed as soon as this session exists, and can
+//! connect to no other database. The new database belongs to the superuser while they run, so they cannot drop it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::sleep;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::admin::{Admin, quote_ident, quote_literal};
+use super::credential::password;
+use super::logins::settings;
+use super::names::Names;
+use super::server::{Address, Credentials};
+
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The attempts to end the sessions of the login.
+const MAX_ATTEMPTS: usize = 200;
+
+/// A new database, and the login that loads it.
+#[derive(Clone)]
+pub struct LoadTarget {
+    admin: Admin,
+    address: Arc<Address>,
+    names: Names,
+    /// The new database.
+    pub database: String,
+    /// The limit of the plan, in bytes.
+    size_limit: u64,
+}
+
+/// How the new database was opened for a load.
+pub struct Opened {
+    /// The owner before.
+    owner: String,
+    /// Whether the schema `public` belongs to the owner of the project's database.
+    owns_public: bool,
+}
+
+impl LoadTarget {
+    /// A database that contains no object of the tenant yet.
+    #[must_use]
+    pub fn new(admin: Admin, address: Arc<Address>, names: Names, database: String, size_limit: u64) -> Self {
+        Self { admin, address, names, database, size_limit }
+    }
+
+    /// The role that owns the loaded objects.
+    #[must_use]
+    pub fn owner(&self) -> String {
+        self.names.database()
+    }
+
+    /// Permits the load to create objects. With `owns_public`, the schema `public` belongs to the role of the project;
+    /// otherwise to `pg_database_owner`, as in the template.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails.
+    pub(super) async fn begin(&self, owns_public: bool) -> anyhow::Result<Opened> {
+        const OWNER: &str = "SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname = $1";
+        let (database, owner, login) = self.quoted();
+        let client = self.admin.connect().await?;
+        let row = client.query_opt(OWNER, &[&self.database]).await?.context("the new database does not exist")?;
+        if client.query_opt("SELECT FROM pg_roles WHERE rolname = $1", &[&self.names.load()]).await?.is_none() {
+            client.batch_execute(&format!("CREATE ROLE {login}")).await?;
+        }
+        let grants = format!(
+            "GRANT CREATE, TEMPORARY ON DATABASE {database} TO {owner}; GRANT CONNECT ON DATABASE {database} TO {login}; \
+             GRANT {owner} TO {login}"
+        );
+        client.batch_execute(&grants).await?;
+        // The only session of the superuser in a database that is not its own: the database is a copy of the template.
+        let session = self.admin.session_in(&self.database).await?;
+        let open = match owns_public {
+            true => format!("ALTER SCHEMA public OWNER TO {owner}"),
+            false => format!("GRANT CREATE ON SCHEMA public TO {owner}"),
+        };
+        session.batch_execute(&open).await?;
+        Ok(Opened { owner: row.get(0), owns_public })
+    }
+
+    /// Admits one session, with a new password, after the earlier ones have ended.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails.
+    pub(super) async fn open(&self) -> anyhow::Result<Credentials> {
+        const ATTRIBUTES: &str =
+            "LOGIN INHERIT NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION NOBYPASSRLS CONNECTION LIMIT 1";
+        let (password, verifier) = password()?;
+        let (_, _, login) = self.quoted();
+        self.close().await?;
+        let client = self.admin.connect().await?;
+        let mut statements = vec![format!("ALTER ROLE {login} RESET ALL")];
+        for (name, value) in settings(&self.owner(), self.size_limit) {
+            statements.push(format!("ALTER ROLE {login} SET {name} = {}", quote_literal(&value)));
+        }
+        let verifier = quote_literal(verifier.reveal());
+        statements.push(format!("ALTER ROLE {login} {ATTRIBUTES} PASSWORD {verifier} VALID UNTIL 'infinity'"));
+        client.batch_execute(&statements.join(";\n")).await?;
+        let (address, database, role) = (Arc::clone(&self.address), self.database.clone(), self.owner());
+        Ok(Credentials { address, database, user: self.names.load(), password, role })
+    }
+
+    /// Refuses further sessions as soon as there is one.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails, or code of the tenant prevents it.
+    pub(super) async fn close_when_connected(&self) -> anyhow::Result<()> {
+        const IS_CONNECTED: &str = "SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = $1";
+        loop {
+            let client = self.admin.connect().await?;
+            if client.query_one(IS_CONNECTED, &[&self.names.load()]).await?.get(0) {
+                return self.refuse(&client).await;
+            }
+            drop(client);
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Refuses further sessions and ends the others.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails, or code of the tenant prevents it.
+    pub(super) async fn close(&self) -> anyhow::Result<()> {
+        const TERMINATE: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1";
+        for _ in 0..MAX_ATTEMPTS {
+            let client = self.admin.connect().await?;
+            // First the sessions: one of them can have the role locked.
+            let ended: i64 = client.query_one(TERMINATE, &[&self.names.load()]).await?.get(0);
+            self.refuse(&client).await?;
+            if ended == 0 {
+                return Ok(());
+            }
+            drop(client);
+            sleep(POLL_INTERVAL).await;
+        }
+        anyhow::bail!("the sessions of a restore do not end")
+    }
+
+    async fn refuse(&self, client: &Client) -> anyhow::Result<()> {
+        let (_, _, login) = self.quoted();
+        let refuse = format!("SET lock_timeout = '2s'; ALTER ROLE {login} NOLOGIN");
+        for _ in 0..MAX_ATTEMPTS {
+            match client.batch_execute(&refuse).await {
+                // Code of the tenant has changed the role at the same time ("tuple concurrently updated").
+                Err(error) if error.code() == Some(&SqlState::INTERNAL_ERROR) => continue,
+                // Its only session changes the role in a transaction. The limit of connections admits no other.
+                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
+                // The archive could not be read, so nothing was loaded.
+                Err(error) if error.code() == Some(&SqlState::UNDEFINED_OBJECT) => {}
+                refused => refused?,
+            }
+            return Ok(client.batch_execute("RESET lock_timeout").await?);
+        }
+        anyhow::bail!("the login of a restore changes again and again")
+    }
+
+    /// Makes the database that of the owner, without code of the tenant in it. `with_owner` executes the statements that
+    /// require the ownership of the database.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres or `with_owner` fails.
+    pub(super) async fn finish<E: From<anyhow::Error>>(
+        &self,
+        opened: Opened,
+        with_owner: impl Future<Output = Result<(), E>>,
+    ) -> Result<(), E> {
+        let (database, owner, login) = self.quoted();
+        self.close().await?;
+        self.execute(&format!("ALTER DATABASE {database} OWNER TO {owner}")).await?;
+        if !opened.owns_public {
+            self.execute_as_login(&format!("REVOKE CREATE ON SCHEMA public FROM {owner}")).await?;
+        }
+        with_owner.await?;
+        // A function that was called during the load can have reset the role. Later objects then belong to the login.
+        let reassign = format!("SET ROLE NONE; REASSIGN OWNED BY {login} TO {owner}; DROP OWNED BY {login}");
+        self.execute_as_login(&reassign).await?;
+        let previous = quote_ident(&opened.owner);
+        let end = format!(
+            "REVOKE ALL ON DATABASE {database} FROM {login}; ALTER DATABASE {database} OWNER TO {previous}; \
+             REVOKE {owner} FROM {login}"
+        );
+        Ok(self.execute(&end).await?)
+    }
+
+    /// The size of the database in bytes; 0 if it does not exist.
+    pub(super) async fn size(&self) -> anyhow::Result<u64> {
+        Ok(super::create::size(&self.admin.connect().await?, &self.database).await?.unwrap_or_default())
+    }
+
+    async fn execute(&self, statements: &str) -> anyhow::Result<()> {
+        Ok(self.admin.connect().await?.batch_execute(statements).await?)
+    }
+
+    async fn execute_as_login(&self, statements: &str) -> anyhow::Result<()> {
+        let session = self.open().await?.connect().await?;
+        session.batch_execute(statements).await?;
+        drop(session);
+        self.close().await
+    }
+
+    fn quoted(&self) -> (String, String, String) {
+        (quote_ident(&self.database), quote_ident(&self.owner()), quote_ident(&self.names.load()))
+    }
+}

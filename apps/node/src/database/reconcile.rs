@@ -1,0 +1,226 @@
+//! One reconciliation: compares the desired state of a database with the node's tables and the catalogs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use protocol::{Database, DatabaseOperationKind, OperationPhase};
+use tokio::time::Instant;
+
+use super::Wanted;
+use super::admin::AdminConnection;
+use super::converge::converge;
+use super::create::{create, discard, exists, size};
+use super::credential::OwnLogins;
+use super::logins::{DesiredRoles, Logins};
+use super::names::Names;
+use super::project::Project;
+use super::registry::Entry;
+use super::sessions::terminate;
+use super::snapshot::{Filter, Snapshot};
+use super::step::Step;
+use super::tables::{self, DatabaseRow};
+use super::time::is_plausible;
+
+/// The interval between the checks of an unlisted database, until it is removed.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
+
+impl Project {
+    /// Changes the database into its desired state, or starts the step that is due. Returns whether the task can end.
+    pub(super) async fn reconcile(&mut self) -> anyhow::Result<bool> {
+        let wanted = self.wanted.borrow_and_update().clone();
+        let is_authorized = *self.is_authorized.borrow_and_update();
+        let shared = Arc::clone(&self.shared);
+        // A tenant that makes the changes of its database fail delays only others like it.
+        let permits = if self.has_failed { &shared.retry_permits } else { &shared.permits };
+        let _permit = permits.acquire().await?;
+        self.recheck_at = None;
+        let began = Instant::now();
+        let client = shared.admin.connect().await?;
+        let row = tables::find(&*client, &self.id).await?;
+        match (wanted, row) {
+            (Wanted::Saved(desired), row) => self.restrict(&client, &desired, row, is_authorized).await?,
+            (Wanted::Present(desired), row) if !is_authorized => self.restrict(&client, &desired, row, false).await?,
+            (Wanted::Present(desired), row) if row.as_ref().is_none_or(|row| row.id == desired.id) => {
+                self.reconcile_desired(&client, &desired, row).await?;
+            }
+            // The row is that of an earlier database, whose removal this node missed.
+            (Wanted::Present(_), Some(row)) => self.remove(&client, &row).await?,
+            (Wanted::Removed, Some(row)) if self.may_remove(&client).await? => {
+                self.remove(&client, &row).await?;
+            }
+            (wanted, Some(row)) => {
+                match wanted {
+                    Wanted::Withdrawn => tables::withdraw(&*client, &self.id).await?,
+                    _ => self.recheck_at = Some(Instant::now() + RECHECK_INTERVAL),
+                }
+                self.stop_unless(None).await;
+                self.withdraw(&client, &row, Logins::Closed).await?;
+            }
+            (_, None) => {
+                shared.registry.forget(&self.id);
+                shared.statuses.remove(&self.id);
+                return Ok(true);
+            }
+        }
+        shared.metrics.observe_reconcile(began.elapsed());
+        Ok(false)
+    }
+
+    async fn reconcile_desired(
+        &mut self,
+        client: &AdminConnection,
+        desired: &Arc<Database>,
+        row: Option<DatabaseRow>,
+    ) -> anyhow::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let names = Names::new(&desired.id).context("the id of the database is malformed")?;
+        let operation = desired.operation.as_ref();
+        let is_in = |phase: OperationPhase| operation.is_some_and(|operation| operation.phase == phase);
+        let is_deletion = operation.is_some_and(|operation| operation.kind == DatabaseOperationKind::Delete);
+        if row.is_none() && is_deletion && is_in(OperationPhase::Committing) {
+            shared.registry.forget(&self.id);
+            self.complete(operation);
+            self.report(desired, None, 0, Logins::Closed);
+            return Ok(());
+        }
+        let row = tables::upsert(&**client, &self.id, &desired.id, desired.epoch).await?;
+        let own = self.own_logins(&names)?;
+        let size = size(client, &names.database()).await?;
+        let step = Step::due(client, &self.id, desired, &row, size.is_none()).await?;
+        let step = step.filter(|step| !self.is_completed(step));
+        let logins = match step {
+            // The login of backups restores.
+            Some(Step::Recover { .. } | Step::Prepare(_)) => Logins::NodeOnly,
+            _ => Logins::of(desired, size.unwrap_or_default()),
+        };
+        if !matches!(logins, Logins::Open { .. }) {
+            // Before Postgres refuses the logins.
+            shared.registry.close(&self.id);
+        }
+        self.stop_unless(step.as_ref()).await;
+        let is_prepared_for = operation.map(|operation| &operation.id);
+        if size.is_some() && row.prepared_operation.is_some() && row.prepared_operation.as_ref() != is_prepared_for {
+            discard(client, &self.id).await?;
+        }
+        let roles = DesiredRoles::new(names.clone(), logins, desired, &own.verifiers);
+        shared.registry.set_roles(&self.id, roles.clone());
+        let mut converged = converge(client, &roles, &own.dump).await?;
+        let is_restored = matches!(step, Some(Step::Recover { .. } | Step::Prepare(_)));
+        // During an operation, a missing database stays missing: nothing is lost by it.
+        let is_operated = operation.is_some() && !is_in(OperationPhase::Reactivating);
+        if converged.is_missing && !is_restored && !is_operated {
+            create(&shared, client, &names.database(), Some(&names.database())).await?;
+            tracing::info!(project = self.id, database = names.database(), "created an empty database");
+            converged = converge(client, &roles, &own.dump).await?;
+        }
+        if converged.changed_access_mode || !matches!(logins, Logins::Open { .. }) {
+            terminate(client, &names.database(), &kept(&names, logins)).await?;
+        }
+        if is_in(OperationPhase::Reactivating) && step.is_none() {
+            self.complete(operation);
+        }
+        if converged.is_missing {
+            shared.registry.remove(&self.id);
+        } else {
+            self.register(&own, desired, logins, converged.changed_access_mode);
+        }
+        self.report(desired, row.recovered_from, size.unwrap_or_default(), logins);
+        if let Some(step) = step {
+            self.start(step, &names, (desired.epoch, desired.size_bytes), &own);
+        }
+        Ok(())
+    }
+
+    /// Whether a database that a full state does not list may be removed.
+    async fn may_remove(&self, client: &AdminConnection) -> anyhow::Result<bool> {
+        let has_clock = is_plausible(client, &self.shared.clock).await?;
+        tables::unlist(&**client, &self.id, has_clock).await
+    }
+
+    /// Records a database that exists, and opens or closes the connections of `env.db`.
+    fn register(&self, own: &OwnLogins, desired: &Arc<Database>, logins: Logins, changed_access_mode: bool) {
+        let registry = &self.shared.registry;
+        let (project, desired, credentials) = (self.id.clone(), Arc::clone(desired), Arc::clone(&own.dump));
+        registry.set(Entry { project, desired, credentials, logins });
+        if matches!(logins, Logins::Open { .. }) && (!registry.is_open(&self.id) || changed_access_mode) {
+            registry.open(&self.id, Arc::clone(&own.node));
+        }
+    }
+
+    /// Closes the logins that the part does not permit, and opens none: the part can be outdated, or the node is not
+    /// authorized. Executes no step and sends no report.
+    async fn restrict(
+        &mut self,
+        client: &AdminConnection,
+        desired: &Arc<Database>,
+        row: Option<DatabaseRow>,
+        is_authorized: bool,
+    ) -> anyhow::Result<()> {
+        self.stop_unless(None).await;
+        // Another database than that of the part stays as it is.
+        let Some(row) = row.filter(|row| row.id == desired.id) else {
+            self.shared.registry.remove(&self.id);
+            return Ok(());
+        };
+        let names = Names::new(&row.id).context("the id of the database is malformed")?;
+        let own = self.own_logins(&names)?;
+        let is_closed = !is_authorized || row.is_withdrawn || row.removal.is_some();
+        let size = size(client, &names.database()).await?;
+        let permitted = if is_closed { Logins::Closed } else { Logins::of(desired, size.unwrap_or_default()) };
+        let database = names.database();
+        let filter = Filter::Project { database: &database, roles: &[database.clone(), names.node(), names.dump()] };
+        let seen = Snapshot::read(&**client, &filter).await?;
+        let logins = permitted.most_restrictive(Logins::observed(&names, &seen));
+        if !matches!(logins, Logins::Open { .. }) {
+            self.shared.registry.close(&self.id);
+        }
+        let roles = DesiredRoles::new(names.clone(), logins, desired, &own.verifiers).restricted_to(&seen);
+        self.shared.registry.set_roles(&self.id, roles.clone());
+        let converged = converge(client, &roles, &own.dump).await?;
+        if converged.changed_access_mode || !matches!(logins, Logins::Open { .. }) {
+            terminate(client, &database, &kept(&names, logins)).await?;
+        }
+        if converged.is_missing {
+            self.shared.registry.remove(&self.id);
+        } else {
+            self.register(&own, desired, logins, converged.changed_access_mode);
+        }
+        Ok(())
+    }
+
+    /// Closes the logins of a database that is not desired.
+    async fn withdraw(&mut self, client: &AdminConnection, row: &DatabaseRow, logins: Logins) -> anyhow::Result<()> {
+        let names = Names::new(&row.id).context("the id of the database is malformed")?;
+        let own = self.own_logins(&names)?;
+        self.shared.registry.remove(&self.id);
+        self.shared.statuses.remove(&self.id);
+        let roles = DesiredRoles::withdrawn(names.clone(), logins, &own.verifiers);
+        self.shared.registry.set_roles(&self.id, roles.clone());
+        converge(client, &roles, &own.dump).await?;
+        terminate(client, &names.database(), &kept(&names, logins)).await?;
+        Ok(())
+    }
+
+    /// Removes a database that is not desired: the logins end, then the final generation, then the tombstone.
+    async fn remove(&mut self, client: &AdminConnection, row: &DatabaseRow) -> anyhow::Result<()> {
+        let names = Names::new(&row.id).context("the id of the database is malformed")?;
+        let removal = tables::begin_removal(&**client, &self.id).await?;
+        let seal = Step::SealRemoved { database: row.id.clone(), epoch: row.epoch, removal };
+        let is_sealed = self.is_completed(&seal) || !exists(client, &names.database()).await?;
+        let step = if is_sealed { Step::Remove { database: row.id.clone() } } else { seal };
+        self.stop_unless(Some(&step)).await;
+        self.withdraw(client, row, if is_sealed { Logins::Closed } else { Logins::NodeOnly }).await?;
+        let own = self.own_logins(&names)?;
+        self.start(step, &names, (row.epoch, 0), &own);
+        Ok(())
+    }
+}
+
+/// The logins whose sessions continue.
+fn kept(names: &Names, logins: Logins) -> Vec<String> {
+    match logins {
+        Logins::Closed => Vec::new(),
+        Logins::Open { .. } | Logins::NodeOnly => vec![names.dump(), names.load()],
+    }
+}

@@ -1,0 +1,86 @@
+//! The desired roles of a database while the node may only restrict them: the saved part of the last run can be older
+//! than the roles, which a later part may have closed.
+
+use std::collections::BTreeSet;
+
+use protocol::Verifier;
+
+use super::logins::{DesiredLogin, DesiredRoles, Logins};
+use super::names::Names;
+use super::snapshot::{ObservedRole, Snapshot};
+
+const LOGIN: &str = "LOGIN";
+
+impl Logins {
+    /// The state that the roles of the node show.
+    pub fn observed(names: &Names, seen: &Snapshot) -> Self {
+        let role = |name: String| seen.roles.get(&name).filter(|role| role.attributes.contains(LOGIN));
+        match (role(names.node()), role(names.dump())) {
+            (Some(node), _) => {
+                Self::Open { read_only: node.settings.iter().any(|it| it == "default_transaction_read_only=on") }
+            }
+            (None, Some(_)) => Self::NodeOnly,
+            (None, None) => Self::Closed,
+        }
+    }
+
+    /// The state that admits fewer logins.
+    pub fn most_restrictive(self, other: Self) -> Self {
+        let rank = |state: Self| match state {
+            Self::Open { read_only: false } => 0,
+            Self::Open { read_only: true } => 1,
+            Self::NodeOnly => 2,
+            Self::Closed => 3,
+        };
+        if rank(self) < rank(other) { other } else { self }
+    }
+}
+
+impl DesiredRoles {
+    /// Creates and opens no login of the project and changes no password. A login that is not desired is closed, but
+    /// keeps its privileges: it may be newer than the desired state.
+    #[must_use]
+    pub fn restricted_to(mut self, seen: &Snapshot) -> Self {
+        let (owner, own) = (self.names.database(), [self.names.node(), self.names.dump()]);
+        let others = seen.members(&owner).filter(|(name, _)| self.is_revoked(name) && !own.contains(name));
+        let settings = self.logins.first().map(|login| login.settings.clone()).unwrap_or_default();
+        let closed: Vec<DesiredLogin> = others
+            .map(|(name, role)| DesiredLogin {
+                name: name.clone(),
+                attributes: BTreeSet::new(),
+                verifier: Verifier::new(role.verifier.clone().unwrap_or_default()),
+                expires_at: expiry(role),
+                connection_limit: role.connection_limit,
+                member_of: BTreeSet::from([owner.clone()]),
+                settings: settings.clone(),
+            })
+            .collect();
+        self.logins.retain_mut(|login| own.contains(&login.name) || restrict(login, seen.roles.get(&login.name)));
+        self.logins.extend(closed);
+        // A role without a password stays without one.
+        self.logins.retain(|login| !login.verifier.reveal().is_empty());
+        let names: BTreeSet<String> = self.logins.iter().map(|login| login.name.clone()).collect();
+        for login in self.logins.iter_mut().filter(|login| login.name == own[1]) {
+            login.member_of =
+                names.iter().filter(|name| **name != login.name).cloned().chain([owner.clone()]).collect();
+        }
+        self
+    }
+}
+
+/// Restricts a login to its role. Returns whether the role exists.
+fn restrict(login: &mut DesiredLogin, seen: Option<&ObservedRole>) -> bool {
+    let Some(seen) = seen else { return false };
+    if !seen.attributes.contains(LOGIN) {
+        login.attributes.remove(LOGIN);
+    }
+    login.verifier = Verifier::new(seen.verifier.clone().unwrap_or_default());
+    let earliest = [expiry(seen), login.expires_at.take()].into_iter().flatten();
+    // Both are in UTC. The control plane writes milliseconds, and `.` is less than `Z`.
+    login.expires_at = earliest.min();
+    true
+}
+
+fn expiry(role: &ObservedRole) -> Option<String> {
+    role.expires_at.as_ref().filter(|time| time.len() == 19).map(|time| format!("{time}Z"))
+}

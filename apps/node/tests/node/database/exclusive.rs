@@ -1,0 +1,42 @@
+//! Two nodes with one Postgres.
+
+use super::kit::{Kit, eventually, number};
+
+const STATE: &str = "
+    SELECT concat((SELECT string_agg(datname, ',' ORDER BY datname) FROM pg_database),
+        (SELECT string_agg(concat(rolname, rolcanlogin, rolpassword), ',' ORDER BY rolname) FROM pg_authid),
+        (SELECT string_agg(d::text, ',' ORDER BY project) FROM svc.databases d))";
+const REFUSAL: &str = "another node manages this Postgres server";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_node_changes_nothing_until_the_first_ends() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    let admin = kit.superuser("svc_node").await;
+    let read = async || admin.query_one(STATE, &[]).await.unwrap().get::<_, String>(0);
+    let before = read().await;
+    // Its control plane knows another project, and would let it remove the database of the first one.
+    let second = kit.second_node("prj_b").await;
+    eventually("the announcement", async || second.core.announced().is_some()).await;
+    assert_eq!(second.core.announced().unwrap()["database"], serde_json::Value::Null);
+    assert_eq!(second.program.log().matches(REFUSAL).count(), 1, "{}", second.program.log());
+    assert_eq!(read().await, before);
+    assert_eq!(second.core.last_report_of("prj_b", "database"), None);
+    // The first one continues to manage it.
+    kit.add_token("prj_a", None);
+    kit.applied("prj_a").await;
+    assert_eq!(second.program.log().matches(REFUSAL).count(), 1, "{}", second.program.log());
+
+    kit.node.kill();
+    eventually("the database of the second node", async || {
+        let report = second.core.last_report_of("prj_b", "database");
+        report.is_some_and(|report| report["ready"] == true)
+    })
+    .await;
+    eventually("the announcement", async || !second.core.announced().unwrap()["database"].is_null()).await;
+    assert_eq!(number(&admin, "SELECT count(*) FROM pg_database WHERE datname ~ '^db_'").await, 2);
+    // The first one is the second now.
+    kit.restart_node_after_kill();
+    eventually("the refusal", async || kit.node.log().contains(REFUSAL)).await;
+}

@@ -1,0 +1,26 @@
+//! Reports after a restore of the control plane.
+
+use protocol::DatabaseReport;
+
+use super::kit::{Kit, eventually};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_control_plane_receives_only_the_new_state() {
+    let Some(mut kit) = Kit::start().await else { return };
+    for project in ["prj_a", "prj_b"] {
+        kit.enable(project).await;
+    }
+    let (changed, same) = (kit.desired("prj_a").clone(), kit.desired("prj_b").clone());
+    let seen = ["prj_a", "prj_b"].map(|project| kit.core.reports_of(project, "database").len());
+    // The backup has another state of one database.
+    let restored = protocol::Database { revision: changed.revision + 1, size_bytes: 2 << 30, ..changed };
+    kit.core.restore_with_part("prj_a", "database", serde_json::to_value(&restored).unwrap());
+    for (project, seen, revision) in [("prj_a", seen[0], restored.revision), ("prj_b", seen[1], same.revision)] {
+        eventually("a report", async || kit.core.reports_of(project, "database").len() > seen).await;
+        let reports = kit.core.reports_of(project, "database").split_off(seen);
+        for report in reports {
+            let report: DatabaseReport = serde_json::from_value(report).unwrap();
+            assert_eq!((report.revision, report.ready), (revision, true), "{project}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Transactions of tenants that would keep Postgres from reusing transaction ids.
+
+use std::time::Duration;
+
+use node::database::admin::Admin;
+use node::database::server::Server;
+use node::database::sessions::{TransactionLimits, terminate_harmful};
+use tokio_postgres::Client;
+
+use super::kit::{Kit, eventually, number};
+
+async fn is_open(session: &Client) -> bool {
+    session.batch_execute("SELECT 1").await.is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_transactions_end() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let admin = Admin::new(Server::parse(&kit.postgres.url()).unwrap());
+    let client = admin.connect().await.unwrap();
+    let setup = kit.session("prj_a").await;
+    setup.batch_execute("CREATE TABLE t (n bigint)").await.unwrap();
+    let defaults = TransactionLimits::default();
+
+    // One with an id, one with a snapshot, and a statement that writes.
+    let (with_id, with_snapshot, writing) =
+        (kit.session("prj_a").await, kit.session("prj_a").await, kit.session("prj_a").await);
+    with_id.batch_execute("BEGIN; INSERT INTO t VALUES (1)").await.unwrap();
+    with_snapshot.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t").await.unwrap();
+    let statement = "INSERT INTO t SELECT 2 FROM (SELECT pg_sleep(0.01) FROM generate_series(1, 100000)) s";
+    let written = tokio::spawn(async move { writing.batch_execute(statement).await });
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND backend_xid IS NOT NULL AND query LIKE 'INSERT%'";
+    eventually("the statement", async || number(&client, running).await == 1).await;
+    let limits = TransactionLimits { ids: 100, ..defaults };
+    assert_eq!(terminate_harmful(&client, limits).await.unwrap(), 0);
+    for _ in 0..150 {
+        setup.batch_execute("SELECT pg_current_xact_id()").await.unwrap();
+    }
+    assert_eq!(terminate_harmful(&client, defaults).await.unwrap(), 0);
+    assert_eq!(terminate_harmful(&client, limits).await.unwrap(), 3);
+    assert!(written.await.unwrap().is_err());
+    assert!(!is_open(&with_id).await && !is_open(&with_snapshot).await && is_open(&setup).await);
+
+    // One that only takes long.
+    let (old, idle) = (kit.session("prj_a").await, kit.session("prj_a").await);
+    old.batch_execute("BEGIN; SELECT 1").await.unwrap();
+    let limits = TransactionLimits { time: Duration::ZERO, ..defaults };
+    assert_eq!(terminate_harmful(&client, limits).await.unwrap(), 1);
+    assert!(!is_open(&old).await && is_open(&idle).await);
+    assert_eq!(number(&idle, "SELECT count(*) FROM t").await, 0);
+}
+
+/// A prepared transaction outlives its session, and only a session in its database can end it.
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_transactions_are_refused() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let session = kit.session("prj_a").await;
+    assert!(session.batch_execute("BEGIN; CREATE TABLE t (); PREPARE TRANSACTION 'x'").await.is_err());
+    // The node does not manage a server that permits them.
+    let admin = kit.superuser("postgres").await;
+    admin.batch_execute("ALTER SYSTEM SET max_prepared_transactions = 10").await.unwrap();
+    kit.postgres.kill();
+    kit.postgres.restart();
+    eventually("the refusal", async || kit.node.log().contains("set max_prepared_transactions = 0")).await;
+}
