@@ -49,6 +49,7 @@ pub struct Call<T> {
 enum Body {
     None,
     Json(Value),
+    Form(String),
     Upload(&'static str, Upload),
 }
 
@@ -143,6 +144,15 @@ impl<T> Call<T> {
         self
     }
 
+    /// Sets a form as the body.
+    #[must_use]
+    pub fn form(mut self, fields: &[(&str, &str)]) -> Self {
+        let encoded = |text: &str| utf8_percent_encode(text, SEGMENT).to_string();
+        let pairs = fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+        self.body = Body::Form(pairs.collect::<Vec<_>>().join("&"));
+        self
+    }
+
     pub(crate) fn upload(mut self, content_type: &'static str, body: Upload) -> Self {
         self.body = Body::Upload(content_type, body);
         self
@@ -187,6 +197,7 @@ impl<T: DeserializeOwned> Call<T> {
         request = match &self.body {
             Body::None => request,
             Body::Json(json) => request.json(json),
+            Body::Form(form) => request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.clone()),
             Body::Upload(content_type, upload) => request
                 .timeout(UPLOAD_TIMEOUT)
                 .header(CONTENT_TYPE, *content_type)
@@ -220,6 +231,13 @@ fn retry_delay(error: &Error, attempt: usize, pause: Duration) -> Option<Duratio
     }
 }
 
+/// Converts the error body of OAuth (RFC 6749 section 5.2) to the envelope of the other operations.
+fn oauth_error(json: &Value) -> Option<Value> {
+    let code = json.get("error")?.as_str()?;
+    let message = json.get("error_description").and_then(Value::as_str).unwrap_or(code);
+    Some(serde_json::json!({ "code": code, "message": message, "details": null, "requestId": "" }))
+}
+
 async fn read_response<T: DeserializeOwned>(response: reqwest::Response) -> Result<Response<T>, Error> {
     let status = response.status();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -234,7 +252,7 @@ async fn read_response<T: DeserializeOwned>(response: reqwest::Response) -> Resu
         let value = T::deserialize(&json).map_err(|error| unexpected(error.to_string()))?;
         return Ok(Response { value, json });
     }
-    let envelope = serde_json::from_value::<types::Error>(json.clone());
+    let envelope = serde_json::from_value::<types::Error>(oauth_error(&json).unwrap_or_else(|| json.clone()));
     let envelope = Box::new(envelope.map_err(|_| unexpected("it is not an error envelope of this API".to_owned()))?);
     let retry_after = retry_after.map(Duration::from_secs);
     Err(Error::Api { status: status.as_u16(), envelope, json, retry_after })

@@ -38,6 +38,8 @@ pub fn node_schema(internal: &Routes) -> Value {
         "$defs": defs,
     });
     rewrite_references(&mut schema);
+    // Whether maps are sorted depends on the features that other crates enable for serde_json.
+    schema.sort_all_objects();
     schema
 }
 
@@ -68,13 +70,13 @@ pub fn document(routes: &Routes) -> Value {
         paths.entry(operation.path).or_default().insert(method, described);
     }
     let schemas = reachable(&json!(paths), schemas);
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Hosting platform control API",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
-            "description": "All errors have the same shape. Rely on `code`, not on the message. `x-place` is what the \
+            "description": "All errors have the same shape, except below `/oauth`, where they have that of RFC 6749. Rely on `code`, not on the message. `x-place` is what the \
                 operation protects: `open` is nothing. `x-role` is the minimum role in the organization and `x-scope` \
                 the scope that a token needs. `x-session-only` states whether the operation needs a login session \
                 instead of a token. `x-limited-token` states whether it accepts a token that is restricted to an \
@@ -91,6 +93,12 @@ pub fn document(routes: &Routes) -> Value {
             "securitySchemes": {
                 "session": { "type": "http", "scheme": "bearer", "description": "A login session: svc_ses_…" },
                 "token": { "type": "http", "scheme": "bearer", "description": "A personal access token: svc_pat_…" },
+                "app": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "JWT",
+                    "description": "An access token of a connected app (RFC 9068).",
+                },
                 "basic": {
                     "type": "http",
                     "scheme": "basic",
@@ -98,7 +106,9 @@ pub fn document(routes: &Routes) -> Value {
                 },
             },
         },
-    })
+    });
+    document.sort_all_objects();
+    document
 }
 
 /// The components that the paths refer to, directly or indirectly. The schemas of query parameters and flattened
@@ -180,7 +190,7 @@ fn security(operation: &Operation) -> Value {
         PolicyTarget::Open => json!([]),
         _ if operation.session_only => json!([{ "session": [] }]),
         _ if operation.scope.is_none() => json!([{ "token": [] }, { "basic": [] }]),
-        _ => json!([{ "session": [] }, { "token": [] }, { "basic": [] }]),
+        _ => json!([{ "session": [] }, { "token": [] }, { "app": [] }, { "basic": [] }]),
     }
 }
 

@@ -74,8 +74,8 @@ pub(super) fn oauth(settings: &Settings, site: &Site) -> Result<Option<OAuthConf
     if url.path() != "/" {
         return Err(OAUTH_ISSUER.malformed("must not have a path"));
     }
-    if url.scheme() == "http" && site.public_url.starts_with("https:") {
-        return Err(OAUTH_ISSUER.malformed("plain http is not allowed with an https SVC_PUBLIC_URL"));
+    if url.scheme() == "http" && !is_loopback(&url) {
+        return Err(OAUTH_ISSUER.malformed("must use https, except on a loopback address"));
     }
     let audience = audience.unwrap_or_else(|| issuer.clone());
     if audience.is_empty() || audience.chars().any(|c| c.is_whitespace() || c.is_control()) {
@@ -83,6 +83,16 @@ pub(super) fn oauth(settings: &Settings, site: &Site) -> Result<Option<OAuthConf
     }
     let device_verification_uri = device_flow.then(|| format!("{}/oauth/device", site.dashboard_url));
     Ok(Some(OAuthConfig { issuer, audience, refresh_grace_seconds, device_verification_uri, cli_client }))
+}
+
+/// Whether the URL names this machine. Tokens and codes may pass without TLS only there (RFC 8414 section 2).
+fn is_loopback(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        None => false,
+    }
 }
 
 /// The model-lending service; `None` if it is not configured.

@@ -1,12 +1,13 @@
 //! Construction of the authorization server, and delivery of ended grants to the model-lending service.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::audit::Actor;
 use kernel::{ClockRng, Time, error_chain};
-use oauth::{OAuth, REVOCATION_TOPIC};
+use oauth::{OAuth, OAuthError, REVOCATION_TOPIC};
+use opentelemetry::metrics::Gauge;
 use providers::Lending;
 use serde::Deserialize;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -30,15 +31,32 @@ pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) 
     background.outbox(store.spawn_outbox_worker(Arc::new(Revocations { lending, clock_rng })));
     background.job(Job::every(MINUTE, "oauth.purge"), oauth.clone(), async |oauth| oauth.purge().await);
     if config.oauth.is_some() {
-        background.job(Job::every(RELOAD_PERIOD, "oauth.load_keys"), oauth.clone(), async |oauth| {
+        let context = (oauth.clone(), store.clock_rng().clone());
+        background.job(Job::every(RELOAD_PERIOD, "oauth.load_keys"), context, async |(oauth, clock_rng)| {
             oauth.keys().load().await?;
-            oauth.keys().ensure(&Actor::service("oauth.load_keys")).await
+            oauth.keys().ensure(&Actor::service("oauth.load_keys")).await?;
+            record_key_age(&oauth, clock_rng.now()).await
         });
         background.job(Job::every(MINUTE, "oauth.purge_keys"), oauth.clone(), async |oauth| {
             oauth.keys().purge(&Actor::service("oauth.purge_keys")).await
         });
     }
     Ok(oauth)
+}
+
+/// Records how long the current key has signed. A gauge is exported until the process ends, so the job repeats it.
+async fn record_key_age(oauth: &OAuth, now: Time) -> Result<(), OAuthError> {
+    static AGE: LazyLock<Gauge<i64>> = LazyLock::new(|| {
+        opentelemetry::global::meter("svc")
+            .i64_gauge("svc.oauth.signing_key.age")
+            .with_unit("s")
+            .with_description("Time since the key that signs access tokens started to sign")
+            .build()
+    });
+    if let Some(key) = oauth.keys().get().await?.current(now) {
+        AGE.record(now.unix_seconds() - key.signs_from.unix_seconds(), &[]);
+    }
+    Ok(())
 }
 
 /// Reports ended grants. Without a model-lending service, the messages are discarded.

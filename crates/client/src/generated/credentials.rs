@@ -5,7 +5,7 @@
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Time, Token};
+use super::shared::{Scope, Time, Token};
 use crate::{Call, Client, Page, Paging, open_enum};
 
 /// A personal access token, without its secret.
@@ -124,24 +124,6 @@ pub struct SSHKey {
 }
 
 pub type SSHKeyPage = Page<SSHKey>;
-
-open_enum! {
-    pub enum Scope {
-        AccountRead = "account:read",
-        OrgRead = "org:read",
-        OrgWrite = "org:write",
-        ProjectRead = "project:read",
-        ProjectWrite = "project:write",
-        Deploy = "deploy",
-        DnsRead = "dns:read",
-        DnsWrite = "dns:write",
-        BillingRead = "billing:read",
-        BillingWrite = "billing:write",
-        GitRead = "git:read",
-        GitWrite = "git:write",
-        AiUse = "ai:use",
-    }
-}
 
 /// 1 to 100 characters without control characters
 pub type Title = String;

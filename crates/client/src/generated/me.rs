@@ -5,7 +5,7 @@
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::shared::{OrgId, Plan, Provider, Role, Slug, Time, UserId};
+use super::shared::{AuditEventPage, OrgId, Plan, Provider, Role, Slug, Time, UserId};
 use crate::{Call, Client, Page, Paging};
 
 /// A login session of the caller.
@@ -53,7 +53,36 @@ pub struct User {
     pub subject: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MeAuditQuery {
+    /// Only events of this user.
+    pub actor: Option<String>,
+    /// Only events with this name.
+    pub event: Option<String>,
+    /// Only events at this time or later.
+    pub since: Option<String>,
+    /// Only events before this time.
+    pub until: Option<String>,
+    /// The largest number of items to return. Values above 200 count as 200.
+    pub limit: Option<i64>,
+    /// The `nextCursor` of the previous page.
+    pub cursor: Option<String>,
+}
+
 impl Client {
+    /// List the audit events of the caller's own account, newest first
+    ///
+    /// `GET /v1/me/audit`
+    pub fn me_audit(&self, query: &MeAuditQuery) -> Call<AuditEventPage> {
+        self.operation("me.audit", Method::GET, &["v1", "me", "audit"])
+            .query("actor", query.actor.as_ref())
+            .query("event", query.event.as_ref())
+            .query("since", query.since.as_ref())
+            .query("until", query.until.as_ref())
+            .query("limit", query.limit.as_ref())
+            .query("cursor", query.cursor.as_ref())
+    }
+
     /// Get the caller and their organizations
     ///
     /// `GET /v1/me`

@@ -12,6 +12,7 @@ mod dns;
 mod hostnames;
 mod invites;
 mod me;
+mod oauth;
 mod orgs;
 mod projects;
 mod secrets;
@@ -31,6 +32,7 @@ pub mod types {
     pub use super::hostnames::*;
     pub use super::invites::*;
     pub use super::me::*;
+    pub use super::oauth::*;
     pub use super::orgs::*;
     pub use super::projects::*;
     pub use super::secrets::*;

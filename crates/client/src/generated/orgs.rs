@@ -5,35 +5,8 @@
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Org, Provider, Role, Slug, Time, UserId};
+use super::shared::{AuditEventPage, Org, Provider, Role, Slug, Time, UserId};
 use crate::{Call, Client, Page, Paging};
-
-/// An audit event of an organization.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AuditEvent {
-    /// The user who acted. Null for the operator, the system and anonymous callers.
-    pub actor: Option<UserId>,
-    /// The subject of the user, `operator`, or `system` for the service itself. Null for anonymous callers and deleted
-    /// users.
-    pub actor_name: Option<String>,
-    pub created_at: Time,
-    /// The id of the session or access token of the request.
-    pub credential: Option<String>,
-    pub data: serde_json::Map<String, serde_json::Value>,
-    /// The name of the event, such as `member.add`.
-    pub event: String,
-    pub id: AuditId,
-    /// The id of the request.
-    pub request_id: String,
-    /// The id or name of the affected resource.
-    pub target: String,
-}
-
-pub type AuditEventPage = Page<AuditEvent>;
-
-/// an id that starts with aud_
-pub type AuditId = String;
 
 /// A member of an organization.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use crate::{Secret, open_enum};
+use crate::{Page, Secret, open_enum};
 
 open_enum! {
     pub enum AccessMode {
@@ -13,6 +13,33 @@ open_enum! {
         Password = "password",
     }
 }
+
+/// An audit event of an organization.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEvent {
+    /// The user who acted. Null for the operator, the system and anonymous callers.
+    pub actor: Option<UserId>,
+    /// The subject of the user, `operator`, or `system` for the service itself. Null for anonymous callers and deleted
+    /// users.
+    pub actor_name: Option<String>,
+    pub created_at: Time,
+    /// The id of the session or access token of the request.
+    pub credential: Option<String>,
+    pub data: serde_json::Map<String, serde_json::Value>,
+    /// The name of the event, such as `member.add`.
+    pub event: String,
+    pub id: AuditId,
+    /// The id of the request.
+    pub request_id: String,
+    /// The id or name of the affected resource.
+    pub target: String,
+}
+
+pub type AuditEventPage = Page<AuditEvent>;
+
+/// an id that starts with aud_
+pub type AuditId = String;
 
 /// The user who uploaded a deployment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -263,6 +290,24 @@ open_enum! {
         Viewer = "viewer",
         Member = "member",
         Admin = "admin",
+    }
+}
+
+open_enum! {
+    pub enum Scope {
+        AccountRead = "account:read",
+        OrgRead = "org:read",
+        OrgWrite = "org:write",
+        ProjectRead = "project:read",
+        ProjectWrite = "project:write",
+        Deploy = "deploy",
+        DnsRead = "dns:read",
+        DnsWrite = "dns:write",
+        BillingRead = "billing:read",
+        BillingWrite = "billing:write",
+        GitRead = "git:read",
+        GitWrite = "git:write",
+        AiUse = "ai:use",
     }
 }
 

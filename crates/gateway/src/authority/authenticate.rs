@@ -9,7 +9,9 @@ use oauth::OAuth;
 use serde_json::json;
 use store::Store;
 
-use super::credential::{PresentedCredential, invalid_credential, rate_limit_address, read_credential};
+use super::credential::{
+    PresentedCredential, count_rejected_token, invalid_credential, rate_limit_address, read_credential,
+};
 use super::resolve::{Lookup, ResolvedCaller, RestrictedTargets, resolve};
 use super::statement::Target;
 use crate::config::Config;
@@ -57,6 +59,9 @@ pub(crate) async fn authenticate_with(
     };
     let Some(caller) = caller else {
         limiters.forget(hash);
+        if matches!(credential, PresentedCredential::ConnectedApp(_)) {
+            count_rejected_token("grant");
+        }
         return Err(reject_anonymous(request, &store, &limiters, invalid_credential()).await);
     };
     if let Some(needed) = needed {

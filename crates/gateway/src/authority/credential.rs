@@ -16,8 +16,8 @@ use settings::rate_limit_key;
 use crate::config::Config;
 use crate::problem::Problem;
 
-/// A user's credential: the hash under which it is stored, or the content of a signed token. Every match over the kinds is exhaustive, so that a new
-/// kind does not compile before each match handles it.
+/// A user's credential: the hash under which it is stored, or the content of a signed token. Every match over the kinds
+/// is exhaustive, so that a new kind does not compile before each match handles it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PresentedCredential {
     /// A login session.
@@ -58,7 +58,7 @@ impl PresentedCredential {
         match oauth.verify(text) {
             Ok(token) => Ok(Self::ConnectedApp(token)),
             Err(Some(reason)) => {
-                count_rejected_token(reason);
+                count_rejected_token(reason.0);
                 Err(invalid_credential())
             }
             Err(None) => {
@@ -117,13 +117,13 @@ pub(super) fn rate_limit_address(request: &HttpRequest) -> IpAddr {
     rate_limit_key(config.map_or(peer, |config| config.trusted_proxies.client(peer, forwarded)))
 }
 
-/// Counts an access token of a connected app that was rejected before a query.
-fn count_rejected_token(reason: oauth::InvalidToken) {
+/// Counts an access token of a connected app that was rejected. `reason` is one of a few constants.
+pub(super) fn count_rejected_token(reason: &'static str) {
     static REJECTED: LazyLock<Counter<u64>> = LazyLock::new(|| {
         opentelemetry::global::meter("svc")
             .u64_counter("svc.oauth.rejected_tokens")
             .with_description("Access tokens of connected apps that were rejected, by reason")
             .build()
     });
-    REJECTED.add(1, &[KeyValue::new("reason", reason.0)]);
+    REJECTED.add(1, &[KeyValue::new("reason", reason)]);
 }

@@ -63,6 +63,10 @@ pub fn all(document: &Value) -> Result<Vec<Operation>> {
 impl Operation {
     fn read(method: &str, path: &str, operation: &Value) -> Result<Option<Self>> {
         let Some(response) = response_type(operation)? else { return Ok(None) };
+        // Forms are those of OAuth, which a caller sends with `Call::form`.
+        if operation.pointer("/requestBody/content/application~1x-www-form-urlencoded").is_some() {
+            return Ok(None);
+        }
         let text = |name: &str| operation.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let parameters = operation.get("parameters").and_then(Value::as_array).context("no parameters")?;
         let parameters_in = |location: &str| {
@@ -181,7 +185,9 @@ impl Parameter {
 fn response_type(operation: &Value) -> Result<Option<Option<String>>> {
     let responses = operation.get("responses").and_then(Value::as_object).context("no responses")?;
     let mut schemas = Vec::new();
-    for (_, response) in responses.iter().filter(|(status, _)| status.starts_with(['2', '3'])) {
+    // The client has no cache, so it never receives 304.
+    let successes = || responses.iter().filter(|(status, _)| status.starts_with(['2', '3']) && *status != "304");
+    for (_, response) in successes() {
         schemas.push(match response.get("content").and_then(Value::as_object) {
             None => None,
             Some(content) => match content.get("application/json").and_then(|it| reference(it.get("schema")?)) {
@@ -192,7 +198,7 @@ fn response_type(operation: &Value) -> Result<Option<Option<String>>> {
     }
     schemas.dedup();
     ensure!(schemas.len() == 1, "successful responses with different schemas, or none");
-    let redirects = responses.keys().any(|status| status.starts_with('3'));
+    let redirects = successes().any(|(status, _)| status.starts_with('3'));
     Ok(schemas.pop().filter(|_| !redirects))
 }
 

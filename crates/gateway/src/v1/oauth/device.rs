@@ -10,10 +10,10 @@ use crate::problem::Problem;
 pub(super) fn routes(area: &mut Area<'_>) {
     area.get("device_request", "/v1/oauth/device/{userCode}", request)
         .summary("Get the undecided request of a device, by the code that it shows")
-        .codes(&[&OAuthError::NOT_CONFIGURED, &OAuthError::UNAUTHORIZED_CLIENT]);
+        .codes(&[&OAuthError::NOT_CONFIGURED]);
     area.post("device_decide", "/v1/oauth/device/approve", decide)
         .summary("Approve or deny the request of a device")
-        .codes(&[&OAuthError::NOT_CONFIGURED, &OAuthError::UNAUTHORIZED_CLIENT, &kernel::Code::NOT_FOUND]);
+        .codes(&[&OAuthError::NOT_CONFIGURED, &kernel::Code::NOT_FOUND]);
 }
 
 text_path_parameters! {

@@ -79,7 +79,7 @@ impl OAuth {
     /// # Errors
     /// [`OAuthError::NotConfigured`], [`OAuthError::DeviceRequestNotFound`].
     pub async fn device_request(&self, user_code: &str) -> Result<DeviceConsent> {
-        self.device_page()?;
+        self.require_device_requests()?;
         let code = normalized(user_code).ok_or(OAuthError::DeviceRequestNotFound)?;
         let found = self.store.connection().await?.device_find_pending(&code, self.now()).await?;
         let (device, name) = found.ok_or(OAuthError::DeviceRequestNotFound)?;
@@ -97,7 +97,7 @@ impl OAuth {
     /// # Errors
     /// [`OAuthError::NotConfigured`], [`OAuthError::DeviceRequestNotFound`].
     pub async fn device_decide(&self, actor: &Actor, user: UserId, decision: DeviceDecision) -> Result<()> {
-        self.device_page()?;
+        self.require_device_requests()?;
         let code = normalized(&decision.user_code).ok_or(OAuthError::DeviceRequestNotFound)?;
         let state = if decision.approve { DeviceState::Approved } else { DeviceState::Denied };
         let now = self.now();
@@ -178,6 +178,14 @@ impl OAuth {
             .device_verification_uri
             .as_deref()
             .ok_or(OAuthError::UnauthorizedClient("the device flow is off"))
+    }
+
+    /// Without the device flow, no request of a device exists.
+    fn require_device_requests(&self) -> Result<()> {
+        match self.config()?.device_verification_uri {
+            Some(_) => Ok(()),
+            None => Err(OAuthError::DeviceRequestNotFound),
+        }
     }
 
     fn user_code(&self) -> String {

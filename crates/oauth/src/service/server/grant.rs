@@ -1,7 +1,11 @@
 //! Grants of a user.
 
+use std::sync::LazyLock;
+
 use kernel::audit::{Actor, Event};
 use kernel::{GrantId, Page, Paging, UserId};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -50,7 +54,16 @@ impl OAuth {
         grant: GrantId,
         reason: &'static str,
     ) -> Result<()> {
-        self.end_grant(actor, user, grant, reason).await.map(drop)
+        static REUSES: LazyLock<Counter<u64>> = LazyLock::new(|| {
+            opentelemetry::global::meter("svc")
+                .u64_counter("svc.oauth.reuses")
+                .with_description("Grants that ended because a code or token was used twice, by kind")
+                .build()
+        });
+        if self.end_grant(actor, user, grant, reason).await? {
+            REUSES.add(1, &[KeyValue::new("reason", reason)]);
+        }
+        Ok(())
     }
 
     /// Ends a grant in one commit with the message to the model-lending service. Returns false if there is none.
