@@ -24,6 +24,7 @@ mod limits;
 mod malformed;
 mod matrix;
 mod nameservers;
+mod oauth;
 mod openapi_tools;
 mod orgs;
 mod outage;

@@ -11,7 +11,7 @@ use crate::support::{App, Caller};
 fn path(template: &str, operation: &Value) -> String {
     let mut path = template.replace("{orgSlug}", "acme").replace("{projectName}", "site");
     path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
-    path = path.replace("{secretName}", "API_KEY");
+    path = path.replace("{secretName}", "API_KEY").replace("{userCode}", "BCDF-GHJK");
     for parameter in operation["parameters"].as_array().unwrap() {
         let pattern = parameter["schema"]["pattern"].as_str().and_then(|pattern| pattern.strip_prefix('^'));
         if let Some((prefix, _)) = pattern.and_then(|pattern| pattern.split_once("_[0-7]")) {

@@ -8,13 +8,21 @@ use std::fmt::Write as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::oauth::kit::{public, register};
 use crate::support::{ApiResponse, App, Caller};
 
 /// Routes that need no credential. The list may only shrink.
 const OPEN: &[&str] = &[
+    "get /.well-known/jwks.json",
+    "get /.well-known/oauth-authorization-server",
+    "get /.well-known/oauth-protected-resource",
     "get /docs",
     "get /docs/{file}",
     "get /healthz",
+    // The client of the form authenticates itself.
+    "post /oauth/device",
+    "post /oauth/revoke",
+    "post /oauth/token",
     "get /readyz",
     "get /v1/auth/codehost/callback",
     "get /v1/auth/codehost/start",
@@ -47,14 +55,20 @@ const CALLERS: &[&str] = &[
     "limited",
     "revoked",
     "zoned",
+    "app",
+    "app-scopeless",
+    "app-revoked",
 ];
 
 /// The scopes of the tokens.
 const SCOPES: &[&str] =
     &["account:read", "org:write", "project:write", "deploy", "dns:write", "billing:write", "git:write", "ai:use"];
 
+/// The only scope of the app without the scope of a route. A grant has at least one scope.
+const UNRELATED_SCOPE: &str = "ai:use";
+
 /// The organization `acme` with the projects `site` and `hidden`, and a caller of each kind. The tokens belong to an
-/// admin.
+/// admin, who also signed in to the connected apps.
 struct Fixture {
     app: App,
     outsider_id: String,
@@ -97,6 +111,13 @@ impl Fixture {
                 admin.delete(&format!("/v1/me/tokens/{}", created["id"].as_str().unwrap())).await.expect(204);
             }
         }
+        let client = register(&app, public()).await;
+        for (kind, scope) in [("app", SCOPES.join(" ")), ("app-scopeless", UNRELATED_SCOPE.to_owned())] {
+            tokens.push((kind, client.sign_in_with(&admin, json!({ "scope": scope })).await.access));
+        }
+        let revoked = client.sign_in(&admin).await;
+        admin.delete(&format!("/v1/oauth/grants/{}", revoked.sid())).await.expect(204);
+        tokens.push(("app-revoked", revoked.access));
         Self { app, outsider_id, tokens }
     }
 
@@ -113,6 +134,8 @@ impl Fixture {
                 admin.post("/v1/orgs/acme/dns/zones", json!({ "name": "example.org" })).await.expect(200);
                 let restrict = json!({ "org": "acme", "zones": ["example.org"] });
                 let body = json!({ "name": "zoned", "scopes": SCOPES, "restrict": restrict });
+                // A user has at most 100 tokens.
+                self.app.db_execute("DELETE FROM identity.access_tokens WHERE name = 'zoned'").await.unwrap();
                 let token = admin.post("/v1/me/tokens", body).await.expect(201)["token"].clone();
                 self.app.with_token(token.as_str().unwrap())
             }
@@ -126,7 +149,7 @@ impl Fixture {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", project);
         let path = path.replace("{userId}", &self.outsider_id).replace("{file}", "index.html");
         let path = path.replace("{host}", "www.example.org").replace("{version}", "1");
-        let path = path.replace("{secretName}", "API_KEY");
+        let path = path.replace("{secretName}", "API_KEY").replace("{userCode}", "BCDF-GHJK");
         let path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
         // A token that does not exist.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
@@ -160,14 +183,21 @@ fn expected_access(kind: &str, operation: &Value) -> Result<(), u16> {
     let accepts_restricted = operation["x-limited-token"] == true;
     match kind {
         _ if place == "open" => Ok(()),
-        "none" | "garbage" | "revoked" => Err(401),
-        "token" | "scopeless" | "elsewhere" | "limited" | "zoned" if operation["x-session-only"] == true => Err(401),
+        "none" | "garbage" | "revoked" | "app-revoked" => Err(401),
+        "token" | "scopeless" | "elsewhere" | "limited" | "zoned" | "app" | "app-scopeless"
+            if operation["x-session-only"] == true =>
+        {
+            Err(401)
+        }
         "scopeless" if operation["x-scope"].is_string() => Err(403),
+        "app-scopeless" if operation["x-scope"].as_str().is_some_and(|scope| scope != UNRELATED_SCOPE) => Err(403),
         "elsewhere" | "limited" | "zoned" if !accepts_restricted => Err(403),
         "limited" if place == "zone" => Err(403),
         "zoned" if place == "project" => Err(403),
         "elsewhere" if place != "account" => Err(403),
-        "token" | "scopeless" | "elsewhere" | "limited" | "zoned" => expected_access("admin", operation),
+        "token" | "scopeless" | "elsewhere" | "limited" | "zoned" | "app" | "app-scopeless" => {
+            expected_access("admin", operation)
+        }
         _ if place == "account" => Ok(()),
         _ => {
             let minimum = rank(operation["x-role"].as_str().expect("the operation has no x-role"));

@@ -281,6 +281,25 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         ("SVC_DNS_LISTEN", Some("127.0.0.1:0")),
         ("SVC_DNS_SECONDARIES", Some("192.0.2.1")),
         ("SVC_DNS_TSIG", Some("xfr:hmac-md5:aHVudGVyMg==")),
+        ("SVC_OAUTH_ISSUER", Some("nonsense")),
+        ("SVC_OAUTH_ISSUER", Some("https://api.example/path")),
+        ("SVC_OAUTH_ISSUER", Some("https://api.example?x=1")),
+        ("SVC_OAUTH_ISSUER", Some("https://api.example#x")),
+        ("SVC_OAUTH_ISSUER", Some("https://user:hunter2@api.example")),
+        ("SVC_OAUTH_ISSUER", Some("http://api.example")),
+        // Without an issuer.
+        ("SVC_OAUTH_AUDIENCE", Some("https://api.example")),
+        ("SVC_OAUTH_DEVICE_FLOW", Some("on")),
+        ("SVC_OAUTH_DEVICE_FLOW", Some("maybe")),
+        ("SVC_OAUTH_REFRESH_GRACE", Some("61s")),
+        ("SVC_OAUTH_REFRESH_GRACE", Some("-1s")),
+        ("SVC_OAUTH_REFRESH_GRACE", Some("1h")),
+        // Without the device flow.
+        ("SVC_OAUTH_CLI_CLIENT_ID", Some("app_01h455vb4pex5vsknk084sn02q")),
+        ("SVC_OAUTH_CLI_CLIENT_ID", Some("hunter2")),
+        // One without the other.
+        ("SVC_LENDING_URL", Some("https://lending.example")),
+        ("SVC_LENDING_SECRET", Some("hunter2")),
     ] {
         let mut settings = settings(&database, &folder, port(), port());
         settings.retain(|(known, _)| *known != name);
@@ -292,6 +311,9 @@ async fn invalid_setting_aborts_startup_with_one_line() {
             ("SVC_PUBLIC_URL", _) => "SVC_ENABLE_DEV_AUTH",
             (_, Some("s3://bundles/prefix")) => "AWS_ACCESS_KEY_ID",
             (_, Some("127.0.0.1:0")) => "SVC_DNS_TSIG",
+            ("SVC_OAUTH_AUDIENCE", _) | (_, Some("on")) => "SVC_OAUTH_ISSUER",
+            ("SVC_LENDING_URL", _) => "SVC_LENDING_SECRET",
+            ("SVC_LENDING_SECRET", _) => "SVC_LENDING_URL",
             _ => name,
         };
         assert!(line.contains(named) && line.trim().lines().count() == 1, "{name}: {line}");

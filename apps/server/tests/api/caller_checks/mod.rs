@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use self::writes::{AUDIT_LOCK, KEY, Wait, Write};
 use crate::databases::kit::{announce, generation, node_info, status};
 use crate::databases::node_task::NodeTask;
+use crate::oauth::kit::{Client, public, register};
 use crate::support::{App, Caller, ManualNode, eventually, site};
 
 /// Operations that change nothing, although their method is not GET.
@@ -26,10 +27,31 @@ enum Loss {
     Role,
 }
 
+/// The kinds of credentials.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Session,
+    Token,
+    /// An access token of a connected app.
+    App,
+}
+
+impl Kind {
+    /// The table that records the last use of such a credential.
+    fn table(self) -> &'static str {
+        match self {
+            Self::Session => "identity.sessions",
+            Self::Token => "identity.access_tokens",
+            Self::App => "oauth.grants",
+        }
+    }
+}
+
 /// A caller of a write, who has exactly the role that it needs.
 struct Sender {
     subject: String,
     role: Option<&'static str>,
+    kind: Kind,
     token: String,
 }
 
@@ -41,6 +63,7 @@ struct Fixture {
     /// The user of a database token of `site`, and a running operation of `aborted`.
     token_user: String,
     operation: String,
+    client: Client,
     sent: std::cell::Cell<usize>,
     _node: NodeTask,
 }
@@ -86,7 +109,10 @@ impl Fixture {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (token_user, operation) = (text(&token["user"]), text(&started["operationId"]));
         let node = NodeTask::run(node);
-        Self { app, ada, bob, token_user, operation, sent: std::cell::Cell::default(), _node: node }
+        let mut client = public();
+        client.device = true;
+        let client = register(&app, client).await;
+        Self { app, ada, bob, token_user, operation, client, sent: std::cell::Cell::default(), _node: node }
     }
 
     /// The operation of the OpenAPI document.
@@ -95,12 +121,15 @@ impl Fixture {
         &self.app.document.document["paths"][path][method]
     }
 
-    /// A new caller who may make the write, with a session, or with a token if `token` is set. `None` if the operation
-    /// accepts no token.
-    async fn sender(&self, write: &Write, token: bool) -> Option<(Sender, String)> {
+    /// A new caller who may make the write with a credential of this kind. `None` if the operation does not accept it.
+    async fn sender(&self, write: &Write, kind: Kind) -> Option<(Sender, String)> {
         let operation = self.operation(write.route);
-        let accepted = if token { operation["x-session-only"] != true } else { !write.is_powerdns() };
-        if !accepted {
+        let is_accepted = match kind {
+            Kind::Session => !write.is_powerdns(),
+            Kind::Token => operation["x-session-only"] != true,
+            Kind::App => operation["x-session-only"] != true && !write.is_powerdns(),
+        };
+        if !is_accepted {
             return None;
         }
         self.sent.set(self.sent.get() + 1);
@@ -132,24 +161,29 @@ impl Fixture {
             let sessions = caller.get("/v1/me/sessions").await;
             path = path.replace("{own session}", sessions.expect(200)["items"][0]["id"].as_str().unwrap());
         }
+        if path.ends_with("{own grant}") {
+            path = path.replace("{own grant}", &self.client.sign_in(&caller).await.sid());
+        }
         if path.contains("{invitation}") {
             let invite = json!({ "email": format!("{subject}@example.org"), "role": "viewer" });
             let created = self.ada.post("/v1/orgs/acme/invites", invite).await;
             let url = created.expect(201)["acceptUrl"].as_str().unwrap().to_owned();
             path = path.replace("{invitation}", url.rsplit('/').next().unwrap());
         }
-        let token = if token {
-            let scopes = ["account:read", "org:write", "project:write", "deploy", "dns:write"];
-            let mut body = json!({ "name": "sender", "scopes": scopes });
-            if role.is_some() {
-                body["restrict"] = json!({ "org": "acme" });
+        let scopes = ["account:read", "org:write", "project:write", "deploy", "dns:write"];
+        let token = match kind {
+            Kind::Session => caller.token.clone().unwrap(),
+            Kind::Token => {
+                let mut body = json!({ "name": "sender", "scopes": scopes });
+                if role.is_some() {
+                    body["restrict"] = json!({ "org": "acme" });
+                }
+                let created = caller.post("/v1/me/tokens", body).await;
+                created.expect(201)["token"].as_str().unwrap().to_owned()
             }
-            let created = caller.post("/v1/me/tokens", body).await;
-            created.expect(201)["token"].as_str().unwrap().to_owned()
-        } else {
-            caller.token.clone().unwrap()
+            Kind::App => self.client.sign_in_with(&caller, json!({ "scope": scopes.join(" ") })).await.access,
         };
-        Some((Sender { subject, role, token }, path))
+        Some((Sender { subject, role, kind, token }, path))
     }
 
     /// Sends the request without the last byte of its body.
@@ -172,14 +206,15 @@ impl Fixture {
 
     /// Takes the permission away in the database.
     async fn revoke(&self, sender: &Sender, loss: Loss) {
-        let Sender { subject, role, .. } = sender;
+        let Sender { subject, role, kind, .. } = sender;
         let user = format!("user_id = (SELECT id FROM identity.users WHERE subject = '{subject}')");
         let member = format!("{user} AND org_id = (SELECT id FROM orgs.orgs WHERE slug = 'acme')");
         let statement = match (loss, role) {
-            (Loss::Credential, _) => format!(
-                "UPDATE identity.sessions SET expires_at = '2000-01-01' WHERE {user};
-                 UPDATE identity.access_tokens SET revoked_at = now() WHERE {user}"
-            ),
+            (Loss::Credential, _) => match kind {
+                Kind::Session => format!("UPDATE identity.sessions SET expires_at = '2000-01-01' WHERE {user}"),
+                Kind::Token => format!("UPDATE identity.access_tokens SET revoked_at = now() WHERE {user}"),
+                Kind::App => format!("DELETE FROM oauth.grants WHERE {user}"),
+            },
             (Loss::Role, Some("admin")) => format!("UPDATE orgs.members SET role = 'member' WHERE {member}"),
             (Loss::Role, Some("member")) => format!("UPDATE orgs.members SET role = 'viewer' WHERE {member}"),
             (Loss::Role, _) => format!("DELETE FROM orgs.members WHERE {member}"),
@@ -232,7 +267,8 @@ async fn writes_succeed_for_authorized_callers() {
         .collect();
     assert_eq!(known, served.iter().map(String::as_str).collect(), "the writes of the OpenAPI document");
     for write in &writes {
-        let (sender, path) = fixture.sender(write, write.is_powerdns()).await.unwrap();
+        let kind = if write.is_powerdns() { Kind::Token } else { Kind::Session };
+        let (sender, path) = fixture.sender(write, kind).await.unwrap();
         let mut stream = fixture.send(write, &path, &sender.token).await;
         stream.write_all(write.body.split_at(write.body.len().saturating_sub(1)).1).await.unwrap();
         let (status, code) = response(stream).await;
@@ -245,19 +281,19 @@ async fn writes_succeed_for_authorized_callers() {
 async fn write_with_a_delayed_body_is_rejected() {
     let fixture = Fixture::new().await;
     let writes = fixture.writes().await;
-    for (token, loss) in [(false, Loss::Credential), (false, Loss::Role), (true, Loss::Credential), (true, Loss::Role)]
-    {
+    let kinds = [Kind::Session, Kind::Token, Kind::App];
+    for (kind, loss) in kinds.into_iter().flat_map(|kind| [(kind, Loss::Credential), (kind, Loss::Role)]) {
         let mut senders = Vec::new();
         for write in writes.iter().filter(|write| write.wait == Wait::Body) {
-            if let Some((sender, path)) = fixture.sender(write, token).await
+            if let Some((sender, path)) = fixture.sender(write, kind).await
                 && (loss == Loss::Credential || sender.role.is_some())
             {
                 senders.push((write, sender, path));
             }
         }
         // The next use of a credential is recorded when its caller has been authorized.
-        let table = if token { "access_tokens" } else { "sessions" };
-        let forget = format!("UPDATE identity.{table} SET last_used_at = '2000-01-01'");
+        let table = kind.table();
+        let forget = format!("UPDATE {table} SET last_used_at = '2000-01-01'");
         fixture.app.db_execute(&forget).await.unwrap();
         let callers: Vec<&Sender> = senders.iter().map(|(_, sender, _)| sender).collect();
         let before = fixture.changes(&callers).await;
@@ -265,7 +301,7 @@ async fn write_with_a_delayed_body_is_rejected() {
         for (write, sender, path) in &senders {
             streams.push(fixture.send(write, path, &sender.token).await);
         }
-        let recorded = format!("SELECT id FROM identity.{table} WHERE last_used_at > '2000-01-01'");
+        let recorded = format!("SELECT id FROM {table} WHERE last_used_at > '2000-01-01'");
         eventually("the callers are authorized", async || {
             (fixture.app.db_rows(&recorded).await.len() == senders.len()).then_some(())
         })
@@ -273,7 +309,7 @@ async fn write_with_a_delayed_body_is_rejected() {
         join_all(callers.iter().map(|sender| fixture.revoke(sender, loss))).await;
         for ((write, ..), mut stream) in senders.iter().zip(streams) {
             stream.write_all(&write.body[write.body.len() - 1..]).await.unwrap();
-            assert_eq!(response(stream).await, expected(write, loss), "{} with a token: {token}", write.route);
+            assert_eq!(response(stream).await, expected(write, loss), "{} with {kind:?}", write.route);
         }
         assert_eq!(fixture.changes(&callers).await, before);
     }
@@ -285,23 +321,28 @@ async fn write_that_waits_for_a_lock_is_rejected() {
     let fixture = Fixture::new().await;
     let writes = fixture.writes().await;
     for write in &writes {
-        let all = [(true, Loss::Role), (false, Loss::Credential), (true, Loss::Credential)];
+        let all = [
+            (Kind::Token, Loss::Role),
+            (Kind::Session, Loss::Credential),
+            (Kind::Token, Loss::Credential),
+            (Kind::App, Loss::Credential),
+        ];
         let (lock, cases) = match write.wait {
             Wait::Lock(lock) => (lock, &all[..]),
             // The other test has the other cases.
             Wait::Body => (AUDIT_LOCK, &all[..1]),
         };
-        for (token, loss) in cases {
-            reject_while_waiting(&fixture, write, lock, *token, *loss).await;
+        for (kind, loss) in cases {
+            reject_while_waiting(&fixture, write, lock, *kind, *loss).await;
         }
     }
 }
 
-async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, token: bool, loss: Loss) {
+async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, kind: Kind, loss: Loss) {
     use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
     // Postgres cancels a statement that waits for more than a second, which a busy machine may need here.
     for _ in 0..10 {
-        let Some((sender, path)) = fixture.sender(write, token).await else { return };
+        let Some((sender, path)) = fixture.sender(write, kind).await else { return };
         if loss == Loss::Role && sender.role.is_none() {
             return;
         }
@@ -321,7 +362,7 @@ async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, toke
         let response = response(stream).await;
         assert_eq!(fixture.changes(&[&sender]).await, before, "{}", write.route);
         if response.0 != 503 {
-            assert_eq!(response, expected(write, loss), "{} with a token: {token}", write.route);
+            assert_eq!(response, expected(write, loss), "{} with {kind:?}", write.route);
             return;
         }
     }

@@ -48,6 +48,7 @@ impl Fixture {
         let ds = json!([{ "keyTag": 1, "algorithm": 13, "digestType": 2, "digest": "AB".repeat(32) }]);
         let token = format!("site {}", self.token_user);
         let operation = format!("aborted {}", self.operation);
+        let device = self.client.post("/oauth/device", &[]).await.expect(200)["user_code"].clone();
         let table = [
             ("post /v1/orgs", "", json(json!({ "slug": "new" })), Wait::Body),
             ("post /v1/me/tokens", "", json(json!({ "name": "laptop", "scopes": ["deploy"] })), Wait::Body),
@@ -56,6 +57,9 @@ impl Fixture {
             ("delete /v1/me/tokens/{tokenId}", "{own token}", vec![], USERS),
             ("delete /v1/me/sessions/{sessionId}", "{own session}", vec![], USERS),
             ("post /v1/auth/logout", "", vec![], USERS),
+            ("post /v1/oauth/authorize", "", json(self.client.authorization_request(&json!({}))), Wait::Body),
+            ("delete /v1/oauth/grants/{sid}", "{own grant}", vec![], AUDIT),
+            ("post /v1/oauth/device/approve", "", json(json!({ "userCode": device })), Wait::Body),
             ("post /v1/invites/{token}/accept", "{invitation}", vec![], AUDIT),
             ("patch /v1/orgs/{orgSlug}", "", json(json!({ "name": "New" })), Wait::Body),
             (

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::databases::kit::{announce, node_info};
 use crate::databases::node_task::NodeTask;
+use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 use crate::support::{Folder, ManualNode, client, site};
 
@@ -21,6 +22,8 @@ const LIMITS: &str = "
     [rates]
     sign_in = 10000000
     credential = 10000000
+    oauth_address = 10000000
+    oauth_client = 10000000
 ";
 
 /// Scopes that cover all routes.
@@ -48,6 +51,8 @@ impl Fixture {
             ("SVC_CODEHOST_TOKEN_URL", unreachable("token")),
             ("SVC_CODEHOST_USER_URL", unreachable("user")),
             ("SVC_CODEHOST_REDIRECTS", "http://localhost:3000".to_owned()),
+            ("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned()),
+            ("SVC_OAUTH_DEVICE_FLOW", "on".to_owned()),
             // Do not log thousands of requests.
             ("SVC_LOG", "warn".to_owned()),
         ])
@@ -61,6 +66,9 @@ impl Fixture {
         let token = create_acme(&server, text(&ada, "token")).await;
         // Schemathesis signs in again, so it may end this session.
         let sessions = server.json(text(&ada, "token"), "GET", "/v1/me/sessions", None).await;
+        let mut new = public();
+        new.device = true;
+        let (client, _) = register_at(&server, new).await;
         let users = folder.write("users.json", users(&token).to_string());
         let config = [
             ("HOOKS", HOOKS),
@@ -69,6 +77,7 @@ impl Fixture {
             ("MEMBER", text(&bob, "userId")),
             ("SESSION", text(&sessions["items"][0], "id")),
             ("TOKEN", &token),
+            ("CLIENT", &client.id),
         ];
         let config = config.iter().fold(CONFIG.to_owned(), |config, (word, value)| config.replace(word, value));
         let (config, document) =

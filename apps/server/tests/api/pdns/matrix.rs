@@ -1,6 +1,7 @@
 //! The authorization matrix of the PowerDNS-compatible API: every route with every kind of key. The statuses are
 //! compared with the declared policy and with a snapshot.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use gateway::{document, pdns_routes};
@@ -93,7 +94,7 @@ async fn routes_admit_exactly_the_documented_callers() {
     let mut table = String::new();
     for (template, methods) in document["paths"].as_object().unwrap() {
         assert!(template == "/api" || template.starts_with("/api/"), "{template} is not below /api");
-        for (method, operation) in methods.as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap().iter().collect::<BTreeMap<_, _>>() {
             let path = template.replace("{zone}", "acme.example.").replace("{kind}", "SOA-EDIT");
             let mut responses = Vec::new();
             for (kind, key) in KINDS.iter().zip(&keys) {

@@ -83,9 +83,8 @@ impl App {
             let _ = stopping.await;
         }));
         let client = client();
-        let document =
-            client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().json::<Value>().await.unwrap();
-        let (document, stop) = (Arc::new(Document::new(document)), Some(stop));
+        let document = client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().text().await.unwrap();
+        let (document, stop) = (Document::parse(&document), Some(stop));
         Self { base, internal, clock, bundles, document, database, config, client, stop }
     }
 
@@ -170,6 +169,19 @@ impl Drop for App {
 }
 
 impl Caller {
+    /// A caller of a server that runs as a process, without a credential.
+    pub async fn at(base: &str) -> Self {
+        let client = client();
+        let document = client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().text().await.unwrap();
+        let document = Document::parse(&document);
+        Self { base: base.to_owned(), client, document, token: None, user_id: String::new() }
+    }
+
+    /// A caller of the same server with this token.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self.clone() }
+    }
+
     pub async fn get(&self, path: &str) -> ApiResponse {
         self.send(Method::GET, path, |request| request).await
     }
@@ -256,6 +268,8 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         own_domains: vec!["localhost".to_owned()],
         code_host: Some(code_host()),
         mail: None,
+        oauth: Some(oauth()),
+        lending: None,
         dns: Some(hosting()),
         primary: None,
         signer: None,
@@ -282,7 +296,13 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
             },
             sign_ins: SignInMethods { dev: true, code_host: true },
             trusted_proxies: settings::Networks::default(),
-            rate_limits: gateway::RateLimits { sign_in: NonZeroU32::MAX, credential: NonZeroU32::MAX, user: None },
+            rate_limits: gateway::RateLimits {
+                sign_in: NonZeroU32::MAX,
+                credential: NonZeroU32::MAX,
+                user: None,
+                oauth_address: NonZeroU32::MAX,
+                oauth_client: NonZeroU32::MAX,
+            },
             max_concurrent_requests: 512,
         },
         otlp_url: None,
@@ -295,6 +315,17 @@ fn hosting() -> dns::Hosting {
     let mut hosting = dns::Hosting::new(&nameservers, "fallback.localhost").unwrap();
     hosting.platform_domains = vec!["localhost".to_owned(), "svc.example".to_owned()];
     hosting
+}
+
+/// The configuration of the authorization server, with the device flow.
+fn oauth() -> oauth::OAuthConfig {
+    oauth::OAuthConfig {
+        issuer: "http://127.0.0.1".to_owned(),
+        audience: "http://127.0.0.1".to_owned(),
+        refresh_grace_seconds: 0,
+        device_verification_uri: Some("http://localhost:3000/oauth/device".to_owned()),
+        cli_client: None,
+    }
 }
 
 /// The configuration of a code host that does not run. A test that signs in at a code host starts its own.
@@ -310,7 +341,9 @@ fn code_host() -> CodeHostLogin {
     CodeHostLogin { host, redirects: "http://localhost:3000".parse().unwrap() }
 }
 
+/// A client for HTTP. It trusts no certificates: loading those of the system takes long in a debug build.
 pub fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap()
+    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).tls_certs_only([]);
+    builder.no_proxy().build().unwrap()
 }

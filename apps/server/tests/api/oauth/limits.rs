@@ -1,0 +1,125 @@
+//! The rate limits of the form endpoints (contract section 1, "Plan limits").
+
+use serde_json::json;
+
+use super::kit::{Client, Tokens, expect_oauth_error, public, register};
+use crate::support::{ApiResponse, App};
+
+/// Starts a server with these limits and a stopped clock, so that no quota is replenished.
+async fn limited(address: u32, client: u32) -> App {
+    let app = App::with(|config| {
+        config.gateway.rate_limits.oauth_address = address.try_into().unwrap();
+        config.gateway.rate_limits.oauth_client = client.try_into().unwrap();
+    })
+    .await;
+    app.clock.stop();
+    app
+}
+
+#[track_caller]
+fn expect_limited(response: &ApiResponse) {
+    expect_oauth_error(response, 429, "temporarily_unavailable");
+    let seconds: u32 = response.header("retry-after").parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+}
+
+async fn refresh(client: &Client) -> ApiResponse {
+    client.refresh("x").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_client_has_a_quota_per_endpoint() {
+    let app = limited(1000, 5).await;
+    let mut new = public();
+    new.device = true;
+    let client = register(&app, new).await;
+    let other = register(&app, public()).await;
+    for _ in 0..5 {
+        expect_oauth_error(&refresh(&client).await, 400, "invalid_grant");
+    }
+    expect_limited(&refresh(&client).await);
+    // The other endpoints and other clients have their own quota.
+    for _ in 0..5 {
+        client.revoke("x").await.expect(200);
+        client.post("/oauth/device", &[]).await.expect(200);
+        expect_oauth_error(&refresh(&other).await, 400, "invalid_grant");
+    }
+    expect_limited(&client.revoke("x").await);
+    expect_limited(&client.post("/oauth/device", &[]).await);
+    expect_limited(&refresh(&other).await);
+    // Another server shares the quota.
+    let second = app.another().await;
+    expect_limited(&refresh(&client.at(&second)).await);
+    app.clock.advance(60);
+    expect_oauth_error(&refresh(&client.at(&second)).await, 400, "invalid_grant");
+}
+
+/// A failed authentication counts against the address only, so that an attacker cannot exhaust the quota of a client.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_authentication_counts_against_the_address() {
+    let app = limited(20, 5).await;
+    let mut new = public();
+    new.confidential = true;
+    let client = register(&app, new).await;
+    let attacker = Client { secret: Some("wrong".to_owned()), ..client.clone() };
+    for _ in 0..15 {
+        expect_oauth_error(&refresh(&attacker).await, 401, "invalid_client");
+    }
+    for _ in 0..5 {
+        expect_oauth_error(&refresh(&client).await, 400, "invalid_grant");
+    }
+    // The quota of the address is exhausted now, also for the client itself.
+    for _ in 0..3 {
+        expect_limited(&refresh(&client).await);
+        expect_limited(&refresh(&attacker).await);
+    }
+    client.revoke("x").await.expect(200);
+    app.clock.advance(60);
+    expect_oauth_error(&refresh(&client).await, 400, "invalid_grant");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_requests_count_against_the_address() {
+    let app = limited(5, 1000).await;
+    for _ in 0..5 {
+        let response = app.anonymous().post("/oauth/token", json!({})).await;
+        expect_oauth_error(&response, 415, "invalid_request");
+    }
+    expect_limited(&app.anonymous().post("/oauth/token", json!({})).await);
+}
+
+/// A refused request uses no code and no token.
+#[tokio::test(flavor = "multi_thread")]
+async fn limited_requests_consume_nothing() {
+    let app = limited(1000, 2).await;
+    let ada = app.sign_in("ada").await;
+    let client = register(&app, public()).await;
+    let (code, other) = (client.code(&ada).await, client.code(&ada).await);
+    let tokens = Tokens::of(&client.exchange(&code).await);
+    expect_oauth_error(&refresh(&client).await, 400, "invalid_grant");
+    expect_limited(&client.refresh(&tokens.refresh).await);
+    expect_limited(&client.exchange(&code).await);
+    expect_limited(&client.exchange(&other).await);
+    app.clock.advance(30);
+    Tokens::of(&client.refresh(&tokens.refresh).await);
+}
+
+/// A connected app has the quota of a credential, per grant: a new access token does not renew it.
+#[tokio::test(flavor = "multi_thread")]
+async fn access_tokens_of_a_grant_share_a_quota() {
+    let app = App::with(|config| config.gateway.rate_limits.credential = 10.try_into().unwrap()).await;
+    let ada = app.sign_in("ada").await;
+    let client = register(&app, public()).await;
+    let (first, other) = (client.sign_in(&ada).await, client.sign_in(&ada).await);
+    app.clock.stop();
+    let second = Tokens::of(&client.refresh(&first.refresh).await);
+    for token in [&first.access, &second.access] {
+        for _ in 0..5 {
+            app.with_token(token).get("/v1/me").await.expect(200);
+        }
+    }
+    for token in [&first.access, &second.access] {
+        app.with_token(token).get("/v1/me").await.expect_error(429, "rate_limited");
+    }
+    app.with_token(&other.access).get("/v1/me").await.expect(200);
+}
