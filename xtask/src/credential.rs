@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use convergence::{ConvergenceError, Nodes};
 use kernel::audit::Actor;
-use kernel::{ClockRng, Secret, Token, TokenKind};
+use kernel::{ClientId, ClockRng, Secret, Token, TokenKind};
+use oauth::{Clients, NewClient, RegisteredClient};
 use store::{Config, Store};
 
 /// Ensures that the file contains a valid node credential. Renews it if the file or the database was replaced.
@@ -25,6 +26,21 @@ pub async fn ensure_node(database_url: Secret, token_file: &Path) -> Result<()> 
     let name = "dev".parse().context("invalid node name")?;
     let renewed = nodes.renew(&Actor::operator("xtask dev"), name).await?;
     write_secret(token_file, renewed.token.reveal())
+}
+
+/// Returns the client id of a connected app with this name. Registers a public app if there is none; without a redirect
+/// URI, it uses the device flow.
+pub async fn ensure_app(database_url: Secret, name: &str, redirect_uris: Vec<String>) -> Result<ClientId> {
+    let clients = Clients::new(Store::new(&Config::new(database_url, "xtask"), ClockRng::system())?);
+    let is_known = |client: &RegisteredClient| {
+        client.name == name && !client.confidential && client.redirect_uris == redirect_uris
+    };
+    if let Some(client) = clients.list().await?.into_iter().find(is_known) {
+        return Ok(client.client_id);
+    }
+    let device = redirect_uris.is_empty();
+    let new = NewClient { name: name.to_owned(), redirect_uris, scopes: None, confidential: false, device };
+    Ok(clients.add(&Actor::operator("xtask dev"), new).await?.id)
 }
 
 /// Writes a file that only its owner can read. Writes to a temporary name first, so that the file is always complete.

@@ -63,6 +63,7 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     project_databases(services, &mut settings, folder)?;
     build(services, release).await?;
     migrate(database_url.clone()).await?;
+    register_apps(&database_url, &mut settings).await?;
     if settings.node_token.is_none() {
         let token = folder.join("node.token");
         credential::ensure_node(database_url, &token).await?;
@@ -147,6 +148,20 @@ async fn build(services: &mut Services, release: bool) -> Result<()> {
     }
     ensure!(services.signals.run(cargo).await?.success(), "failed to build the programs");
     print_step("Programs", "built", start);
+    Ok(())
+}
+
+/// Registers the connected app of the sandbox and `svc login --device`, unless they are registered or configured.
+async fn register_apps(database_url: &Secret, settings: &mut DevSettings) -> Result<()> {
+    let redirect_uri = format!("{}/app/callback", settings.sandbox.url());
+    for (setting, name, redirect_uris) in
+        [("SVC_SANDBOX_APP_CLIENT_ID", "Demo app", vec![redirect_uri]), ("SVC_OAUTH_CLI_CLIENT_ID", "svc", Vec::new())]
+    {
+        if read_setting::<String>(setting)?.is_none() {
+            let client = credential::ensure_app(database_url.clone(), name, redirect_uris).await?;
+            settings.set(setting, client);
+        }
+    }
     Ok(())
 }
 

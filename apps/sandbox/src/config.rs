@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use settings::{Claim, Error, Setting, Settings};
+use settings::{Claim, Error, Secret, Setting, Settings};
+
+use crate::app::AppClient;
 
 settings::table! {
     /// The address of the web pages and the code host.
@@ -14,6 +16,12 @@ settings::table! {
     pub DNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_DNS_LISTEN", "127.0.0.1:8053");
     /// The address of the S3 server.
     pub S3_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_S3_LISTEN", "127.0.0.1:8092");
+    /// The base URL of the service's API, for the connected app and the page at which users approve apps.
+    pub API_URL: String = Setting::with_default("SVC_SANDBOX_API_URL", "http://127.0.0.1:8080");
+    /// The client ID of the connected app.
+    pub APP_CLIENT_ID: Option<String> = Setting::optional("SVC_SANDBOX_APP_CLIENT_ID");
+    /// The client secret of the connected app, if it is confidential.
+    pub APP_CLIENT_SECRET: Option<Secret> = Setting::optional("SVC_SANDBOX_APP_CLIENT_SECRET");
     /// The folder of the S3 server, with a folder for each bucket (default: a temporary folder).
     pub S3_DIR: Option<PathBuf> = Setting::optional("SVC_SANDBOX_S3_DIR");
 }
@@ -29,6 +37,9 @@ pub struct Config {
     pub s3_listen: SocketAddr,
     /// `None` for a temporary folder.
     pub s3_dir: Option<PathBuf>,
+    pub api_url: String,
+    /// The registration of the connected app.
+    pub app: Option<AppClient>,
 }
 
 impl Config {
@@ -37,7 +48,11 @@ impl Config {
     /// # Errors
     /// Returns an error if a value does not parse.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
+        let client_secret = settings.opt(&APP_CLIENT_SECRET)?.map(|secret| secret.reveal().to_owned());
+        let app = settings.opt(&APP_CLIENT_ID)?.map(|client_id| AppClient { client_id, client_secret });
         Ok(Self {
+            api_url: settings.get(&API_URL)?,
+            app,
             listen: settings.get(&LISTEN)?,
             smtp_listen: settings.get(&SMTP_LISTEN)?,
             dns_listen: settings.get(&DNS_LISTEN)?,

@@ -8,7 +8,9 @@ use std::vec;
 use futures_util::stream::{self, Iter};
 use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, StatusCode};
@@ -25,6 +27,8 @@ pub struct Request {
     pub method: String,
     pub path: String,
     pub query: String,
+    /// The bytes of the body.
+    pub body: Bytes,
     parameters: HashMap<String, String>,
     headers: HeaderMap,
 }
@@ -41,6 +45,7 @@ impl Request {
             path: head.uri.path().to_owned(),
             parameters,
             query,
+            body,
             headers: head.headers,
         })
     }
@@ -55,6 +60,11 @@ impl Request {
         self.parameters.keys().map(String::as_str)
     }
 
+    /// The value of a header with this name; empty if absent or not ASCII.
+    pub fn named_header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
     /// A header's value; empty if absent or not ASCII.
     pub fn header(&self, name: HeaderName) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -67,6 +77,8 @@ pub struct Response {
     pub status: u16,
     pub content_type: &'static str,
     pub location: Option<String>,
+    /// The header `Set-Cookie`.
+    pub cookie: Option<String>,
     /// The content security policy.
     pub policy: Option<&'static str>,
     pub body: Vec<u8>,
@@ -76,7 +88,7 @@ type Chunks = StreamBody<Iter<vec::IntoIter<io::Result<Frame<Bytes>>>>>;
 
 impl Response {
     pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, content_type, location: None, policy: None, body: body.into() }
+        Self { status, content_type, location: None, cookie: None, policy: None, body: body.into() }
     }
 
     pub fn json(body: &serde_json::Value) -> Self {
@@ -101,6 +113,9 @@ impl Response {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(policy) = self.policy {
             headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        }
+        if let Some(cookie) = self.cookie {
+            headers.insert(SET_COOKIE, cookie.try_into().map_err(io::Error::other)?);
         }
         if let Some(location) = self.location {
             headers.insert(LOCATION, location.try_into().map_err(io::Error::other)?);

@@ -1,6 +1,6 @@
-//! Simulated external systems that speak the real protocols: a code host, an SMTP server, a name server and an S3
-//! server. The first three can inject faults. Tests start them separately. `svc-sandbox` runs all of them in one
-//! program, with web pages.
+//! Simulated external systems that speak the real protocols: a code host, an SMTP server, a name server, an S3 server,
+//! a model-lending service, and a connected app with the page at which users approve it. The first three can inject
+//! faults, and tests start them separately. `svc-sandbox` runs all of them in one program, with web pages.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,22 +9,29 @@
     reason = "for tests and development, where a panic reports the failure"
 )]
 
+mod api;
+mod app;
 mod certificate;
 mod codehost;
 pub mod config;
+mod consent;
 mod dns;
 mod html;
 mod http;
+mod lending;
 mod pages;
 mod program;
 mod s3;
+mod sessions;
 mod smtp;
 mod systems;
 
+pub use app::AppClient;
 pub use certificate::Certificate;
 pub use codehost::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
 pub use dns::{DnsFault, DnsServer, InvalidRecord};
 pub use hickory_resolver::proto::rr::RecordType;
+pub use lending::{LENDING_PATH, LENDING_SECRET};
 pub use program::Sandbox;
 pub use s3::S3Server;
 pub use smtp::{Encryption, ReceivedMail, SmtpFault, SmtpServer};

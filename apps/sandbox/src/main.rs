@@ -10,8 +10,8 @@ use settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 const HELP: &str = "\
-svc-sandbox simulates the external systems for development: a code host, an SMTP server, a name server and an S3
-server. It is configured by its environment.
+svc-sandbox simulates the external systems for development: a code host, an SMTP server, a name server, an S3 server,
+a model-lending service and a connected app. It is configured by its environment.
 
   svc-sandbox              runs until SIGTERM or Ctrl-C
   svc-sandbox --settings   prints the settings as Markdown

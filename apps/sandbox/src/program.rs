@@ -8,10 +8,14 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
+use crate::api::Api;
+use crate::app::DemoApp;
 use crate::codehost::CodeHost;
 use crate::config::Config;
+use crate::consent::Consent;
 use crate::dns::DnsServer;
 use crate::http::{self, Request, Response};
+use crate::lending::{LENDING_PATH, Lending};
 use crate::pages;
 use crate::s3::S3Server;
 use crate::smtp::{Encryption, SmtpServer};
@@ -46,7 +50,10 @@ impl Sandbox {
         let s3_dir = config.s3_dir.as_ref().or(temporary.as_ref().map(|temporary| &temporary.0)).unwrap();
         fs::create_dir_all(s3_dir.join(BUCKET))?;
         let s3 = S3Server::start_on(config.s3_listen, s3_dir).await?;
-        let systems = Arc::new(Systems { code_host: CodeHost::new(true), smtp, dns, s3 });
+        let api = Api::new(&config.api_url);
+        let app = DemoApp::new(api.clone(), config.app.clone(), &http::base(listener.local_addr()?));
+        let (consent, lending) = (Consent::new(api), Lending::default());
+        let systems = Arc::new(Systems { code_host: CodeHost::new(true), smtp, dns, s3, app, consent, lending });
         Ok(Self { listener, systems, temporary })
     }
 
@@ -111,6 +118,15 @@ impl Drop for TemporaryDir {
 async fn respond(systems: &Systems, request: Request) -> Option<Response> {
     if CodeHost::serves(&request.path) {
         return systems.code_host.respond(&request).await;
+    }
+    if request.method == "POST" && request.path.strip_prefix(LENDING_PATH) == Some("/revocations") {
+        return Some(systems.lending.receive(&request));
+    }
+    if let Some(response) = systems.app.respond(&request).await {
+        return Some(response);
+    }
+    if let Some(response) = systems.consent.respond(&request).await {
+        return Some(response);
     }
     Some(pages::respond(systems, &request))
 }

@@ -1,7 +1,10 @@
 //! The systems that the web pages show.
 
+use crate::app::DemoApp;
 use crate::codehost::CodeHost;
+use crate::consent::Consent;
 use crate::dns::DnsServer;
+use crate::lending::Lending;
 use crate::s3::S3Server;
 use crate::smtp::SmtpServer;
 
@@ -11,4 +14,7 @@ pub(crate) struct Systems {
     pub smtp: SmtpServer,
     pub dns: DnsServer,
     pub s3: S3Server,
+    pub app: DemoApp,
+    pub consent: Consent,
+    pub lending: Lending,
 }

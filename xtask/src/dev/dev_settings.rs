@@ -65,13 +65,14 @@ impl DevSettings {
         let internal = listen_address("SVC_INTERNAL_LISTEN", 8081)?;
         let edge = listen_address("SVC_EDGE_LISTEN", 8088)?;
         let state = folder.display();
+        let sandbox = Sandbox::read()?;
         let mut values = BTreeMap::new();
         for (name, default) in [
             ("SVC_LISTEN", api.to_string()),
             ("SVC_INTERNAL_LISTEN", internal.to_string()),
             ("SVC_EDGE_LISTEN", edge.to_string()),
             ("SVC_PUBLIC_URL", base_url(api)),
-            ("SVC_DASHBOARD_URL", "http://localhost:3000".to_owned()),
+            ("SVC_DASHBOARD_URL", sandbox.url()),
             ("SVC_ENABLE_DEV_AUTH", "true".to_owned()),
             ("SVC_PLATFORM_DOMAIN", "localhost".to_owned()),
             ("SVC_SITE_URL", format!("http://{{hostname}}:{}", edge.port())),
@@ -86,7 +87,6 @@ impl DevSettings {
         ] {
             values.insert(name, read_setting::<String>(name)?.unwrap_or(default));
         }
-        let sandbox = Sandbox::read()?;
         sandbox.add_settings(&mut values)?;
         if read_setting::<Secret>("SVC_SEALING_KEYS")?.is_none() {
             let keys = folder.join("sealing.keys");
@@ -164,7 +164,11 @@ impl Display for DevSettings {
         writeln!(f, "  API       {api}  (reference: {api}/docs)")?;
         writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
         writeln!(f, "  Internal  {}  (metrics: /metrics)", base_url(self.internal))?;
-        writeln!(f, "  Sandbox   {}  (mail, code host, DNS records, objects)", base_url(self.sandbox.http))?;
+        writeln!(
+            f,
+            "  Sandbox   {}  (mail, code host, DNS records, objects, a connected app)",
+            base_url(self.sandbox.http)
+        )?;
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
             writeln!(f, "  Database  psql '{url}'")?;
         }

@@ -1,4 +1,4 @@
-//! The web pages: received mail, the records of the name server, and stored objects.
+//! The web pages: received mail, the records of the name server, stored objects, and ended grants.
 
 mod dns;
 mod mail;
@@ -18,6 +18,8 @@ pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
         ("GET", ["mail", number, "html"]) => mail::html(systems, number),
         ("GET", ["mail", number, "raw"]) => mail::raw(systems, number),
         ("GET", ["dns"]) => Some(dns::list(systems, None)),
+        ("GET", ["invites", token]) => Some(invite(token)),
+        ("GET", ["lending"]) => Some(systems.lending.page()),
         ("GET", ["s3"]) => Some(s3::list(systems)),
         ("POST", ["dns"]) => Some(dns::change(systems, request)),
         _ => None,
@@ -25,6 +27,13 @@ pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
     found.unwrap_or_else(|| {
         Response::new(404, "text/plain; charset=utf-8", "This page does not exist. Go to / for the list of pages.")
     })
+}
+
+/// Links of invitations lead to the dashboard, whose place the sandbox takes.
+fn invite(token: &str) -> Response {
+    let mut html = Html::default();
+    html.raw("<p>Accept the invitation with <code>svc orgs join ").text(token).raw("</code></p>");
+    page("Invitation", &html)
 }
 
 fn home(systems: &Systems) -> Response {
@@ -42,5 +51,13 @@ fn home(systems: &Systems) -> Response {
     html.raw(" at ").text(&format!("http://{}", systems.s3.address())).raw(", with the access key ID <code>");
     html.text(S3Server::ACCESS_KEY_ID).raw("</code> and the secret access key <code>");
     html.text(S3Server::SECRET_ACCESS_KEY).raw("</code>.</p>");
+    html.raw("<h2>Connected app</h2><p>")
+        .link("/app", "The app of a third party")
+        .raw(", which signs you in with the ");
+    html.raw(
+        "platform. The pages at <code>/oauth</code> take the place of a dashboard: there you decide about apps and ",
+    );
+    html.link("/oauth/device", "devices").raw(".</p><h2>Model-lending service</h2><p>");
+    html.link("/lending", &format!("{} ended grants", systems.lending.count())).raw(".</p>");
     page("Sandbox", &html)
 }

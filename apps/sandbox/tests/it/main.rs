@@ -31,7 +31,15 @@ struct TestSandbox {
 impl TestSandbox {
     async fn start() -> Self {
         let free = "127.0.0.1:0".parse().unwrap();
-        let config = Config { listen: free, smtp_listen: free, dns_listen: free, s3_listen: free, s3_dir: None };
+        let config = Config {
+            listen: free,
+            smtp_listen: free,
+            dns_listen: free,
+            s3_listen: free,
+            s3_dir: None,
+            api_url: "http://127.0.0.1:9".to_owned(),
+            app: None,
+        };
         let sandbox = Sandbox::start(&config).await.unwrap();
         let base = format!("http://{}", sandbox.address().unwrap());
         let (smtp, dns, s3) = (sandbox.smtp().address(), sandbox.dns().address(), sandbox.s3().address());

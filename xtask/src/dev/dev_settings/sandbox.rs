@@ -38,6 +38,11 @@ impl Sandbox {
         ]
     }
 
+    /// The base URL of the web pages, and of the pages that take the place of a dashboard.
+    pub fn url(&self) -> String {
+        base_url(self.http)
+    }
+
     /// Configures the server to use the sandbox, except for providers that are configured otherwise.
     pub fn add_settings(&self, values: &mut BTreeMap<&'static str, String>) -> Result<()> {
         values.extend(self.listeners().map(|(name, listen)| (name, listen.to_string())));
@@ -57,6 +62,18 @@ impl Sandbox {
             values.insert("SVC_CODEHOST_AUTHORIZE_URL", url("/login/oauth/authorize"));
             values.insert("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token"));
             values.insert("SVC_CODEHOST_USER_URL", url("/user"));
+        }
+        values.insert("SVC_SANDBOX_API_URL", values.get("SVC_PUBLIC_URL").cloned().unwrap_or_default());
+        if read_setting::<String>("SVC_OAUTH_ISSUER")?.is_none() {
+            values.insert("SVC_OAUTH_ISSUER", values.get("SVC_PUBLIC_URL").cloned().unwrap_or_default());
+        }
+        if read_setting::<String>("SVC_OAUTH_DEVICE_FLOW")?.is_none() {
+            values.insert("SVC_OAUTH_DEVICE_FLOW", "on".to_owned());
+        }
+        if read_setting::<String>("SVC_LENDING_URL")?.is_none() {
+            values.insert("SVC_LENDING_URL", format!("{}/lending", base_url(self.http)));
+            // The secret of the sandbox's model-lending service.
+            values.insert("SVC_LENDING_SECRET", "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==".to_owned());
         }
         let origins = ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
         // `svc login` listens for the redirect on an arbitrary loopback port.

@@ -1,0 +1,79 @@
+//! Calls of the service's API, for the pages that use it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, Method, RequestBuilder};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+
+/// The API of the service.
+#[derive(Debug, Clone)]
+pub(crate) struct Api {
+    /// The base URL.
+    pub base: String,
+    client: Client,
+}
+
+/// A call that failed, with a text for a page.
+#[derive(Debug)]
+pub(crate) struct ApiError(pub String);
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Api {
+    pub fn new(base: &str) -> Self {
+        // The service of a developer's machine is served without TLS.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let client = Client::builder().tls_backend_preconfigured(tls).timeout(Duration::from_secs(10));
+        Self { base: base.trim_end_matches('/').to_owned(), client: client.build().unwrap() }
+    }
+
+    /// GET of a path of the API or of an absolute URL.
+    pub async fn get(&self, path: &str, bearer: Option<&str>) -> Result<Value, ApiError> {
+        send(self.request(Method::GET, path, bearer)).await
+    }
+
+    /// POST of JSON.
+    pub async fn post(&self, path: &str, bearer: Option<&str>, body: &Value) -> Result<Value, ApiError> {
+        send(self.request(Method::POST, path, bearer).json(body)).await
+    }
+
+    /// POST of a form.
+    pub async fn post_form(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, ApiError> {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let request = self.request(Method::POST, path, None);
+        send(request.header("content-type", "application/x-www-form-urlencoded").body(body)).await
+    }
+
+    fn request(&self, method: Method, path: &str, bearer: Option<&str>) -> RequestBuilder {
+        let url = if path.starts_with('/') { format!("{}{path}", self.base) } else { path.to_owned() };
+        let request = self.client.request(method, url);
+        match bearer {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+}
+
+/// Returns the body; null if it is empty.
+async fn send(request: RequestBuilder) -> Result<Value, ApiError> {
+    let unreachable = |error: reqwest::Error| ApiError(format!("The service did not respond: {error}"));
+    let response = request.send().await.map_err(unreachable)?;
+    let (status, body) = (response.status(), response.bytes().await.map_err(unreachable)?);
+    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if status.is_success() {
+        return Ok(value);
+    }
+    let text = |name: &str| value[name].as_str().map(str::to_owned);
+    let message = text("message").or_else(|| text("error_description")).unwrap_or_else(|| "no message".to_owned());
+    let code = text("code").or_else(|| text("error")).unwrap_or_else(|| "no code".to_owned());
+    Err(ApiError(format!("The service responded with status {}: {message} ({code})", status.as_u16())))
+}

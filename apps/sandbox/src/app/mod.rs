@@ -1,0 +1,169 @@
+//! A third-party app that signs its users in with the service: OAuth's code flow with PKCE. It knows only the address of
+//! the service and its own registration.
+
+mod page;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+
+use crate::api::{Api, ApiError};
+use crate::http::{Request, Response};
+use crate::sessions::{Sessions, random_text};
+
+/// The registration of the app.
+#[derive(Debug, Clone)]
+pub struct AppClient {
+    pub client_id: String,
+    /// `None` for a public client.
+    pub client_secret: Option<String>,
+}
+
+/// The app.
+#[derive(Debug)]
+pub(crate) struct DemoApp {
+    api: Api,
+    client: Option<AppClient>,
+    /// The redirect URI.
+    callback: String,
+    /// The sign-ins in progress.
+    pending: Sessions<Pending>,
+    /// The users who are signed in.
+    users: Sessions<Tokens>,
+}
+
+/// A sign-in in progress.
+#[derive(Debug, Clone)]
+struct Pending {
+    state: String,
+    verifier: String,
+    metadata: Value,
+}
+
+/// The tokens of a user.
+#[derive(Debug, Clone)]
+struct Tokens {
+    metadata: Value,
+    response: Value,
+    /// Rotations so far.
+    refreshes: usize,
+}
+
+impl DemoApp {
+    /// `base` is the address at which browsers reach the app.
+    pub fn new(api: Api, client: Option<AppClient>, base: &str) -> Self {
+        let callback = format!("{base}/app/callback");
+        Self { api, client, callback, pending: Sessions::new("demo_sign_in"), users: Sessions::new("demo_user") }
+    }
+
+    pub async fn respond(&self, request: &Request) -> Option<Response> {
+        let Some(client) = &self.client else {
+            return (request.path == "/app").then(page::not_registered);
+        };
+        let result = match (request.method.as_str(), request.path.as_str()) {
+            ("GET", "/app") => Ok(self.home(request).await),
+            ("POST", "/app/sign-in") => self.sign_in(client).await,
+            ("GET", "/app/callback") => self.callback(client, request).await,
+            ("POST", "/app/refresh") => self.refresh(client, request).await,
+            ("POST", "/app/revoke") => self.revoke(client, request).await,
+            _ => return None,
+        };
+        Some(result.unwrap_or_else(|error| page::fault(&error.to_string())))
+    }
+
+    async fn home(&self, request: &Request) -> Response {
+        match self.users.get(request) {
+            None => page::signed_out(&self.api.base),
+            Some(tokens) => {
+                let access_token = text(&tokens.response, "access_token");
+                let me = self.api.get("/v1/me", Some(access_token)).await;
+                page::signed_in(&tokens.response, &claims(access_token), tokens.refreshes, &me)
+            }
+        }
+    }
+
+    /// Redirects the browser to the authorization endpoint (RFC 6749 section 4.1.1).
+    async fn sign_in(&self, client: &AppClient) -> Result<Response, ApiError> {
+        let metadata = self.api.get("/.well-known/oauth-authorization-server", None).await?;
+        let (state, verifier) = (random_text(), random_text());
+        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+        let mut url = url::Url::parse(text(&metadata, "authorization_endpoint"))
+            .map_err(|error| ApiError(format!("The metadata has no authorization endpoint: {error}")))?;
+        url.query_pairs_mut().extend_pairs([
+            ("response_type", "code"),
+            ("client_id", &client.client_id),
+            ("redirect_uri", &self.callback),
+            ("scope", "account:read org:read project:read"),
+            ("state", &state),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+        ]);
+        let cookie = self.pending.insert(Pending { state, verifier, metadata });
+        Ok(Response { cookie: Some(cookie), ..Response::redirect(url) })
+    }
+
+    /// Receives the authorization response, and exchanges its code.
+    async fn callback(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
+        let refused = |reason: &str| ApiError(format!("The sign-in failed: {reason}"));
+        let pending = self.pending.remove(request).ok_or_else(|| refused("this browser did not start it"))?;
+        if request.parameter("state") != pending.state {
+            return Err(refused("the state is that of another sign-in"));
+        }
+        // RFC 9207 section 2.4.
+        if request.parameter("iss") != text(&pending.metadata, "issuer") {
+            return Err(refused("the response is of another issuer"));
+        }
+        if !request.parameter("error").is_empty() {
+            let (error, description) = (request.parameter("error"), request.parameter("error_description"));
+            return Err(refused(&format!("{description} ({error})")));
+        }
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", request.parameter("code")),
+            ("redirect_uri", &self.callback),
+            ("code_verifier", &pending.verifier),
+        ];
+        let response = self.post(client, text(&pending.metadata, "token_endpoint"), &form).await?;
+        let cookie = self.users.insert(Tokens { metadata: pending.metadata, response, refreshes: 0 });
+        Ok(Response { cookie: Some(cookie), ..Response::redirect("/app") })
+    }
+
+    async fn refresh(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
+        let Some(tokens) = self.users.get(request) else { return Ok(Response::redirect("/app")) };
+        let refresh_token = text(&tokens.response, "refresh_token");
+        let form = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
+        let response = self.post(client, text(&tokens.metadata, "token_endpoint"), &form).await?;
+        let refreshes = tokens.refreshes + 1;
+        self.users.replace(request, Tokens { metadata: tokens.metadata, response, refreshes });
+        Ok(Response::redirect("/app"))
+    }
+
+    /// Signs the user out: ends the grant.
+    async fn revoke(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
+        if let Some(tokens) = self.users.remove(request) {
+            let form = [("token", text(&tokens.response, "refresh_token"))];
+            self.post(client, text(&tokens.metadata, "revocation_endpoint"), &form).await?;
+        }
+        Ok(Response::redirect("/app"))
+    }
+
+    /// Sends a form with the authentication of the client.
+    async fn post(&self, client: &AppClient, url: &str, form: &[(&str, &str)]) -> Result<Value, ApiError> {
+        let mut form = form.to_vec();
+        form.push(("client_id", &client.client_id));
+        form.extend(client.client_secret.as_deref().map(|secret| ("client_secret", secret)));
+        self.api.post_form(url, &form).await
+    }
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+/// The claims of a JWT, without verification: the app only shows them.
+fn claims(token: &str) -> Value {
+    let payload = token.split('.').nth(1).unwrap_or_default();
+    let bytes = URL_SAFE_NO_PAD.decode(payload).or_else(|_| STANDARD.decode(payload)).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
