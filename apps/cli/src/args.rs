@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, audit, db, deploy, deployments, hostnames, init, login, orgs, projects, secrets, storage, tokens,
+    access, apps, audit, db, deploy, deployments, hostnames, init, login, orgs, projects, secrets, storage, tokens,
 };
 use crate::options::PageArgs;
 
@@ -67,6 +67,9 @@ pub enum Command {
     /// Manage your personal access tokens
     #[command(subcommand)]
     Tokens(tokens::Tokens),
+    /// Manage the apps that have access to your account
+    #[command(subcommand)]
+    Apps(apps::Apps),
     /// List the audit events of an organization, newest first
     Audit(audit::Audit),
     /// Open a project in the browser

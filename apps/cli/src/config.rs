@@ -1,6 +1,7 @@
 //! The stored credentials: `$XDG_CONFIG_HOME/svc/credentials.json`, readable only by its owner.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 use client::Secret;
@@ -15,11 +16,41 @@ pub struct Config {
     pub current: Option<String>,
     /// Credentials, keyed by the base URL of the API.
     pub credentials: BTreeMap<String, Secret>,
+    /// For an access token of the device flow: how to get the next one, keyed by the base URL of the API.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grants: BTreeMap<String, StoredGrant>,
 }
+
+/// A grant of the device flow. Its access token is in [`Config::credentials`].
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredGrant {
+    pub client_id: String,
+    pub refresh_token: Secret,
+    /// When the access token expires, in seconds since 1970.
+    pub expires_at: u64,
+}
+
+/// A lock of the file against other `svc` processes, until it is dropped.
+pub struct Lock(#[expect(dead_code, reason = "the lock ends with the file")] File);
 
 impl Config {
     pub fn read() -> Result<Self, CliError> {
         Ok(file::read(&path()?)?.unwrap_or_default())
+    }
+
+    /// Waits until no other `svc` process holds the lock. A refresh token can be used only once, so its use and the
+    /// storage of its successor must not overlap with those of another process.
+    pub fn lock() -> Result<Lock, CliError> {
+        let path = path()?.with_extension("lock");
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(CliError::file(folder))?;
+        }
+        let lock = || {
+            let file = File::create(&path)?;
+            file.lock().map(|()| Lock(file))
+        };
+        lock().map_err(CliError::file(&path))
     }
 
     pub fn write(&self) -> Result<(), CliError> {

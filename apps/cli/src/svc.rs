@@ -60,6 +60,11 @@ impl<'a> Svc<'a> {
         }
     }
 
+    /// Whether commands use the credential of the last sign-in.
+    pub fn uses_stored_credential(&self) -> bool {
+        environment("SVC_CLI_TOKEN").is_none()
+    }
+
     /// Fails if the API comes only from the link file. Otherwise the author of a folder could choose where a token is
     /// sent.
     pub fn require_explicit_api(&self, credential: &str) -> Result<(), CliError> {

@@ -6,8 +6,9 @@ use client::types::{DevLogin, Session};
 use client::{Client, Method, Secret};
 use serde_json::Value;
 
+use super::device;
 use crate::browser;
-use crate::config::Config;
+use crate::config::{Config, StoredGrant};
 use crate::error::CliError;
 use crate::loopback::{CallbackParams, Loopback};
 use crate::output::{or_dash, table};
@@ -29,6 +30,12 @@ pub struct Login {
     /// Print the sign-in URL instead of opening it
     #[arg(long, conflicts_with_all = ["dev", "token"])]
     no_browser: bool,
+    /// Approve the sign-in in a browser on another machine
+    #[arg(long, conflicts_with_all = ["dev", "token", "no_browser"])]
+    device: bool,
+    /// Client ID of --device [default: the one that the API offers]
+    #[arg(long, requires = "device", value_name = "ID")]
+    client_id: Option<String>,
 }
 
 impl Login {
@@ -40,27 +47,47 @@ impl Login {
             svc.out.warn(format!("{} is not https: others on the network can read your credential", svc.api));
         }
         svc.out.info(format!("Signing in at {}", svc.api));
-        let credential = match self {
-            Self { token: true, .. } => prompt::secret("token")?,
-            Self { dev: Some(subject), .. } => dev_login(svc, subject).await?,
-            Self { no_browser, .. } => code_host_login(svc, no_browser).await?,
+        let (credential, grant) = match self {
+            Self { device: true, client_id, .. } => {
+                let (credential, grant) = device::sign_in(svc, client_id).await?;
+                (credential, Some(grant))
+            }
+            login => (login.credential(svc).await?, None),
         };
-        let client = svc.anonymous.clone().with_credential(credential.clone());
-        // Verify the credential before storing it.
-        match show_identity(svc, &client).await {
-            // A closed output does not invalidate the credential.
-            Ok(()) | Err(CliError::Closed) => {}
-            Err(error) => return Err(error),
-        }
-        let mut config = Config::read()?;
-        config.credentials.insert(svc.api.clone(), credential);
-        if !svc.is_api_from_link {
-            config.current = Some(svc.api.clone());
-        }
-        config.write()?;
-        svc.out.success(format!("signed in at {}", svc.api));
-        Ok(())
+        self::store(svc, credential, grant).await
     }
+
+    /// Signs in with a session or a token.
+    async fn credential(self, svc: &Svc<'_>) -> Result<Secret, CliError> {
+        match self {
+            Self { token: true, .. } => prompt::secret("token"),
+            Self { dev: Some(subject), .. } => dev_login(svc, subject).await,
+            Self { no_browser, .. } => code_host_login(svc, no_browser).await,
+        }
+    }
+}
+
+/// Verifies a credential, and stores it.
+async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) -> Result<(), CliError> {
+    let client = svc.anonymous.clone().with_credential(credential.clone());
+    match show_identity(svc, &client).await {
+        // A closed output does not invalidate the credential.
+        Ok(()) | Err(CliError::Closed) => {}
+        Err(error) => return Err(error),
+    }
+    let _lock = Config::lock()?;
+    let mut config = Config::read()?;
+    config.credentials.insert(svc.api.clone(), credential);
+    match grant {
+        Some(grant) => config.grants.insert(svc.api.clone(), grant),
+        None => config.grants.remove(&svc.api),
+    };
+    if !svc.is_api_from_link {
+        config.current = Some(svc.api.clone());
+    }
+    config.write()?;
+    svc.out.success(format!("signed in at {}", svc.api));
+    Ok(())
 }
 
 async fn dev_login(svc: &Svc<'_>, subject: String) -> Result<Secret, CliError> {
@@ -108,13 +135,19 @@ fn session(mut params: CallbackParams) -> Result<Secret, CliError> {
 }
 
 pub async fn logout(svc: &Svc<'_>) -> Result<(), CliError> {
+    let lock = Config::lock()?;
     let mut config = Config::read()?;
+    let grant = config.grants.remove(&svc.api);
     let Some(credential) = config.credentials.remove(&svc.api) else {
         svc.out.info(format!("you are not signed in at {}", svc.api));
         return svc.out.json_only(&Value::Null);
     };
     // Delete the credential first, so that this machine is signed out even if the API is unavailable.
     config.write()?;
+    drop(lock);
+    if let Some(grant) = grant {
+        device::revoke(svc, &grant).await;
+    }
     if credential.reveal().starts_with(SESSION_PREFIX) {
         match svc.anonymous.clone().with_credential(credential).auth_logout().send().await {
             // The session has already ended.

@@ -1,10 +1,12 @@
 //! The commands, one file each.
 
 pub mod access;
+pub mod apps;
 pub mod audit;
 pub mod db;
 pub mod deploy;
 pub mod deployments;
+pub mod device;
 pub mod hostnames;
 pub mod init;
 pub mod login;
@@ -37,6 +39,9 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         _ => PathBuf::from("."),
     };
     let svc = &Svc::find(global, Path::new(&folder), out)?;
+    if !matches!(command, Command::Login(_) | Command::Logout) {
+        device::refresh(svc).await?;
+    }
     match command {
         Command::Login(login) => login.run(svc).await,
         Command::Logout => login::logout(svc).await,
@@ -53,6 +58,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Storage(storage) => storage.run(svc).await,
         Command::Db(db) => db.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,
+        Command::Apps(apps) => apps.run(svc).await,
         Command::Audit(audit) => audit.run(svc).await,
         Command::Open { no_browser } => open::run(svc, no_browser).await,
         Command::Completion { .. } => Ok(()),
