@@ -6,6 +6,7 @@ pub mod databases;
 mod dns;
 mod edge;
 pub mod machine;
+mod oauth;
 pub mod platform;
 pub mod report;
 pub mod run;
@@ -36,6 +37,8 @@ enum Command {
     Bindings(bindings::Args),
     /// Measure the databases of projects: queries of a worker, enabling, idle databases, a backup and a revocation
     Databases(databases::Args),
+    /// Measure the authorization server: refreshes, verifications of access tokens, and memory
+    Oauth(oauth::Args),
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -45,5 +48,6 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Edge(args)) => edge::run(args).await,
         Some(Command::Bindings(args)) => bindings::run(args).await,
         Some(Command::Databases(args)) => databases::run(args).await,
+        Some(Command::Oauth(args)) => oauth::run(args).await,
     }
 }

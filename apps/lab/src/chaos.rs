@@ -10,6 +10,7 @@ mod load;
 mod locked_row;
 mod malformed;
 mod memory;
+mod oauth;
 mod overload;
 mod postgres;
 mod providers;
@@ -76,6 +77,8 @@ enum Fault {
     Bindings,
     /// kill -9 of node, control plane and Postgres during restores, while clients write
     Databases,
+    /// Races of the authorization server, kill -9 during its requests, and a rotation of the signing key
+    Oauth,
 }
 
 pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
@@ -124,6 +127,7 @@ impl Fault {
             Self::SchemaChanges => schema_changes::run().await,
             Self::Bindings => bindings::run(rounds).await,
             Self::Databases => databases::run(rounds).await,
+            Self::Oauth => oauth::run(rounds).await,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod chaos;
+mod connected_app;
 mod usage;
 
 use std::process::ExitCode;

@@ -50,7 +50,7 @@ run.
 
 const NOT_COVERED: &str = "
 Not built yet and therefore not measured: webhook redeliveries, providers other than mail, code host and resolver,
-sagas, the ledger, orders and revoked grants. `cargo xtask bench` measures a million projects in one organization.
+sagas, the ledger and orders. `cargo xtask bench` measures a million projects in one organization.
 ";
 
 /// The maximum number of violations to print.

@@ -1,0 +1,61 @@
+//! Requests with an access token, compared with a session, and the verification without a request.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use oauth::{OAuth, OAuthConfig};
+
+use super::Rig;
+use crate::bench::report::COMPARISON_COLUMNS;
+use crate::bench::run::median;
+use crate::bench::wrk::Load;
+use crate::connected_app::ISSUER;
+
+/// The duration of the measurement without requests.
+const DURATION: Duration = Duration::from_secs(2);
+/// The verifications between two readings of the clock.
+const BATCH: u32 = 100;
+
+/// Prints a row for each credential, and the rate of the verification.
+pub async fn compare(rig: &Rig, load: &Load<'_>, rounds: usize) -> Result<()> {
+    let tokens = rig.app.sign_in(&rig.session).await?;
+    ensure!(rig.app.use_token(&tokens.access).await? == 200, "the API rejects the access token");
+    let url = format!("{}/v1/me", rig.base);
+    let credentials = [("session", &rig.session), ("access token", &tokens.access)];
+    let mut runs = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for ((_, credential), runs) in credentials.iter().zip(&mut runs) {
+            runs.push(load.run(&url, &[("Authorization", &format!("Bearer {credential}"))]).await?);
+        }
+    }
+    println!("\n`GET /v1/me`, {} connections, {} s, median of {rounds}\n", load.connections, load.seconds);
+    println!("| {} |\n|{}", COMPARISON_COLUMNS.join(" | "), "---|".repeat(COMPARISON_COLUMNS.len()));
+    let [session, access] = runs.map(|runs| median(&runs));
+    println!("{}", session.row("own account", "session", 1.0));
+    println!("{}", access.row("", "access token", access.rate / session.rate));
+    let rate = verify_repeatedly(rig, &tokens.access).await?;
+    println!("\n`OAuth::verify` of one token, without a request: {rate:.0} per second on one core");
+    Ok(())
+}
+
+/// Verifications per second on this thread.
+async fn verify_repeatedly(rig: &Rig, token: &str) -> Result<f64> {
+    let config = OAuthConfig {
+        issuer: ISSUER.to_owned(),
+        audience: ISSUER.to_owned(),
+        refresh_grace_seconds: 0,
+        device_verification_uri: None,
+        cli_client: None,
+    };
+    let oauth = OAuth::new(rig.store.clone(), Some(config));
+    oauth.keys().load().await?;
+    let (start, mut verified) = (Instant::now(), 0_u32);
+    while start.elapsed() < DURATION {
+        for _ in 0..BATCH {
+            black_box(oauth.verify(black_box(token)).map_err(|reason| anyhow!("rejected: {reason:?}"))?);
+        }
+        verified += BATCH;
+    }
+    Ok(f64::from(verified) / start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,166 @@
+//! Concurrent requests with the same code or token, and against the end of a grant or of an app.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures_util::future::join_all;
+use kernel::ClockRng;
+use kernel::audit::Actor;
+use oauth::Clients;
+use tokio::time::sleep;
+
+use super::Setup;
+use crate::chaos::Outcome;
+use crate::chaos::report::Finding;
+use crate::connected_app::{ConnectedApp, Reply, Tokens};
+
+/// The rounds of each race in a full run.
+const ROUNDS: usize = 1000;
+/// The concurrent requests of a round.
+const REQUESTS: usize = 20;
+/// The removal of an app starts within this time after the authorization request, in microseconds.
+const MAX_DELAY: u64 = 8000;
+
+/// The results of all rounds of a race.
+#[derive(Default)]
+struct Results {
+    /// Successful requests of the raced kind.
+    winners: usize,
+    /// Rounds that differ from the documentation.
+    wrong: Vec<String>,
+}
+
+pub async fn run(setup: &Setup, rounds: usize, outcome: &mut Outcome) -> Result<()> {
+    let rounds = (ROUNDS * rounds).div_ceil(3);
+    let (mut codes, mut refreshes) = (Results::default(), Results::default());
+    let (mut revocations, mut removals) = (Results::default(), Results::default());
+    for _ in 0..rounds {
+        exchange_one_code(setup, &mut codes).await.context("exchanges of one code")?;
+        refresh_one_token(setup, &mut refreshes).await.context("refreshes of one token")?;
+        refresh_and_revoke(setup, &mut revocations).await.context("a refresh and a revocation")?;
+        authorize_and_remove(setup, &mut removals).await.context("an authorization and a removal")?;
+    }
+    let races = [
+        (
+            "20 concurrent exchanges of one authorization code",
+            "one succeeds, the others return invalid_grant; the reuse ends the grant of the first",
+            codes,
+        ),
+        (
+            "20 concurrent refreshes with one refresh token",
+            "one succeeds, the others return invalid_grant; the reuse ends the grant with its access tokens",
+            refreshes,
+        ),
+        ("a refresh against a revocation of its grant", "no token of the grant can be used afterwards", revocations),
+        (
+            "an authorization and its exchange against the removal of the app",
+            "no code, grant or token remains",
+            removals,
+        ),
+    ];
+    for (scenario, target, Results { winners, wrong }) in races {
+        let measured = format!("{rounds} rounds, {winners} requests succeeded, {} rounds differ", wrong.len());
+        outcome.findings.push(Finding::new(scenario, target, wrong.is_empty(), measured));
+        outcome.violations.extend(wrong.into_iter().map(|wrong| format!("{scenario}: {wrong}")));
+    }
+    Ok(())
+}
+
+async fn exchange_one_code(setup: &Setup, results: &mut Results) -> Result<()> {
+    let code = setup.app.code(&setup.session).await?;
+    let replies = join_all((0..REQUESTS).map(|_| setup.app.exchange(&code))).await;
+    expect_one_winner(&setup.app, replies, results).await
+}
+
+async fn refresh_one_token(setup: &Setup, results: &mut Results) -> Result<()> {
+    let tokens = setup.app.sign_in(&setup.session).await?;
+    let replies = join_all((0..REQUESTS).map(|_| setup.app.refresh(&tokens.refresh))).await;
+    expect_one_winner(&setup.app, replies, results).await?;
+    if !setup.app.is_dead(&tokens).await? {
+        results.wrong.push("the access token before the refresh can be used".to_owned());
+    }
+    Ok(())
+}
+
+/// One reply has tokens, which cannot be used after the others.
+async fn expect_one_winner(app: &ConnectedApp, replies: Vec<Result<Reply>>, results: &mut Results) -> Result<()> {
+    let mut winners = Vec::new();
+    for reply in replies {
+        let reply = reply?;
+        match reply.status {
+            200 => winners.push(reply.tokens()?),
+            _ if reply.is_error("invalid_grant") => {}
+            status => results.wrong.push(format!("a request returned {status}: {}", reply.body)),
+        }
+    }
+    if winners.len() != 1 {
+        results.wrong.push(format!("{} requests succeeded", winners.len()));
+    }
+    results.winners += winners.len();
+    expect_dead(app, &winners, results).await
+}
+
+async fn expect_dead(app: &ConnectedApp, all: &[Tokens], results: &mut Results) -> Result<()> {
+    for tokens in all {
+        if !app.is_dead(tokens).await? {
+            results.wrong.push("a token of the ended grant can be used".to_owned());
+        }
+    }
+    Ok(())
+}
+
+async fn refresh_and_revoke(setup: &Setup, results: &mut Results) -> Result<()> {
+    let before = setup.app.sign_in(&setup.session).await?;
+    let (refreshed, revoked) = tokio::join!(setup.app.refresh(&before.refresh), setup.app.revoke(&before.refresh));
+    let (refreshed, revoked) = (refreshed?, revoked?);
+    if revoked.status != 200 {
+        results.wrong.push(format!("the revocation returned {}: {}", revoked.status, revoked.body));
+    }
+    let mut issued = vec![before];
+    match refreshed.status {
+        200 => issued.push(refreshed.tokens()?),
+        _ if refreshed.is_error("invalid_grant") => {}
+        status => results.wrong.push(format!("the refresh returned {status}: {}", refreshed.body)),
+    }
+    results.winners += issued.len() - 1;
+    expect_dead(&setup.app, &issued, results).await
+}
+
+async fn authorize_and_remove(setup: &Setup, results: &mut Results) -> Result<()> {
+    let app = ConnectedApp::register(&setup.store, &setup.client, &setup.base).await?;
+    let sign_in = async {
+        let authorized = app.authorize(&setup.session).await?;
+        if authorized.status != 200 {
+            return anyhow::Ok((authorized, None));
+        }
+        let exchanged = app.exchange(&authorized.code()?).await?;
+        Ok((authorized, Some(exchanged)))
+    };
+    let remove = async {
+        let delay = u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % MAX_DELAY;
+        sleep(Duration::from_micros(delay)).await;
+        Clients::new(setup.store.clone()).remove(&Actor::operator("lab"), app.id).await
+    };
+    let (signed_in, removed) = tokio::join!(sign_in, remove);
+    removed?;
+    let (authorized, exchanged) = signed_in?;
+    if ![200, 422].contains(&authorized.status) {
+        results.wrong.push(format!("the authorization returned {}: {}", authorized.status, authorized.body));
+    }
+    let mut issued = Vec::new();
+    match exchanged {
+        Some(reply) if reply.status == 200 => issued.push(reply.tokens()?),
+        // The client is unknown, or the code was removed with it.
+        Some(reply) if reply.status == 401 || reply.is_error("invalid_grant") || reply.is_error("invalid_client") => {}
+        Some(reply) => results.wrong.push(format!("the exchange returned {}: {}", reply.status, reply.body)),
+        None => {}
+    }
+    results.winners += issued.len();
+    for tokens in issued {
+        let (access, refreshed) = (app.use_token(&tokens.access).await?, app.refresh(&tokens.refresh).await?);
+        if access != 401 || refreshed.status != 401 {
+            results.wrong.push(format!("after the removal: {access} and {}", refreshed.status));
+        }
+    }
+    Ok(())
+}
