@@ -19,7 +19,11 @@ const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
 const NOT_FOR_OPERATORS: &[&str] =
     &["bundle", "chaos", "gateway", "lab", "node", "projects", "providers", "sandbox", "server"];
 /// C libraries that have a Rust replacement in this workspace.
-const BANNED_LIBRARIES: &[&str] = &["pq-sys", "openssl-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
+const BANNED_LIBRARIES: &[&str] = &["pq-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
+
+/// The authorization server, which signs access tokens with josekit, and what contains it. `xtask` contains it only in a
+/// build of the whole workspace.
+const OPENSSL_CRATES: &[&str] = &["oauth", "gateway", "server", "lab", "xtask"];
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -107,6 +111,9 @@ fn check_dependencies(graph: &Graph) -> Vec<String> {
         for library in BANNED_LIBRARIES {
             forbid(member, library, "this library is banned; see deny.toml");
         }
+        if !OPENSSL_CRATES.contains(&member) {
+            forbid(member, "openssl-sys", "only the authorization server uses OpenSSL, through josekit");
+        }
         if !["chaos", "lab", "sandbox", "testkit"].contains(&member) {
             for fixture in ["chaos", "sandbox", "testkit"] {
                 forbid(member, fixture, "fixtures, the sandbox and fault injection are for tests and the lab");
@@ -114,6 +121,14 @@ fn check_dependencies(graph: &Graph) -> Vec<String> {
         }
         if !["client", "cli"].contains(&member) {
             forbid(member, "client", "only cli depends on the generated client");
+        }
+    }
+    for member in members {
+        for library in ["josekit", "openssl"] {
+            if graph.depends_directly(member, library) && (member, library) != ("oauth", "josekit") {
+                violations
+                    .push(format!("{member} → {library}: only oauth depends on josekit, and no crate on OpenSSL"));
+            }
         }
     }
     for context in contexts {

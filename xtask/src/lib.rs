@@ -5,6 +5,7 @@ pub mod credential;
 pub mod debian;
 pub mod npm;
 pub mod obtain;
+mod openssl;
 pub mod postgres;
 pub mod probe;
 pub mod process;

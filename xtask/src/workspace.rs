@@ -1,5 +1,6 @@
 //! Paths of the workspace, cargo commands, and progress output.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -7,6 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+
+use crate::openssl;
 
 /// Returns the root folder of the checkout. It is located at run time, so that a built binary can be moved.
 pub fn root() -> Result<PathBuf> {
@@ -46,6 +49,15 @@ pub fn cargo(arguments: &[&str]) -> Result<Command> {
             cargo.env_remove(name);
         }
     }
+    openssl::configure(&mut cargo, arguments.iter().copied());
+    Ok(cargo)
+}
+
+/// Builds `cargo test` with these arguments.
+pub fn cargo_test(arguments: &[OsString]) -> Result<Command> {
+    let mut cargo = cargo(&["test"])?;
+    openssl::configure(&mut cargo, arguments.iter().filter_map(|argument| argument.to_str()));
+    cargo.args(arguments);
     Ok(cargo)
 }
 

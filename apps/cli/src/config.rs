@@ -1,7 +1,7 @@
 //! The stored credentials: `$XDG_CONFIG_HOME/svc/credentials.json`, readable only by its owner.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::PathBuf;
 
 use client::Secret;
@@ -44,7 +44,7 @@ impl Config {
     pub fn lock() -> Result<Lock, CliError> {
         let path = path()?.with_extension("lock");
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(CliError::file(folder))?;
+            file::create_private_folder(folder).map_err(CliError::file(folder))?;
         }
         let lock = || {
             let file = File::create(&path)?;

@@ -21,6 +21,11 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CliError> {
     }
 }
 
+/// Creates a folder that only its owner can read, with its parents.
+pub fn create_private_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
 /// Writes JSON to a temporary file and renames it, so that readers never see a partial file.
 pub fn write(path: &Path, content: &impl Serialize, mode: u32) -> Result<(), CliError> {
     let folder = path.parent().unwrap_or(Path::new("."));

@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::header::COOKIE;
-use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::http::Request;
 
@@ -62,6 +61,6 @@ impl<T: Clone> Sessions<T> {
 /// 256 random bits in base64url.
 pub(crate) fn random_text() -> String {
     let mut bytes = [0; 32];
-    SystemRandom::new().fill(&mut bytes).unwrap();
+    getrandom::fill(&mut bytes).unwrap();
     URL_SAFE_NO_PAD.encode(bytes)
 }

@@ -119,6 +119,8 @@ pub const LOAD_TEST_LIMITS: &str = "
     [rates]
     sign_in = 1000000
     credential = 1000000
+    oauth_address = 1000000
+    oauth_client = 1000000
     [abuse]
     tokens_per_user = 1000000
     invite_mails_per_org = 1000000

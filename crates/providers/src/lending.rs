@@ -1,4 +1,4 @@
-//! The model-lending service, which is told of ended grants.
+//! The model-lending service, to which ended grants are reported.
 
 use std::fmt;
 

@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::svc::Svc;
 
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// What `slow_down` adds to the interval (RFC 8628 section 3.5).
+/// The increase of the interval after `slow_down` (RFC 8628 section 3.5).
 const SLOW_DOWN: Duration = Duration::from_secs(5);
 /// An access token that expires within this time is refreshed before it is used.
 const MARGIN_SECONDS: u64 = 120;
@@ -104,7 +104,7 @@ pub async fn refresh(svc: &Svc<'_>) -> Result<(), CliError> {
             config.grants.insert(svc.api.clone(), grant);
             config.write()
         }
-        // The user ended the grant, or nobody used it for 60 days.
+        // The user ended the grant, or it expired without use.
         Err(error) if error.code() == Some("invalid_grant") => {
             config.credentials.remove(&svc.api);
             config.grants.remove(&svc.api);
@@ -128,6 +128,7 @@ fn expires_soon(grant: &StoredGrant) -> bool {
 }
 
 /// Seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "svc does not depend on kernel; tests change the stored time instead")]
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }

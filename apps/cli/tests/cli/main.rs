@@ -7,6 +7,7 @@ mod commands;
 mod connection_failures;
 mod databases;
 mod deploying;
+mod devices;
 mod node;
 mod output;
 mod packing;

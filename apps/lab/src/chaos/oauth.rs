@@ -13,7 +13,7 @@ use super::Outcome;
 use super::rig::Rig;
 use crate::connected_app::{ConnectedApp, SharedKey, start_session};
 
-/// What the requests of this module use.
+/// The server under test, as the requests of this module use it.
 struct Setup {
     store: Store,
     client: Client,

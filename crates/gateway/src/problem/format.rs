@@ -53,7 +53,7 @@ pub(crate) struct Envelope<'a> {
     message: &'a str,
     /// Additional data for programs.
     #[schema(required, value_type = Option<Object>)]
-    details: &'a Option<Value>,
+    details: Option<&'a Value>,
     /// The id of the request, as in the `X-Request-Id` header.
     request_id: &'a str,
 }

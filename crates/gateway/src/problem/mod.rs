@@ -22,7 +22,8 @@ pub(crate) use format::{
 pub struct Problem {
     code: &'static Code,
     message: String,
-    details: Option<Value>,
+    /// Boxed, so that a `Result` with this error stays small.
+    details: Option<Box<Value>>,
     headers: Vec<(HeaderName, String)>,
     cause: Option<String>,
 }
@@ -99,7 +100,7 @@ impl Problem {
     }
 
     pub(crate) fn with_details(self, details: Option<Value>) -> Self {
-        Self { details, ..self }
+        Self { details: details.map(Box::new), ..self }
     }
 
     pub(crate) fn with_header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
@@ -135,8 +136,8 @@ impl Problem {
         &self.headers
     }
 
-    pub(crate) fn details(&self) -> &Option<Value> {
-        &self.details
+    pub(crate) fn details(&self) -> Option<&Value> {
+        self.details.as_deref()
     }
 
     /// Renders the error in the error format of the request's path, and logs its cause.

@@ -113,6 +113,7 @@ impl SigningKeys {
 
     /// Inserts a new key, which signs after `delay` seconds.
     async fn create(&self, tx: &mut Connection, delay: i64) -> Result<KeyRecord, OAuthError> {
+        #[expect(clippy::disallowed_methods, reason = "ring generates keys only with its own generator")]
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
             .map_err(|_| Error::inconsistent("the operating system returned no random bytes"))?;

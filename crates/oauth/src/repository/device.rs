@@ -44,7 +44,7 @@ pub trait DeviceRepository {
     /// Stores the time of a poll, and the interval from then on.
     async fn device_poll(&mut self, device_code: TokenHash, now: Time, interval: i32) -> Result<()>;
 
-    /// Decides an undecided request. Returns false if there is none.
+    /// Decides an undecided request. Returns false if it does not exist.
     async fn device_decide(&mut self, user_code: &str, user: UserId, state: DeviceState, now: Time) -> Result<bool>;
 
     /// Marks an approved request as used. Returns false if it is used, expired or not approved.

@@ -104,7 +104,7 @@ impl Clients {
     }
 }
 
-/// Tells the model-lending service about ended grants, after the commit. A server without that service discards the
+/// Enqueues a message to the model-lending service for each ended grant. A server without that service discards the
 /// messages.
 pub(crate) async fn enqueue_revocations(store: &Store, tx: &mut Connection, ended: &[EndedGrant]) -> Result<()> {
     for grant in ended {

@@ -35,8 +35,9 @@ pub struct Person {
 /// The log that shows an audit event.
 #[derive(Debug, Clone, Copy)]
 pub enum AuditLog {
+    /// The log of an organization.
     Org(OrgId),
-    /// Of a user's own account.
+    /// The log of a user's own account.
     Account(UserId),
 }
 

@@ -35,7 +35,7 @@ struct Journal {
     wrong: Vec<String>,
 }
 
-/// What a request did.
+/// The effect of a request.
 enum Answer {
     Tokens(Tokens),
     Revoked,

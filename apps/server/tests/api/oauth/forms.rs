@@ -43,7 +43,7 @@ async fn every_failure_has_an_oauth_body() {
     }
 }
 
-/// A client public by default, the confidential ones for both authentication methods, and a grant's tokens.
+/// Registers a confidential client of the code flow and the device flow.
 async fn confidential(app: &App, authentication: Authentication) -> Client {
     let mut new = public();
     (new.confidential, new.device) = (true, true);
@@ -58,17 +58,16 @@ async fn charset_unknown_and_empty_parameters_are_accepted() {
     let code = client.code(&ada).await;
     let unknown = [("audience", "x"), ("client_secret", ""), ("scope", ""), ("resource", ""), ("", "x")];
     Tokens::of(&client.exchange_with(&code, &unknown).await);
-    let code = client.code(&ada).await;
-    let body = form(&[
-        ("grant_type", "authorization_code"),
-        ("code", &code),
-        ("redirect_uri", &client.redirect_uri),
-        ("code_verifier", super::kit::VERIFIER),
-        ("client_id", &client.id),
-    ]);
     for content_type in ["application/x-www-form-urlencoded;charset=UTF-8", "Application/X-WWW-Form-URLEncoded"] {
-        let response = post(&app, "/oauth/token", content_type, body.as_bytes()).await;
-        assert!(response.status == 200 || response.body["error"] == "invalid_grant", "{response:?}");
+        let code = client.code(&ada).await;
+        let body = form(&[
+            ("grant_type", "authorization_code"),
+            ("code", &code),
+            ("redirect_uri", &client.redirect_uri),
+            ("code_verifier", super::kit::VERIFIER),
+            ("client_id", &client.id),
+        ]);
+        Tokens::of(&post(&app, "/oauth/token", content_type, body.as_bytes()).await);
     }
 }
 

@@ -74,7 +74,6 @@ async fn unknown_tokens_and_those_of_other_clients_have_no_effect() {
     assert!(ended.is_empty());
 }
 
-/// An access token that has expired still names its grant, but proves nothing any longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_token_is_invalid() {
     let app = App::start().await;

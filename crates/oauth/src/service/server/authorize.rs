@@ -73,7 +73,7 @@ impl OAuth {
         let record = self.code(user, request, scopes, &code);
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                // The grant is audited, when the code is exchanged. The session may have ended meanwhile.
+                // The session may have ended. The later exchange audits the grant.
                 self.store.authorize(tx, actor).await?;
                 tx.client_share(client.id).await?.ok_or_else(unknown_client)?;
                 Ok(tx.code_insert(&record).await?)

@@ -103,7 +103,7 @@ impl OAuth {
         let now = self.now();
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                // The grant is audited, when the device receives it. The session may have ended meanwhile.
+                // The session may have ended. The later exchange audits the grant.
                 self.store.authorize(tx, actor).await?;
                 if tx.device_decide(&code, user, state, now).await? {
                     Ok(())
@@ -114,7 +114,7 @@ impl OAuth {
             .await
     }
 
-    /// Answers the poll of a device: with a grant, once the user approved.
+    /// Handles a poll of a device. Creates the grant after the approval of the user.
     ///
     /// # Errors
     /// [`OAuthError::AuthorizationPending`], [`OAuthError::SlowDown`], [`OAuthError::AccessDenied`],

@@ -46,7 +46,7 @@ impl OAuth {
         Ok(self.store.connection().await?.grant_touch(grant, now, stale).await?)
     }
 
-    /// Ends the grant of a code or token that was used twice. Somebody else may have it.
+    /// Ends the grant of a code or token after its second use, because another party may have a copy.
     pub(super) async fn end_reused(
         &self,
         actor: &Actor,
@@ -66,7 +66,7 @@ impl OAuth {
         Ok(())
     }
 
-    /// Ends a grant in one commit with the message to the model-lending service. Returns false if there is none.
+    /// Ends a grant in one commit with the message to the model-lending service. Returns false if the grant does not exist.
     pub(super) async fn end_grant(
         &self,
         actor: &Actor,

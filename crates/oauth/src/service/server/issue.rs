@@ -74,7 +74,7 @@ impl OAuth {
         })
     }
 
-    /// The keys. Creates the first one if there is none.
+    /// Returns the keys. Creates the first key of the installation.
     pub(super) async fn signing_keys(&self) -> Result<std::sync::Arc<KeySet>> {
         let keys = self.keys.get().await?;
         if keys.current(self.now()).is_some() {

@@ -69,13 +69,14 @@ impl OAuth {
         let Some(presented) = found.filter(|found| found.client_id == client.id()) else { return Err(UNUSABLE) };
         let Some(rotated_at) = presented.rotated_at else { return Err(UNUSABLE) };
         let is_graced = rotated_at.plus_seconds(self.config()?.refresh_grace_seconds) > now;
-        if is_graced && presented.is_latest {
-            if let Some(successor) = self.open_successor(&presented)? {
-                let allowed: ScopeSet = presented.scopes.iter().copied().collect();
-                let scopes = requested_scopes(request.scope.as_deref(), allowed)?;
-                let holder = Holder { client: client.id(), user: presented.user_id, grant: presented.grant_id };
-                return self.token_response(keys, holder, scopes, successor, now);
-            }
+        if is_graced
+            && presented.is_latest
+            && let Some(successor) = self.open_successor(&presented)?
+        {
+            let allowed: ScopeSet = presented.scopes.iter().copied().collect();
+            let scopes = requested_scopes(request.scope.as_deref(), allowed)?;
+            let holder = Holder { client: client.id(), user: presented.user_id, grant: presented.grant_id };
+            return self.token_response(keys, holder, scopes, successor, now);
         }
         let actor = client_actor(presented.user_id, client.id(), request_id);
         self.end_reused(&actor, presented.user_id, presented.grant_id, "refresh_token_reuse").await?;
