@@ -49,9 +49,6 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     }
     let mut tests = cargo_test(&arguments)?;
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres"));
-    if std::env::var_os(TEST_THREADS).is_none() {
-        tests.env(TEST_THREADS, test_threads()?.to_string());
-    }
     tests.envs(tools);
     tests.envs(private_clusters);
     if let Some(workerd) = workerd {
@@ -62,14 +59,6 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     }
     let status = signals.run(tests).await?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
-}
-
-/// The variable that sets the number of tests that a binary runs at the same time.
-const TEST_THREADS: &str = "RUST_TEST_THREADS";
-
-/// Two tests per core: a test often waits for another process, a timeout or Postgres.
-fn test_threads() -> Result<usize> {
-    Ok(std::thread::available_parallelism()?.get() * 2)
 }
 
 /// Returns the environment variables of `testkit::PrivatePostgres`. Prints the consequence if Postgres' client programs

@@ -159,7 +159,10 @@ impl Checker<'_> {
             }
         }
         let known = schema.get("properties").and_then(Value::as_object);
-        for (name, value) in object {
+        // Whether a map is sorted depends on the features that other crates enable for serde_json.
+        let mut fields: Vec<_> = object.iter().collect();
+        fields.sort_unstable_by_key(|(name, _)| *name);
+        for (name, value) in fields {
             if let Some(rule) = schema.get("propertyNames") {
                 self.check(rule, &Value::String(name.clone()), &within(name));
             }

@@ -1,5 +1,7 @@
 //! Output: stdout, stderr, `--json` and colours.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::support::{Machine, Platform};
@@ -9,7 +11,9 @@ async fn json_prints_the_api_response_and_messages_go_to_stderr() {
     let platform = Platform::start().await;
     let ada = platform.ada();
     let created = ada.svc(&["--json", "orgs", "create", "acme"]).succeeds();
-    let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let members = |value: &Value| {
+        value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
     // All fields of the response, including fields that svc does not use.
     let expected = ["createdAt", "id", "name", "personal", "plan", "projectLimit", "role", "slug"];
     assert_eq!(members(&created.json()), expected);

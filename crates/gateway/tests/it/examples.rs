@@ -138,12 +138,21 @@ fn examples_contain_no_secret() {
     let mut tokens = BTreeSet::new();
     for (key, value) in fields.into_iter().filter(|(key, value)| *key != "prefix" && value.contains("svc_")) {
         let token = &value[value.find("svc_").unwrap()..];
-        let kinds = [TokenKind::Session, TokenKind::Access, TokenKind::Invite, TokenKind::Bypass];
+        let kinds = [
+            TokenKind::Session,
+            TokenKind::Access,
+            TokenKind::Invite,
+            TokenKind::Bypass,
+            TokenKind::AuthorizationCode,
+            TokenKind::RefreshToken,
+            TokenKind::DeviceCode,
+        ];
         let kind = kinds.into_iter().find(|kind| token.starts_with(kind.prefix()));
         let kind = kind.unwrap_or_else(|| panic!("{key}: {value} is a token of an unknown kind"));
         assert!(Token::parse(kind, token).is_some(), "{key}: {value} does not have the shape of a token");
         assert!(token.contains(EXAMPLE), "{key}: {value} looks like a real token");
         tokens.insert(kind.prefix());
     }
-    assert_eq!(tokens, BTreeSet::from(["svc_byp_", "svc_inv_", "svc_pat_", "svc_ses_"]));
+    let expected = ["svc_byp_", "svc_inv_", "svc_oac_", "svc_odc_", "svc_ort_", "svc_pat_", "svc_ses_"];
+    assert_eq!(tokens, BTreeSet::from(expected));
 }

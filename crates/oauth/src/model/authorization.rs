@@ -64,12 +64,8 @@ pub struct AuthorizationRequest {
     #[cfg_attr(feature = "openapi", schema(max_length = 1024))]
     pub resource: Option<String>,
     /// Whether the user approved the request.
-    #[serde(default = "approved")]
+    #[serde(default = "super::approved")]
     pub approve: bool,
-}
-
-fn approved() -> bool {
-    true
 }
 
 /// The redirect to the client.
@@ -77,7 +73,9 @@ fn approved() -> bool {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(
     feature = "openapi",
-    schema(example = json!({ "redirect": "https://app.example/callback?code=…&state=af0ifjsldkj&iss=https%3A%2F%2Fapi.svc.example" }))
+    schema(example = json!({
+        "redirect": "https://app.example/callback?state=af0ifjsldkj&iss=https%3A%2F%2Fapi.svc.example&code=svc_oac_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA",
+    }))
 )]
 pub struct AuthorizationResponse {
     /// The URL to send the user's browser to. It contains `code`, or `error` and `error_description`; `state`; and `iss`

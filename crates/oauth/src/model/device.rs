@@ -22,7 +22,7 @@ kernel::words! {
 #[cfg_attr(
     feature = "openapi",
     schema(example = json!({
-        "device_code": "svc_odc_…",
+        "device_code": "svc_odc_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA",
         "user_code": "WDJB-MJHT",
         "verification_uri": "https://dashboard.svc.example/oauth/device",
         "verification_uri_complete": "https://dashboard.svc.example/oauth/device?user_code=WDJB-MJHT",
@@ -69,10 +69,6 @@ pub struct DeviceDecision {
     #[cfg_attr(feature = "openapi", schema(min_length = 8, max_length = 20))]
     pub user_code: String,
     /// Whether the user approves the request.
-    #[serde(default = "approved")]
+    #[serde(default = "super::approved")]
     pub approve: bool,
-}
-
-fn approved() -> bool {
-    true
 }

@@ -50,7 +50,7 @@ impl std::fmt::Debug for AccessToken {
         "access_token": "eyJ0eXAiOiJhdCtqd3QiLCJhbGciOiJFUzI1NiJ9.…",
         "token_type": "Bearer",
         "expires_in": 900,
-        "refresh_token": "svc_ort_…",
+        "refresh_token": "svc_ort_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA",
         "scope": "account:read project:read",
     }))
 )]

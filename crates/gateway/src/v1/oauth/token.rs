@@ -50,7 +50,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[schema(example = json!({
     "grant_type": "refresh_token",
-    "refresh_token": "svc_ort_…",
+    "refresh_token": "svc_ort_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA",
     "client_id": "app_01m7yhx300fbd828t5cy4tqkff",
 }))]
 struct TokenForm {
@@ -83,7 +83,7 @@ struct TokenForm {
 
 /// A request of a revocation (RFC 7009 section 2.1).
 #[derive(Debug, Deserialize, Validate, ToSchema)]
-#[schema(example = json!({ "token": "svc_ort_…", "client_id": "app_01m7yhx300fbd828t5cy4tqkff" }))]
+#[schema(example = json!({ "token": "svc_ort_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA", "client_id": "app_01m7yhx300fbd828t5cy4tqkff" }))]
 struct RevokeForm {
     /// A refresh token or an access token. `token_type_hint` has no effect: the server recognizes the kind.
     #[serde(default)]

@@ -38,7 +38,7 @@ async fn change_is_committed_with_its_audit_row() {
     let expected = json!({
         "id": row["id"],
         "event": "note.write",
-        "org_id": Uuid::from_u128(3),
+        "account_id": null, "org_id": Uuid::from_u128(3),
         "actor_id": Uuid::from_u128(1),
         "credential": actor().credential.to_string(),
         "target": "note",

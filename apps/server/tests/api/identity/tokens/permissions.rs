@@ -36,7 +36,9 @@ async fn token_requires_the_scope_of_the_route() {
                 json!({ "required": needed }),
                 "{path}"
             );
-            let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
+            let metadata = "http://127.0.0.1/.well-known/oauth-protected-resource";
+            let challenge =
+                format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\", resource_metadata=\"{metadata}\"");
             assert_eq!(response.header("www-authenticate"), challenge);
         }
         let status = call(&[other, needed]).await.status;

@@ -1,0 +1,60 @@
+//! Signing keys of several processes.
+
+use futures_util::future::join_all;
+use oauth::{OAuthError, SigningKeys};
+
+use crate::kit::{Kit, operator};
+
+#[tokio::test]
+async fn servers_that_start_together_create_one_key() {
+    let kit = Kit::start().await;
+    let servers: Vec<SigningKeys> = (0..8).map(|_| kit.another_server().keys().clone()).collect();
+    let actor = operator();
+    for result in join_all(servers.iter().map(|keys| keys.ensure(&actor))).await {
+        result.unwrap();
+    }
+    assert_eq!(kit.db_number("SELECT count(*) FROM oauth.signing_keys").await, 1);
+}
+
+#[tokio::test]
+async fn rotation_publishes_before_it_signs_and_retires_after_the_last_token() {
+    let kit = Kit::start().await;
+    let keys = kit.oauth.keys();
+    let tokens = kit.sign_in().await;
+    let old = keys.get().await.unwrap().current(kit.now()).unwrap().id;
+    keys.rotate(&operator()).await.unwrap();
+    let pending = keys.rotate(&operator()).await.unwrap_err();
+    assert!(matches!(pending, OAuthError::RotationInProgress(_)), "{pending}");
+    let set = keys.load().await.unwrap();
+    assert_eq!((set.published(kit.now()).count(), set.current(kit.now()).unwrap().id), (2, old));
+
+    kit.advance(119);
+    assert_eq!(set.current(kit.now()).unwrap().id, old);
+    let last = kit.refresh(&tokens).await.unwrap();
+    kit.advance(1);
+    assert_ne!(set.current(kit.now()).unwrap().id, old);
+    // The last token of the old key is valid until it expires.
+    kit.advance(898);
+    assert!(kit.oauth.verify(last.access_token.reveal()).is_ok());
+    kit.advance(1);
+    assert!(kit.oauth.verify(last.access_token.reveal()).is_err());
+    keys.purge(&operator()).await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM oauth.signing_keys").await, 2);
+    kit.advance(61);
+    keys.purge(&operator()).await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM oauth.signing_keys").await, 1);
+}
+
+#[tokio::test]
+async fn retired_key_is_replaced_at_once_and_its_tokens_are_rejected() {
+    let kit = Kit::start().await;
+    let tokens = kit.sign_in().await;
+    let keys = kit.oauth.keys();
+    let old = keys.get().await.unwrap().current(kit.now()).unwrap().id;
+    keys.retire(&operator(), old).await.unwrap();
+    assert!(matches!(keys.retire(&operator(), old).await, Err(OAuthError::KeyNotFound)));
+    keys.load().await.unwrap();
+    assert!(kit.oauth.verify(tokens.access_token.reveal()).is_err());
+    let refreshed = kit.refresh(&tokens).await.unwrap();
+    assert!(kit.oauth.verify(refreshed.access_token.reveal()).is_ok());
+}
