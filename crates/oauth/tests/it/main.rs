@@ -1,7 +1,7 @@
 //! Rules of the authorization server that need no HTTP: limits, purges and the signing keys of several processes. The
 //! API tests cover the endpoints.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests panic on unexpected results")]
+#![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
 
 mod keys;
 mod kit;
