@@ -76,7 +76,7 @@ async fn restore_under_writers_is_exact() {
     }
     eventually("writes", async || committed.load(Ordering::Relaxed) > 50).await;
     let written = committed.load(Ordering::Relaxed);
-    let id = kit.begin("prj_a", DatabaseOperationKind::RestoreGeneration, Some(generation));
+    let id = kit.begin("prj_a", DatabaseOperationKind::RestoreGeneration, Some(generation.clone()));
     kit.operate_until("prj_a", OperationPhase::Draining).await;
     // Nothing is committed after the drain, so the sealed generation contains all writes.
     let late = "SELECT count(*) FROM notes WHERE text = 'late'";
@@ -105,7 +105,7 @@ async fn restore_under_writers_is_exact() {
     eventually("the generation", async || kit.generations("prj_a", "pre_restore").len() > 1).await;
     let sealed = kit.generations("prj_a", "pre_restore");
     assert_eq!(sealed.len(), 2);
-    kit.restore("prj_a", sealed.last().unwrap()).await;
+    kit.restore("prj_a", sealed.iter().find(|sealed| sealed.key != generation.key).unwrap()).await;
     let session = kit.session("prj_a").await;
     assert_eq!(number(&session, late).await, drained);
     // The replaced databases are tombstones, which refuse all logins.
