@@ -1,4 +1,5 @@
-//! Shared test fixtures: a database and a store for each test, one test clock, bundles, and a private Postgres cluster.
+//! Shared test fixtures: a database and a store for each test, one test clock, bundles,
+//! ports, and a private Postgres cluster.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@ pub mod bundle;
 mod clock;
 mod database;
 mod log_policy;
+mod port;
 mod private_postgres;
 mod store;
 
@@ -21,6 +23,7 @@ use kernel::{SessionId, UserId};
 pub use clock::TestClock;
 pub use database::{CLUSTER, TestDatabase};
 pub use log_policy::enforce as enforce_log_policy;
+pub use port::{reserved_address, reserved_port};
 pub use private_postgres::PrivatePostgres;
 pub use store::{Audit, TestStore};
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::reserved_port;
 
 /// The environment variables with the folder of the Postgres programs, and with the parent folder of private clusters.
 /// The latter belongs to the account that Postgres runs as.
@@ -46,9 +47,7 @@ impl PrivatePostgres {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let home = parent.join(format!("{}-{count}", std::process::id()));
-        // Probably free.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut cluster = Self { programs, home, port, server: None };
+        let mut cluster = Self { programs, home, port: reserved_port(), server: None };
         cluster.initialise();
         cluster.restart();
         Some(cluster)
@@ -99,7 +98,7 @@ impl PrivatePostgres {
         true
     }
 
-    /// Kills the server without a checkpoint, like a loss of power.
+    /// Kills the server with SIGKILL: it makes no checkpoint. Committed transactions stay.
     ///
     /// # Panics
     /// When the server is not running.
@@ -147,7 +146,7 @@ impl PrivatePostgres {
     fn try_start(&mut self) -> bool {
         let log = File::create(self.home.join("log")).unwrap();
         let mut postgres = self.command("postgres");
-        postgres.args(["--fsync=off", "--full_page_writes=off", "--synchronous_commit=off", "--max_connections=400"]);
+        postgres.args(["--fsync=off", "--full_page_writes=off", "--max_connections=400"]);
         postgres.args(["--listen_addresses=127.0.0.1", "--unix_socket_directories=", "-p", &self.port.to_string()]);
         postgres.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         let mut server = postgres.spawn().unwrap();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder};
 use tempfile::TempDir;
+use testkit::reserved_port;
 
-use crate::support::{Platform, port, program};
+use crate::support::{Platform, program};
 
 /// A node that runs worker code. Its log is `node.log` in the folder of the platform.
 pub struct Node {
@@ -30,7 +31,7 @@ pub fn workerd() -> Option<PathBuf> {
 impl Node {
     /// Adds the node to the platform, and starts it with these settings in addition to the defaults.
     pub fn start(platform: &Platform, settings: &[(&str, String)]) -> Self {
-        let (edge, metrics) = (format!("127.0.0.1:{}", port()), format!("127.0.0.1:{}", port()));
+        let (edge, metrics) = (format!("127.0.0.1:{}", reserved_port()), format!("127.0.0.1:{}", reserved_port()));
         let added = Command::new(program("xtask"))
             .env("SVC_DATABASE_URL", platform.database.url())
             .args(["node", "add", "test"])

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +11,7 @@ use std::time::Duration;
 use client::Client;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::TestDatabase;
+use testkit::{TestDatabase, reserved_port};
 
 /// A running control plane.
 pub struct Platform {
@@ -32,7 +31,7 @@ impl Platform {
     /// Starts the control plane with these settings in addition to the defaults.
     pub async fn with(settings: &[(&str, String)]) -> Self {
         let (database, folder) = (TestDatabase::create().await, TempDir::new().unwrap());
-        let (listen, internal) = (format!("127.0.0.1:{}", port()), format!("127.0.0.1:{}", port()));
+        let (listen, internal) = (format!("127.0.0.1:{}", reserved_port()), format!("127.0.0.1:{}", reserved_port()));
         let api = format!("http://{listen}");
         let mut command = Command::new(program("svc-server"));
         command.env_clear().stdout(File::create(folder.path().join("server.log")).unwrap()).envs([
@@ -56,7 +55,6 @@ impl Platform {
         let client = Client::new(&platform.api, "test").unwrap();
         for _ in 0..600 {
             let ready = client.service_readyz().send().await.is_ok();
-            // If the server has exited, another process answers on the port.
             let status = platform.server.try_wait().unwrap();
             assert!(status.is_none(), "the server exited: {status:?}");
             if ready {
@@ -94,11 +92,6 @@ impl Drop for Platform {
 /// The path of another program of the workspace, which is in the same build directory as `svc`.
 pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_svc")).with_file_name(name)
-}
-
-/// A port that is probably free.
-pub fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A user's machine: a working folder, a home and environment variables.

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -45,11 +44,6 @@ pub async fn build(services: &mut Services) -> Result<()> {
 pub fn kill(process: u32) -> Result<()> {
     let process = Pid::from_raw(i32::try_from(process)?).context("no process id")?;
     Ok(kill_process(process, Signal::KILL)?)
-}
-
-/// Returns a free loopback address.
-pub fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
 /// Returns the path of an installed program. Also searches the `sbin` folders, which may not be in `PATH`.

@@ -14,9 +14,10 @@ use xtask::services::Services;
 use xtask::workspace::{self, print_step};
 use xtask::{credential, probe};
 
-use crate::bench::machine::{IS_RELEASE, free_address, kill};
+use crate::bench::machine::{IS_RELEASE, kill};
 use crate::bench::server::{Server, string_at, success_json};
 use crate::usage;
+use testkit::reserved_address;
 
 /// A running server and node, and a session of a signed-in user.
 pub struct Platform {
@@ -46,7 +47,7 @@ impl Platform {
         let token = folder.join("node.token");
         credential::ensure_node(Secret::new(url.clone()), &token).await?;
         let server = Server::start(services, folder, url, &[]).await?;
-        let (internal, edge) = (server.internal, free_address()?);
+        let (internal, edge) = (server.internal, reserved_address());
         let mut node_settings = vec![
             ("SVC_EDGE_LISTEN", edge.to_string()),
             ("SVC_NODE_CORE_URL", format!("http://{internal}")),

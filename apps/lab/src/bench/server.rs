@@ -15,7 +15,8 @@ use xtask::probe;
 use xtask::services::Services;
 use xtask::workspace;
 
-use super::machine::{IS_RELEASE, free_address, kill};
+use super::machine::{IS_RELEASE, kill};
+use testkit::reserved_address;
 
 /// The id of the server's sealing key.
 pub const SEALING_KEY: &str = "bench";
@@ -45,7 +46,7 @@ impl Server {
         database_url: String,
         more: &[(&'static str, String)],
     ) -> Result<Self> {
-        let (public, internal) = (free_address()?, free_address()?);
+        let (public, internal) = (reserved_address(), reserved_address());
         let api = format!("http://{public}");
         let mut settings = settings(folder, database_url, public, internal)?;
         settings.extend_from_slice(more);

@@ -13,9 +13,10 @@ use xtask::probe;
 use xtask::process::{ExecChild, pid};
 use xtask::workspace;
 
-use crate::bench::machine::{IS_RELEASE, free_address};
+use crate::bench::machine::IS_RELEASE;
 use crate::bench::server::settings;
 use crate::usage;
+use testkit::reserved_address;
 
 pub struct Service {
     pub api: SocketAddr,
@@ -27,7 +28,7 @@ pub struct Service {
 impl Service {
     /// Starts the server and waits until it is ready. `more` contains additional settings.
     pub async fn start(folder: &Path, database_url: String, more: &[(&'static str, String)]) -> Result<Self> {
-        let (api, internal) = (free_address()?, free_address()?);
+        let (api, internal) = (reserved_address(), reserved_address());
         let mut settings = settings(folder, database_url, api, internal)?;
         settings.extend_from_slice(more);
         let log = folder.join("server.log");

@@ -95,7 +95,7 @@ impl ControlPlane {
     pub async fn start() -> Self {
         let (table, revision, reported) = (Mutex::default(), watch::Sender::new(0), watch::Sender::new(0));
         let state = Data::new(Shared { table, revision, reported });
-        let mut started = Self { address: ([127, 0, 0, 1], 0).into(), state, server: None };
+        let mut started = Self { address: testkit::reserved_address(), state, server: None };
         started.restart().await;
         started
     }
@@ -121,7 +121,6 @@ impl ControlPlane {
                 .route("/internal/v1/access/redeem", web::post().to(redeem))
         };
         let server = HttpServer::new(app).workers(1).disable_signals().bind(self.address).unwrap();
-        self.address = server.addrs()[0];
         let server = server.run();
         self.server = Some(server.handle());
         tokio::spawn(server);

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::reserved_address;
 
 use crate::control_plane::{ControlPlane, TOKEN};
 use crate::running::{Dir, environment, until};
@@ -49,7 +50,7 @@ async fn sigterm_stops_the_node_and_the_log_contains_no_credential() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     core.deploy("shop", &[("assets/index.html", b"home")]);
-    let front = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let front = reserved_address();
     let mut node = program()
         .envs(environment(&core, &dir))
         .env("SVC_EDGE_LISTEN", front.to_string())
@@ -77,7 +78,7 @@ async fn sigterm_stops_the_node_and_the_log_contains_no_credential() {
 async fn killed_node_serves_again_and_fetches_each_bundle_once() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let front = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let front = reserved_address();
     let start = || {
         let mut node = program();
         node.envs(environment(&core, &dir)).env("SVC_EDGE_LISTEN", front.to_string()).stdout(Stdio::null());

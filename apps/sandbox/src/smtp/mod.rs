@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -64,6 +64,8 @@ pub struct ReceivedMail {
 /// A server that receives mail for all addresses and keeps it.
 #[derive(Debug)]
 pub struct SmtpServer {
+    /// Is bound to the server's port, so that nobody else gets it while the server is stopped.
+    _reserved: TcpSocket,
     address: SocketAddr,
     server: Arc<Server>,
     running: Mutex<Option<JoinHandle<()>>>,
@@ -108,9 +110,13 @@ impl SmtpServer {
     ) -> io::Result<Self> {
         let (certificate, received) = (Certificate::generate(), watch::Sender::new(Vec::new()));
         let server = Server { encryption, certificate, credentials, fault: Mutex::new(None), received };
-        let listener = TcpListener::bind(address).await?;
-        let this = Self { address: listener.local_addr()?, server: Arc::new(server), running: Mutex::new(None) };
-        this.run(listener);
+        let reserved = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // On Linux a second socket with this option, the listener, can use the same port.
+        reserved.set_reuseaddr(true)?;
+        reserved.bind(address)?;
+        let address = reserved.local_addr()?;
+        let this = Self { _reserved: reserved, address, server: Arc::new(server), running: Mutex::new(None) };
+        this.run(TcpListener::bind(address).await?);
         Ok(this)
     }
 

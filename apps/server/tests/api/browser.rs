@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::convergence::nodes::TestNode;
-use crate::process::port;
 use crate::support::{App, Caller, client, site};
+use testkit::reserved_port;
 
 const HOST: &str = "site-ada.localhost";
 const ACCESS: &str = "/v1/orgs/ada/projects/site/access";
@@ -29,7 +29,7 @@ struct Browser {
 impl Browser {
     /// Returns `None` and prints a notice if no browser is installed.
     async fn start() -> Option<Self> {
-        let port = port();
+        let port = reserved_port();
         let driver = Command::new("chromedriver").arg(format!("--port={port}")).stdout(Stdio::null()).spawn();
         let Ok(driver) = driver else {
             eprintln!("SKIPPED: chromedriver is not installed; install Debian's chromium and chromium-driver");
@@ -153,7 +153,7 @@ async fn protect(ada: &Caller, edge: &TestNode, policy: Value, status: u16) {
 #[tokio::test(flavor = "multi_thread")]
 async fn visitors_get_access_by_password_sign_in_and_bypass_key() {
     let Some(browser) = Browser::start().await else { return };
-    let (front, screen) = (port(), port());
+    let (front, screen) = (reserved_port(), reserved_port());
     let app = App::with(|config| {
         config.site_url = format!("http://{{hostname}}:{front}").parse().unwrap();
         config.gateway.site.dashboard_url = format!("http://127.0.0.1:{screen}");

@@ -1,6 +1,5 @@
 //! The server as a process: `svc-server` with its settings.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -9,7 +8,7 @@ use std::time::Duration;
 use actix_web::web;
 use sandbox::{CodeHostFault, CodeHostServer, Encryption, Endpoint, SmtpFault, SmtpServer};
 use serde_json::{Value, json};
-use testkit::TestDatabase;
+use testkit::{TestDatabase, reserved_port};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -22,11 +21,6 @@ pub struct Process {
     folder: PathBuf,
     settings: Vec<(&'static str, String)>,
     pub database: TestDatabase,
-}
-
-/// A port that is probably free.
-pub fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn settings(
@@ -75,7 +69,7 @@ impl Process {
 
     /// Starts a process without waiting until it is ready.
     pub fn spawn(database: TestDatabase, extra: &[(&'static str, String)]) -> Self {
-        let (public, internal) = (port(), port());
+        let (public, internal) = (reserved_port(), reserved_port());
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
         let settings = [settings(&database, &folder, public, internal), extra.to_vec()].concat();
         let log = std::fs::File::create(folder.with_extension("log")).unwrap();
@@ -84,7 +78,7 @@ impl Process {
         Self { child, base, internal, folder, settings, database }
     }
 
-    async fn wait_until_ready(&self) {
+    pub async fn wait_until_ready(&self) {
         for _ in 0..200 {
             if let Ok(response) = client().get(format!("{}/readyz", self.base)).send().await
                 && response.status() == 200
@@ -96,10 +90,19 @@ impl Process {
         panic!("the server did not become ready");
     }
 
-    /// Kills the process with SIGKILL and starts it again.
-    pub async fn kill_and_restart(&mut self) {
+    /// Kills the process with SIGKILL.
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    pub async fn kill_and_restart(&mut self) {
+        self.kill();
+        self.restart().await;
+    }
+
+    /// Starts the process again after `kill`, and waits until it is ready.
+    pub async fn restart(&mut self) {
         self.child = command(&self.settings).spawn().unwrap();
         self.wait_until_ready().await;
     }
@@ -301,7 +304,7 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         ("SVC_LENDING_URL", Some("https://lending.example")),
         ("SVC_LENDING_SECRET", Some("hunter2")),
     ] {
-        let mut settings = settings(&database, &folder, port(), port());
+        let mut settings = settings(&database, &folder, reserved_port(), reserved_port());
         settings.retain(|(known, _)| *known != name);
         settings.extend(value.map(|value| (name, value.to_owned())));
         let output = command(&settings).output().unwrap();

@@ -175,7 +175,7 @@ async fn bundle_supports_range_reads() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forbidden_or_unreachable_bucket_returns_unavailable() {
     let server = Server::start().await;
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = testkit::reserved_address();
     let wrong_secret = S3Config { secret_access_key: Secret::new("guess".to_owned()), ..server.s3("") };
     let unreachable = S3Config { endpoint: Some(format!("https://{closed}")), ..server.s3("") };
     for s3 in [wrong_secret, unreachable] {

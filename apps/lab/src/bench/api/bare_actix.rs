@@ -9,9 +9,10 @@ use xtask::services::Services;
 use xtask::workspace;
 
 use super::Environment;
-use crate::bench::machine::{IS_RELEASE, free_address};
+use crate::bench::machine::IS_RELEASE;
 use crate::bench::report::{COMPARISON_COLUMNS, Report};
 use crate::bench::server::Server;
+use testkit::reserved_address;
 
 const PATHS: [&str; 2] = ["/healthz", "/v1/config"];
 
@@ -27,7 +28,7 @@ pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mu
     }
     let file = lab.folder.join("responses.json");
     fs::write(&file, serde_json::to_vec(&responses)?)?;
-    let bare = free_address()?;
+    let bare = reserved_address();
     let program = workspace::program_folder(IS_RELEASE)?.join("bare");
     services.start("bare", &program, lab.folder, |it| {
         it.arg(bare.to_string()).arg(&file);

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use xtask::postgres::Cluster;
 use xtask::services::Services;
 
-use crate::bench::machine::free_address;
+use testkit::reserved_address;
 
 /// A running cluster. It ends with the services.
 pub struct ProjectCluster {
@@ -25,7 +25,7 @@ pub struct ProjectCluster {
 impl ProjectCluster {
     /// Starts an empty, durable cluster.
     pub fn start(services: &mut Services, folder: &Path) -> Result<Self> {
-        let listen = free_address()?;
+        let listen = reserved_address();
         let cluster = Cluster::bench_projects(listen)?;
         let programs = [cluster.bin().to_owned(), cluster.bin_with_clients()?];
         let url = cluster.url("postgres");

@@ -17,8 +17,8 @@ use xtask::probe;
 use xtask::services::Services;
 
 use super::updates::RrsetUpdate;
-use crate::bench::machine::free_address;
 use crate::bench::server::{client, success_json};
+use testkit::reserved_address;
 
 const ZONES: &str = "/api/v1/servers/localhost/zones";
 const KEY: &str = "bench";
@@ -68,7 +68,7 @@ impl PowerDns {
         connection.batch_execute("CREATE DATABASE pdns").await?;
         let mut connection = migrations::connect(Secret::new(at.database_url.clone())).await?;
         connection.batch_execute(&fs::read_to_string(&programs.schema)?).await?;
-        let (dns, web, home) = (free_address()?, free_address()?, folder.join("powerdns"));
+        let (dns, web, home) = (reserved_address(), reserved_address(), folder.join("powerdns"));
         fs::create_dir(&home)?;
         fs::write(home.join("pdns.conf"), configuration(&home, programs, at, [dns, web]))?;
         services.start("powerdns", &programs.server, folder, |it| {

@@ -12,11 +12,11 @@ use xtask::probe;
 use xtask::services::Services;
 
 use super::requests;
-use crate::bench::machine::free_address;
+use testkit::reserved_address;
 
 /// Starts nginx with the page that the node serves, precompressed with gzip like the node's.
 pub async fn start(services: &mut Services, folder: &Path, program: &Path) -> Result<SocketAddr> {
-    let (address, home) = (free_address()?, folder.join("nginx"));
+    let (address, home) = (reserved_address(), folder.join("nginx"));
     let www = home.join("www");
     fs::create_dir_all(&www)?;
     let page = requests::page();

@@ -1,12 +1,12 @@
 //! Secret values are in plaintext only in memory.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::{Child, Command};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+use testkit::reserved_address;
 
 use super::environment::shows;
 use super::{HOST, workerd};
@@ -50,7 +50,7 @@ async fn assert_hidden(user: Option<u32>) {
     let Some(workerd) = workerd() else { return };
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (core, dir, logs) = (ControlPlane::start().await, Dir::new(), Dir::new());
-    let front = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let front = reserved_address();
     chown(dir.path(), user, user).unwrap();
     let start = |log: &str| {
         let program = env!("CARGO_BIN_EXE_svc-node");

@@ -9,6 +9,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox::Certificate;
+use testkit::reserved_address;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::name_server::NameServer;
@@ -202,7 +203,7 @@ async fn certificate_of_an_https_origin_is_verified() {
     std::fs::write(&authority, certificate.authority()).unwrap();
     core.deploy("app", &[("worker/index.js", CLIENT.as_bytes())]);
     names.set("other.test", &[&[Ipv4Addr::LOCALHOST]]);
-    let front = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let front = reserved_address();
     let mut node = Command::new(env!("CARGO_BIN_EXE_svc-node"));
     node.env_clear().envs(environment(&core, &dir)).env("SVC_EDGE_LISTEN", front.to_string());
     node.env("SVC_NODE_WORKERD", workerd).env("SVC_NODE_EGRESS_ALLOW", "127.0.0.1/32");

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::reserved_address;
 
 use super::{HOST, Rig, with_workers, workerd};
 use crate::control_plane::ControlPlane;
@@ -24,7 +25,7 @@ async fn killed_node_leaves_no_worker_and_serves_again_after_a_restart() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (mut core, dir) = (ControlPlane::start().await, Dir::new());
     core.deploy("app", &[("worker/index.js", CODE)]);
-    let front = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let front = reserved_address();
     let start = || {
         let mut program = Command::new(env!("CARGO_BIN_EXE_svc-node"));
         program.env_clear().envs(environment(&core, &dir));

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use node::worker::protection::Protection;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+use testkit::reserved_address;
 
 use super::isolation::{field, processes};
 use super::{HOST, Rig, workerd};
@@ -98,7 +99,7 @@ async fn unprivileged_node_runs_workers_and_reports_the_missing_protections() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     core.deploy("app", &[("worker/index.js", CODE.as_bytes())]);
-    let [front, address] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let [front, address] = [reserved_address(), reserved_address()];
     let program = env!("CARGO_BIN_EXE_svc-node");
     let mut node = Command::new(program);
     if geteuid().is_root() {

@@ -8,8 +8,9 @@ use kernel::audit::Actor;
 use kernel::{ClockRng, Secret};
 use store::Store;
 
-use crate::process::{Process, port};
+use crate::process::Process;
 use crate::support::client;
+use testkit::reserved_port;
 
 /// A running `svc-node` process.
 pub struct Node {
@@ -26,7 +27,7 @@ impl Node {
         let config = store::Config::new(Secret::new(server.database.url()), "test");
         let nodes = Nodes::new(Store::new(&config, ClockRng::system()).unwrap());
         let token = nodes.add(&Actor::operator("test"), "edge".parse().unwrap()).await.unwrap().token;
-        let edge = format!("127.0.0.1:{}", port());
+        let edge = format!("127.0.0.1:{}", reserved_port());
         let folder = std::env::temp_dir().join(format!("svc-node-{}", edge.replace(':', "-")));
         let mut settings = vec![
             ("SVC_EDGE_LISTEN", edge.clone()),
@@ -42,6 +43,10 @@ impl Node {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     pub fn restart(&mut self) {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::process::port;
+use testkit::reserved_port;
 
 use super::query::{Answer, query};
 
@@ -61,7 +61,7 @@ pub struct Ports {
 
 impl Ports {
     pub fn free() -> Self {
-        Self { primary: port(), knot: port(), bind: port(), nsd: port() }
+        Self { primary: reserved_port(), knot: reserved_port(), bind: reserved_port(), nsd: reserved_port() }
     }
 }
 

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::kit::{Authentication, Client, grants, public, register};
-use crate::process::port;
 use crate::support::{App, Caller, Folder, external_program};
+use testkit::reserved_port;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/oauth/libraries");
 
 /// A server whose issuer is its own address, as under `cargo xtask dev`.
 async fn reachable_app() -> App {
-    let port = port();
+    let port = reserved_port();
     let base = format!("http://127.0.0.1:{port}");
     App::with(|config| {
         config.listen = format!("127.0.0.1:{port}").parse().unwrap();

@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio::process::{Child, Command};
 
 use super::{PdnsClient, ZONES, setup, zone_rrsets};
-use crate::process::port;
 use crate::support::{Folder, eventually, external_program};
+use testkit::reserved_port;
 
 /// All record types that both octodns and the platform support.
 const RECORDS: &str = r"
@@ -99,7 +99,7 @@ impl Pebble {
         let self_signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = folder.write("pebble.pem", self_signed.cert.pem());
         let key = folder.write("pebble.key", self_signed.signing_key.serialize_pem());
-        let (listen, management) = (port(), port());
+        let (listen, management) = (reserved_port(), reserved_port());
         let config = json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{listen}"), "managementListenAddress": format!("127.0.0.1:{management}"),
             "certificate": certificate, "privateKey": key, "httpPort": 5002, "tlsPort": 5001,
