@@ -125,4 +125,7 @@ pub const LOAD_TEST_LIMITS: &str = "
     tokens_per_user = 1000000
     invite_mails_per_org = 1000000
     invite_mails_per_user = 1000000
+    database_restores_per_project = 1000000
+    database_exports_per_project = 1000000
+    database_changes_per_project = 1000000
 ";

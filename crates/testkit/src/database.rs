@@ -16,6 +16,8 @@ use store::migrations::{self, Migrator};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
+use crate::PrivatePostgres;
+
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The environment variable with the cluster's address: a database in it that stays connectable while others are
@@ -40,6 +42,19 @@ impl TestDatabase {
             Ok(database) => database,
             Err(error) => panic!("no test database: {error}"),
         }
+    }
+
+    /// Creates a database in a private cluster.
+    ///
+    /// # Panics
+    /// When Postgres refuses it.
+    pub async fn create_in(cluster: &PrivatePostgres) -> Self {
+        crate::enforce_log_policy();
+        let (cluster, name) = (cluster.url(), "control_plane".to_owned());
+        expect_ok("create", execute(&cluster, &format!("CREATE DATABASE {name}")).await);
+        let database = Self { cluster, name };
+        expect_ok("migrate", Migrator::default().up(&mut database.connect().await).await);
+        database
     }
 
     /// The database's address.

@@ -4,6 +4,7 @@ mod connection;
 mod exports;
 mod generations;
 mod idempotency;
+mod kills;
 pub mod kit;
 mod lifecycle;
 pub mod node_task;

@@ -224,3 +224,34 @@ async fn database_of_app_sign_in_is_not_deleted() {
     kit.app.db_execute("DELETE FROM resources.grants").await.unwrap();
     kit.delete().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restores_exports_and_deletions_are_limited_per_day() {
+    let kit = Kit::with(|config| {
+        let limits = &mut config.abuse_limits;
+        limits.database_restores_per_project = 1;
+        limits.database_exports_per_project = 0;
+        // The enabling is the first change.
+        limits.database_changes_per_project = 1;
+    })
+    .await;
+    kit.ada.post(DATABASE, json!({})).await.expect(200);
+    kit.apply().await;
+    let generation = kit.back_up().await;
+    let pair = json!({ "epoch": generation["epoch"], "seq": generation["seq"] });
+    let id = kit.restore(&generation).await;
+    // An aborted restore counts.
+    kit.ada.post(&abort_path(&id), json!({})).await.expect(200);
+    let audit = kit.audit().await;
+    for (path, body, limit) in
+        [(RESTORE, pair.clone(), 1), (EXPORT, json!({}), 0), (DELETE, json!({ "confirm": "site" }), 1)]
+    {
+        let refused = kit.ada.post(path, body).await;
+        assert_eq!(refused.expect_error(429, "rate_limited")["details"], json!({ "limit": limit }), "{path}");
+        let retry_after: i64 = refused.header("retry-after").parse().unwrap();
+        assert!((1..=24 * 3600).contains(&retry_after), "{path}: {retry_after}");
+    }
+    assert_eq!(kit.audit().await, audit);
+    kit.app.clock.advance(24 * 3600);
+    kit.ada.post(RESTORE, pair).await.expect(202);
+}
