@@ -1,5 +1,6 @@
 //! OpenSSL, with which josekit signs access tokens. Machines without its headers build it from source.
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -19,16 +20,25 @@ static HAS_HEADERS: LazyLock<bool> = LazyLock::new(|| {
         || HOMEBREW.iter().any(|folder| Path::new(folder).join("include").is_dir())
 });
 
-/// Configures a cargo command. `arguments` select its packages.
-pub(crate) fn configure<'a>(cargo: &mut Command, arguments: impl IntoIterator<Item = &'a str>) {
+/// Adds arguments to a cargo command, with the features that the selected packages need on this machine.
+pub(crate) fn add_arguments(cargo: &mut Command, arguments: &[impl AsRef<OsStr>]) {
     if *HAS_HEADERS {
         // `--all-features` would build OpenSSL although it is installed.
-        cargo.env("OPENSSL_NO_VENDOR", "1");
-        return;
+        cargo.env("OPENSSL_NO_VENDOR", "1").args(arguments);
+    } else {
+        cargo.args(with_features(arguments));
     }
-    for feature in features(arguments) {
-        cargo.args(["--features", &feature]);
-    }
+}
+
+/// Inserts the features before the arguments that cargo passes to another program.
+fn with_features(arguments: &[impl AsRef<OsStr>]) -> Vec<OsString> {
+    let arguments: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
+    let own = arguments.iter().position(|argument| *argument == "--").unwrap_or(arguments.len());
+    let (own, passed) = arguments.split_at(own);
+    let features = features(own.iter().filter_map(|argument| argument.to_str()));
+    let features = features.into_iter().flat_map(|feature| ["--features".into(), feature.into()]);
+    let owned = |arguments: &[&OsStr]| arguments.iter().map(|argument| OsString::from(*argument)).collect::<Vec<_>>();
+    owned(own).into_iter().chain(features).chain(owned(passed)).collect()
 }
 
 /// The features that build OpenSSL from source, for the selected packages.
@@ -63,6 +73,22 @@ mod tests {
             (&["metadata"], &[]),
         ] {
             assert_eq!(features(arguments.iter().copied()), expected, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn features_precede_the_arguments_of_another_program() {
+        for (arguments, expected) in [
+            (
+                "clippy --workspace -- -D warnings",
+                "clippy --workspace --features server/vendored-openssl -- -D warnings",
+            ),
+            ("test -p server races", "test -p server races --features server/vendored-openssl"),
+            ("-p server -- -p oauth", "-p server --features server/vendored-openssl -- -p oauth"),
+            ("fmt --all --check", "fmt --all --check"),
+        ] {
+            let arguments: Vec<&str> = arguments.split(' ').collect();
+            assert_eq!(with_features(&arguments).join(OsStr::new(" ")), expected);
         }
     }
 }

@@ -42,22 +42,21 @@ pub const BUILD_WITH_TESTS: &[&str] = &["build", "--workspace", "--bins", "--tes
 /// scripts that read them, such as ring's, would run again each time.
 pub fn cargo(arguments: &[&str]) -> Result<Command> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root()?).args(arguments);
+    cargo.current_dir(root()?);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
             cargo.env_remove(name);
         }
     }
-    openssl::configure(&mut cargo, arguments.iter().copied());
+    openssl::add_arguments(&mut cargo, arguments);
     Ok(cargo)
 }
 
 /// Builds `cargo test` with these arguments.
 pub fn cargo_test(arguments: &[OsString]) -> Result<Command> {
     let mut cargo = cargo(&["test"])?;
-    openssl::configure(&mut cargo, arguments.iter().filter_map(|argument| argument.to_str()));
-    cargo.args(arguments);
+    openssl::add_arguments(&mut cargo, arguments);
     Ok(cargo)
 }
 
