@@ -68,6 +68,10 @@ fn hostile_headers(server: &Forger, stranger: &Forger, claims: &Value) -> Vec<(S
     .into_iter()
     .map(signed)
     .collect();
+    let null = header.to_string().replacen('{', "{\"crit\":null,", 1);
+    tokens.push(("crit null".to_owned(), server.sign_text(&null, &claims.to_string())));
+    let array = json!(["ES256", "at+jwt", server.kid, null]).to_string();
+    tokens.push(("header as an array".to_owned(), server.sign_text(&array, &claims.to_string())));
     // A key in the header, or one that the header points to, is never used.
     for change in [
         json!({ "jwk": jwk }),
@@ -79,7 +83,7 @@ fn hostile_headers(server: &Forger, stranger: &Forger, claims: &Value) -> Vec<(S
         tokens.push((format!("stranger {change}"), stranger.sign(&with(&header, change), claims)));
     }
     let repeated = |text: &str| header.to_string().replacen('{', text, 1);
-    for text in ["{\"alg\":\"none\",", "{\"kid\":\"x\",", "{\"typ\":\"JWT\","] {
+    for text in ["{\"alg\":\"none\",", "{\"kid\":\"x\",", "{\"typ\":\"JWT\",", "{\"x\":1,\"x\":1,"] {
         tokens.push((format!("repeated {text}"), server.sign_text(&repeated(text), &claims.to_string())));
     }
     for text in ["", "null", "[]", "\"ES256\"", "{", "{}", "\u{feff}{}"] {
@@ -144,6 +148,15 @@ fn hostile_claims(server: &Forger, claims: &Value) -> Vec<(String, String)> {
     }
     let repeated = claims.to_string().replacen('{', "{\"sid\":\"gnt_01h455vb4pex5vsknk084sn02q\",", 1);
     tokens.push(("repeated claim".to_owned(), server.sign_text(&header.to_string(), &repeated)));
+    let order = ["iss", "sub", "aud", "exp", "iat", "nbf", "client_id", "scope", "sid"];
+    let array = Value::from_iter(order.map(|name| claims[name].clone())).to_string();
+    for (name, text) in [
+        ("claims as an array", array),
+        ("nbf null", claims.to_string().replacen('{', "{\"nbf\":null,", 1)),
+        ("repeated unknown claim", claims.to_string().replacen('{', "{\"x\":1,\"x\":1,", 1)),
+    ] {
+        tokens.push((name.to_owned(), server.sign_text(&header.to_string(), &text)));
+    }
     let large = with(claims, json!({ "padding": "a".repeat(5000) }));
     tokens.push(("oversized".to_owned(), server.sign(&header, &large)));
     tokens
