@@ -64,12 +64,12 @@ fn check_dependencies(graph: &Graph) -> Vec<String> {
                 "kernel" | "protocol" if other != "sha256" => {
                     forbid(member, other, "the only workspace dependency of kernel and protocol is sha256");
                 }
-                "sha256" => forbid(member, other, "sha256 has no workspace dependencies"),
+                "sha256" | "webhooks" => forbid(member, other, "this crate has no workspace dependencies"),
                 "store" if !["kernel", "sha256"].contains(&other) => {
                     forbid(member, other, "the only workspace dependency of store is kernel")
                 }
-                "providers" if !["kernel", "sha256"].contains(&other) => {
-                    forbid(member, other, "the only workspace dependency of providers is kernel")
+                "providers" if !["kernel", "sha256", "webhooks"].contains(&other) => {
+                    forbid(member, other, "the only workspace dependencies of providers are kernel and webhooks")
                 }
                 "objects" if other != "settings" => {
                     forbid(member, other, "the only workspace dependency of objects is settings");

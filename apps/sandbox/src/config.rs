@@ -16,6 +16,8 @@ settings::table! {
     pub DNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_DNS_LISTEN", "127.0.0.1:8053");
     /// The address of the S3 server.
     pub S3_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_S3_LISTEN", "127.0.0.1:8092");
+    /// The base URL at which browsers reach the web pages (default: the address they listen on).
+    pub URL: Option<String> = Setting::optional("SVC_SANDBOX_URL");
     /// The base URL of the service's API, for the connected app and the page at which users approve apps.
     pub API_URL: String = Setting::with_default("SVC_SANDBOX_API_URL", "http://127.0.0.1:8080");
     /// The client ID of the connected app.
@@ -32,6 +34,8 @@ pub const CLAIM: Claim = Claim { prefixes: &["SVC_SANDBOX_"], except: &[] };
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: SocketAddr,
+    /// The base URL of the web pages; `None` for that of the listener.
+    pub url: Option<String>,
     pub smtp_listen: SocketAddr,
     pub dns_listen: SocketAddr,
     pub s3_listen: SocketAddr,
@@ -54,6 +58,7 @@ impl Config {
             api_url: settings.get(&API_URL)?,
             app,
             listen: settings.get(&LISTEN)?,
+            url: settings.opt(&URL)?,
             smtp_listen: settings.get(&SMTP_LISTEN)?,
             dns_listen: settings.get(&DNS_LISTEN)?,
             s3_listen: settings.get(&S3_LISTEN)?,

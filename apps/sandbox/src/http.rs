@@ -9,7 +9,7 @@ use futures_util::stream::{self, Iter};
 use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, ORIGIN, SET_COOKIE,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -63,6 +63,13 @@ impl Request {
     /// The value of a header with this name; empty if absent or not ASCII.
     pub fn named_header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Whether a page of another origin made the browser send the request. Browsers add `Origin` to every POST request.
+    pub fn is_cross_origin(&self) -> bool {
+        let origin = self.header(ORIGIN);
+        let host = origin.split_once("://").map(|(_, host)| host);
+        !origin.is_empty() && host != Some(self.header(HOST))
     }
 
     /// A header's value; empty if absent or not ASCII.

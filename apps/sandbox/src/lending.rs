@@ -1,6 +1,8 @@
 //! The model-lending service: receives ended grants, signed as Standard Webhooks.
 
+use std::future::pending;
 use std::sync::{Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +21,30 @@ pub const LENDING_SECRET: &str = "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==";
 #[derive(Debug, Default)]
 pub(crate) struct Lending {
     revocations: Mutex<Vec<Revocation>>,
+    fault: Mutex<Option<Fault>>,
 }
+
+/// A fault of every following request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Responds with 503.
+    Unavailable,
+    /// Responds with 502 and a page, like a proxy.
+    Html,
+    /// Does not respond.
+    Hang,
+}
+
+/// The faults with their names on the page.
+const FAULTS: [(&str, Option<Fault>); 4] = [
+    ("none", None),
+    ("unavailable", Some(Fault::Unavailable)),
+    ("html", Some(Fault::Html)),
+    ("hang", Some(Fault::Hang)),
+];
+
+/// How far a timestamp may be from the clock.
+const TOLERANCE_SECONDS: u64 = 300;
 
 /// An accepted message.
 #[derive(Debug, Clone)]
@@ -32,7 +57,27 @@ struct Revocation {
 
 impl Lending {
     /// Accepts a message with a valid signature, each id once.
-    pub fn receive(&self, request: &Request) -> Response {
+    pub async fn receive(&self, request: &Request) -> Response {
+        let fault = *self.fault.lock().unwrap();
+        match fault {
+            None => self.accept(request),
+            Some(Fault::Unavailable) => Response::new(503, "text/plain; charset=utf-8", "out of service"),
+            Some(Fault::Html) => Response::new(502, "text/html", "<!DOCTYPE html><title>Bad gateway</title>"),
+            Some(Fault::Hang) => pending().await,
+        }
+    }
+
+    /// Selects the fault that a form names.
+    pub fn inject(&self, request: &Request) -> Response {
+        let name = request.parameter("fault");
+        let Some((_, fault)) = FAULTS.into_iter().find(|(known, _)| *known == name) else {
+            return Response::new(400, "text/plain; charset=utf-8", "unknown fault");
+        };
+        *self.fault.lock().unwrap() = fault;
+        Response::redirect(LENDING_PATH)
+    }
+
+    fn accept(&self, request: &Request) -> Response {
         let header = |name: &str| request.named_header(name).to_owned();
         let (id, timestamp, signatures) =
             (header("webhook-id"), header("webhook-timestamp"), header("webhook-signature"));
@@ -43,8 +88,11 @@ impl Lending {
             .split(' ')
             .filter_map(|signature| signature.strip_prefix("v1,"))
             .any(|signature| STANDARD.decode(signature).is_ok_and(|tag| hmac::verify(&key, &signed, &tag).is_ok()));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let is_recent = timestamp.parse::<u64>().is_ok_and(|sent| sent.abs_diff(now) <= TOLERANCE_SECONDS);
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         match body["sid"].as_str() {
+            _ if !is_recent => Response::new(401, "text/plain; charset=utf-8", "the timestamp is not recent"),
             _ if !is_valid => Response::new(401, "text/plain; charset=utf-8", "the signature is not valid"),
             None => Response::new(400, "text/plain; charset=utf-8", "no sid"),
             Some(sid) => {
@@ -66,6 +114,12 @@ impl Lending {
     pub fn page(&self) -> Response {
         let mut html = Html::default();
         html.raw("<p>The model-lending service is told of every grant that ended.</p>");
+        html.raw("<form method=post action=\"/lending\"><label>Fault of the service <select name=fault>");
+        let current = *self.fault.lock().unwrap();
+        for (name, fault) in FAULTS {
+            html.raw(if fault == current { "<option selected>" } else { "<option>" }).text(name).raw("</option>");
+        }
+        html.raw("</select></label><button>Set</button></form>");
         html.raw("<table><tr><th>Grant</th><th>Message</th><th>Deliveries</th></tr>");
         for Revocation { message_id, sid, deliveries } in self.revocations().iter().rev() {
             html.raw("<tr><td>").text(sid).raw("</td><td>").text(message_id).raw("</td><td>");

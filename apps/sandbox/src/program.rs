@@ -51,7 +51,8 @@ impl Sandbox {
         fs::create_dir_all(s3_dir.join(BUCKET))?;
         let s3 = S3Server::start_on(config.s3_listen, s3_dir).await?;
         let api = Api::new(&config.api_url);
-        let app = DemoApp::new(api.clone(), config.app.clone(), &http::base(listener.local_addr()?));
+        let url = config.url.clone().map_or_else(|| Ok(http::base(listener.local_addr()?)), io::Result::Ok)?;
+        let app = DemoApp::new(api.clone(), config.app.clone(), url.trim_end_matches('/'));
         let (consent, lending) = (Consent::new(api), Lending::default());
         let systems = Arc::new(Systems { code_host: CodeHost::new(true), smtp, dns, s3, app, consent, lending });
         Ok(Self { listener, systems, temporary })
@@ -120,7 +121,10 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
         return systems.code_host.respond(&request).await;
     }
     if request.method == "POST" && request.path.strip_prefix(LENDING_PATH) == Some("/revocations") {
-        return Some(systems.lending.receive(&request));
+        return Some(systems.lending.receive(&request).await);
+    }
+    if request.method == "POST" && request.is_cross_origin() {
+        return Some(Response::new(403, "text/plain; charset=utf-8", "The form is of another site."));
     }
     if let Some(response) = systems.app.respond(&request).await {
         return Some(response);

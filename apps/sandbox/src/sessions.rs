@@ -35,13 +35,6 @@ impl<T: Clone> Sessions<T> {
         cookie
     }
 
-    /// Replaces the value of the request's browser.
-    pub fn replace(&self, request: &Request, value: T) {
-        if let Some(id) = self.id(request) {
-            self.values().insert(id, value);
-        }
-    }
-
     /// Removes and returns the value of the request's browser.
     pub fn remove(&self, request: &Request) -> Option<T> {
         let id = self.id(request)?;

@@ -18,6 +18,7 @@ use projects::SiteUrl;
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
+use webhooks::SigningKey;
 
 use self::parts::{LimitsFile, Zones, bundle_store, code_host, lending, limits, mail, oauth, own_domains, site, zones};
 
@@ -169,7 +170,7 @@ pub struct CodeHostLogin {
 #[derive(Debug, Clone)]
 pub struct LendingConfig {
     pub url: url::Url,
-    pub secret: kernel::Secret,
+    pub key: SigningKey,
 }
 
 /// The configuration of outgoing mail.

@@ -2,42 +2,39 @@
 
 use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use kernel::{Secret, Time};
-use ring::hmac;
+use kernel::Time;
 use serde_json::json;
 use url::Url;
+use webhooks::SigningKey;
 
 use crate::outbound::{Limits, OutboundClient, OutboundConfigError, OutboundError};
 
 /// The client of the model-lending service.
 pub struct Lending {
     url: Url,
-    key: hmac::Key,
+    key: SigningKey,
     client: OutboundClient,
 }
 
 impl Lending {
-    /// Creates a client. `url` is the base URL of the service. The secret has either form of Standard Webhooks: base64
-    /// after `whsec_`, or raw bytes.
+    /// Creates a client. `url` is the base URL of the service.
     ///
     /// # Errors
     /// Returns an error for an address that is not http or https, or contains credentials.
-    pub fn new(url: &Url, secret: &Secret) -> Result<Self, OutboundConfigError> {
-        Self::with_limits(url, secret, Limits::default())
+    pub fn new(url: &Url, key: SigningKey) -> Result<Self, OutboundConfigError> {
+        Self::with_limits(url, key, Limits::default())
     }
 
     /// Creates a client with custom limits.
     ///
     /// # Errors
     /// See [`Lending::new`].
-    pub fn with_limits(url: &Url, secret: &Secret, limits: Limits) -> Result<Self, OutboundConfigError> {
+    pub fn with_limits(url: &Url, key: SigningKey, limits: Limits) -> Result<Self, OutboundConfigError> {
         let client = OutboundClient::with_limits("model lending", [url], limits)?;
         let mut url = url.clone();
         let path = format!("{}/revocations", url.path().trim_end_matches('/'));
         url.set_path(&path);
-        Ok(Self { url, key: hmac::Key::new(hmac::HMAC_SHA256, &key_bytes(secret)), client })
+        Ok(Self { url, key, client })
     }
 
     /// Reports the end of a grant. `message_id` is the same in every attempt.
@@ -47,8 +44,7 @@ impl Lending {
     pub async fn revoke(&self, message_id: &str, sid: &str, now: Time) -> Result<(), OutboundError> {
         let body = json!({ "sid": sid }).to_string();
         let timestamp = now.unix_seconds().to_string();
-        let tag = hmac::sign(&self.key, format!("{message_id}.{timestamp}.{body}").as_bytes());
-        let signature = format!("v1,{}", STANDARD.encode(tag));
+        let signature = self.key.sign(message_id, &timestamp, body.as_bytes());
         let headers = [
             ("webhook-id", message_id),
             ("webhook-timestamp", timestamp.as_str()),
@@ -62,11 +58,4 @@ impl fmt::Debug for Lending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lending").finish_non_exhaustive()
     }
-}
-
-/// The bytes of the key (Standard Webhooks, "Signature scheme").
-fn key_bytes(secret: &Secret) -> Vec<u8> {
-    let text = secret.reveal();
-    let encoded = text.strip_prefix("whsec_").and_then(|encoded| STANDARD.decode(encoded).ok());
-    encoded.unwrap_or_else(|| text.as_bytes().to_vec())
 }

@@ -3,10 +3,13 @@
 
 mod page;
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 use crate::api::{Api, ApiError};
 use crate::http::{Request, Response};
@@ -29,8 +32,8 @@ pub(crate) struct DemoApp {
     callback: String,
     /// The sign-ins in progress.
     pending: Sessions<Pending>,
-    /// The users who are signed in.
-    users: Sessions<Tokens>,
+    /// The users who are signed in. The lock keeps a refresh token from being used twice, which would end the grant.
+    users: Sessions<Arc<Mutex<Tokens>>>,
 }
 
 /// A sign-in in progress.
@@ -63,7 +66,7 @@ impl DemoApp {
         };
         let result = match (request.method.as_str(), request.path.as_str()) {
             ("GET", "/app") => Ok(self.home(request).await),
-            ("POST", "/app/sign-in") => self.sign_in(client).await,
+            ("POST", "/app/sign-in") => self.sign_in(client, request).await,
             ("GET", "/app/callback") => self.callback(client, request).await,
             ("POST", "/app/refresh") => self.refresh(client, request).await,
             ("POST", "/app/revoke") => self.revoke(client, request).await,
@@ -76,6 +79,7 @@ impl DemoApp {
         match self.users.get(request) {
             None => page::signed_out(&self.api.base),
             Some(tokens) => {
+                let tokens = tokens.lock().await.clone();
                 let access_token = text(&tokens.response, "access_token");
                 let me = self.api.get("/v1/me", Some(access_token)).await;
                 page::signed_in(&tokens.response, &claims(access_token), tokens.refreshes, &me)
@@ -84,8 +88,14 @@ impl DemoApp {
     }
 
     /// Redirects the browser to the authorization endpoint (RFC 6749 section 4.1.1).
-    async fn sign_in(&self, client: &AppClient) -> Result<Response, ApiError> {
+    async fn sign_in(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
+        // The tokens of another user of this browser are not needed any longer.
+        self.revoke(client, request).await?;
         let metadata = self.api.get("/.well-known/oauth-authorization-server", None).await?;
+        // RFC 8414 section 3.3.
+        if text(&metadata, "issuer") != self.api.base {
+            return Err(ApiError(format!("The metadata is of another issuer than {}", self.api.base)));
+        }
         let (state, verifier) = (random_text(), random_text());
         let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
         let mut url = url::Url::parse(text(&metadata, "authorization_endpoint"))
@@ -125,25 +135,28 @@ impl DemoApp {
             ("code_verifier", &pending.verifier),
         ];
         let response = self.post(client, text(&pending.metadata, "token_endpoint"), &form).await?;
-        let cookie = self.users.insert(Tokens { metadata: pending.metadata, response, refreshes: 0 });
+        let tokens = Tokens { metadata: pending.metadata, response, refreshes: 0 };
+        let cookie = self.users.insert(Arc::new(Mutex::new(tokens)));
         Ok(Response { cookie: Some(cookie), ..Response::redirect("/app") })
     }
 
     async fn refresh(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
         let Some(tokens) = self.users.get(request) else { return Ok(Response::redirect("/app")) };
+        let mut tokens = tokens.lock().await;
         let refresh_token = text(&tokens.response, "refresh_token");
         let form = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
-        let response = self.post(client, text(&tokens.metadata, "token_endpoint"), &form).await?;
-        let refreshes = tokens.refreshes + 1;
-        self.users.replace(request, Tokens { metadata: tokens.metadata, response, refreshes });
+        tokens.response = self.post(client, text(&tokens.metadata, "token_endpoint"), &form).await?;
+        tokens.refreshes += 1;
         Ok(Response::redirect("/app"))
     }
 
-    /// Signs the user out: ends the grant.
+    /// Signs the user out: ends the grant. If that fails, the user stays signed in and can try again.
     async fn revoke(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
-        if let Some(tokens) = self.users.remove(request) {
+        if let Some(tokens) = self.users.get(request) {
+            let tokens = tokens.lock().await;
             let form = [("token", text(&tokens.response, "refresh_token"))];
             self.post(client, text(&tokens.metadata, "revocation_endpoint"), &form).await?;
+            self.users.remove(request);
         }
         Ok(Response::redirect("/app"))
     }

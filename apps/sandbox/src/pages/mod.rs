@@ -22,6 +22,7 @@ pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
         ("GET", ["lending"]) => Some(systems.lending.page()),
         ("GET", ["s3"]) => Some(s3::list(systems)),
         ("POST", ["dns"]) => Some(dns::change(systems, request)),
+        ("POST", ["lending"]) => Some(systems.lending.inject(request)),
         _ => None,
     };
     found.unwrap_or_else(|| {

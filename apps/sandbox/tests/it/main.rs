@@ -32,6 +32,7 @@ impl TestSandbox {
     async fn start() -> Self {
         let free = "127.0.0.1:0".parse().unwrap();
         let config = Config {
+            url: None,
             listen: free,
             smtp_listen: free,
             dns_listen: free,

@@ -15,6 +15,7 @@ use projects::SiteUrl;
 use providers::CodeHostConfig;
 use serde::Deserialize;
 use settings::{Error, Flag, Settings};
+use webhooks::SigningKey;
 
 use super::values::{Addresses, GracePeriod, Sockets, Url};
 use super::{
@@ -102,7 +103,8 @@ pub(super) fn lending(settings: &Settings) -> Result<Option<LendingConfig>, Erro
         (Some(_), None) => Err(LENDING_SECRET.malformed("required with SVC_LENDING_URL")),
         (None, Some(_)) => Err(LENDING_URL.malformed("required with SVC_LENDING_SECRET")),
         (Some(url), Some(secret)) => {
-            Ok(Some(LendingConfig { url, secret: kernel::Secret::new(secret.reveal().to_owned()) }))
+            let key = SigningKey::parse(secret.reveal()).map_err(|error| LENDING_SECRET.malformed(error))?;
+            Ok(Some(LendingConfig { url, key }))
         }
     }
 }

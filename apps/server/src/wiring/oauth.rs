@@ -23,8 +23,8 @@ pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) 
     let oauth = OAuth::new(store.clone(), config.oauth.clone());
     let lending = match &config.lending {
         None => None,
-        Some(LendingConfig { url, secret }) => {
-            Some(Lending::new(url, secret).map_err(|error| LENDING_URL.malformed(error))?)
+        Some(LendingConfig { url, key }) => {
+            Some(Lending::new(url, key.clone()).map_err(|error| LENDING_URL.malformed(error))?)
         }
     };
     let clock_rng = store.clock_rng().clone();

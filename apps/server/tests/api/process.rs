@@ -303,10 +303,15 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         // One without the other.
         ("SVC_LENDING_URL", Some("https://lending.example")),
         ("SVC_LENDING_SECRET", Some("hunter2")),
+        // With the URL.
+        ("SVC_LENDING_SECRET", Some("whsec_hunter2")),
     ] {
         let mut settings = settings(&database, &folder, reserved_port(), reserved_port());
         settings.retain(|(known, _)| *known != name);
         settings.extend(value.map(|value| (name, value.to_owned())));
+        if value == Some("whsec_hunter2") {
+            settings.push(("SVC_LENDING_URL", "https://lending.example".to_owned()));
+        }
         let output = command(&settings).output().unwrap();
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}: {line}");
@@ -316,7 +321,7 @@ async fn invalid_setting_aborts_startup_with_one_line() {
             (_, Some("127.0.0.1:0")) => "SVC_DNS_TSIG",
             ("SVC_OAUTH_AUDIENCE", _) | (_, Some("on")) => "SVC_OAUTH_ISSUER",
             ("SVC_LENDING_URL", _) => "SVC_LENDING_SECRET",
-            ("SVC_LENDING_SECRET", _) => "SVC_LENDING_URL",
+            ("SVC_LENDING_SECRET", Some("hunter2")) => "SVC_LENDING_URL",
             _ => name,
         };
         assert!(line.contains(named) && line.trim().lines().count() == 1, "{name}: {line}");

@@ -63,6 +63,7 @@ impl Sandbox {
             values.insert("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token"));
             values.insert("SVC_CODEHOST_USER_URL", url("/user"));
         }
+        values.insert("SVC_SANDBOX_URL", self.url());
         values.insert("SVC_SANDBOX_API_URL", values.get("SVC_PUBLIC_URL").cloned().unwrap_or_default());
         if read_setting::<String>("SVC_OAUTH_ISSUER")?.is_none() {
             values.insert("SVC_OAUTH_ISSUER", values.get("SVC_PUBLIC_URL").cloned().unwrap_or_default());

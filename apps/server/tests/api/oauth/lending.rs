@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use actix_web::{App as Web, HttpRequest, HttpResponse, HttpServer, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::Secret;
 use ring::hmac;
 use serde_json::{Value, json};
 use server::config::LendingConfig;
+use webhooks::SigningKey;
 
 use super::kit::{Tokens, clients, expect_oauth_error, expect_rejected, operator, public, register, register_at};
 use crate::process::Process;
@@ -81,7 +81,7 @@ impl LendingService {
     }
 
     fn config(&self) -> LendingConfig {
-        LendingConfig { url: self.url.parse().unwrap(), secret: Secret::new(SECRET.to_owned()) }
+        LendingConfig { url: self.url.parse().unwrap(), key: SigningKey::parse(SECRET).unwrap() }
     }
 }
 

@@ -21,3 +21,4 @@ mod redirect_uris;
 mod refresh;
 mod revoke;
 mod rotation;
+mod sandbox_app;
