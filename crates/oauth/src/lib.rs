@@ -17,7 +17,7 @@ mod service;
 
 pub use error::OAuthError;
 #[cfg(feature = "server")]
-pub use jwt::{Claims, InvalidToken, VerifiedToken};
+pub use jwt::{Claims, InvalidToken, RejectedToken, VerifiedToken};
 pub use keys::{KEY_SET_MAX_AGE_SECONDS, KeySet, PublishedKey, SigningKeys};
 pub use model::*;
 pub use redirect_uri::{InvalidRedirectUri, RedirectUri};

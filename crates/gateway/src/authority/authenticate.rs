@@ -28,7 +28,8 @@ pub(super) async fn authenticate(
     payload: &mut Payload,
     target: Target<'_>,
 ) -> Result<ResolvedCaller, Problem> {
-    authenticate_with(request, payload, read_credential(request), target).await
+    let credential = read_credential(request).await;
+    authenticate_with(request, payload, credential, target).await
 }
 
 /// Like `authenticate`, with a credential that was already read from the request.

@@ -7,8 +7,8 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::{CallerError, Code, Token, TokenHash, TokenKind};
-use oauth::{OAuth, VerifiedToken};
+use kernel::{CallerError, Token, TokenHash, TokenKind};
+use oauth::{InvalidToken, OAuth, RejectedToken, VerifiedToken};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use settings::rate_limit_key;
@@ -45,7 +45,7 @@ impl PresentedCredential {
 
     /// Parses a bearer token. Its prefix determines its kind; a text without one is a token of a connected app
     /// (contract section 1, "Credentials").
-    fn bearer(request: &HttpRequest, text: &str) -> Result<Self, Problem> {
+    async fn bearer(request: &HttpRequest, text: &str) -> Result<Self, Problem> {
         let text = text.trim();
         if text.starts_with(TokenKind::Session.prefix()) {
             let session = Token::parse(TokenKind::Session, text).map(|token| Self::Session(token.hash()));
@@ -55,26 +55,23 @@ impl PresentedCredential {
             return Self::access_token(text).ok_or_else(invalid_credential);
         }
         let oauth = request.app_data::<web::Data<OAuth>>().ok_or_else(invalid_credential)?;
-        match oauth.verify(text) {
+        match oauth.verify(text).await {
             Ok(token) => Ok(Self::ConnectedApp(token)),
-            Err(Some(reason)) => {
-                count_rejected_token(reason.0);
+            Err(RejectedToken::Invalid(InvalidToken(reason))) => {
+                count_rejected_token(reason);
                 Err(invalid_credential())
             }
-            Err(None) => {
-                let message = "access tokens of connected apps cannot be verified at the moment; try again in a moment";
-                Err(Problem::new(&Code::UNAVAILABLE, message))
-            }
+            Err(RejectedToken::Keys(error)) => Err(error.into()),
         }
     }
 }
 
 /// Reads the user's credential: a bearer token, or a personal access token as the password of `Basic` with any user
 /// name (RFC 7617).
-pub(super) fn read_credential(request: &HttpRequest) -> Result<PresentedCredential, Problem> {
+pub(super) async fn read_credential(request: &HttpRequest) -> Result<PresentedCredential, Problem> {
     let (scheme, text) = authorization(request)?;
     if scheme.eq_ignore_ascii_case("bearer") {
-        return PresentedCredential::bearer(request, text);
+        return PresentedCredential::bearer(request, text).await;
     }
     let presented = if scheme.eq_ignore_ascii_case("basic") {
         password(text.trim()).and_then(|password| PresentedCredential::access_token(&password))

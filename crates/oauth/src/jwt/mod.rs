@@ -6,8 +6,8 @@ mod verify;
 
 pub use claims::{Claims, VerifiedToken};
 pub(crate) use sign::Signer;
-pub use verify::InvalidToken;
 pub(crate) use verify::{Expected, UnverifiedToken};
+pub use verify::{InvalidToken, RejectedToken};
 
 /// The media type of access tokens in the header `typ` (RFC 9068 section 2.1).
 const TYPE: &str = "at+jwt";

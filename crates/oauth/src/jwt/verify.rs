@@ -13,6 +13,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::{TYPE, VerifiedToken};
+use crate::error::OAuthError;
 
 /// The longest token that is read. This server issues tokens of about 700 bytes.
 const MAX_LENGTH: usize = 4096;
@@ -23,6 +24,17 @@ const CLOCK_SKEW_SECONDS: i64 = 60;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the access token is invalid: {0}")]
 pub struct InvalidToken(pub &'static str);
+
+/// The reason why a token does not authenticate its bearer.
+#[derive(Debug, thiserror::Error)]
+pub enum RejectedToken {
+    /// The token is invalid.
+    #[error(transparent)]
+    Invalid(#[from] InvalidToken),
+    /// The keys cannot be loaded, so the token cannot be verified.
+    #[error("the signing keys cannot be loaded")]
+    Keys(#[source] OAuthError),
+}
 
 /// The claims that every token must have.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ use store::{SealedColumn, Store};
 
 use crate::error::OAuthError;
 #[cfg(feature = "server")]
-use crate::jwt::{Expected, InvalidToken, UnverifiedToken, VerifiedToken};
+use crate::jwt::{Expected, InvalidToken, RejectedToken, UnverifiedToken, VerifiedToken};
 use crate::repository::KeyRepository as _;
 
 pub use set::{KeySet, PublishedKey};
@@ -75,21 +75,21 @@ impl SigningKeys {
     }
 
     #[cfg(feature = "server")]
-    /// Verifies an access token without a query.
+    /// Verifies an access token, without a query once this process has loaded the keys.
     ///
     /// # Errors
-    /// Returns the reason why the token is invalid, and `None` if this process has never loaded the keys.
-    pub(crate) fn verify(
+    /// [`RejectedToken`].
+    pub(crate) async fn verify(
         &self,
         token: &str,
         issuer: &str,
         audience: &str,
-    ) -> Result<VerifiedToken, Option<InvalidToken>> {
-        let token = UnverifiedToken::parse(token).map_err(Some)?;
-        let keys = self.cached().ok_or(None)?;
+    ) -> Result<VerifiedToken, RejectedToken> {
+        let token = UnverifiedToken::parse(token)?;
+        let keys = self.get().await.map_err(RejectedToken::Keys)?;
         let now = self.now();
-        let key = keys.find(token.key, now).ok_or(Some(InvalidToken("key")))?;
-        token.verify(key.public_key(), Expected { issuer, audience, now }).map_err(Some)
+        let key = keys.find(token.key, now).ok_or(InvalidToken("key"))?;
+        Ok(token.verify(key.public_key(), Expected { issuer, audience, now })?)
     }
 
     fn now(&self) -> Time {

@@ -1,7 +1,7 @@
 //! Signing keys of several processes.
 
 use futures_util::future::join_all;
-use oauth::{OAuthError, SigningKeys};
+use oauth::{OAuthError, RejectedToken, SigningKeys};
 
 use crate::kit::{Kit, operator};
 
@@ -35,9 +35,9 @@ async fn rotation_publishes_before_it_signs_and_retires_after_the_last_token() {
     assert_ne!(set.current(kit.now()).unwrap().id, old);
     // The last token of the old key is valid until it expires.
     kit.advance(898);
-    assert!(kit.oauth.verify(last.access_token.reveal()).is_ok());
+    assert!(kit.oauth.verify(last.access_token.reveal()).await.is_ok());
     kit.advance(1);
-    assert!(kit.oauth.verify(last.access_token.reveal()).is_err());
+    assert!(kit.oauth.verify(last.access_token.reveal()).await.is_err());
     keys.purge(&operator()).await.unwrap();
     assert_eq!(kit.db_number("SELECT count(*) FROM oauth.signing_keys").await, 2);
     kit.advance(61);
@@ -54,7 +54,22 @@ async fn retired_key_is_replaced_at_once_and_its_tokens_are_rejected() {
     keys.retire(&operator(), old).await.unwrap();
     assert!(matches!(keys.retire(&operator(), old).await, Err(OAuthError::KeyNotFound)));
     keys.load().await.unwrap();
-    assert!(kit.oauth.verify(tokens.access_token.reveal()).is_err());
+    assert!(kit.oauth.verify(tokens.access_token.reveal()).await.is_err());
     let refreshed = kit.refresh(&tokens).await.unwrap();
-    assert!(kit.oauth.verify(refreshed.access_token.reveal()).is_ok());
+    assert!(kit.oauth.verify(refreshed.access_token.reveal()).await.is_ok());
+}
+
+#[tokio::test]
+async fn process_that_has_not_loaded_the_keys_verifies_its_first_token() {
+    let kit = Kit::start().await;
+    let tokens = kit.sign_in().await;
+    let verified = kit.another_server().verify(tokens.access_token.reveal()).await.unwrap();
+    assert_eq!((verified.user, verified.client), (kit.user, kit.client.id()));
+    // Keys that cannot be loaded say nothing about the token.
+    let cut_off = kit.another_server();
+    kit.db_execute("ALTER TABLE oauth.signing_keys RENAME TO hidden").await;
+    let error = cut_off.verify(tokens.access_token.reveal()).await.unwrap_err();
+    assert!(matches!(error, RejectedToken::Keys(_)), "{error}");
+    kit.db_execute("ALTER TABLE oauth.hidden RENAME TO signing_keys").await;
+    cut_off.verify(tokens.access_token.reveal()).await.unwrap();
 }

@@ -14,7 +14,7 @@ use kernel::{ClientId, ScopeSet, Time, Token, TokenKind, UserId};
 use store::Store;
 
 use crate::error::OAuthError;
-use crate::jwt::{InvalidToken, VerifiedToken};
+use crate::jwt::{InvalidToken, RejectedToken, VerifiedToken};
 use crate::keys::SigningKeys;
 use crate::model::{AuthenticatedClient, ClientAuthentication};
 use crate::repository::ClientRepository as _;
@@ -70,13 +70,14 @@ impl OAuth {
         &self.keys
     }
 
-    /// Verifies an access token without a query. The caller must also check that the grant exists.
+    /// Verifies an access token, without a query once this process has loaded the keys. The caller must also check that
+    /// the grant exists.
     ///
     /// # Errors
-    /// Returns the reason why the token is invalid; `None` if this process has never loaded the keys.
-    pub fn verify(&self, token: &str) -> std::result::Result<VerifiedToken, Option<InvalidToken>> {
-        let config = self.config.as_deref().ok_or(Some(InvalidToken("not_configured")))?;
-        self.keys.verify(token, &config.issuer, &config.audience)
+    /// [`RejectedToken`].
+    pub async fn verify(&self, token: &str) -> std::result::Result<VerifiedToken, RejectedToken> {
+        let config = self.config.as_deref().ok_or(InvalidToken("not_configured"))?;
+        self.keys.verify(token, &config.issuer, &config.audience).await
     }
 
     /// Authenticates a client of the token endpoint. A confidential client must present its secret, and a public client

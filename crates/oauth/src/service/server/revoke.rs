@@ -3,6 +3,7 @@
 use kernel::{GrantId, Token, TokenKind, UserId};
 
 use super::{OAuth, Result, client_actor};
+use crate::jwt::RejectedToken;
 use crate::model::AuthenticatedClient;
 use crate::repository::RefreshTokenRepository as _;
 
@@ -24,8 +25,10 @@ impl OAuth {
             let own = found.filter(|found| found.client_id == client.id());
             return Ok(own.map(|found| (found.user_id, found.grant_id)));
         }
-        self.keys.get().await?;
-        let own = self.verify(token).ok().filter(|verified| verified.client == client.id());
-        Ok(own.map(|verified| (verified.user, verified.grant)))
+        match self.verify(token).await {
+            Ok(verified) if verified.client == client.id() => Ok(Some((verified.user, verified.grant))),
+            Ok(_) | Err(RejectedToken::Invalid(_)) => Ok(None),
+            Err(RejectedToken::Keys(error)) => Err(error),
+        }
     }
 }
