@@ -1,9 +1,11 @@
 //! The context of a command: the API, the credential and the project.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use client::{Client, Secret};
 
+use crate::commands::device::StoredTokens;
 use crate::config::Config;
 use crate::error::CliError;
 use crate::link::Link;
@@ -50,7 +52,12 @@ impl<'a> Svc<'a> {
     /// A client with the credential of the signed-in user.
     pub fn client(&self) -> Result<Client, CliError> {
         let credential = self.credential()?.ok_or_else(|| CliError::NotSignedIn(self.api.clone()))?;
-        Ok(self.anonymous.clone().with_credential(credential))
+        let client = self.anonymous.clone();
+        if !self.uses_stored_credential() {
+            return Ok(client.with_credential(credential));
+        }
+        let source = StoredTokens { api: self.api.clone(), anonymous: client.clone() };
+        Ok(client.with_credential_source(credential, Arc::new(source)))
     }
 
     pub fn credential(&self) -> Result<Option<Secret>, CliError> {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Client, Error, Upload, types};
+use crate::{Client, Error, Secret, Upload, types};
 
 /// The delays after a broken connection, or while the previous attempt is in progress.
 const RETRY_DELAYS: [Duration; 5] = [
@@ -160,7 +160,8 @@ impl<T> Call<T> {
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    /// Sends the call, and retries it if that is safe and may succeed.
+    /// Sends the call, and retries it if that is safe and may succeed. Sends it once more if the API rejects the
+    /// credential and its source has another one.
     ///
     /// # Errors
     /// See [`Error`].
@@ -168,24 +169,25 @@ impl<T: DeserializeOwned> Call<T> {
         let path = std::mem::replace(&mut self.path, Ok(String::new()))?;
         let key = if self.is_idempotent { Some(new_idempotency_key()?) } else { None };
         let can_retry = self.is_idempotent || matches!(self.method, Method::GET | Method::PUT);
+        let mut sender = Sender { call: &self, path: &path, key: key.as_deref(), is_renewed: false };
         for (attempt, pause) in RETRY_DELAYS.into_iter().enumerate() {
-            let outcome = self.attempt(&path, key.as_deref()).await;
+            let outcome = sender.send().await;
             let wait =
                 outcome.as_ref().err().filter(|_| can_retry).and_then(|error| retry_delay(error, attempt, pause));
             let Some(wait) = wait else { return outcome };
             tokio::time::sleep(wait).await;
         }
-        self.attempt(&path, key.as_deref()).await
+        sender.send().await
     }
 
-    async fn attempt(&self, path: &str, key: Option<&str>) -> Result<Response<T>, Error> {
+    async fn attempt(&self, path: &str, key: Option<&str>, credential: Option<&Secret>) -> Result<Response<T>, Error> {
         let mut url = self.client.base.clone();
         url.set_path(path);
         if !self.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.query);
         }
         let mut request = self.client.http.request(self.method.clone(), url).timeout(self.timeout);
-        if let Some(credential) = &self.client.credential {
+        if let Some(credential) = credential {
             request = request.bearer_auth(credential.reveal());
         }
         for (name, value) in self.headers.iter().map(|(name, value)| (*name, value.as_str())) {
@@ -205,6 +207,34 @@ impl<T: DeserializeOwned> Call<T> {
                 .body(upload.open().map_err(Error::File)?),
         };
         read_response(request.send().await.map_err(Error::unreachable)?).await
+    }
+}
+
+/// Sends the attempts of a call.
+struct Sender<'a, T> {
+    call: &'a Call<T>,
+    path: &'a str,
+    key: Option<&'a str>,
+    is_renewed: bool,
+}
+
+impl<T: DeserializeOwned> Sender<'_, T> {
+    /// Sends an attempt. The first attempt whose credential is rejected is repeated with a renewed credential, whatever
+    /// its method: the API did not execute it.
+    async fn send(&mut self) -> Result<Response<T>, Error> {
+        let Self { call, path, key, .. } = *self;
+        let Some(credential) = &call.client.credential else { return call.attempt(path, key, None).await };
+        let present = credential.present();
+        let outcome = call.attempt(path, key, Some(&present)).await;
+        let is_rejected = outcome.as_ref().err().and_then(Error::status) == Some(401);
+        if self.is_renewed || !is_rejected {
+            return outcome;
+        }
+        self.is_renewed = true;
+        match credential.renew(&present).await? {
+            Some(renewed) => call.attempt(path, key, Some(&renewed)).await,
+            None => outcome,
+        }
     }
 }
 

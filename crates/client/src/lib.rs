@@ -16,6 +16,7 @@
 //! retries neither DELETE nor PATCH.
 
 mod call;
+mod credential;
 mod error;
 mod generated;
 mod open_enum;
@@ -23,12 +24,15 @@ mod page;
 mod secret;
 mod upload;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use url::{Host, Url};
 
 pub use call::{Call, Response};
+use credential::Credential;
+pub use credential::{CredentialSource, Renewal};
 pub use error::Error;
 pub use generated::types;
 pub(crate) use open_enum::open_enum;
@@ -44,7 +48,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Client {
     http: reqwest::Client,
     base: Url,
-    credential: Option<Secret>,
+    credential: Option<Credential>,
 }
 
 impl Client {
@@ -74,7 +78,13 @@ impl Client {
     /// Sets the credential: a login session or an access token.
     #[must_use]
     pub fn with_credential(self, credential: Secret) -> Self {
-        Self { credential: Some(credential), ..self }
+        Self { credential: Some(Credential::new(credential, None)), ..self }
+    }
+
+    /// Sets the credential, and the source of the next one when the API rejects it. All clones of the client share it.
+    #[must_use]
+    pub fn with_credential_source(self, credential: Secret, source: Arc<dyn CredentialSource>) -> Self {
+        Self { credential: Some(Credential::new(credential, Some(source))), ..self }
     }
 
     /// Returns the address of the API.

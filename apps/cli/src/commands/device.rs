@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use client::{Error, Method, Secret};
+use client::{Client, CredentialSource, Error, Method, Renewal, Secret};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::config::{Config, StoredGrant};
 use crate::error::CliError;
@@ -66,56 +67,101 @@ pub async fn sign_in(svc: &Svc<'_>, client_id: Option<String>) -> Result<(Secret
     svc.out.info(format!("Waiting for the approval, at most {} minutes", device.expires_in / 60));
     let form =
         [("grant_type", GRANT_TYPE), ("device_code", device.device_code.as_str()), ("client_id", client_id.as_str())];
+    let expires_at = Instant::now() + Duration::from_secs(device.expires_in);
     let mut interval = Duration::from_secs(device.interval);
     loop {
         tokio::time::sleep(interval).await;
+        if Instant::now() >= expires_at {
+            return Err(CliError::Other("nobody approved the code in time; run the command again".to_owned()));
+        }
         match svc.anonymous.call::<Tokens>(Method::POST, &["oauth", "token"]).form(&form).send().await {
             Ok(tokens) => return Ok(tokens.value.into_grant(client_id)),
-            Err(error) => match error.code() {
-                Some("authorization_pending") => {}
-                Some("slow_down") => interval += SLOW_DOWN,
-                // RFC 8628 section 3.5: wait longer after a failed connection.
-                None if matches!(error, Error::Unreachable(_)) => interval *= 2,
-                Some("temporarily_unavailable") => interval += SLOW_DOWN,
-                _ => return Err(error.into()),
-            },
+            Err(error) => {
+                let is_unreachable = matches!(error, Error::Unreachable(_));
+                interval = next_interval(interval, error.code(), is_unreachable).ok_or(error)?;
+            }
         }
     }
 }
 
-/// Refreshes the stored access token if it expires soon. Other `svc` processes wait, and then use the new token.
+/// The interval after a failed poll (RFC 8628 section 3.5); `None` if polling must end.
+fn next_interval(interval: Duration, code: Option<&str>, is_unreachable: bool) -> Option<Duration> {
+    match code {
+        Some("authorization_pending") => Some(interval),
+        Some("slow_down" | "temporarily_unavailable") => Some(interval + SLOW_DOWN),
+        None if is_unreachable => Some((interval * 2).max(Duration::from_secs(1))),
+        _ => None,
+    }
+}
+
+/// Refreshes the stored access token if it expires soon.
 pub async fn refresh(svc: &Svc<'_>) -> Result<(), CliError> {
     if !svc.uses_stored_credential() || !Config::read()?.grants.get(&svc.api).is_some_and(expires_soon) {
         return Ok(());
     }
-    let _lock = Config::lock()?;
-    let mut config = Config::read()?;
-    let Some(grant) = config.grants.get(&svc.api).filter(|grant| expires_soon(grant)) else { return Ok(()) };
-    let client_id = grant.client_id.clone();
-    let form = [
-        ("grant_type", "refresh_token"),
-        ("refresh_token", grant.refresh_token.reveal()),
-        ("client_id", client_id.as_str()),
-    ];
-    match svc.anonymous.call::<Tokens>(Method::POST, &["oauth", "token"]).form(&form).send().await {
-        Ok(tokens) => {
-            let (credential, grant) = tokens.value.into_grant(client_id);
-            config.credentials.insert(svc.api.clone(), credential);
-            config.grants.insert(svc.api.clone(), grant);
-            config.write()
+    let tokens = StoredTokens { api: svc.api.clone(), anonymous: svc.anonymous.clone() };
+    tokens.refresh(|_, grant| expires_soon(grant)).await.map(drop)
+}
+
+/// The stored tokens of the device flow at an API.
+pub struct StoredTokens {
+    pub api: String,
+    pub anonymous: Client,
+}
+
+impl StoredTokens {
+    /// Refreshes the stored access token if `is_due` with it. Other `svc` processes wait, and then use the new token.
+    /// Returns the present access token, and `None` without a grant.
+    async fn refresh(&self, is_due: impl Fn(&Secret, &StoredGrant) -> bool) -> Result<Option<Secret>, CliError> {
+        let _lock = Config::lock()?;
+        let mut config = Config::read()?;
+        let stored = config.credentials.get(&self.api).zip(config.grants.get(&self.api));
+        let Some((credential, grant)) = stored else { return Ok(None) };
+        if !is_due(credential, grant) {
+            return Ok(Some(credential.clone()));
         }
-        // The user ended the grant, or it expired without use.
-        Err(error) if error.code() == Some("invalid_grant") => {
-            config.credentials.remove(&svc.api);
-            config.grants.remove(&svc.api);
-            config.write()?;
-            Err(CliError::NotSignedIn(svc.api.clone()))
+        let client_id = grant.client_id.clone();
+        let form = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", grant.refresh_token.reveal()),
+            ("client_id", client_id.as_str()),
+        ];
+        match self.anonymous.call::<Tokens>(Method::POST, &["oauth", "token"]).form(&form).send().await {
+            Ok(tokens) => {
+                let (credential, grant) = tokens.value.into_grant(client_id);
+                config.credentials.insert(self.api.clone(), credential.clone());
+                config.grants.insert(self.api.clone(), grant);
+                config.write()?;
+                Ok(Some(credential))
+            }
+            // The user ended the grant, or it expired without use.
+            Err(error) if error.code() == Some("invalid_grant") => {
+                config.credentials.remove(&self.api);
+                config.grants.remove(&self.api);
+                config.write()?;
+                Err(CliError::NotSignedIn(self.api.clone()))
+            }
+            Err(error) => Err(error.into()),
         }
-        Err(error) => Err(error.into()),
     }
 }
 
-/// Ends the grant of a sign-out.
+impl CredentialSource for StoredTokens {
+    /// Refreshes the token in the middle of a command, unless another process has done so.
+    fn renew<'a>(&'a self, rejected: &'a Secret) -> Renewal<'a> {
+        Box::pin(async move {
+            match self.refresh(|credential, _| credential == rejected).await {
+                Ok(renewed) => Ok(renewed.filter(|renewed| renewed != rejected)),
+                Err(CliError::Api(error)) => Err(error),
+                // The API's 401 says what to do.
+                Err(CliError::NotSignedIn(_)) => Ok(None),
+                Err(error) => Err(Error::Setup(error.to_string())),
+            }
+        })
+    }
+}
+
+/// Ends a grant that this machine does not use any longer.
 pub async fn revoke(svc: &Svc<'_>, grant: &StoredGrant) {
     let form = [("token", grant.refresh_token.reveal()), ("client_id", grant.client_id.as_str())];
     if let Err(error) = svc.anonymous.call::<Value>(Method::POST, &["oauth", "revoke"]).form(&form).send().await {
@@ -131,4 +177,27 @@ fn expires_soon(grant: &StoredGrant) -> bool {
 #[expect(clippy::disallowed_methods, reason = "svc does not depend on kernel; tests change the stored time instead")]
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_grows_after_slow_down_and_failed_connections() {
+        let seconds = Duration::from_secs;
+        for (code, is_unreachable, expected) in [
+            (Some("authorization_pending"), false, Some(seconds(5))),
+            (Some("slow_down"), false, Some(seconds(10))),
+            (Some("temporarily_unavailable"), false, Some(seconds(10))),
+            (None, true, Some(seconds(10))),
+            (None, false, None),
+            (Some("access_denied"), false, None),
+            (Some("expired_token"), false, None),
+            (Some("invalid_client"), false, None),
+        ] {
+            assert_eq!(next_interval(seconds(5), code, is_unreachable), expected, "{code:?}");
+        }
+        assert_eq!(next_interval(Duration::ZERO, None, true), Some(seconds(1)));
+    }
 }

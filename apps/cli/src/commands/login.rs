@@ -75,10 +75,10 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
         Ok(()) | Err(CliError::Closed) => {}
         Err(error) => return Err(error),
     }
-    let _lock = Config::lock()?;
+    let lock = Config::lock()?;
     let mut config = Config::read()?;
     config.credentials.insert(svc.api.clone(), credential);
-    match grant {
+    let replaced = match grant {
         Some(grant) => config.grants.insert(svc.api.clone(), grant),
         None => config.grants.remove(&svc.api),
     };
@@ -86,6 +86,10 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
         config.current = Some(svc.api.clone());
     }
     config.write()?;
+    drop(lock);
+    if let Some(replaced) = replaced {
+        device::revoke(svc, &replaced).await;
+    }
     svc.out.success(format!("signed in at {}", svc.api));
     Ok(())
 }

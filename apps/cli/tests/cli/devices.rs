@@ -3,14 +3,17 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 
 use client::Client;
 use client::types::{DevLogin, DeviceDecision};
 use kernel::ClockRng;
 use kernel::audit::Actor;
 use oauth::{Clients, NewClient};
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::{Config, Store};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::support::{Machine, Platform};
 
@@ -135,9 +138,110 @@ async fn device_whose_grant_was_revoked_must_sign_in_again() {
     machine.svc(&["whoami"]).fails(3);
     session.svc(&["apps", "revoke", &sid]).fails(5);
 
-    let mut credentials = stored(&machine);
-    grant(&mut credentials)["expiresAt"] = 1.into();
-    fs::write(machine.credentials(), credentials.to_string()).unwrap();
+    // The attempt to refresh the rejected token ended with the removal of both.
     machine.svc(&["whoami"]).fails(3).stderr_contains("not signed in");
     assert!(!fs::read_to_string(machine.credentials()).unwrap().contains("svc_ort_"));
+}
+
+/// Also in the middle of a command, when the access token turns out to be invalid.
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_access_token_is_refreshed_once() {
+    let devices = Devices::start().await;
+    let ada = devices.session("ada").await;
+    let machine = devices.signed_in(&ada).await;
+    let mut credentials = stored(&machine);
+    let before = grant(&mut credentials)["refreshToken"].clone();
+    let access = credentials["credentials"].as_object_mut().unwrap().values_mut().next().unwrap();
+    *access = "eyJhbGciOiJub25lIn0.e30.".into();
+    fs::write(machine.credentials(), credentials.to_string()).unwrap();
+    let commands: Vec<Child> = (0..4).map(|_| machine.command(&["whoami"]).spawn().unwrap()).collect();
+    for command in commands {
+        let output = command.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_ne!(grant(&mut stored(&machine))["refreshToken"], before);
+    assert_eq!(devices.platform.ada().json(&["apps", "list"])["items"].as_array().unwrap().len(), 1);
+    // A token that is not stored is not replaced.
+    let mut command = machine.command(&["whoami"]);
+    let output = command.env("SVC_CLI_TOKEN", "eyJhbGciOiJub25lIn0.e30.").output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_sign_in_ends_the_previous_grant() {
+    let devices = Devices::start().await;
+    let ada = devices.session("ada").await;
+    let machine = devices.signed_in(&ada).await;
+    let session = devices.platform.ada();
+    let apps = || session.json(&["apps", "list"])["items"].as_array().unwrap().clone();
+    let first = apps();
+    let (mut child, code) = devices.sign_in(&machine);
+    ada.oauth_device_decide(&DeviceDecision { approve: None, user_code: code }).send().await.unwrap();
+    assert!(child.wait().unwrap().success());
+    let second = apps();
+    assert_eq!(second.len(), 1);
+    assert_ne!(first[0]["sid"], second[0]["sid"]);
+    machine.svc(&["whoami"]).succeeds();
+    machine.svc(&["login", "--dev", "ada"]).succeeds();
+    assert_eq!(apps(), Vec::<Value>::new());
+}
+
+/// An authorization server that answers polls with these error codes, the last of them repeatedly. Returns its address
+/// and the bodies of the polls.
+async fn authorization_server(expires_in: u64, codes: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (base, polls) = (format!("http://{}", listener.local_addr().unwrap()), Arc::<Mutex<Vec<String>>>::default());
+    let (seen, uri) = (Arc::clone(&polls), format!("{base}/device"));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = String::new();
+            let mut buffer = [0; 4096];
+            // A form is complete with the last field.
+            while !request.starts_with("GET") && !request.contains("client_id=") || !request.contains("\r\n\r\n") {
+                match stream.read(&mut buffer).await {
+                    Ok(count) if count > 0 => request.push_str(&String::from_utf8_lossy(&buffer[..count])),
+                    _ => break,
+                }
+            }
+            let (status, body) = if request.starts_with("GET /.well-known/") {
+                let endpoint = format!("{uri}/authorization");
+                (200, json!({ "svc_cli_client_id": "app_metadata", "device_authorization_endpoint": endpoint }))
+            } else if request.starts_with("POST /oauth/device ") {
+                let device = json!({
+                    "device_code": "device", "user_code": "AAAA-BBBB", "verification_uri": uri,
+                    "verification_uri_complete": uri, "expires_in": expires_in, "interval": 0,
+                });
+                (200, device)
+            } else {
+                let mut polls = seen.lock().unwrap();
+                let code = codes[polls.len().min(codes.len() - 1)];
+                polls.push(request.split("\r\n\r\n").nth(1).unwrap().to_owned());
+                (400, json!({ "error": code, "error_description": "a message" }))
+            };
+            let body = body.to_string();
+            let head = format!("HTTP/1.1 {status} .\r\nContent-Type: application/json\r\nConnection: close\r\n");
+            let response = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+            let _ = stream.write_all(response.as_bytes()).await;
+        }
+    });
+    (base, polls)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn polling_ends_with_the_decision_or_the_code() {
+    let pending: &[&str] = &["authorization_pending"];
+    for (expires_in, codes, polled) in [
+        (600, &["authorization_pending", "authorization_pending", "expired_token"][..], 3),
+        (600, &["authorization_pending", "access_denied"], 2),
+        (600, &["invalid_client"], 1),
+        // The server never ends it.
+        (0, pending, 0),
+    ] {
+        let (base, polls) = authorization_server(expires_in, codes).await;
+        let machine = Machine::new(&base);
+        machine.svc(&["login", "--device"]).fails(1);
+        let polls = polls.lock().unwrap();
+        assert_eq!(polls.len(), polled, "{codes:?}");
+        assert!(polls.iter().all(|poll| poll.contains("client_id=app_metadata")), "{polls:?}");
+    }
 }
