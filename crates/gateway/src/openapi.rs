@@ -104,6 +104,11 @@ pub fn document(routes: &Routes) -> Value {
                     "scheme": "basic",
                     "description": "A personal access token as the password; the user name is ignored.",
                 },
+                "client": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "The ID and the secret of a confidential client (RFC 6749 section 2.3.1).",
+                },
             },
         },
     });
@@ -187,6 +192,8 @@ fn add_examples(operation: &Operation, described: &mut Value, schemas: &Map<Stri
 
 fn security(operation: &Operation) -> Value {
     match operation.target {
+        // A public client has no secret, and a confidential client can also send it in the form.
+        PolicyTarget::Open if operation.authenticates_client => json!([{ "client": [] }, {}]),
         PolicyTarget::Open => json!([]),
         _ if operation.session_only => json!([{ "session": [] }]),
         _ if operation.scope.is_none() => json!([{ "token": [] }, { "basic": [] }]),

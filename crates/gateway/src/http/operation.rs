@@ -59,6 +59,8 @@ pub struct Operation {
     pub(crate) role: Option<Role>,
     pub(crate) scope: Option<Scope>,
     pub(crate) session_only: bool,
+    /// Whether the client of a connected app authenticates, with its secret if it is confidential.
+    pub(crate) authenticates_client: bool,
     /// Whether the route accepts a restricted token, for the targets of its restriction.
     pub(crate) accepts_restricted_tokens: bool,
     pub(crate) parameters: Vec<Value>,
@@ -120,6 +122,7 @@ impl Operation {
             role: None,
             scope: None,
             session_only: false,
+            authenticates_client: false,
             accepts_restricted_tokens: false,
             parameters: Vec::new(),
             body: None,

@@ -25,6 +25,7 @@ pub(super) struct ClientRequest {
 
 impl Describe for ClientRequest {
     fn describe(operation: &mut Operation) {
+        operation.authenticates_client = true;
         operation.codes(&[
             &OAuthError::NOT_CONFIGURED,
             &OAuthError::INVALID_REQUEST,
