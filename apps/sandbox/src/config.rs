@@ -16,7 +16,7 @@ settings::table! {
     pub DNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_DNS_LISTEN", "127.0.0.1:8053");
     /// The address of the S3 server.
     pub S3_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_S3_LISTEN", "127.0.0.1:8092");
-    /// The base URL at which browsers reach the web pages (default: the address they listen on).
+    /// The base URL at which browsers reach the web pages (default: that of their listener).
     pub URL: Option<String> = Setting::optional("SVC_SANDBOX_URL");
     /// The base URL of the service's API, for the connected app and the page at which users approve apps.
     pub API_URL: String = Setting::with_default("SVC_SANDBOX_API_URL", "http://127.0.0.1:8080");

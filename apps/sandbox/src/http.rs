@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::vec;
 
 use futures_util::stream::{self, Iter};
@@ -65,11 +65,15 @@ impl Request {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Whether a page of another origin made the browser send the request. Browsers add `Origin` to every POST request.
-    pub fn is_cross_origin(&self) -> bool {
-        let origin = self.header(ORIGIN);
+    /// Whether a page of another origin made a browser send a request that may change state. Browsers add `Origin` to
+    /// every such request, and recent ones `Sec-Fetch-Site`; other clients send neither (Fetch standard, "`Origin`
+    /// header"; Fetch Metadata, section 2.2).
+    pub fn is_cross_origin_write(&self) -> bool {
+        let (origin, site) = (self.header(ORIGIN), self.named_header("sec-fetch-site"));
         let host = origin.split_once("://").map(|(_, host)| host);
-        !origin.is_empty() && host != Some(self.header(HOST))
+        let is_other_origin = !origin.is_empty() && host != Some(self.header(HOST));
+        let is_other_site = !["", "same-origin", "none"].contains(&site);
+        !["GET", "HEAD"].contains(&self.method.as_str()) && (is_other_origin || is_other_site)
     }
 
     /// A header's value; empty if absent or not ASCII.
@@ -154,7 +158,12 @@ where
     }
 }
 
-/// The URL of a listener.
+/// The URL at which this machine reaches a listener.
 pub fn base(address: SocketAddr) -> String {
-    format!("http://{address}")
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
 }

@@ -1,13 +1,13 @@
 //! The model-lending service: receives ended grants, signed as Standard Webhooks.
 
-use std::future::pending;
 use std::sync::{Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
@@ -21,7 +21,7 @@ pub const LENDING_SECRET: &str = "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==";
 #[derive(Debug, Default)]
 pub(crate) struct Lending {
     revocations: Mutex<Vec<Revocation>>,
-    fault: Mutex<Option<Fault>>,
+    fault: watch::Sender<Option<Fault>>,
 }
 
 /// A fault of every following request.
@@ -31,17 +31,26 @@ enum Fault {
     Unavailable,
     /// Responds with 502 and a page, like a proxy.
     Html,
-    /// Does not respond.
+    /// Does not respond while the fault lasts.
     Hang,
+    /// Closes the connection without a response.
+    Close,
+    /// Accepts the message after [`SLOW`].
+    Slow,
 }
 
 /// The faults with their names on the page.
-const FAULTS: [(&str, Option<Fault>); 4] = [
+const FAULTS: [(&str, Option<Fault>); 6] = [
     ("none", None),
     ("unavailable", Some(Fault::Unavailable)),
     ("html", Some(Fault::Html)),
     ("hang", Some(Fault::Hang)),
+    ("close", Some(Fault::Close)),
+    ("slow", Some(Fault::Slow)),
 ];
+
+/// The delay of a slow response. Shorter than the sender's timeout.
+const SLOW: Duration = Duration::from_secs(2);
 
 /// How far a timestamp may be from the clock.
 const TOLERANCE_SECONDS: u64 = 300;
@@ -56,15 +65,26 @@ struct Revocation {
 }
 
 impl Lending {
-    /// Accepts a message with a valid signature, each id once.
-    pub async fn receive(&self, request: &Request) -> Response {
-        let fault = *self.fault.lock().unwrap();
+    /// Accepts a message with a valid signature, each id once. Returns `None` to close the connection without a response.
+    pub async fn receive(&self, request: &Request) -> Option<Response> {
+        let mut faults = self.fault.subscribe();
+        let fault = *faults.borrow_and_update();
         match fault {
-            None => self.accept(request),
-            Some(Fault::Unavailable) => Response::new(503, "text/plain; charset=utf-8", "out of service"),
-            Some(Fault::Html) => Response::new(502, "text/html", "<!DOCTYPE html><title>Bad gateway</title>"),
-            Some(Fault::Hang) => pending().await,
+            None => {}
+            Some(Fault::Slow) => tokio::time::sleep(SLOW).await,
+            Some(Fault::Close) => return None,
+            Some(Fault::Hang) => {
+                faults.wait_for(|fault| *fault != Some(Fault::Hang)).await.unwrap();
+                return None;
+            }
+            Some(Fault::Unavailable) => {
+                return Some(Response::new(503, "text/plain; charset=utf-8", "out of service"));
+            }
+            Some(Fault::Html) => {
+                return Some(Response::new(502, "text/html", "<!DOCTYPE html><title>Bad gateway</title>"));
+            }
         }
+        Some(self.accept(request))
     }
 
     /// Selects the fault that a form names.
@@ -73,7 +93,7 @@ impl Lending {
         let Some((_, fault)) = FAULTS.into_iter().find(|(known, _)| *known == name) else {
             return Response::new(400, "text/plain; charset=utf-8", "unknown fault");
         };
-        *self.fault.lock().unwrap() = fault;
+        self.fault.send_replace(fault);
         Response::redirect(LENDING_PATH)
     }
 
@@ -88,7 +108,7 @@ impl Lending {
             .split(' ')
             .filter_map(|signature| signature.strip_prefix("v1,"))
             .any(|signature| STANDARD.decode(signature).is_ok_and(|tag| hmac::verify(&key, &signed, &tag).is_ok()));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = unix_seconds();
         let is_recent = timestamp.parse::<u64>().is_ok_and(|sent| sent.abs_diff(now) <= TOLERANCE_SECONDS);
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         match body["sid"].as_str() {
@@ -113,13 +133,15 @@ impl Lending {
 
     pub fn page(&self) -> Response {
         let mut html = Html::default();
-        html.raw("<p>The model-lending service is told of every grant that ended.</p>");
+        html.raw("<p>The service reports every grant that ended to the model-lending service.</p>");
         html.raw("<form method=post action=\"/lending\"><label>Fault of the service <select name=fault>");
-        let current = *self.fault.lock().unwrap();
+        let current = *self.fault.borrow();
         for (name, fault) in FAULTS {
             html.raw(if fault == current { "<option selected>" } else { "<option>" }).text(name).raw("</option>");
         }
         html.raw("</select></label><button>Set</button></form>");
+        // Each request in progress observes the fault.
+        html.raw("<p>").text(&format!("Requests in progress: {}", self.fault.receiver_count())).raw("</p>");
         html.raw("<table><tr><th>Grant</th><th>Message</th><th>Deliveries</th></tr>");
         for Revocation { message_id, sid, deliveries } in self.revocations().iter().rev() {
             html.raw("<tr><td>").text(sid).raw("</td><td>").text(message_id).raw("</td><td>");
@@ -132,4 +154,9 @@ impl Lending {
     fn revocations(&self) -> MutexGuard<'_, Vec<Revocation>> {
         self.revocations.lock().unwrap()
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the sandbox plays another organization, which has its own clock")]
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }

@@ -1,5 +1,7 @@
 //! The systems that the web pages show.
 
+use std::sync::Arc;
+
 use crate::app::DemoApp;
 use crate::codehost::CodeHost;
 use crate::consent::Consent;
@@ -14,7 +16,7 @@ pub(crate) struct Systems {
     pub smtp: SmtpServer,
     pub dns: DnsServer,
     pub s3: S3Server,
-    pub app: DemoApp,
+    pub app: Arc<DemoApp>,
     pub consent: Consent,
     pub lending: Lending,
 }

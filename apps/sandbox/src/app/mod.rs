@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hyper::header::HOST;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -28,6 +29,8 @@ pub struct AppClient {
 pub(crate) struct DemoApp {
     api: Api,
     client: Option<AppClient>,
+    /// The address at which browsers reach the app.
+    base: String,
     /// The redirect URI.
     callback: String,
     /// The sign-ins in progress.
@@ -57,7 +60,13 @@ impl DemoApp {
     /// `base` is the address at which browsers reach the app.
     pub fn new(api: Api, client: Option<AppClient>, base: &str) -> Self {
         let callback = format!("{base}/app/callback");
-        Self { api, client, callback, pending: Sessions::new("demo_sign_in"), users: Sessions::new("demo_user") }
+        let (pending, users) = (Sessions::new("demo_sign_in"), Sessions::new("demo_user"));
+        Self { api, client, base: base.to_owned(), callback, pending, users }
+    }
+
+    /// Whether a request is for the app.
+    pub fn serves(path: &str) -> bool {
+        path == "/app" || path.starts_with("/app/")
     }
 
     pub async fn respond(&self, request: &Request) -> Option<Response> {
@@ -66,7 +75,7 @@ impl DemoApp {
         };
         let result = match (request.method.as_str(), request.path.as_str()) {
             ("GET", "/app") => Ok(self.home(request).await),
-            ("POST", "/app/sign-in") => self.sign_in(client, request).await,
+            ("POST", "/app/sign-in") => self.sign_in(client).await,
             ("GET", "/app/callback") => self.callback(client, request).await,
             ("POST", "/app/refresh") => self.refresh(client, request).await,
             ("POST", "/app/revoke") => self.revoke(client, request).await,
@@ -76,6 +85,10 @@ impl DemoApp {
     }
 
     async fn home(&self, request: &Request) -> Response {
+        // A cookie of another name of this host would be missing at the redirect URI.
+        if self.base.split_once("://").map(|(_, host)| host) != Some(request.header(HOST)) {
+            return Response::redirect(format!("{}/app", self.base));
+        }
         match self.users.get(request) {
             None => page::signed_out(&self.api.base),
             Some(tokens) => {
@@ -88,9 +101,7 @@ impl DemoApp {
     }
 
     /// Redirects the browser to the authorization endpoint (RFC 6749 section 4.1.1).
-    async fn sign_in(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
-        // The tokens of another user of this browser are not needed any longer.
-        self.revoke(client, request).await?;
+    async fn sign_in(&self, client: &AppClient) -> Result<Response, ApiError> {
         let metadata = self.api.get("/.well-known/oauth-authorization-server", None).await?;
         // RFC 8414 section 3.3.
         if text(&metadata, "issuer") != self.api.base {
@@ -116,10 +127,12 @@ impl DemoApp {
     /// Receives the authorization response, and exchanges its code.
     async fn callback(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
         let refused = |reason: &str| ApiError(format!("The sign-in failed: {reason}"));
-        let pending = self.pending.remove(request).ok_or_else(|| refused("this browser did not start it"))?;
-        if request.parameter("state") != pending.state {
+        let not_started = || refused("this browser did not start it");
+        // A link of another site with another state does not end the sign-in in progress.
+        if request.parameter("state") != self.pending.get(request).ok_or_else(not_started)?.state {
             return Err(refused("the state is that of another sign-in"));
         }
+        let pending = self.pending.remove(request).ok_or_else(not_started)?;
         // RFC 9207 section 2.4.
         if request.parameter("iss") != text(&pending.metadata, "issuer") {
             return Err(refused("the response is of another issuer"));
@@ -128,6 +141,8 @@ impl DemoApp {
             let (error, description) = (request.parameter("error"), request.parameter("error_description"));
             return Err(refused(&format!("{description} ({error})")));
         }
+        // The new tokens replace those of this browser.
+        self.revoke(client, request).await?;
         let form = [
             ("grant_type", "authorization_code"),
             ("code", request.parameter("code")),
@@ -143,6 +158,9 @@ impl DemoApp {
     async fn refresh(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
         let Some(tokens) = self.users.get(request) else { return Ok(Response::redirect("/app")) };
         let mut tokens = tokens.lock().await;
+        if self.users.get(request).is_none() {
+            return Ok(Response::redirect("/app"));
+        }
         let refresh_token = text(&tokens.response, "refresh_token");
         let form = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
         tokens.response = self.post(client, text(&tokens.metadata, "token_endpoint"), &form).await?;

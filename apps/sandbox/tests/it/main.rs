@@ -7,6 +7,8 @@
     reason = "in a test, a panic reports the failure"
 )]
 
+mod cross_origin;
+mod lending;
 mod objects;
 mod pages;
 mod sign_in;

@@ -7,6 +7,7 @@ use std::process::Command;
 use testkit::PrivatePostgres;
 
 use crate::convergence::node_process::{Node, program, workerd};
+use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 
 /// The number of shell blocks at the end of the tour that deploy worker code, which requires `workerd`. The last of them
@@ -34,7 +35,11 @@ fn checkout(folder: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn readme_tour_works() {
     let workerd = workerd();
-    let server = Process::start().await;
+    let server = Process::with(&[("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned())]).await;
+    // Ada approved an app before the tour. The tour lists it and ends its access.
+    let (connected_app, ada) = register_at(&server, public()).await;
+    let tokens = connected_app.sign_in(&ada).await;
+    ada.with_token(&tokens.access).get("/v1/me").await.expect(200);
     let port = |address: &str| address.rsplit(':').next().unwrap().to_owned();
     let folder = std::env::temp_dir().join(format!("svc-tour-{}", port(&server.base)));
     let mut settings = vec![("SVC_NODE_STORAGE", format!("file://{}/objects", folder.display()))];
@@ -87,4 +92,10 @@ async fn readme_tour_works() {
     for event in ["deployment.rollback", "access.bypass.new", "project.create"] {
         assert!(out.contains(event), "{event} is not in {out}\n{err}");
     }
+    let listed = out.lines().find(|line| line.starts_with(&tokens.sid()));
+    assert!(listed.is_some_and(|line| line.contains("Example app")), "the app is not listed in {out}\n{err}");
+    for text in ["\"authorization_endpoint\"", "\"ES256\""] {
+        assert!(out.contains(text), "{text} is not in {out}\n{err}");
+    }
+    ada.with_token(&tokens.access).get("/v1/me").await.expect_error(401, "unauthenticated");
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may panic")]
 
 mod codehost;
+mod lending;
 mod mail;
 mod mail_content;
 mod outbound;

@@ -13,6 +13,8 @@ use crate::setting::read_setting;
 pub struct Sandbox {
     /// The address of the web pages and the code host.
     pub http: SocketAddr,
+    /// The base URL of the web pages, if configured.
+    url: Option<String>,
     smtp: SocketAddr,
     dns: SocketAddr,
     s3: SocketAddr,
@@ -22,6 +24,7 @@ impl Sandbox {
     pub fn read() -> Result<Self> {
         Ok(Self {
             http: listen_address("SVC_SANDBOX_LISTEN", 8090)?,
+            url: read_setting("SVC_SANDBOX_URL")?,
             smtp: listen_address("SVC_SANDBOX_SMTP_LISTEN", 8025)?,
             dns: listen_address("SVC_SANDBOX_DNS_LISTEN", 8053)?,
             s3: listen_address("SVC_SANDBOX_S3_LISTEN", 8092)?,
@@ -40,7 +43,7 @@ impl Sandbox {
 
     /// The base URL of the web pages, and of the pages that take the place of a dashboard.
     pub fn url(&self) -> String {
-        base_url(self.http)
+        self.url.as_deref().map_or_else(|| base_url(self.http), |url| url.trim_end_matches('/').to_owned())
     }
 
     /// Configures the server to use the sandbox, except for providers that are configured otherwise.
@@ -59,7 +62,7 @@ impl Sandbox {
             // The only OAuth client of the sandbox's code host.
             values.insert("SVC_CODEHOST_CLIENT_ID", "svc-client".to_owned());
             values.insert("SVC_CODEHOST_CLIENT_SECRET", "svc-client-hush".to_owned());
-            values.insert("SVC_CODEHOST_AUTHORIZE_URL", url("/login/oauth/authorize"));
+            values.insert("SVC_CODEHOST_AUTHORIZE_URL", format!("{}/login/oauth/authorize", self.url()));
             values.insert("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token"));
             values.insert("SVC_CODEHOST_USER_URL", url("/user"));
         }

@@ -53,7 +53,7 @@ async fn verify_repeatedly(rig: &Rig, token: &str) -> Result<f64> {
     let (start, mut verified) = (Instant::now(), 0_u32);
     while start.elapsed() < DURATION {
         for _ in 0..BATCH {
-            black_box(oauth.verify(black_box(token)).map_err(|reason| anyhow!("rejected: {reason:?}"))?);
+            black_box(oauth.verify(black_box(token)).await.map_err(|reason| anyhow!("rejected: {reason:?}"))?);
         }
         verified += BATCH;
     }

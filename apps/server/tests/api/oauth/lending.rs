@@ -189,12 +189,16 @@ async fn crash_loses_no_report() {
         ("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned()),
         ("SVC_LENDING_URL", lending.url.clone()),
         ("SVC_LENDING_SECRET", SECRET.to_owned()),
+        ("SVC_LOG", "trace".to_owned()),
     ];
     let mut process = Process::with(&settings).await;
     let (client, ada) = register_at(&process, public()).await;
     let tokens = client.sign_in(&ada).await;
     client.revoke(&tokens.refresh).await.expect(200);
     let first = lending.wait_for(1).await[0].clone();
+    let failed = "responded with status 500";
+    eventually("the failure is logged", async || process.log().contains(failed).then_some(())).await;
+    assert_no_secret(&process.log());
     process.kill_and_restart().await;
     lending.answer_with(&[]);
     let sent = lending.received().len();
@@ -204,4 +208,11 @@ async fn crash_loses_no_report() {
     assert!(received.iter().all(|message| *message == first), "{received:?}");
     let pending = async || process.database.rows("SELECT id FROM store.outbox").await.len();
     eventually("the outbox is empty", async || (pending().await == 0).then_some(())).await;
+}
+
+/// Asserts that a log at the most detailed level contains no form of the secret.
+fn assert_no_secret(log: &str) {
+    assert!(log.lines().count() > 50, "{log}");
+    let line = log.lines().find(|line| line.contains(SECRET.strip_prefix("whsec_").unwrap()));
+    assert!(line.is_none(), "the secret is in the log: {line:?}");
 }
