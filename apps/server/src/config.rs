@@ -8,6 +8,7 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::thread;
 
+use billing::BillingConfig;
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
 use gateway::SignInMethods;
@@ -20,7 +21,7 @@ use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 use webhooks::SigningKey;
 
-use self::parts::{LimitsFile, Zones, bundle_store, code_host, lending, limits, mail, oauth, own_domains, site, zones};
+use self::parts::{LimitsFile, Zones, billing, bundle_store, code_host, lending, limits, mail, oauth, own_domains, site, zones};
 
 pub use self::values::{Addresses, CoreLink, GracePeriod, Sockets, Url};
 
@@ -89,6 +90,18 @@ settings::table! {
     pub OAUTH_DEVICE_FLOW: Flag = Setting::with_default("SVC_OAUTH_DEVICE_FLOW", "off");
     /// Client ID of `svc login --device`, which the metadata shows. Requires `SVC_OAUTH_DEVICE_FLOW`.
     pub OAUTH_CLI_CLIENT_ID: Option<ClientId> = Setting::optional("SVC_OAUTH_CLI_CLIENT_ID");
+    /// Base URL of the payments provider's API, with its version.
+    pub PAYMENTS_URL: Option<url::Url> = Setting::optional("SVC_PAYMENTS_URL");
+    /// The access token of the payments provider.
+    pub PAYMENTS_TOKEN: Option<Secret> = Setting::optional("SVC_PAYMENTS_TOKEN");
+    /// The secrets of the payments webhook, separated by commas. Without one the hook is off.
+    pub PAYMENTS_WEBHOOK_SECRET: Option<Secret> = Setting::optional("SVC_PAYMENTS_WEBHOOK_SECRET");
+    /// The product of the pro plan at the payments provider. Without it billing is off.
+    pub PAYMENTS_PRO_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_PRO_PRODUCT");
+    /// The product of AI credit at the payments provider. Without it AI credit is not sold.
+    pub PAYMENTS_CREDIT_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_CREDIT_PRODUCT");
+    /// Whether the payments provider is a test environment without real charges.
+    pub PAYMENTS_SANDBOX: Flag = Setting::with_default("SVC_PAYMENTS_SANDBOX", "off");
     /// Base URL of the model-lending service, which receives ended grants.
     pub LENDING_URL: Option<url::Url> = Setting::optional("SVC_LENDING_URL");
     /// Secret with which messages to the model-lending service are signed (Standard Webhooks): `whsec_` and base64, or raw bytes.
@@ -155,6 +168,9 @@ pub struct Config {
     /// The authorization server for connected apps.
     pub oauth: Option<OAuthConfig>,
     pub lending: Option<LendingConfig>,
+    pub billing: BillingConfig,
+    /// `None` without a payments provider.
+    pub payments: Option<PaymentsConfig>,
     pub gateway: gateway::Config,
     pub otlp_url: Option<String>,
 }
@@ -171,6 +187,13 @@ pub struct CodeHostLogin {
 pub struct LendingConfig {
     pub url: url::Url,
     pub key: SigningKey,
+}
+
+/// The configuration of the payments provider.
+#[derive(Debug, Clone)]
+pub struct PaymentsConfig {
+    pub url: url::Url,
+    pub token: kernel::Secret,
 }
 
 /// The configuration of outgoing mail.
@@ -207,6 +230,7 @@ impl Config {
         }
         let site = site(settings, public_url, &site_url)?;
         let (oauth, lending) = (oauth(settings, &site)?, lending(settings)?);
+        let (billing, payments) = billing(settings, &site)?;
         let own_domains = own_domains(&site);
         let Zones { hosting: dns, primary, signer } = zones(settings, &site, &own_domains)?;
         let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
@@ -241,6 +265,8 @@ impl Config {
             mail: mail(settings)?,
             oauth,
             lending,
+            billing,
+            payments,
             otlp_url,
         })
     }

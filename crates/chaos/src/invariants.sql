@@ -1,5 +1,5 @@
 -- Invariants that hold in every database at any time. Each paragraph describes a violation, and its statement returns
--- one row per violation. Statements for the ledger, orders, sagas and revoked grants follow when those features exist.
+-- one row per violation. Statements for sagas follow when they exist.
 
 -- the text form of an id in the API and in the audit log
 CREATE FUNCTION pg_temp.public_id(prefix text, id uuid) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -193,3 +193,16 @@ LEFT JOIN created ON created.event = a.event AND created.target = a.target
     AND created.version IS NOT DISTINCT FROM CASE a.event WHEN 'deployment.create' THEN (a.data ->> 'version')::int END
 WHERE a.event IN ('project.create', 'deployment.create', 'token.create') AND created.target IS NULL
     AND NOT EXISTS (SELECT FROM store.audit deleted WHERE deleted.event = 'project.delete' AND deleted.target = a.target);
+
+-- an account of AI credit that differs from its ledger
+SELECT org_id, a.balance_micro_cents, a.last_ledger_id, l.balance, l.last
+FROM billing.accounts a FULL JOIN (
+    SELECT org_id, sum(amount_micro_cents) AS balance, max(ledger_id) AS last FROM billing.ledger GROUP BY org_id) l
+    USING (org_id)
+WHERE (a.balance_micro_cents, a.last_ledger_id) IS DISTINCT FROM (l.balance, l.last);
+
+-- a row of a ledger whose id leaves a gap, or whose running balance does not follow from the rows before it
+SELECT org_id, ledger_id, balance_micro_cents FROM (
+    SELECT org_id, ledger_id, balance_micro_cents, row_number() OVER rows AS id, sum(amount_micro_cents) OVER rows AS sum
+    FROM billing.ledger WINDOW rows AS (PARTITION BY org_id ORDER BY ledger_id)) l
+WHERE ledger_id <> id OR balance_micro_cents <> sum;

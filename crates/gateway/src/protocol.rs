@@ -59,6 +59,7 @@ pub(crate) fn status(code: &Code) -> StatusCode {
         Kind::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Kind::NotConfigured => StatusCode::NOT_IMPLEMENTED,
         Kind::Upstream => StatusCode::BAD_GATEWAY,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -23,6 +23,8 @@ pub enum Kind {
     TooLarge,
     /// Too many requests.
     RateLimited,
+    /// The installation does not offer the feature.
+    NotConfigured,
     /// A system that the service depends on answered with a failure.
     Upstream,
     /// A dependency of the service is unavailable. The same request may succeed later.

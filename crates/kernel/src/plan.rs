@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 crate::words! {
-    /// An organization's plan. No route changes it yet.
+    /// An organization's plan. Only the webhook of the payments provider changes it.
     pub enum Plan {
         /// The plan of a new organization.
         Free = "free",
@@ -55,6 +55,18 @@ pub struct PlanLimits {
     /// The days for which scheduled generations of a database are kept.
     #[serde(default = "default_backup_days")]
     pub backup_days: u32,
+    /// Mails that a project may send in an hour.
+    #[serde(default = "default_mails_per_hour")]
+    pub mails_per_hour: u32,
+    /// The days for which the mail log is kept.
+    #[serde(default = "default_mail_log_days")]
+    pub mail_log_days: u32,
+    /// Calls of AI models that a project may make in a minute.
+    #[serde(default = "default_ai_requests_per_minute")]
+    pub ai_requests_per_minute: u32,
+    /// What a project may spend on AI models in 24 hours, in microcents.
+    #[serde(default = "default_ai_spend_per_day_micro_cents")]
+    pub ai_spend_per_day_micro_cents: i64,
     /// The limits of a bundle.
     pub bundle: BundleLimits,
 }
@@ -124,6 +136,26 @@ const fn default_backup_days() -> u32 {
     7
 }
 
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_mails_per_hour() -> u32 {
+    50
+}
+
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_mail_log_days() -> u32 {
+    30
+}
+
+/// The value of the free plan, also for a pro plan in a file without this limit.
+const fn default_ai_requests_per_minute() -> u32 {
+    60
+}
+
+/// The value of the free plan, also for a pro plan in a file without this limit: 10 dollars.
+const fn default_ai_spend_per_day_micro_cents() -> i64 {
+    1_000_000_000
+}
+
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 
@@ -142,6 +174,10 @@ impl Default for Limits {
                 database_bytes: default_database_bytes(),
                 database_tokens: default_database_tokens(),
                 backup_days: default_backup_days(),
+                mails_per_hour: default_mails_per_hour(),
+                mail_log_days: default_mail_log_days(),
+                ai_requests_per_minute: default_ai_requests_per_minute(),
+                ai_spend_per_day_micro_cents: default_ai_spend_per_day_micro_cents(),
                 bundle: bundle(50 * MIB, 250 * MIB),
             },
             pro: PlanLimits {
@@ -155,6 +191,10 @@ impl Default for Limits {
                 database_bytes: 50 * GIB,
                 database_tokens: 100,
                 backup_days: 30,
+                mails_per_hour: 1000,
+                mail_log_days: 365,
+                ai_requests_per_minute: 600,
+                ai_spend_per_day_micro_cents: 100_000_000_000,
                 bundle: bundle(200 * MIB, GIB),
             },
         }

@@ -1,5 +1,5 @@
-//! Adapters for external services: the code host at which users sign in, the mail server, and the DNS lookups of the
-//! ownership verification.
+//! Adapters for external services: the code host at which users sign in, the mail server, the DNS lookups of the
+//! ownership verification, the model-lending service and the payments provider.
 //!
 //! An external service may be slow, faulty or hostile. The adapters bound each response in time and size and validate
 //! it. Errors contain no credential, no contact and no text of the response. The crate does not depend on any context:
@@ -10,6 +10,7 @@ mod lending;
 mod mail;
 mod mail_content;
 mod outbound;
+pub mod payments;
 mod person;
 mod resolver;
 mod smtp;

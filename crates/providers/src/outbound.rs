@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use kernel::{Secret, error_chain};
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, Method, RequestBuilder, Response};
 use rustls::RootCertStore;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use url::{Origin, Url, form_urlencoded};
 
 use crate::tls;
@@ -157,6 +158,29 @@ impl OutboundClient {
         self.log(result)
     }
 
+    /// Sends a request with a bearer token and a JSON body, and returns the response whatever its status.
+    ///
+    /// # Errors
+    /// Returns an error for a redirect, and without a complete response.
+    pub(crate) async fn exchange(
+        &self,
+        method: Method,
+        url: &Url,
+        bearer: &Secret,
+        body: Option<&Value>,
+    ) -> Result<Exchange, OutboundError> {
+        let mut request = self.client.request(method, url.clone()).bearer_auth(bearer.reveal());
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        let exchange = async {
+            let response = self.send_any(url, request).await?;
+            let (status, retry_after) = (response.status().as_u16(), retry_after(&response));
+            Ok(Exchange { status, retry_after, body: self.read_body(response).await? })
+        };
+        self.log(exchange.await)
+    }
+
     async fn call<T: DeserializeOwned>(&self, url: &Url, request: RequestBuilder) -> Result<T, OutboundError> {
         let response = self.execute(url, request).await;
         self.log(response)
@@ -177,6 +201,13 @@ impl OutboundClient {
 
     /// Returns a successful response.
     async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
+        let response = self.send_any(url, request).await?;
+        let status = response.status();
+        if status.is_success() { Ok(response) } else { Err(OutboundError::Status(status.as_u16())) }
+    }
+
+    /// Returns a response that is no redirect.
+    async fn send_any(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
         if !self.origins.contains(&url.origin()) {
             return Err(OutboundError::NotAllowed);
         }
@@ -184,9 +215,6 @@ impl OutboundClient {
         let status = response.status();
         if status.is_redirection() {
             return Err(OutboundError::Redirect(status.as_u16()));
-        }
-        if !status.is_success() {
-            return Err(OutboundError::Status(status.as_u16()));
         }
         Ok(response)
     }
@@ -202,6 +230,37 @@ impl OutboundClient {
         }
         Ok(body)
     }
+}
+
+/// A complete response.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) status: u16,
+    /// The value of `Retry-After`, if it is a number of seconds.
+    pub(crate) retry_after: Option<Duration>,
+    body: Vec<u8>,
+}
+
+impl Exchange {
+    /// Parses the body of a successful response.
+    ///
+    /// # Errors
+    /// [`OutboundError::Status`], [`OutboundError::NotJson`].
+    pub(crate) fn success<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
+        if (200..300).contains(&self.status) { self.parse() } else { Err(OutboundError::Status(self.status)) }
+    }
+
+    /// Parses the body, whatever the status.
+    ///
+    /// # Errors
+    /// [`OutboundError::NotJson`].
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
+        serde_json::from_slice(&self.body).map_err(|_| OutboundError::NotJson)
+    }
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 /// Returns the origin of a valid address.

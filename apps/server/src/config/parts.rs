@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use billing::{BillingConfig, Products};
 use dns::primary::PrimaryConfig;
 use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
@@ -15,7 +16,7 @@ use projects::SiteUrl;
 use providers::CodeHostConfig;
 use serde::Deserialize;
 use settings::{Error, Flag, Settings};
-use webhooks::SigningKey;
+use webhooks::{SigningKey, VerifyingKeys};
 
 use super::values::{Addresses, GracePeriod, Sockets, Url};
 use super::{
@@ -23,7 +24,8 @@ use super::{
     AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID, CODEHOST_CLIENT_SECRET,
     CODEHOST_REDIRECTS, CODEHOST_TOKEN_URL, CODEHOST_USER_URL, CodeHostLogin, DASHBOARD_URL, DNS_CATALOG, DNS_LISTEN,
     DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, LENDING_SECRET, LENDING_URL, LIMITS,
-    LendingConfig, MAIL_DOMAIN, MAIL_FROM, MailConfig, NAMESERVERS, OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID,
+    LendingConfig, PAYMENTS_CREDIT_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL,
+    PAYMENTS_WEBHOOK_SECRET, PaymentsConfig, MAIL_DOMAIN, MAIL_FROM, MailConfig, NAMESERVERS, OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID,
     OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PLATFORM_DOMAIN, PUBLIC_URL, SITE_NAME, SMTP_URL,
 };
 
@@ -107,6 +109,28 @@ pub(super) fn lending(settings: &Settings) -> Result<Option<LendingConfig>, Erro
             Ok(Some(LendingConfig { url, key }))
         }
     }
+}
+
+/// Billing, and the payments provider; `None` if it is not configured.
+pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig, Option<PaymentsConfig>), Error> {
+    let payments = match (settings.opt(&PAYMENTS_URL)?, settings.opt(&PAYMENTS_TOKEN)?) {
+        (None, None) => None,
+        (Some(_), None) => return Err(PAYMENTS_TOKEN.malformed("required with SVC_PAYMENTS_URL")),
+        (None, Some(_)) => return Err(PAYMENTS_URL.malformed("required with SVC_PAYMENTS_TOKEN")),
+        (Some(url), Some(token)) => Some(PaymentsConfig { url, token: kernel::Secret::new(token.reveal().to_owned()) }),
+    };
+    let products =
+        Products { pro: settings.opt(&PAYMENTS_PRO_PRODUCT)?, credit: settings.opt(&PAYMENTS_CREDIT_PRODUCT)? };
+    if payments.is_none() && products != Products::default() {
+        return Err(PAYMENTS_URL.malformed("required with a product of the payments provider"));
+    }
+    let webhook_keys = settings.opt(&PAYMENTS_WEBHOOK_SECRET)?;
+    let webhook_keys = webhook_keys.map(|secrets| VerifyingKeys::parse(secrets.reveal())).transpose();
+    let webhook_keys = webhook_keys.map_err(|error| PAYMENTS_WEBHOOK_SECRET.malformed(error))?;
+    let return_addresses = format!("{},{}", site.public_url, site.dashboard_url);
+    let return_addresses = return_addresses.parse().map_err(|error| DASHBOARD_URL.malformed(error))?;
+    let Flag(sandbox) = settings.get(&PAYMENTS_SANDBOX)?;
+    Ok((BillingConfig { products, sandbox, webhook_keys, return_addresses }, payments))
 }
 
 /// The configuration of hosted zones, the hidden primary and the signer.

@@ -1,5 +1,6 @@
 //! Construction of the contexts: one file for each, with its background jobs and the adapters for its ports.
 
+mod billing;
 mod convergence;
 mod database_reports;
 mod database_values;
@@ -46,8 +47,9 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let projects = projects::wire(config, &store, dependencies, &mut background)?;
     let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
     let oauth = oauth::wire(config, &store, &mut background)?;
+    let billing = billing::wire(config, &store, &orgs)?;
     let convergence = convergence.build();
-    let contexts = Contexts { identity, orgs, projects, convergence, dns, resources, databases, oauth };
+    let contexts = Contexts { identity, orgs, projects, convergence, dns, resources, databases, oauth, billing };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {

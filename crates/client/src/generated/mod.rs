@@ -5,6 +5,7 @@
 
 mod access;
 mod auth;
+mod billing;
 mod credentials;
 mod database;
 mod deployments;
@@ -25,6 +26,7 @@ mod storage;
 pub mod types {
     pub use super::access::*;
     pub use super::auth::*;
+    pub use super::billing::*;
     pub use super::credentials::*;
     pub use super::database::*;
     pub use super::deployments::*;

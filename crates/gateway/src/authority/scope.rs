@@ -20,4 +20,4 @@ macro_rules! scopes {
     )+ };
 }
 
-scopes!(AccountRead, OrgRead, OrgWrite, ProjectRead, ProjectWrite, Deploy, DnsRead, DnsWrite);
+scopes!(AccountRead, BillingRead, BillingWrite, OrgRead, OrgWrite, ProjectRead, ProjectWrite, Deploy, DnsRead, DnsWrite);

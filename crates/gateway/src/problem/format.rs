@@ -135,6 +135,7 @@ impl ErrorFormat for OauthErrors {
             | Kind::Conflict
             | Kind::Precondition
             | Kind::Unprocessable
+            | Kind::NotConfigured
             | Kind::TooLarge => "invalid_request",
         };
         let mut response = with_headers(problem);

@@ -1,5 +1,6 @@
 //! `/v1` and its services: a folder per context with routes, a file per area, a function per route.
 
+mod billing;
 mod databases;
 mod dns;
 mod identity;
@@ -9,6 +10,7 @@ mod projects;
 mod resources;
 mod service;
 
+use ::billing::Billing;
 use ::convergence::Convergence;
 use ::databases::Databases;
 use ::dns::Dns;
@@ -35,15 +37,16 @@ pub struct Contexts {
     pub resources: Resources,
     pub databases: Databases,
     pub oauth: OAuth,
+    pub billing: Billing,
 }
 
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns, resources, databases, oauth } = self.clone();
+        let Self { identity, orgs, projects, convergence, dns, resources, databases, oauth, billing } = self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
         app.app_data(Data::new(convergence)).app_data(Data::new(dns)).app_data(Data::new(resources));
-        app.app_data(Data::new(databases)).app_data(Data::new(oauth));
+        app.app_data(Data::new(databases)).app_data(Data::new(oauth)).app_data(Data::new(billing));
     }
 }
 
@@ -59,6 +62,7 @@ pub fn routes(sign_ins: SignInMethods) -> Routes {
     resources::routes(&mut routes);
     databases::routes(&mut routes);
     dns::routes(&mut routes);
+    billing::routes(&mut routes);
     oauth::routes(&mut routes);
     service::routes(&mut routes);
     routes

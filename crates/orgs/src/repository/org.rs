@@ -49,6 +49,9 @@ pub trait OrgRepository {
     /// Locks the organization's row until the transaction ends, and returns its plan.
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>>;
 
+    /// Sets the plan of a locked organization.
+    async fn org_set_plan(&mut self, org: OrgId, plan: Plan) -> Result<()>;
+
     /// Returns the organizations of a user and the user's roles, sorted by id. `only` restricts the listing to these
     /// organizations. Without `paging`, it returns all of them.
     async fn org_list(
@@ -129,6 +132,11 @@ impl OrgRepository for Connection {
 
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>> {
         Ok(orgs::table.find(org).select(orgs::plan).for_update().first(self).await.optional()?)
+    }
+
+    async fn org_set_plan(&mut self, org: OrgId, plan: Plan) -> Result<()> {
+        diesel::update(orgs::table.find(org)).set(orgs::plan.eq(plan)).execute(self).await?;
+        Ok(())
     }
 
     async fn org_list(

@@ -100,6 +100,23 @@ impl Orgs {
             .await
     }
 
+    /// Locks an organization until the caller's transaction ends, and returns its plan; `None` for an unknown
+    /// organization. Operations that a plan limits wait for the lock.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
+        tx.org_lock(org).await
+    }
+
+    /// Sets the plan of a locked organization, in the caller's transaction.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn set_plan(&self, tx: &mut Connection, org: OrgId, plan: Plan) -> store::Result<()> {
+        tx.org_set_plan(org, plan).await
+    }
+
     /// Returns the audit events of a user's own account, newest first: its sessions, credentials and grants.
     ///
     /// # Errors

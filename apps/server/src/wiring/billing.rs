@@ -1,0 +1,91 @@
+//! Construction of billing, and its ports, which organizations and the adapter of the payments provider implement.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use billing::{Billing, Checkout, CustomerSession, PaymentsError, Ports, RemoteSubscription};
+use kernel::{OrgId, Plan, Time};
+use orgs::Orgs;
+use providers::OutboundError;
+use providers::payments::{NewCheckout, PaymentsClient, Subscription};
+use store::{Connection, Store};
+
+use crate::config::{Config, PAYMENTS_URL, PaymentsConfig};
+
+pub(super) fn wire(config: &Config, store: &Store, orgs: &Orgs) -> anyhow::Result<Billing> {
+    let payments = match config.payments.clone() {
+        None => None,
+        Some(PaymentsConfig { url, token }) => {
+            let client = PaymentsClient::new(&url, token).map_err(|error| PAYMENTS_URL.malformed(error))?;
+            Some(Arc::new(PaymentsPort(client)) as Arc<dyn billing::Payments>)
+        }
+    };
+    let ports = Ports { payments, organizations: Arc::new(OrgsPort(orgs.clone())) };
+    Ok(Billing::new(store.clone(), config.limits, config.billing.clone(), ports))
+}
+
+struct PaymentsPort(PaymentsClient);
+
+#[async_trait]
+impl billing::Payments for PaymentsPort {
+    async fn check_out(&self, checkout: &Checkout) -> Result<String, PaymentsError> {
+        let Checkout { org, product, return_to, embed_origin, credit_cents } = checkout;
+        let org = org.to_string();
+        let new = NewCheckout {
+            product,
+            external_customer_id: &org,
+            success_url: return_to,
+            embed_origin,
+            credit_cents: *credit_cents,
+        };
+        Ok(self.0.create_checkout(&new).await.map_err(payments_error)?.into())
+    }
+
+    async fn customer_session(
+        &self,
+        org: OrgId,
+        return_to: Option<&str>,
+    ) -> Result<Option<CustomerSession>, PaymentsError> {
+        let created = self.0.create_customer_session(&org.to_string(), return_to).await.map_err(payments_error)?;
+        Ok(created.map(|session| CustomerSession {
+            token: session.token(),
+            customer_id: session.customer_id,
+            expires_at: Time::new(session.expires_at),
+            portal_url: session.customer_portal_url,
+        }))
+    }
+
+    async fn set_cancel_at_period_end(
+        &self,
+        subscription: &str,
+        cancel: bool,
+    ) -> Result<Option<RemoteSubscription>, PaymentsError> {
+        let changed = self.0.set_cancel_at_period_end(subscription, cancel).await.map_err(payments_error)?;
+        Ok(changed.map(|changed| {
+            let Subscription { status, current_period_end, cancel_at_period_end, modified_at } = changed;
+            RemoteSubscription { status, current_period_end, cancel_at_period_end, modified_at }
+        }))
+    }
+
+    async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError> {
+        self.0.has_payment_method(&org.to_string()).await.map_err(payments_error)
+    }
+}
+
+fn payments_error(error: OutboundError) -> PaymentsError {
+    tracing::warn!(%error, "the payments provider failed");
+    PaymentsError(error.to_string())
+}
+
+struct OrgsPort(Orgs);
+
+#[async_trait]
+impl billing::Organizations for OrgsPort {
+    async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
+        self.0.lock(tx, org).await
+    }
+
+    async fn set_plan(&self, tx: &mut Connection, org: OrgId, plan: Plan) -> store::Result<()> {
+        self.0.set_plan(tx, org, plan).await
+    }
+}

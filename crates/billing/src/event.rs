@@ -1,0 +1,159 @@
+//! The events of the payments provider (providers.md section 1).
+
+use chrono::{DateTime, Utc};
+use kernel::OrgId;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::MICRO_CENTS_PER_CENT;
+use crate::error::WebhookError;
+
+/// The body of a webhook.
+#[derive(Deserialize)]
+pub(crate) struct Envelope {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// When the event occurred. It stands in for the modification time of a subscription without one.
+    #[serde(default)]
+    timestamp: Value,
+    #[serde(default)]
+    data: Value,
+}
+
+/// An event with an effect.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Effect {
+    /// The state of a subscription of the pro product.
+    Subscription(SubscriptionState),
+    /// A paid order of AI credit.
+    Credit(PaidOrder),
+}
+
+/// An event with an effect, and its organization.
+#[derive(Debug, PartialEq)]
+pub(crate) struct PaymentEvent {
+    pub(crate) organization: Organization,
+    pub(crate) customer_id: String,
+    pub(crate) effect: Effect,
+}
+
+/// The organization as an event names it. It is found by its id only, never by its slug.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Organization(pub(crate) Option<String>);
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct SubscriptionState {
+    pub(crate) id: String,
+    pub(crate) status: String,
+    pub(crate) current_period_end: Option<DateTime<Utc>>,
+    pub(crate) cancel_at_period_end: bool,
+    pub(crate) modified_at: DateTime<Utc>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct PaidOrder {
+    pub(crate) id: String,
+    pub(crate) micro_cents: i64,
+}
+
+/// The products that events are compared with.
+pub(crate) struct EventProducts<'a> {
+    pub(crate) pro: Option<&'a str>,
+    pub(crate) credit: Option<&'a str>,
+}
+
+impl Organization {
+    /// The id; `None` for a text that is no id of an organization.
+    pub(crate) fn id(&self) -> Option<OrgId> {
+        self.0.as_ref()?.parse().ok()
+    }
+}
+
+impl Envelope {
+    /// # Errors
+    /// [`WebhookError::Malformed`].
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, WebhookError> {
+        serde_json::from_slice(body).map_err(|_| WebhookError::Malformed("the body is no event in JSON"))
+    }
+
+    /// Returns the event if it can have an effect. Other types, products and currencies are only recorded.
+    ///
+    /// # Errors
+    /// [`WebhookError::Malformed`].
+    pub(crate) fn event(&self, products: &EventProducts<'_>) -> Result<Option<PaymentEvent>, WebhookError> {
+        let is_of = |product: Option<&str>| product.is_some() && self.data["product_id"].as_str() == product;
+        let effect = match self.kind.as_str() {
+            "subscription.active" | "subscription.updated" => {
+                // A product is required, so that a malformed event is not taken for one of another product.
+                text(&self.data, "product_id")?;
+                if !is_of(products.pro) {
+                    return Ok(None);
+                }
+                Effect::Subscription(self.subscription()?)
+            }
+            "order.paid" => {
+                if !is_of(products.credit) || self.data["currency"] != "usd" {
+                    return Ok(None);
+                }
+                match self.order()? {
+                    Some(order) => Effect::Credit(order),
+                    None => return Ok(None),
+                }
+            }
+            _ => return Ok(None),
+        };
+        let external = match &self.data["customer"]["external_id"] {
+            Value::Null => &self.data["metadata"]["org"],
+            id => id,
+        };
+        let organization = match external {
+            Value::Null => None,
+            Value::String(id) => Some(id.clone()),
+            _ => return Err(WebhookError::Malformed("the id of the organization is no text")),
+        };
+        let customer_id = text(&self.data, "customer_id")?;
+        Ok(Some(PaymentEvent { organization: Organization(organization), customer_id, effect }))
+    }
+
+    fn subscription(&self) -> Result<SubscriptionState, WebhookError> {
+        let modified_at = match &self.data["modified_at"] {
+            Value::Null => instant(&self.timestamp, "timestamp")?,
+            modified_at => instant(modified_at, "modified_at")?,
+        };
+        let current_period_end = match &self.data["current_period_end"] {
+            Value::Null => None,
+            end => Some(instant(end, "current_period_end")?),
+        };
+        let cancel_at_period_end = self.data["cancel_at_period_end"].as_bool();
+        Ok(SubscriptionState {
+            id: text(&self.data, "id")?,
+            status: text(&self.data, "status")?,
+            current_period_end,
+            cancel_at_period_end: cancel_at_period_end.ok_or(WebhookError::Malformed("cancel_at_period_end"))?,
+            modified_at,
+        })
+    }
+
+    /// `None` for an order without a positive amount.
+    fn order(&self) -> Result<Option<PaidOrder>, WebhookError> {
+        let malformed = WebhookError::Malformed("net_amount");
+        let Some(cents) = self.data["net_amount"].as_i64() else { return Err(malformed) };
+        if cents <= 0 {
+            return Ok(None);
+        }
+        let micro_cents = cents.checked_mul(MICRO_CENTS_PER_CENT).ok_or(malformed)?;
+        Ok(Some(PaidOrder { id: text(&self.data, "id")?, micro_cents }))
+    }
+}
+
+/// A text that can be stored: not empty, and without U+0000.
+fn text(data: &Value, name: &'static str) -> Result<String, WebhookError> {
+    let found = data[name].as_str().filter(|text| !text.is_empty() && text.len() <= 200 && !text.contains('\0'));
+    found.map(str::to_owned).ok_or(WebhookError::Malformed(name))
+}
+
+/// A time of RFC 3339.
+fn instant(value: &Value, name: &'static str) -> Result<DateTime<Utc>, WebhookError> {
+    let text = value.as_str().ok_or(WebhookError::Malformed(name))?;
+    DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).map_err(|_| WebhookError::Malformed(name))
+}

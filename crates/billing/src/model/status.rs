@@ -1,0 +1,182 @@
+//! The plan of an organization.
+
+use kernel::{Limits, Plan, Secret, Time};
+use serde::{Deserialize, Serialize, Serializer};
+use validator::Validate;
+
+kernel::words! {
+    /// The status of an organization's subscription.
+    pub enum SubscriptionStatus {
+        /// Paid, or in its trial period.
+        Active = "active",
+        /// The last payment failed; the plan stays until the provider ends the subscription.
+        PastDue = "past_due",
+        /// The subscription has ended.
+        Canceled = "canceled",
+    } example Active
+}
+
+/// The plan of an organization, and the limits of each plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct BillingStatus {
+    /// Whether billing is configured here.
+    pub enabled: bool,
+    /// Whether this is a test environment without real charges.
+    pub sandbox: bool,
+    pub plan: Plan,
+    /// Null for an organization that never subscribed.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub status: Option<SubscriptionStatus>,
+    /// The end of the paid period.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub period_end: Option<Time>,
+    /// Whether the plan ends with the period.
+    pub cancel_at_period_end: bool,
+    pub limits: LimitTable,
+}
+
+/// The limits of both plans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LimitTable {
+    pub free: PlanLimits,
+    pub pro: PlanLimits,
+}
+
+/// The limits of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PlanLimits {
+    /// Projects per organization.
+    pub projects: u32,
+    /// Size of a bundle as uploaded, in bytes.
+    pub bundle_bytes: u64,
+    /// Size of an unpacked bundle, in bytes.
+    pub bundle_unpacked_bytes: u64,
+    /// Entries of a bundle.
+    pub bundle_entries: u64,
+    /// Object storage per project, in bytes.
+    pub storage_bytes: u64,
+    /// Mails per project and hour.
+    pub mails_per_hour: u32,
+    /// Days for which the mail log is kept.
+    pub mail_log_days: u32,
+    /// Calls of AI models per project and minute.
+    pub ai_requests_per_minute: u32,
+    /// Spend on AI models per project and 24 hours, in microcents.
+    pub ai_spend_per_day_micro_cents: i64,
+    /// Database per project, in bytes.
+    pub database_bytes: u64,
+    /// Tokens of the database per project.
+    pub database_tokens: u32,
+    /// Days for which scheduled generations of a database are kept.
+    pub backup_days: u32,
+    /// DNS zones per organization.
+    pub zones: u32,
+    /// Size of a DNS zone, in bytes.
+    pub zone_bytes: u64,
+    /// Custom hostnames per project.
+    pub custom_hostnames: u32,
+}
+
+impl From<&Limits> for LimitTable {
+    fn from(limits: &Limits) -> Self {
+        let of = |plan: Plan| {
+            let limits = limits.for_plan(plan);
+            PlanLimits {
+                projects: limits.projects,
+                bundle_bytes: limits.bundle.compressed,
+                bundle_unpacked_bytes: limits.bundle.unpacked,
+                bundle_entries: limits.bundle.entries,
+                storage_bytes: limits.storage_bytes,
+                mails_per_hour: limits.mails_per_hour,
+                mail_log_days: limits.mail_log_days,
+                ai_requests_per_minute: limits.ai_requests_per_minute,
+                ai_spend_per_day_micro_cents: limits.ai_spend_per_day_micro_cents,
+                database_bytes: limits.database_bytes,
+                database_tokens: limits.database_tokens,
+                backup_days: limits.backup_days,
+                zones: limits.zones,
+                zone_bytes: limits.zone_bytes,
+                custom_hostnames: limits.custom_hostnames,
+            }
+        };
+        Self { free: of(Plan::Free), pro: of(Plan::Pro) }
+    }
+}
+
+/// A request for a checkout of the pro plan.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "returnTo": "https://dashboard.svc.example/billing" })))]
+pub struct NewCheckout {
+    /// The page that embeds the checkout, and that the browser returns to: below the URL of the API or the dashboard.
+    #[validate(length(max = 2000))]
+    pub return_to: String,
+}
+
+/// The URL of a checkout or of the portal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "url": "https://pay.example/checkout/co_1" })))]
+pub struct BillingPage {
+    /// For one visit of a browser.
+    pub url: String,
+}
+
+/// A request for the portal.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "returnTo": "https://dashboard.svc.example/billing" })))]
+pub struct NewPortalVisit {
+    /// The page that the portal links back to: below the URL of the API or the dashboard.
+    #[validate(length(max = 2000))]
+    pub return_to: Option<String>,
+}
+
+/// A session of the organization as a customer at the payments provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "token": "polar_cst_EXAMPLE", "customerId": "cus_1", "expiresAt": "2026-01-31T13:00:00.000Z",
+    }))
+)]
+pub struct BillingSession {
+    /// For the provider's component that embeds the portal. Valid for an hour.
+    #[serde(serialize_with = "reveal")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub token: Secret,
+    pub customer_id: String,
+    pub expires_at: Time,
+}
+
+fn reveal<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(secret.reveal())
+}
+
+/// Whether the plan ends with its period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "cancel": true })))]
+pub struct Cancellation {
+    /// True ends the plan with the period; false reverts that.
+    pub cancel: bool,
+}
+
+/// The response to a webhook of the payments provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "applied": true })))]
+pub struct WebhookResult {
+    /// Whether the plan of an organization changed.
+    pub applied: bool,
+}

@@ -1,0 +1,91 @@
+//! The ports that other contexts and the adapters of providers implement.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use kernel::{OrgId, Plan, Secret, Time};
+use store::Connection;
+
+/// The payments provider (providers.md section 1). No call is made in a transaction.
+#[async_trait]
+pub trait Payments: Send + Sync {
+    /// Creates a checkout, and returns its URL for a browser.
+    async fn check_out(&self, checkout: &Checkout) -> Result<String, PaymentsError>;
+
+    /// Creates a session of the customer; `None` for an organization that is no customer. `return_to` is where the
+    /// portal links back to.
+    async fn customer_session(
+        &self,
+        org: OrgId,
+        return_to: Option<&str>,
+    ) -> Result<Option<CustomerSession>, PaymentsError>;
+
+    /// Schedules the end of a subscription with its period, or reverts that. Returns the changed subscription, and
+    /// `None` if it was already so.
+    async fn set_cancel_at_period_end(
+        &self,
+        subscription: &str,
+        cancel: bool,
+    ) -> Result<Option<RemoteSubscription>, PaymentsError>;
+
+    /// Whether the organization has a saved payment method.
+    async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError>;
+}
+
+/// A checkout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkout {
+    pub org: OrgId,
+    /// The provider's id of the product.
+    pub product: String,
+    /// The page that the browser returns to.
+    pub return_to: String,
+    /// The origin of the page that embeds the checkout.
+    pub embed_origin: String,
+    /// The amount of AI credit, in cents; `None` for a product with its own price.
+    pub credit_cents: Option<i64>,
+}
+
+/// A session of a customer at the provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CustomerSession {
+    pub token: Secret,
+    pub customer_id: String,
+    pub expires_at: Time,
+    /// Contains the token.
+    pub portal_url: String,
+}
+
+/// A subscription as the provider's API returns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteSubscription {
+    pub status: String,
+    pub current_period_end: Option<DateTime<Utc>>,
+    pub cancel_at_period_end: bool,
+    /// The provider's modification time, to the microsecond.
+    pub modified_at: Option<DateTime<Utc>>,
+}
+
+/// An error of the payments provider. Contains no text of the provider.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the payments provider is not available: {0}")]
+pub struct PaymentsError(pub String);
+
+/// Access to organizations.
+#[async_trait]
+pub trait Organizations: Send + Sync {
+    /// Locks an organization until the transaction ends, and returns its plan; `None` for an unknown organization.
+    async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>>;
+
+    /// Sets the plan of a locked organization. Its limits apply from the next request.
+    async fn set_plan(&self, tx: &mut Connection, org: OrgId, plan: Plan) -> store::Result<()>;
+}
+
+/// The implementations of the ports.
+#[derive(Clone)]
+pub struct Ports {
+    /// `None` without a payments provider.
+    pub payments: Option<Arc<dyn Payments>>,
+    pub organizations: Arc<dyn Organizations>,
+}

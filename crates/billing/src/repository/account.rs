@@ -1,0 +1,54 @@
+//! The AI credit of organizations.
+
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text, Timestamptz, Uuid};
+use diesel_async::RunQueryDsl;
+use kernel::{OrgId, Time};
+use store::{Connection, Result};
+
+use crate::schema::{accounts, ledger};
+
+/// AI credit on a [`store::Connection`].
+pub trait AccountRepository {
+    /// Whether an order was credited. Reliable while the organization is locked.
+    async fn ledger_has_order(&mut self, order_id: &str) -> Result<bool>;
+
+    /// Adds the amount of a paid order to the balance, with its row of the ledger.
+    async fn account_credit(&mut self, org: OrgId, order_id: &str, micro_cents: i64, at: Time) -> Result<()>;
+
+    /// Returns the balance in microcents; 0 for an organization without an account.
+    async fn account_balance(&mut self, org: OrgId) -> Result<i64>;
+}
+
+/// The update of the account locks it until the transaction ends, so ids and running balances rise in one order.
+const CREDIT: &str = "\
+    WITH account AS ( \
+        INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id) VALUES ($1, $2, 1) \
+        ON CONFLICT (org_id) DO UPDATE SET balance_micro_cents = a.balance_micro_cents + excluded.balance_micro_cents, \
+            last_ledger_id = a.last_ledger_id + 1 \
+        RETURNING org_id, balance_micro_cents, last_ledger_id) \
+    INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id, created_at) \
+    SELECT org_id, last_ledger_id, 'topup', $2, balance_micro_cents, $3, $4 FROM account";
+
+impl AccountRepository for Connection {
+    async fn ledger_has_order(&mut self, order_id: &str) -> Result<bool> {
+        let found = ledger::table.filter(ledger::order_id.eq(order_id)).select(ledger::ledger_id);
+        Ok(found.first::<i64>(self).await.optional()?.is_some())
+    }
+
+    async fn account_credit(&mut self, org: OrgId, order_id: &str, micro_cents: i64, at: Time) -> Result<()> {
+        diesel::sql_query(CREDIT)
+            .bind::<Uuid, _>(org)
+            .bind::<BigInt, _>(micro_cents)
+            .bind::<Text, _>(order_id)
+            .bind::<Timestamptz, _>(at)
+            .execute(self)
+            .await?;
+        Ok(())
+    }
+
+    async fn account_balance(&mut self, org: OrgId) -> Result<i64> {
+        let balance = accounts::table.find(org).select(accounts::balance_micro_cents).first(self).await.optional()?;
+        Ok(balance.unwrap_or_default())
+    }
+}

@@ -1,0 +1,72 @@
+//! The billing service.
+
+mod plan;
+mod webhook;
+
+use std::sync::Arc;
+
+use kernel::{AllowList, InvalidField, Limits};
+use store::Store;
+use webhooks::VerifyingKeys;
+
+use crate::error::BillingError;
+use crate::ports::{Payments, Ports};
+
+type Result<T> = std::result::Result<T, BillingError>;
+
+/// The products at the payments provider.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Products {
+    /// The subscription of the pro plan; `None` if billing is off.
+    pub pro: Option<String>,
+    /// AI credit, whose price the buyer selects; `None` if it is not sold.
+    pub credit: Option<String>,
+}
+
+/// The configuration of billing.
+#[derive(Debug, Clone)]
+pub struct BillingConfig {
+    pub products: Products,
+    /// Whether the provider charges no real money.
+    pub sandbox: bool,
+    /// The keys of the provider's webhooks; `None` if the hook is off.
+    pub webhook_keys: Option<VerifyingKeys>,
+    /// The pages that checkouts and the portal may return to.
+    pub return_addresses: AllowList,
+}
+
+/// The billing service. Cheap to clone.
+#[derive(Clone)]
+pub struct Billing {
+    store: Store,
+    limits: Limits,
+    config: Arc<BillingConfig>,
+    ports: Ports,
+}
+
+impl Billing {
+    /// Creates the service.
+    #[must_use]
+    pub fn new(store: Store, limits: Limits, config: BillingConfig, ports: Ports) -> Self {
+        Self { store, limits, config: Arc::new(config), ports }
+    }
+
+    /// The payments provider and the product of the pro plan.
+    fn pro(&self) -> Result<(&dyn Payments, &str)> {
+        let payments = self.ports.payments.as_deref().zip(self.config.products.pro.as_deref());
+        payments.ok_or(BillingError::Off)
+    }
+
+    /// Checks the address of a page that the browser returns to. Returns the parsed address.
+    fn return_address(&self, text: &str) -> Result<ReturnAddress> {
+        let admitted = self.config.return_addresses.admit(text);
+        let url = admitted.map_err(|error| InvalidField::new("returnTo", error))?;
+        Ok(ReturnAddress { origin: url.origin().ascii_serialization(), url: url.into() })
+    }
+}
+
+/// A page that the browser returns to.
+struct ReturnAddress {
+    url: String,
+    origin: String,
+}

@@ -1,0 +1,132 @@
+//! The plan of an organization.
+
+use kernel::audit::{Actor, Event};
+use kernel::{OrgId, Plan, Time};
+use serde_json::json;
+use store::{Connection, Outcome};
+
+use super::{Billing, Result};
+use crate::error::BillingError;
+use crate::model::{
+    BillingPage, BillingSession, BillingStatus, Cancellation, LimitTable, NewCheckout, NewPortalVisit,
+    SubscriptionStatus,
+};
+use crate::ports::{Checkout, CustomerSession, RemoteSubscription};
+use crate::repository::{SubscriptionRecord, SubscriptionRepository as _};
+
+impl Billing {
+    /// Returns the plan of an organization.
+    ///
+    /// # Errors
+    /// [`BillingError::Store`].
+    pub async fn status(&self, org: OrgId, plan: Plan) -> Result<BillingStatus> {
+        let subscription = self.store.connection().await?.subscription_find(org).await?;
+        Ok(self.status_of(plan, subscription))
+    }
+
+    /// Creates a checkout of the pro plan. Paying does not change the plan: only the webhook does.
+    ///
+    /// # Errors
+    /// [`BillingError::Off`], [`BillingError::AlreadyPro`], [`BillingError::Field`], [`BillingError::Unavailable`].
+    pub async fn check_out(&self, org: OrgId, plan: Plan, new: NewCheckout) -> Result<BillingPage> {
+        let return_to = self.return_address(&new.return_to)?;
+        let (payments, product) = self.pro()?;
+        if plan == Plan::Pro {
+            return Err(BillingError::AlreadyPro);
+        }
+        let checkout = Checkout {
+            org,
+            product: product.to_owned(),
+            return_to: return_to.url,
+            embed_origin: return_to.origin,
+            credit_cents: None,
+        };
+        let url = payments.check_out(&checkout).await.map_err(BillingError::Unavailable)?;
+        Ok(BillingPage { url })
+    }
+
+    /// Returns the URL of the portal for one visit.
+    ///
+    /// # Errors
+    /// [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Field`], [`BillingError::Unavailable`].
+    pub async fn portal(&self, org: OrgId, visit: NewPortalVisit) -> Result<BillingPage> {
+        let return_to = visit.return_to.map(|address| self.return_address(&address)).transpose()?;
+        let session = self.customer_session(org, return_to.map(|address| address.url)).await?;
+        Ok(BillingPage { url: session.portal_url })
+    }
+
+    /// Creates a session of the organization as a customer.
+    ///
+    /// # Errors
+    /// [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Unavailable`].
+    pub async fn session(&self, org: OrgId) -> Result<BillingSession> {
+        let CustomerSession { token, customer_id, expires_at, .. } = self.customer_session(org, None).await?;
+        Ok(BillingSession { token, customer_id, expires_at })
+    }
+
+    /// Schedules the end of the plan with its period, or reverts that. The provider's webhook follows.
+    ///
+    /// # Errors
+    /// [`BillingError::Off`], [`BillingError::NotPro`], [`BillingError::Unavailable`].
+    pub async fn cancel(&self, actor: &Actor, org: OrgId, plan: Plan, change: Cancellation) -> Result<BillingStatus> {
+        let Cancellation { cancel } = change;
+        let (payments, _) = self.pro()?;
+        let found = self.store.connection().await?.subscription_find(org).await?;
+        let live = found.filter(|found| plan == Plan::Pro && found.is_live()).ok_or(BillingError::NotPro)?;
+        let changed = payments.set_cancel_at_period_end(&live.id, cancel).await.map_err(BillingError::Unavailable)?;
+        let name = if cancel { "billing.cancel" } else { "billing.resume" };
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                // Webhooks that arrive meanwhile wait, and are compared with this state.
+                let plan = self.ports.organizations.lock(tx, org).await?.unwrap_or(plan);
+                let stored = match changed {
+                    Some(changed) => tx.subscription_set(&record(&live, changed)).await?,
+                    // It was already so at the provider.
+                    None => tx.subscription_schedule(&live.id, cancel).await?,
+                };
+                let status = self.status_of(plan, tx.subscription_find(org).await?);
+                if !stored || live.cancel_at_period_end == cancel {
+                    return Ok(Outcome::Unchanged(status));
+                }
+                Ok(Outcome::Changed(status, Event::in_org(name, org, &live.id, json!({}))))
+            })
+            .await
+    }
+
+    async fn customer_session(&self, org: OrgId, return_to: Option<String>) -> Result<CustomerSession> {
+        let (payments, _) = self.pro()?;
+        let session = payments.customer_session(org, return_to.as_deref()).await.map_err(BillingError::Unavailable)?;
+        session.ok_or(BillingError::NeverPaid)
+    }
+
+    fn status_of(&self, plan: Plan, subscription: Option<SubscriptionRecord>) -> BillingStatus {
+        let status = subscription.as_ref().map(|subscription| match subscription.status.as_str() {
+            "active" | "trialing" => SubscriptionStatus::Active,
+            "past_due" => SubscriptionStatus::PastDue,
+            _ => SubscriptionStatus::Canceled,
+        });
+        BillingStatus {
+            enabled: self.pro().is_ok(),
+            sandbox: self.config.sandbox,
+            plan,
+            status,
+            period_end: subscription.as_ref().and_then(|found| found.current_period_end).map(Time::new),
+            cancel_at_period_end: subscription.is_some_and(|found| found.is_live() && found.cancel_at_period_end),
+            limits: LimitTable::from(&self.limits),
+        }
+    }
+}
+
+/// The state of a subscription after a change.
+fn record(live: &SubscriptionRecord, changed: RemoteSubscription) -> SubscriptionRecord {
+    let RemoteSubscription { status, current_period_end, cancel_at_period_end, modified_at } = changed;
+    SubscriptionRecord {
+        id: live.id.clone(),
+        org: live.org,
+        status,
+        current_period_end,
+        cancel_at_period_end,
+        // Equal is not older: without a time, the state replaces the known one.
+        modified_at: modified_at.unwrap_or(live.modified_at),
+    }
+}

@@ -1,0 +1,168 @@
+//! The webhook of the payments provider.
+
+use std::sync::LazyLock;
+
+use kernel::audit::Event;
+use kernel::{OrgId, Plan};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
+use serde_json::json;
+use store::Connection;
+use webhooks::SignedMessage;
+
+use super::Billing;
+use crate::error::WebhookError;
+use crate::event::{Effect, Envelope, EventProducts, PaidOrder, PaymentEvent, SubscriptionState};
+use crate::model::WebhookResult;
+use crate::repository::{
+    AccountRepository as _, SubscriptionRecord, SubscriptionRepository as _, UnassignedEvent, WebhookRepository as _,
+};
+
+/// The name of the system actor in the audit log.
+const ACTOR: &str = "billing.webhook";
+
+impl Billing {
+    /// Applies a webhook of the payments provider, once for each id. The id is recorded in the transaction of the effect,
+    /// so it stays free if the effect fails.
+    ///
+    /// # Errors
+    /// [`WebhookError`].
+    pub async fn receive(&self, message: SignedMessage<'_>) -> Result<WebhookResult, WebhookError> {
+        let keys = self.config.webhook_keys.as_ref().ok_or(WebhookError::Off)?;
+        keys.verify(message, self.store.clock_rng().now().unix_seconds())?;
+        let envelope = Envelope::parse(message.body)?;
+        let body = str::from_utf8(message.body).map_err(|_| WebhookError::Malformed("the body is not UTF-8"))?;
+        let products = &self.config.products;
+        let event =
+            envelope.event(&EventProducts { pro: products.pro.as_deref(), credit: products.credit.as_deref() })?;
+        let applied = self
+            .store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let now = self.store.clock_rng().now();
+                if !tx.webhook_insert(message.id, &envelope.kind, now).await? {
+                    return Ok(Applied::Repeated);
+                }
+                let Some(event) = &event else { return Ok(Applied::Recorded) };
+                let org = event.organization.id();
+                let locked = match org {
+                    Some(org) => self.ports.organizations.lock(tx, org).await?.map(|plan| (org, plan)),
+                    None => None,
+                };
+                if let Some((org, plan)) = locked {
+                    return self.apply(tx, org, plan, event).await;
+                }
+                let event = UnassignedEvent {
+                    webhook_id: message.id.to_owned(),
+                    kind: envelope.kind.clone(),
+                    organization: event.organization.0.clone(),
+                    body: body.to_owned(),
+                    received_at: now,
+                };
+                tx.unassigned_insert(&event).await?;
+                Ok(Applied::Unassigned)
+            })
+            .await
+            .map_err(WebhookError::Store)?;
+        count(&envelope.kind, applied);
+        if matches!(applied, Applied::Unassigned) {
+            tracing::warn!(webhook = message.id, kind = envelope.kind, "kept an event of an unknown organization");
+        }
+        Ok(WebhookResult { applied: matches!(applied, Applied::Plan) })
+    }
+
+    /// Applies an event of a locked organization.
+    async fn apply(&self, tx: &mut Connection, org: OrgId, plan: Plan, event: &PaymentEvent) -> store::Result<Applied> {
+        let PaymentEvent { customer_id, effect, .. } = event;
+        match effect {
+            Effect::Subscription(state) => self.apply_subscription(tx, org, plan, customer_id, state).await,
+            Effect::Credit(order) => self.apply_order(tx, org, customer_id, order).await,
+        }
+    }
+
+    /// Stores the state of a subscription, and gives the organization the plan that follows from all its subscriptions.
+    async fn apply_subscription(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        plan: Plan,
+        customer_id: &str,
+        state: &SubscriptionState,
+    ) -> store::Result<Applied> {
+        let SubscriptionState { id, status, current_period_end, cancel_at_period_end, modified_at } = state;
+        let record = SubscriptionRecord {
+            id: id.clone(),
+            org,
+            status: status.clone(),
+            current_period_end: *current_period_end,
+            cancel_at_period_end: *cancel_at_period_end,
+            modified_at: *modified_at,
+        };
+        if !tx.subscription_set(&record).await? {
+            return Ok(Applied::Recorded);
+        }
+        tx.customer_set(org, customer_id).await?;
+        let deciding = tx.subscription_find(org).await?;
+        let new = if deciding.is_some_and(|found| found.is_live()) { Plan::Pro } else { Plan::Free };
+        if new == plan {
+            return Ok(Applied::Recorded);
+        }
+        self.ports.organizations.set_plan(tx, org, new).await?;
+        let data = json!({ "from": plan, "to": new, "subscription": id, "status": status });
+        let event = Event::in_org("billing.plan", org, org, data);
+        self.store.append_system_event(tx, ACTOR, &event).await?;
+        Ok(Applied::Plan)
+    }
+
+    /// Credits an order, once.
+    async fn apply_order(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        customer_id: &str,
+        order: &PaidOrder,
+    ) -> store::Result<Applied> {
+        let PaidOrder { id, micro_cents } = order;
+        if tx.ledger_has_order(id).await? {
+            return Ok(Applied::Recorded);
+        }
+        tx.customer_set(org, customer_id).await?;
+        tx.account_credit(org, id, *micro_cents, self.store.clock_rng().now()).await?;
+        let data = json!({ "order": id, "amountMicroCents": micro_cents });
+        self.store.append_system_event(tx, ACTOR, &Event::in_org("billing.credit", org, org, data)).await?;
+        Ok(Applied::Credit)
+    }
+}
+
+/// The effect of a webhook.
+#[derive(Debug, Clone, Copy)]
+enum Applied {
+    /// The plan of an organization changed.
+    Plan,
+    /// An order was credited.
+    Credit,
+    /// The event was recorded, and changed nothing that users see.
+    Recorded,
+    /// The webhook was processed before.
+    Repeated,
+    /// The organization is unknown.
+    Unassigned,
+}
+
+fn count(kind: &str, applied: Applied) {
+    static WEBHOOKS: LazyLock<Counter<u64>> = LazyLock::new(|| {
+        opentelemetry::global::meter("svc")
+            .u64_counter("svc.billing.webhooks")
+            .with_description("Authentic webhooks of the payments provider, by their effect")
+            .build()
+    });
+    let effect = match applied {
+        Applied::Plan => "plan",
+        Applied::Credit => "credit",
+        Applied::Recorded => "recorded",
+        Applied::Repeated => "repeated",
+        Applied::Unassigned => "unassigned",
+    };
+    // The provider invents types, so only the known families become labels.
+    let family = ["subscription", "order"].into_iter().find(|family| kind.starts_with(family)).unwrap_or("other");
+    WEBHOOKS.add(1, &[KeyValue::new("effect", effect), KeyValue::new("event", family)]);
+}

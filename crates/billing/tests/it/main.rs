@@ -1,0 +1,10 @@
+//! Tests of the public API on a real Postgres.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step ends the test")]
+
+mod kit;
+mod ordering;
+mod orders;
+mod plans;
+mod races;
+mod signatures;

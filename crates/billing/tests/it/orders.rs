@@ -1,0 +1,77 @@
+//! Paid orders of AI credit.
+
+use serde_json::{Value, json};
+
+use crate::kit::{CREDIT, Kit, order};
+
+#[tokio::test]
+async fn order_is_credited_once_whatever_ids_it_arrives_under() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    for _ in 0..3 {
+        // A credit is no change of the plan.
+        assert!(!kit.deliver(&order(org, "order_1", 500)).await);
+    }
+    assert_eq!(kit.balance(org).await, 500_000_000);
+    kit.deliver(&order(org, "order_2", 1)).await;
+    assert_eq!(kit.balance(org).await, 501_000_000);
+    assert_eq!(kit.events(org).await, ["billing.credit", "billing.credit"]);
+    let ledger = kit
+        .database
+        .rows(
+            "SELECT ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id FROM billing.ledger ORDER BY 1",
+        )
+        .await;
+    let row = |id: i64, amount: i64, balance: i64, order: &str| {
+        json!({ "ledger_id": id, "kind": "topup", "amount_micro_cents": amount, "balance_micro_cents": balance,
+            "order_id": order })
+    };
+    assert_eq!(ledger, [row(1, 500_000_000, 500_000_000, "order_1"), row(2, 1_000_000, 501_000_000, "order_2")]);
+}
+
+#[tokio::test]
+async fn only_positive_dollars_of_the_credit_product_are_credited() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let with = |field: &str, value: Value| {
+        let mut event = order(org, "order_1", 500);
+        event["data"][field] = value;
+        event
+    };
+    for event in [
+        with("currency", json!("eur")),
+        with("currency", json!("USD")),
+        with("currency", Value::Null),
+        with("product_id", json!("product-domain")),
+        with("product_id", Value::Null),
+        with("net_amount", json!(0)),
+        with("net_amount", json!(-500)),
+    ] {
+        assert!(!kit.deliver(&event).await, "{event}");
+    }
+    for (at, amount) in [json!(4.5), json!("500"), Value::Null, json!(1e300), json!(i64::MAX)].into_iter().enumerate() {
+        let error = kit.deliver_as(&format!("msg_bad_{at}"), &with("net_amount", amount.clone())).await.unwrap_err();
+        assert!(matches!(error, billing::WebhookError::Malformed("net_amount")), "{amount}: {error}");
+    }
+    assert_eq!((kit.balance(org).await, kit.count("ledger").await, kit.events(org).await.len()), (0, 0, 0));
+    let other = with("type", json!("x"));
+    assert_eq!(other["data"]["product_id"], CREDIT);
+    let mut created = order(org, "order_1", 500);
+    created["type"] = "order.created".into();
+    assert!(!kit.deliver(&created).await);
+    assert_eq!(kit.balance(org).await, 0);
+}
+
+#[tokio::test]
+async fn ledger_is_append_only() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    kit.deliver(&order(org, "order_1", 500)).await;
+    for statement in
+        ["UPDATE billing.ledger SET amount_micro_cents = 1", "DELETE FROM billing.ledger", "TRUNCATE billing.ledger"]
+    {
+        let mut connection = kit.store.connection().await.unwrap();
+        let refused = diesel_async::SimpleAsyncConnection::batch_execute(&mut *connection, statement).await;
+        assert!(refused.unwrap_err().to_string().contains("append-only"), "{statement}");
+    }
+}

@@ -1,0 +1,157 @@
+//! The plan that follows from subscriptions, and its cancellation.
+
+use billing::{BillingError, Cancellation, PaymentsError, RemoteSubscription, SubscriptionStatus};
+use kernel::audit::Actor;
+use kernel::{OrgId, Plan};
+use serde_json::{Value, json};
+
+use crate::kit::{Kit, modified_at, subscription};
+
+#[tokio::test]
+async fn statuses_decide_about_the_plan() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let statuses = [
+        ("incomplete", "free", false, SubscriptionStatus::Canceled),
+        ("trialing", "pro", true, SubscriptionStatus::Active),
+        ("active", "pro", false, SubscriptionStatus::Active),
+        ("past_due", "pro", false, SubscriptionStatus::PastDue),
+        ("unpaid", "free", true, SubscriptionStatus::Canceled),
+        ("active", "pro", true, SubscriptionStatus::Active),
+        ("paused", "free", true, SubscriptionStatus::Canceled),
+        ("past_due", "pro", true, SubscriptionStatus::PastDue),
+        ("canceled", "free", true, SubscriptionStatus::Canceled),
+        ("a new word", "free", false, SubscriptionStatus::Canceled),
+    ];
+    for (at, (status, plan, changes, shown)) in (0..).zip(statuses) {
+        assert_eq!(kit.deliver(&subscription(org, "sub_1", status, at)).await, changes, "{status}");
+        assert_eq!(kit.plan(org).await, plan, "{status}");
+        let shown_status = kit.billing.status(org, plan.parse().unwrap()).await.unwrap();
+        assert_eq!(
+            (shown_status.status, shown_status.period_end.unwrap().to_string().as_str()),
+            (Some(shown), "2026-02-01T00:00:00.123Z")
+        );
+    }
+    assert_eq!(kit.events(org).await, ["billing.plan"; 6]);
+    let audit = kit.database.rows("SELECT actor_id, credential, data FROM store.audit ORDER BY id LIMIT 1").await;
+    let data = json!({ "from": "free", "to": "pro", "subscription": "sub_1", "status": "trialing" });
+    assert_eq!(audit[0], json!({ "actor_id": null, "credential": "service", "data": data }));
+}
+
+#[tokio::test]
+async fn other_events_and_products_are_only_recorded() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let active = subscription(org, "sub_1", "active", 5);
+    for kind in ["subscription.created", "subscription.revoked", "customer.updated", "checkout.created"] {
+        let mut event = active.clone();
+        event["type"] = kind.into();
+        assert!(!kit.deliver(&event).await, "{kind}");
+    }
+    let mut other = active.clone();
+    other["data"]["product_id"] = "product-domain".into();
+    assert!(!kit.deliver(&other).await);
+    // None of them moved the watermark.
+    assert_eq!(kit.plan(org).await, "free");
+    assert!(kit.deliver(&subscription(org, "sub_1", "active", 1)).await);
+    assert_eq!((kit.count("webhooks").await, kit.count("unassigned_events").await), (6, 0));
+    assert_eq!(kit.events(org).await, ["billing.plan"]);
+}
+
+#[tokio::test]
+async fn organization_is_found_by_its_id_only() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let unknown: OrgId = kit.store.clock_rng().id();
+    let ids = [json!("acme"), json!(unknown.to_string()), json!(""), json!("org_x"), json!(org.as_uuid().to_string())];
+    for id in &ids {
+        let mut event = subscription(org, "sub_1", "active", 0);
+        event["data"]["customer"]["external_id"] = id.clone();
+        // The metadata counts only without an external id.
+        event["data"]["metadata"]["org"] = org.to_string().into();
+        assert!(!kit.deliver(&event).await, "{id}");
+    }
+    let mut nameless = subscription(org, "sub_1", "active", 0);
+    nameless["data"]["customer"] = Value::Null;
+    assert!(!kit.deliver(&nameless).await);
+    assert_eq!(kit.count("unassigned_events").await, ids.len() as i64 + 1);
+    let kept =
+        kit.database.rows("SELECT organization, event FROM billing.unassigned_events ORDER BY organization").await;
+    assert!(kept.contains(&json!({ "organization": "acme", "event": "subscription.updated" })), "{kept:?}");
+    nameless["data"]["metadata"]["org"] = org.to_string().into();
+    assert!(kit.deliver(&nameless).await);
+    assert_eq!(kit.plan(org).await, "pro");
+}
+
+#[tokio::test]
+async fn malformed_events_are_rejected_and_their_ids_stay_free() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let valid = subscription(org, "sub_1", "active", 0);
+    let mut malformed = vec![json!(null), json!([]), json!("x"), json!({ "type": 1 }), json!({ "data": {} })];
+    for (field, values) in [
+        ("id", vec![json!(null), json!(""), json!(1), json!("a\u{0}b"), json!("x".repeat(201))]),
+        ("status", vec![json!(null), json!(["active"])]),
+        ("product_id", vec![json!(null), json!(1)]),
+        ("customer_id", vec![json!(null)]),
+        ("cancel_at_period_end", vec![json!(null), json!("false")]),
+        ("current_period_end", vec![json!("tomorrow"), json!(0), json!("2026-02-30T00:00:00Z")]),
+        ("modified_at", vec![json!("2026-01-01"), json!(1), json!("2026-01-01T00:00:00")]),
+        ("customer", vec![json!({ "external_id": 1 })]),
+    ] {
+        for value in values {
+            let mut event = valid.clone();
+            event["data"][field] = value;
+            malformed.push(event);
+        }
+    }
+    for event in &malformed {
+        let error = kit.deliver_as("msg_same", event).await.unwrap_err();
+        assert!(matches!(error, billing::WebhookError::Malformed(_)), "{event}: {error}");
+    }
+    for bytes in [&b""[..], b"{", b"\xff{}", b"{\"type\":\"a\xff\"}"] {
+        let error = kit.deliver_bytes("msg_same", bytes).await.unwrap_err();
+        assert!(matches!(error, billing::WebhookError::Malformed(_)), "{error}");
+    }
+    assert_eq!(kit.count("webhooks").await, 0);
+    assert!(kit.deliver_as("msg_same", &valid).await.unwrap());
+}
+
+#[tokio::test]
+async fn cancellation_is_shown_at_once_and_can_be_reverted() {
+    let kit = Kit::start().await;
+    let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
+    let cancel = async |cancel, plan| {
+        kit.clock.advance(1);
+        kit.billing.cancel(&actor, org, plan, Cancellation { cancel }).await
+    };
+    assert!(matches!(cancel(true, Plan::Free).await, Err(BillingError::NotPro)));
+    kit.deliver(&subscription(org, "sub_1", "active", 10)).await;
+    let respond = |cancel, modified: u32| {
+        kit.provider.0.lock().unwrap().response = Some(Ok(Some(RemoteSubscription {
+            status: "active".to_owned(),
+            current_period_end: None,
+            cancel_at_period_end: cancel,
+            modified_at: Some(modified_at(modified).parse().unwrap()),
+        })));
+    };
+    respond(true, 20);
+    assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
+    // An event that the provider created before does not revert it.
+    kit.deliver(&subscription(org, "sub_1", "active", 15)).await;
+    assert!(kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end);
+    respond(false, 30);
+    assert!(!cancel(false, Plan::Pro).await.unwrap().cancel_at_period_end);
+    // It was already so at the provider.
+    kit.provider.0.lock().unwrap().response = Some(Ok(None));
+    assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
+    kit.provider.0.lock().unwrap().response = Some(Ok(None));
+    assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
+    kit.provider.0.lock().unwrap().response = Some(Err(PaymentsError("timed out".to_owned())));
+    assert!(matches!(cancel(false, Plan::Pro).await, Err(BillingError::Unavailable(_))));
+    assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel", "billing.resume", "billing.cancel"]);
+    // After the end of the subscription there is nothing to cancel.
+    kit.deliver(&subscription(org, "sub_1", "canceled", 40)).await;
+    assert!(matches!(cancel(true, Plan::Free).await, Err(BillingError::NotPro)));
+    assert!(!kit.billing.status(org, Plan::Free).await.unwrap().cancel_at_period_end);
+}

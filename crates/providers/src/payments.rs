@@ -1,0 +1,204 @@
+//! The payments provider: Polar's API (providers.md section 1).
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use kernel::Secret;
+use reqwest::Method;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::outbound::{Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
+
+/// The longest `Retry-After` of a 429 that is honoured.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
+const MICRO_CENTS_PER_CENT: i128 = 1_000_000;
+
+/// The client of the payments provider.
+pub struct PaymentsClient {
+    url: Url,
+    token: Secret,
+    /// The limit of a call, including its repetition.
+    timeout: Duration,
+    client: OutboundClient,
+}
+
+/// A checkout that is to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCheckout<'a> {
+    pub product: &'a str,
+    /// Our id of the customer.
+    pub external_customer_id: &'a str,
+    pub success_url: &'a str,
+    pub embed_origin: &'a str,
+    /// The amount in cents, for AI credit.
+    pub credit_cents: Option<i64>,
+}
+
+/// A session of a customer.
+#[derive(Debug, Clone, Deserialize)]
+pub struct CustomerSession {
+    token: String,
+    pub customer_id: String,
+    pub expires_at: DateTime<Utc>,
+    /// Contains the token.
+    pub customer_portal_url: String,
+}
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Subscription {
+    pub status: String,
+    pub current_period_end: Option<DateTime<Utc>>,
+    pub cancel_at_period_end: bool,
+    pub modified_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Deserialize)]
+struct Checkout {
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct PaymentMethods {
+    items: Vec<Value>,
+}
+
+/// The body of an error.
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: String,
+}
+
+type Result<T> = std::result::Result<T, OutboundError>;
+
+impl CustomerSession {
+    /// The credential of the customer.
+    #[must_use]
+    pub fn token(&self) -> Secret {
+        Secret::new(self.token.clone())
+    }
+}
+
+impl PaymentsClient {
+    /// Creates a client. `url` is the base URL with the version of the API.
+    ///
+    /// # Errors
+    /// Returns an error for an address that is not http or https, or contains credentials.
+    pub fn new(url: &Url, token: Secret) -> std::result::Result<Self, OutboundConfigError> {
+        Self::with_limits(url, token, Limits::default())
+    }
+
+    /// Creates a client with custom limits.
+    ///
+    /// # Errors
+    /// See [`PaymentsClient::new`].
+    pub fn with_limits(url: &Url, token: Secret, limits: Limits) -> std::result::Result<Self, OutboundConfigError> {
+        let client = OutboundClient::with_limits("payments", [url], limits)?;
+        Ok(Self { url: url.clone(), token, timeout: limits.timeout, client })
+    }
+
+    /// Creates a checkout, and returns its URL.
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub async fn create_checkout(&self, checkout: &NewCheckout<'_>) -> Result<Url> {
+        let NewCheckout { product, external_customer_id, success_url, embed_origin, credit_cents } = checkout;
+        let mut body = json!({
+            "products": [product],
+            "external_customer_id": external_customer_id,
+            "success_url": success_url,
+            "embed_origin": embed_origin,
+            "metadata": { "org": external_customer_id },
+        });
+        if let Some(cents) = credit_cents {
+            body["amount"] = json!(cents);
+            body["metadata"]["microCents"] = json!((i128::from(*cents) * MICRO_CENTS_PER_CENT).to_string());
+        }
+        let created: Checkout = self.call(Method::POST, &["checkouts", ""], Some(&body)).await?;
+        Url::parse(&created.url).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or(OutboundError::NotJson)
+    }
+
+    /// Creates a session of a customer; `None` for an unknown one.
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub async fn create_customer_session(
+        &self,
+        external_customer_id: &str,
+        return_url: Option<&str>,
+    ) -> Result<Option<CustomerSession>> {
+        let mut body = json!({ "external_customer_id": external_customer_id });
+        if let Some(return_url) = return_url {
+            body["return_url"] = json!(return_url);
+        }
+        match self.call(Method::POST, &["customer-sessions", ""], Some(&body)).await {
+            Ok(session) => Ok(Some(session)),
+            // The provider's documentation says 404, and its API responds with 422.
+            Err(OutboundError::Status(404 | 422)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Schedules the end of a subscription with its period, or reverts that; `None` if it was already so.
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub async fn set_cancel_at_period_end(&self, subscription: &str, cancel: bool) -> Result<Option<Subscription>> {
+        let body = json!({ "cancel_at_period_end": cancel });
+        let exchange = self.exchange(Method::PATCH, &["subscriptions", subscription], Some(&body)).await?;
+        if exchange.status == 403 {
+            let already = exchange.parse::<ErrorBody>().is_ok_and(|body| body.error == "AlreadyCanceledSubscription");
+            return if already { Ok(None) } else { Err(OutboundError::Status(403)) };
+        }
+        exchange.success().map(Some)
+    }
+
+    /// Whether a customer has a saved payment method. An unknown customer has none.
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub async fn has_payment_method(&self, external_customer_id: &str) -> Result<bool> {
+        let path = ["customers", "external", external_customer_id, "payment-methods"];
+        match self.call::<PaymentMethods>(Method::GET, &path, None).await {
+            Ok(methods) => Ok(!methods.items.is_empty()),
+            Err(OutboundError::Status(404)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn call<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<T> {
+        self.exchange(method, path, body).await?.success()
+    }
+
+    async fn exchange(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
+        let exchange = self.exchange_patiently(method, path, body);
+        tokio::time::timeout(self.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout))
+    }
+
+    /// Sends a request. After a 429, sends it once more if the provider asks for a short wait.
+    async fn exchange_patiently(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
+        let mut url = self.url.clone();
+        // A base URL that is http or https has segments. An empty segment is a trailing slash.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        let first = self.client.exchange(method.clone(), &url, &self.token, body).await?;
+        match first.retry_after {
+            Some(wait) if first.status == 429 && wait <= MAX_RETRY_AFTER => {
+                tokio::time::sleep(wait).await;
+                self.client.exchange(method, &url, &self.token, body).await
+            }
+            _ => Ok(first),
+        }
+    }
+}
+
+impl fmt::Debug for PaymentsClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PaymentsClient").finish_non_exhaustive()
+    }
+}
