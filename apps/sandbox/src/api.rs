@@ -53,6 +53,22 @@ impl Api {
         send(request.header("content-type", "application/x-www-form-urlencoded").body(body)).await
     }
 
+    /// POST of bytes to an absolute URL. Returns the status and the body, whatever the status.
+    pub async fn post_bytes(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> Result<(u16, String), ApiError> {
+        let mut request = self.client.post(url).body(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let failed = |error: reqwest::Error| ApiError(format!("no response: {error}"));
+        let response = request.send().await.map_err(failed)?;
+        Ok((response.status().as_u16(), response.text().await.map_err(failed)?))
+    }
+
     fn request(&self, method: Method, path: &str, bearer: Option<&str>) -> RequestBuilder {
         let url = if path.starts_with('/') { format!("{}{path}", self.base) } else { path.to_owned() };
         let request = self.client.request(method, url);

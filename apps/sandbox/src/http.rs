@@ -9,7 +9,8 @@ use futures_util::stream::{self, Iter};
 use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, ORIGIN, SET_COOKIE,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, ORIGIN, RETRY_AFTER,
+    SET_COOKIE,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -90,6 +91,8 @@ pub struct Response {
     pub location: Option<String>,
     /// The header `Set-Cookie`.
     pub cookie: Option<String>,
+    /// The header `Retry-After`.
+    pub retry_after: Option<String>,
     /// The content security policy.
     pub policy: Option<&'static str>,
     pub body: Vec<u8>,
@@ -99,7 +102,7 @@ type Chunks = StreamBody<Iter<vec::IntoIter<io::Result<Frame<Bytes>>>>>;
 
 impl Response {
     pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, content_type, location: None, cookie: None, policy: None, body: body.into() }
+        Self { status, content_type, location: None, cookie: None, retry_after: None, policy: None, body: body.into() }
     }
 
     pub fn json(body: &serde_json::Value) -> Self {
@@ -124,6 +127,9 @@ impl Response {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(policy) = self.policy {
             headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, seconds.try_into().map_err(io::Error::other)?);
         }
         if let Some(cookie) = self.cookie {
             headers.insert(SET_COOKIE, cookie.try_into().map_err(io::Error::other)?);

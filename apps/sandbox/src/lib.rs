@@ -20,6 +20,7 @@ mod html;
 mod http;
 mod lending;
 mod pages;
+mod payments;
 mod program;
 mod s3;
 mod sessions;
@@ -32,6 +33,10 @@ pub use codehost::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
 pub use dns::{DnsFault, DnsServer, InvalidRecord};
 pub use hickory_resolver::proto::rr::RecordType;
 pub use lending::{LENDING_PATH, LENDING_SECRET};
+pub use payments::{
+    CREDIT_PRODUCT, Delivery, PAYMENTS_PATH, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsFault,
+    PaymentsServer,
+};
 pub use program::Sandbox;
 pub use s3::S3Server;
 pub use smtp::{Encryption, ReceivedMail, SmtpFault, SmtpServer};

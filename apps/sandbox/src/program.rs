@@ -17,6 +17,7 @@ use crate::dns::DnsServer;
 use crate::http::{self, Request, Response};
 use crate::lending::{LENDING_PATH, Lending};
 use crate::pages;
+use crate::payments::Payments;
 use crate::s3::S3Server;
 use crate::smtp::{Encryption, SmtpServer};
 use crate::systems::Systems;
@@ -56,8 +57,11 @@ impl Sandbox {
             None => http::base(listener.local_addr()?),
         };
         let app = Arc::new(DemoApp::new(api.clone(), config.app.clone(), url.trim_end_matches('/')));
+        let webhook_url = format!("{}/v1/hooks/payments", api.base);
+        let payments = Payments::new(url.trim_end_matches('/'), Some(webhook_url));
         let (consent, lending) = (Consent::new(api), Lending::default());
-        let systems = Arc::new(Systems { code_host: CodeHost::new(true), smtp, dns, s3, app, consent, lending });
+        let systems =
+            Arc::new(Systems { code_host: CodeHost::new(true), smtp, dns, s3, app, consent, lending, payments });
         Ok(Self { listener, systems, temporary })
     }
 
@@ -129,6 +133,9 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
     }
     if request.method == "POST" && request.path.strip_prefix(LENDING_PATH) == Some("/revocations") {
         return systems.lending.receive(&request).await;
+    }
+    if Payments::serves(&request.path) {
+        return systems.payments.respond(&request).await;
     }
     if DemoApp::serves(&request.path) {
         let (app, request) = (Arc::clone(&systems.app), Arc::clone(&request));

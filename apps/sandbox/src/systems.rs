@@ -7,6 +7,7 @@ use crate::codehost::CodeHost;
 use crate::consent::Consent;
 use crate::dns::DnsServer;
 use crate::lending::Lending;
+use crate::payments::Payments;
 use crate::s3::S3Server;
 use crate::smtp::SmtpServer;
 
@@ -19,4 +20,5 @@ pub(crate) struct Systems {
     pub app: Arc<DemoApp>,
     pub consent: Consent,
     pub lending: Lending,
+    pub payments: Payments,
 }

@@ -28,6 +28,8 @@ const OPEN: &[&str] = &[
     "get /v1/auth/codehost/start",
     "post /v1/auth/dev/login",
     "get /v1/config",
+    // Signed by the payments provider.
+    "post /v1/hooks/payments",
     "get /v1/invites/{token}",
     "get /v1/openapi.json",
 ];

@@ -28,7 +28,7 @@ impl Billing {
     ///
     /// # Errors
     /// [`BillingError::Off`], [`BillingError::AlreadyPro`], [`BillingError::Field`], [`BillingError::Unavailable`].
-    pub async fn check_out(&self, org: OrgId, plan: Plan, new: NewCheckout) -> Result<BillingPage> {
+    pub async fn check_out(&self, actor: &Actor, org: OrgId, plan: Plan, new: NewCheckout) -> Result<BillingPage> {
         let return_to = self.return_address(&new.return_to)?;
         let (payments, product) = self.pro()?;
         if plan == Plan::Pro {
@@ -42,6 +42,7 @@ impl Billing {
             credit_cents: None,
         };
         let url = payments.check_out(&checkout).await.map_err(BillingError::Unavailable)?;
+        self.record(actor, Event::in_org("billing.checkout", org, org, json!({ "plan": Plan::Pro }))).await?;
         Ok(BillingPage { url })
     }
 
@@ -49,9 +50,10 @@ impl Billing {
     ///
     /// # Errors
     /// [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Field`], [`BillingError::Unavailable`].
-    pub async fn portal(&self, org: OrgId, visit: NewPortalVisit) -> Result<BillingPage> {
+    pub async fn portal(&self, actor: &Actor, org: OrgId, visit: NewPortalVisit) -> Result<BillingPage> {
         let return_to = visit.return_to.map(|address| self.return_address(&address)).transpose()?;
         let session = self.customer_session(org, return_to.map(|address| address.url)).await?;
+        self.record(actor, Event::in_org("billing.portal", org, org, json!({}))).await?;
         Ok(BillingPage { url: session.portal_url })
     }
 
@@ -59,8 +61,9 @@ impl Billing {
     ///
     /// # Errors
     /// [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Unavailable`].
-    pub async fn session(&self, org: OrgId) -> Result<BillingSession> {
+    pub async fn session(&self, actor: &Actor, org: OrgId) -> Result<BillingSession> {
         let CustomerSession { token, customer_id, expires_at, .. } = self.customer_session(org, None).await?;
+        self.record(actor, Event::in_org("billing.session", org, org, json!({}))).await?;
         Ok(BillingSession { token, customer_id, expires_at })
     }
 
@@ -72,7 +75,8 @@ impl Billing {
         let Cancellation { cancel } = change;
         let (payments, _) = self.pro()?;
         let found = self.store.connection().await?.subscription_find(org).await?;
-        let live = found.filter(|found| plan == Plan::Pro && found.is_live()).ok_or(BillingError::NotPro)?;
+        // The plan follows from the subscription.
+        let live = found.filter(SubscriptionRecord::is_live).ok_or(BillingError::NotPro)?;
         let changed = payments.set_cancel_at_period_end(&live.id, cancel).await.map_err(BillingError::Unavailable)?;
         let name = if cancel { "billing.cancel" } else { "billing.resume" };
         self.store
@@ -91,6 +95,11 @@ impl Billing {
                 Ok(Outcome::Changed(status, Event::in_org(name, org, &live.id, json!({}))))
             })
             .await
+    }
+
+    /// Records that the actor received access to the provider, if the actor is still authorized.
+    async fn record(&self, actor: &Actor, event: Event) -> Result<()> {
+        self.store.transaction(actor, async |_: &mut Connection| Ok(Outcome::Changed((), event))).await
     }
 
     async fn customer_session(&self, org: OrgId, return_to: Option<String>) -> Result<CustomerSession> {

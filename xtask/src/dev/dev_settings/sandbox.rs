@@ -79,6 +79,15 @@ impl Sandbox {
             // The secret of the sandbox's model-lending service.
             values.insert("SVC_LENDING_SECRET", "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==".to_owned());
         }
+        if read_setting::<String>("SVC_PAYMENTS_URL")?.is_none() {
+            // The only access token, secret and products of the sandbox's payments provider.
+            values.insert("SVC_PAYMENTS_URL", format!("{}/polar/v1", self.url()));
+            values.insert("SVC_PAYMENTS_TOKEN", "polar_oat_sandbox".to_owned());
+            values.insert("SVC_PAYMENTS_WEBHOOK_SECRET", "polar_whs_sandbox".to_owned());
+            values.insert("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".to_owned());
+            values.insert("SVC_PAYMENTS_CREDIT_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000002".to_owned());
+            values.insert("SVC_PAYMENTS_SANDBOX", "on".to_owned());
+        }
         let origins = ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
         // `svc login` listens for the redirect on an arbitrary loopback port.
         let redirects = format!("{},http://127.0.0.1", origins.join(","));

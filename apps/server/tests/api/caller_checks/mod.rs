@@ -6,12 +6,14 @@ mod writes;
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
+use sandbox::PaymentsServer;
 use serde_json::{Value, json};
 use store::Connection;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use self::writes::{AUDIT_LOCK, KEY, Wait, Write};
+use crate::billing::use_provider;
 use crate::databases::kit::{announce, generation, node_info, status};
 use crate::databases::node_task::NodeTask;
 use crate::oauth::kit::{Client, public, register};
@@ -66,11 +68,17 @@ struct Fixture {
     client: Client,
     sent: std::cell::Cell<usize>,
     _node: NodeTask,
+    _payments: PaymentsServer,
 }
 
 impl Fixture {
     async fn new() -> Self {
-        let app = App::with(|config| config.limits.free.projects = 10).await;
+        let payments = PaymentsServer::start(None).await;
+        let app = App::with(|config| {
+            config.limits.free.projects = 10;
+            use_provider(config, &payments);
+        })
+        .await;
         let ada = app.sign_in("ada").await;
         ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
         for project in ["site", "renamed", "doomed", "restored", "aborted", "deleted"] {
@@ -92,6 +100,17 @@ impl Fixture {
         ada.post("/v1/orgs/acme/dns/zones/example.org/dnssec", dnssec).await.expect(200);
         let rrset = "/v1/orgs/acme/dns/zones/example.org/rrsets/old/A";
         ada.put(rrset, json!({ "records": ["192.0.2.1"] })).await.expect(200);
+        // The organization is a customer with a subscription, whose webhooks did not arrive: it can still buy the plan.
+        let return_to = json!({ "returnTo": "http://localhost:3000/" });
+        let checkout = ada.post("/v1/orgs/acme/billing/checkout", return_to).await.expect(200).clone();
+        let _ = payments.pay(checkout["url"].as_str().unwrap());
+        let event: Value = serde_json::from_str(&payments.deliveries()[0].body).unwrap();
+        let subscribe = format!(
+            "INSERT INTO billing.subscriptions (id, org_id, status, cancel_at_period_end, modified_at) \
+             SELECT '{}', id, 'active', false, '2026-01-01' FROM orgs.orgs WHERE slug = 'acme'",
+            event["data"]["id"].as_str().unwrap()
+        );
+        app.db_execute(&subscribe).await.unwrap();
         let bob = app.add_member(&ada, "acme", "bob", "viewer").await;
         app.sign_in("cy").await;
         let node = ManualNode::new(&app).await;
@@ -112,7 +131,17 @@ impl Fixture {
         let mut client = public();
         client.device = true;
         let client = register(&app, client).await;
-        Self { app, ada, bob, token_user, operation, client, sent: std::cell::Cell::default(), _node: node }
+        Self {
+            app,
+            ada,
+            bob,
+            token_user,
+            operation,
+            client,
+            sent: std::cell::Cell::default(),
+            _node: node,
+            _payments: payments,
+        }
     }
 
     /// The operation of the OpenAPI document.
@@ -170,7 +199,7 @@ impl Fixture {
             let url = created.expect(201)["acceptUrl"].as_str().unwrap().to_owned();
             path = path.replace("{invitation}", url.rsplit('/').next().unwrap());
         }
-        let scopes = ["account:read", "org:write", "project:write", "deploy", "dns:write"];
+        let scopes = ["account:read", "billing:write", "org:write", "project:write", "deploy", "dns:write"];
         let token = match kind {
             Kind::Session => caller.token.clone().unwrap(),
             Kind::Token => {

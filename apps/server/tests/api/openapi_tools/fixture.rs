@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use sandbox::{CREDIT_PRODUCT, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsServer};
 use serde_json::{Value, json};
 
 use crate::databases::kit::{announce, node_info};
@@ -27,7 +28,7 @@ const LIMITS: &str = "
 ";
 
 /// Scopes that cover all routes.
-const SCOPES: [&str; 5] = ["account:read", "org:write", "project:write", "deploy", "dns:write"];
+const SCOPES: [&str; 6] = ["account:read", "billing:write", "org:write", "project:write", "deploy", "dns:write"];
 
 /// A server with Ada's organization `acme`, and Bob's organization `guild`, to which Ada is invited.
 pub struct Fixture {
@@ -36,12 +37,19 @@ pub struct Fixture {
     pub config: PathBuf,
     pub document: String,
     _node: NodeTask,
+    _payments: PaymentsServer,
 }
 
 impl Fixture {
     pub async fn new(folder: Folder) -> Self {
         let unreachable = |path: &str| format!("http://127.0.0.1:9/{path}");
+        let payments = PaymentsServer::start(None).await;
         let server = Process::with(&[
+            ("SVC_PAYMENTS_URL", payments.url()),
+            ("SVC_PAYMENTS_TOKEN", PAYMENTS_TOKEN.to_owned()),
+            ("SVC_PAYMENTS_WEBHOOK_SECRET", PAYMENTS_WEBHOOK_SECRET.to_owned()),
+            ("SVC_PAYMENTS_PRO_PRODUCT", PRO_PRODUCT.to_owned()),
+            ("SVC_PAYMENTS_CREDIT_PRODUCT", CREDIT_PRODUCT.to_owned()),
             ("SVC_LIMITS", folder.write("limits.toml", LIMITS).display().to_string()),
             ("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned()),
             ("SVC_DNS_RESOLVER", "127.0.0.1:9".to_owned()),
@@ -82,7 +90,7 @@ impl Fixture {
         let config = config.iter().fold(CONFIG.to_owned(), |config, (word, value)| config.replace(word, value));
         let (config, document) =
             (folder.write("schemathesis.toml", config), format!("{}/v1/openapi.json", server.base));
-        Self { server, folder, config, document, _node: node }
+        Self { server, folder, config, document, _node: node, _payments: payments }
     }
 }
 

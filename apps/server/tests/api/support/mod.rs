@@ -14,10 +14,12 @@ use kernel::{AbuseLimits, ClockRng, Limits, Secret};
 use prometheus::Registry;
 use providers::CodeHostConfig;
 use reqwest::Method;
+use sandbox::{CREDIT_PRODUCT, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT};
 use serde_json::{Value, json};
 use server::config::CodeHostLogin;
 use server::{Config, Server};
 use tokio::sync::oneshot;
+use webhooks::VerifyingKeys;
 
 pub use node::ManualNode;
 pub use openapi::Document;
@@ -270,6 +272,8 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         mail: None,
         oauth: Some(oauth()),
         lending: None,
+        billing: billing(),
+        payments: None,
         dns: Some(hosting()),
         primary: None,
         signer: None,
@@ -306,6 +310,16 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
             max_concurrent_requests: 512,
         },
         otlp_url: None,
+    }
+}
+
+/// The products of the sandbox's payments provider, which the tests of billing start.
+fn billing() -> billing::BillingConfig {
+    billing::BillingConfig {
+        products: billing::Products { pro: Some(PRO_PRODUCT.to_owned()), credit: Some(CREDIT_PRODUCT.to_owned()) },
+        sandbox: true,
+        webhook_keys: Some(VerifyingKeys::parse(PAYMENTS_WEBHOOK_SECRET).unwrap()),
+        return_addresses: "http://127.0.0.1,http://localhost:3000".parse().unwrap(),
     }
 }
 

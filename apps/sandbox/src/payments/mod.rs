@@ -1,0 +1,260 @@
+//! The payments provider: Polar's API for checkouts, customers and subscriptions, its pages for buyers, and its webhooks.
+
+mod page;
+mod state;
+mod webhooks;
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hyper::header::AUTHORIZATION;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::http::{self, Request, Response};
+use state::{ApiError, State};
+use webhooks::Webhooks;
+
+pub use webhooks::Delivery;
+
+/// The path of the API, with its version.
+pub const PAYMENTS_PATH: &str = "/polar/v1";
+/// The access token of the service.
+pub const PAYMENTS_TOKEN: &str = "polar_oat_sandbox";
+/// The secret of the webhooks. Its bytes are the key, as at the real provider.
+pub const PAYMENTS_WEBHOOK_SECRET: &str = "polar_whs_sandbox";
+/// The subscription of the pro plan.
+pub const PRO_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000001";
+/// AI credit, whose buyer selects the price.
+pub const CREDIT_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000002";
+
+/// A fault of every following request to the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PaymentsFault {
+    /// Responds with 503.
+    Unavailable,
+    /// Responds with 200 and a page.
+    Html,
+    /// Responds with 429 and `Retry-After: 1` once, and then without a fault.
+    TooManyRequestsOnce,
+    /// Responds with 429 and a `Retry-After` of a minute.
+    TooManyRequests,
+    /// Does not respond while the fault lasts.
+    Hang,
+}
+
+/// The faults with their names on the page.
+const FAULTS: [(&str, Option<PaymentsFault>); 6] = [
+    ("none", None),
+    ("unavailable", Some(PaymentsFault::Unavailable)),
+    ("html", Some(PaymentsFault::Html)),
+    ("429 once", Some(PaymentsFault::TooManyRequestsOnce)),
+    ("429", Some(PaymentsFault::TooManyRequests)),
+    ("hang", Some(PaymentsFault::Hang)),
+];
+
+/// The provider behind a listener.
+#[derive(Debug)]
+pub(crate) struct Payments {
+    /// The base URL of the pages.
+    base: String,
+    state: Mutex<State>,
+    fault: watch::Sender<Option<PaymentsFault>>,
+    webhooks: Webhooks,
+}
+
+impl Payments {
+    /// `base` is the address at which browsers reach the pages, and `webhook_url` the endpoint of the service. Requires a
+    /// tokio runtime.
+    pub fn new(base: &str, webhook_url: Option<String>) -> Self {
+        Self {
+            base: base.to_owned(),
+            state: Mutex::default(),
+            fault: watch::Sender::new(None),
+            webhooks: Webhooks::start(webhook_url),
+        }
+    }
+
+    /// Whether a request is for the API or the pages of the provider.
+    pub fn serves(path: &str) -> bool {
+        [PAYMENTS_PATH, "/payments"]
+            .iter()
+            .any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    }
+
+    /// Returns `None` to close the connection without a response.
+    pub async fn respond(&self, request: &Request) -> Option<Response> {
+        let Some(path) = request.path.strip_prefix(PAYMENTS_PATH) else { return Some(self.page(request)) };
+        if let Some(response) = self.fail().await {
+            return response;
+        }
+        if request.header(AUTHORIZATION) != format!("Bearer {PAYMENTS_TOKEN}") {
+            return Some(error(ApiError { status: 401, error: "Unauthorized", detail: "invalid access token".into() }));
+        }
+        Some(self.call(request, path).unwrap_or_else(error))
+    }
+
+    /// The response of the current fault, if there is one.
+    async fn fail(&self) -> Option<Option<Response>> {
+        let mut faults = self.fault.subscribe();
+        let fault = *faults.borrow_and_update();
+        let too_many = |seconds: &str| Response {
+            retry_after: Some(seconds.to_owned()),
+            ..Response::new(429, "application/json", "{}")
+        };
+        Some(Some(match fault? {
+            PaymentsFault::Unavailable => Response::new(503, "text/plain", "out of service"),
+            PaymentsFault::Html => Response::new(200, "text/html", "<!DOCTYPE html><title>Maintenance</title>"),
+            PaymentsFault::TooManyRequestsOnce => {
+                self.inject(None);
+                too_many("1")
+            }
+            PaymentsFault::TooManyRequests => too_many("60"),
+            PaymentsFault::Hang => {
+                faults.wait_for(|fault| *fault != Some(PaymentsFault::Hang)).await.unwrap();
+                return Some(None);
+            }
+        }))
+    }
+
+    fn inject(&self, fault: Option<PaymentsFault>) {
+        self.fault.send_replace(fault);
+    }
+
+    fn call(&self, request: &Request, path: &str) -> Result<Response, ApiError> {
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
+        let body = || Body::parse(&request.body);
+        let state = &mut *self.state();
+        let (status, json) = match (request.method.as_str(), segments.as_slice()) {
+            ("POST", ["checkouts", ""]) => (201, state.create_checkout(&body()?, &self.base)?),
+            ("POST", ["customer-sessions", ""]) => (201, state.create_customer_session(&body()?, &self.base)?),
+            ("PATCH", ["subscriptions", id]) => {
+                let subscription = state.change_subscription(id, &body()?)?;
+                self.webhooks.send("subscription.updated", &subscription);
+                (200, subscription)
+            }
+            ("GET", ["customers", "external", id]) => (200, state.customer(id)?),
+            ("GET", ["customers", "external", id, "payment-methods"]) => (200, state.payment_methods(id)?),
+            _ => return Err(ApiError { status: 404, error: "ResourceNotFound", detail: "Not found".into() }),
+        };
+        Ok(Response { status, ..Response::json(&json) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+fn error(error: ApiError) -> Response {
+    let ApiError { status, error, detail } = error;
+    Response { status, ..Response::json(&json!({ "error": error, "detail": detail })) }
+}
+
+/// The object of a request.
+struct Body(serde_json::Map<String, Value>);
+
+impl Body {
+    fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+        match serde_json::from_slice(bytes) {
+            Ok(Value::Object(object)) => Ok(Self(object)),
+            _ => Err(ApiError::invalid("body", "not an object")),
+        }
+    }
+
+    /// Rejects members with other names, like the real API.
+    fn expect(&self, names: &[&str]) -> Result<(), ApiError> {
+        match self.0.keys().find(|name| !names.contains(&name.as_str())) {
+            Some(name) => Err(ApiError::invalid(name, "Extra inputs are not permitted")),
+            None => Ok(()),
+        }
+    }
+
+    fn text(&self, name: &str) -> Result<String, ApiError> {
+        let text = self.0.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        text.map(str::to_owned).ok_or_else(|| ApiError::invalid(name, "Field required"))
+    }
+}
+
+/// A payments provider for tests.
+#[derive(Debug)]
+pub struct PaymentsServer {
+    base: String,
+    payments: Arc<Payments>,
+    task: AbortHandle,
+}
+
+impl PaymentsServer {
+    /// Starts a provider on a free port. It sends webhooks to this URL.
+    ///
+    /// # Panics
+    /// Panics if no port is free.
+    pub async fn start(webhook_url: Option<String>) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let base = http::base(listener.local_addr().unwrap());
+        let payments = Arc::new(Payments::new(&base, webhook_url));
+        let served = Arc::clone(&payments);
+        let task = tokio::spawn(http::serve(listener, move |request| {
+            let payments = Arc::clone(&served);
+            async move { payments.respond(&request).await }
+        }));
+        Self { base, payments, task: task.abort_handle() }
+    }
+
+    /// The base URL of the API, with its version.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("{}{PAYMENTS_PATH}", self.base)
+    }
+
+    /// Pays a checkout with a card that is not declined, and returns the page that the buyer returns to.
+    ///
+    /// # Panics
+    /// Panics if there is no such open checkout.
+    #[must_use]
+    pub fn pay(&self, checkout_url: &str) -> String {
+        let id = checkout_url.rsplit('/').next().unwrap();
+        self.payments.pay(id, false).unwrap()
+    }
+
+    /// Changes the status of a customer's newest subscription, as the provider does by itself.
+    ///
+    /// # Panics
+    /// Panics if there is none.
+    pub fn set_subscription_status(&self, external_customer_id: &str, status: &str) {
+        self.payments.set_status(external_customer_id, status).unwrap();
+    }
+
+    /// Injects a fault into the API, or removes it.
+    pub fn inject(&self, fault: Option<PaymentsFault>) {
+        self.payments.inject(fault);
+    }
+
+    /// The webhooks so far, the oldest first.
+    #[must_use]
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        self.payments.webhooks.deliveries()
+    }
+
+    /// Holds webhooks back until they are released.
+    pub fn hold(&self) {
+        self.payments.webhooks.hold();
+    }
+
+    /// Delivers the webhooks that were held back, on request the newest first.
+    pub fn release(&self, reversed: bool) {
+        self.payments.webhooks.release(reversed);
+    }
+
+    /// Delivers a webhook again, under its id.
+    pub fn redeliver(&self, id: &str) {
+        self.payments.webhooks.redeliver(id);
+    }
+}
+
+impl Drop for PaymentsServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,232 @@
+//! The pages: the overview, the checkout of a buyer, and the portal of a customer.
+
+use serde_json::Value;
+
+use super::state::{Card, Subscription, time};
+use super::{FAULTS, PRO_PRODUCT, Payments};
+use crate::html::{Html, page};
+use crate::http::{Request, Response};
+
+const OVERVIEW: &str = "/payments";
+
+impl Payments {
+    pub(super) fn page(&self, request: &Request) -> Response {
+        let segments: Vec<&str> = request.path.split('/').skip(2).collect();
+        let found = match (request.method.as_str(), segments.as_slice()) {
+            ("GET", []) => Some(self.overview()),
+            ("POST", []) => self.act(request),
+            ("GET", ["checkouts", id]) => self.checkout(id, None),
+            ("POST", ["checkouts", id]) => self.buy(id, request.parameter("action")),
+            ("GET", ["portal", token]) => self.portal(token),
+            ("POST", ["portal", token]) => self.change(token, request.parameter("action")),
+            _ => None,
+        };
+        found.unwrap_or_else(|| Response::new(404, "text/plain; charset=utf-8", "This page does not exist."))
+    }
+
+    /// Pays a checkout. Returns the page that the buyer returns to, and `None` if the checkout is not open or the card is
+    /// declined.
+    pub(super) fn pay(&self, id: &str, declines: bool) -> Option<String> {
+        if declines {
+            return None;
+        }
+        let (success_url, events) = self.state().pay(id)?;
+        for (event, data) in events {
+            self.webhooks.send(event, &data);
+        }
+        Some(success_url)
+    }
+
+    /// Changes a subscription as the provider does by itself.
+    pub(super) fn set_status(&self, id: &str, status: &str) -> Option<()> {
+        let data = self.state().set_status(id, status)?;
+        if status == "canceled" {
+            self.webhooks.send("subscription.revoked", &data);
+        }
+        self.webhooks.send("subscription.updated", &data);
+        Some(())
+    }
+
+    fn checkout(&self, id: &str, fault: Option<&str>) -> Option<Response> {
+        let checkout = self.state().checkouts.get(id)?.clone();
+        let mut html = Html::default();
+        if let Some(fault) = fault {
+            html.raw("<p class=fault role=alert>").text(fault).raw("</p>");
+        }
+        let product = if checkout.product == PRO_PRODUCT { "The pro plan, for a month" } else { "AI credit" };
+        html.raw("<p>").text(product).raw(": <strong>").text(&dollars(checkout.cents)).raw("</strong></p>");
+        if checkout.status == "open" {
+            html.raw("<form method=post><button name=action value=pay>Pay</button> ");
+            html.raw("<button name=action value=decline>Pay with a card that is declined</button> ");
+            html.raw("<button name=action value=abandon>Abandon</button></form>");
+        } else {
+            html.raw("<p>This checkout is ").text(checkout.status).raw(".</p>");
+        }
+        Some(page("Checkout", &html))
+    }
+
+    fn buy(&self, id: &str, action: &str) -> Option<Response> {
+        match action {
+            "pay" => self.pay(id, false).map(Response::redirect),
+            "decline" => self.checkout(id, Some("The card was declined.")),
+            "abandon" => self.state().close(id, "expired").map(Response::redirect),
+            _ => None,
+        }
+    }
+
+    fn portal(&self, token: &str) -> Option<Response> {
+        let state = self.state();
+        let portal = state.portals.get(token)?;
+        let customer = state.customers.get(&portal.customer)?;
+        let mut html = Html::default();
+        html.raw("<p>Customer <code>").text(&portal.customer).raw("</code>, card: ").text(card(customer.card));
+        html.raw("</p><form method=post><button name=action value=card>Use a card that works</button> ");
+        html.raw("<button name=action value=declined>Use a card that is declined</button> ");
+        html.raw("<button name=action value=remove>Remove the card</button></form><h2>Plan</h2>");
+        for subscription in state.subscriptions.iter().filter(|found| found.customer == portal.customer) {
+            add_subscription(&mut html, subscription);
+            if subscription.status != "canceled" {
+                let (value, text) = match subscription.cancel_at_period_end {
+                    true => ("resume", "Resume"),
+                    false => ("cancel", "Cancel"),
+                };
+                html.raw("<form method=post><button name=action value=").raw(value).raw(">").raw(text);
+                html.raw("</button></form>");
+            }
+        }
+        html.raw("<h2>Receipts</h2><ul>");
+        for order in state.orders.iter().filter(|order| order.customer == portal.customer) {
+            html.raw("<li>").text(&format!("{} {}", time(order.created_at), dollars(order.cents))).raw("</li>");
+        }
+        html.raw("</ul>");
+        if let Some(url) = &portal.return_url {
+            html.raw("<p>").link(url, "Back").raw("</p>");
+        }
+        Some(page("Customer portal", &html))
+    }
+
+    fn change(&self, token: &str, action: &str) -> Option<Response> {
+        let event = {
+            let state = &mut *self.state();
+            let customer = state.portals.get(token)?.customer.clone();
+            let cancel = match action {
+                "card" | "declined" | "remove" => {
+                    let card = (action != "remove").then_some(Card { declines: action == "declined" });
+                    state.customers.get_mut(&customer)?.card = card;
+                    None
+                }
+                "cancel" => Some(true),
+                "resume" => Some(false),
+                _ => return None,
+            };
+            match cancel {
+                None => None,
+                Some(cancel) => {
+                    let mut all = state.subscriptions.iter().rev();
+                    let id = all.find(|found| found.customer == customer)?.id.clone();
+                    state.schedule(&id, cancel)
+                }
+            }
+        };
+        if let Some(data) = event {
+            self.webhooks.send("subscription.updated", &data);
+        }
+        Some(Response::redirect(format!("/payments/portal/{token}")))
+    }
+
+    fn overview(&self) -> Response {
+        let state = self.state();
+        let mut html = Html::default();
+        html.raw("<form method=post><label>Fault of the API <select name=fault>");
+        let current = *self.fault.borrow();
+        for (name, fault) in FAULTS {
+            html.raw(if fault == current { "<option selected>" } else { "<option>" }).text(name).raw("</option>");
+        }
+        html.raw("</select></label><button>Set</button></form><h2>Checkouts</h2><ul>");
+        for (id, checkout) in &state.checkouts {
+            html.raw("<li>").link(&format!("/payments/checkouts/{id}"), id);
+            html.text(&format!(" {} {} of {}", checkout.status, dollars(checkout.cents), checkout.customer))
+                .raw("</li>");
+        }
+        html.raw("</ul><h2>Customers</h2><ul>");
+        for (external, customer) in &state.customers {
+            html.raw("<li><code>").text(external).raw("</code>, card: ").text(card(customer.card)).raw("</li>");
+        }
+        html.raw("</ul><h2>Subscriptions</h2>");
+        for subscription in &state.subscriptions {
+            add_subscription(&mut html, subscription);
+            html.raw("<form method=post><input type=hidden name=subscription value=\"").text(&subscription.id);
+            html.raw("\"><button name=status value=active>Payment succeeds</button> ");
+            html.raw("<button name=status value=past_due>Payment fails</button> ");
+            html.raw("<button name=status value=canceled>Ends now</button></form>");
+        }
+        html.raw("<h2>Webhooks</h2><form method=post>");
+        if self.webhooks.is_held() {
+            html.raw("<button name=queue value=release>Deliver what was held back</button> ");
+            html.raw("<button name=queue value=reverse>Deliver it in reverse order</button>");
+        } else {
+            html.raw("<button name=queue value=hold>Hold webhooks back</button>");
+        }
+        html.raw("</form><table><tr><th>Event</th><th>Attempts</th><th>Response</th><th></th></tr>");
+        for delivery in self.webhooks.deliveries().iter().rev() {
+            let status = delivery.status.map_or_else(String::new, |status| status.to_string());
+            html.raw("<tr><td>").text(&delivery.event).raw("</td><td>").text(&delivery.attempts.to_string());
+            html.raw("</td><td>").text(&format!("{status} {}", delivery.response)).raw("</td><td><form method=post>");
+            html.raw("<button name=redeliver value=\"")
+                .text(&delivery.id)
+                .raw("\">Deliver again</button></form></td></tr>");
+        }
+        html.raw("</table>");
+        page("Payments provider", &html)
+    }
+
+    /// Executes a form of the overview.
+    fn act(&self, request: &Request) -> Option<Response> {
+        let parameter = |name: &str| Some(request.parameter(name)).filter(|value| !value.is_empty());
+        if let Some(name) = parameter("fault") {
+            self.inject(FAULTS.into_iter().find(|(known, _)| *known == name)?.1);
+        }
+        if let Some(id) = parameter("redeliver") {
+            self.webhooks.redeliver(id);
+        }
+        if let (Some(id), Some(status)) = (parameter("subscription"), parameter("status")) {
+            self.set_status(id, status)?;
+        }
+        match parameter("queue") {
+            Some("hold") => self.webhooks.hold(),
+            Some(order) => self.webhooks.release(order == "reverse"),
+            None => {}
+        }
+        Some(Response::redirect(OVERVIEW))
+    }
+}
+
+impl super::State {
+    /// Schedules the end of a subscription, or reverts that. Returns the event; `None` if it was already so.
+    fn schedule(&mut self, id: &str, cancel: bool) -> Option<Value> {
+        let body = super::Body(serde_json::Map::from_iter([("cancel_at_period_end".to_owned(), cancel.into())]));
+        self.change_subscription(id, &body).ok()
+    }
+}
+
+fn add_subscription(html: &mut Html, subscription: &Subscription) {
+    let end = time(subscription.current_period_end);
+    let renewal = if subscription.cancel_at_period_end { "ends" } else { "renews" };
+    html.raw("<p><strong>")
+        .text(&subscription.status)
+        .raw("</strong>, ")
+        .text(&format!("{renewal} at {end}"))
+        .raw("</p>");
+}
+
+fn card(card: Option<Card>) -> &'static str {
+    match card {
+        None => "none",
+        Some(Card { declines: false }) => "works",
+        Some(Card { declines: true }) => "is declined",
+    }
+}
+
+fn dollars(cents: i64) -> String {
+    format!("${}.{:02}", cents / 100, cents % 100)
+}

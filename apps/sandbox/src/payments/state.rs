@@ -1,0 +1,258 @@
+//! The provider's data, in its shapes.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Duration, SecondsFormat, Utc};
+use serde_json::{Value, json};
+
+use super::{Body, CREDIT_PRODUCT, PRO_PRODUCT};
+use crate::sessions::random_text;
+
+/// The price of the pro plan for a month, in cents.
+pub(super) const PRO_CENTS: i64 = 2_000;
+
+/// An error of the API.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    pub status: u16,
+    pub error: &'static str,
+    pub detail: String,
+}
+
+impl ApiError {
+    /// 422: a member of the body is invalid.
+    pub fn invalid(name: &str, message: &str) -> Self {
+        Self { status: 422, error: "RequestValidationError", detail: format!("{name}: {message}") }
+    }
+}
+
+/// The data of the provider.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub checkouts: BTreeMap<String, Checkout>,
+    /// By the service's ids.
+    pub customers: BTreeMap<String, Customer>,
+    pub subscriptions: Vec<Subscription>,
+    pub orders: Vec<Order>,
+    pub portals: BTreeMap<String, Portal>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Checkout {
+    pub product: String,
+    /// The service's id of the customer.
+    pub customer: String,
+    pub cents: i64,
+    pub success_url: String,
+    pub metadata: Value,
+    pub status: &'static str,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Customer {
+    pub id: String,
+    pub card: Option<Card>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Card {
+    pub declines: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Subscription {
+    pub id: String,
+    pub customer: String,
+    pub status: String,
+    pub current_period_end: DateTime<Utc>,
+    pub cancel_at_period_end: bool,
+    pub modified_at: DateTime<Utc>,
+    pub metadata: Value,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Order {
+    pub id: String,
+    pub customer: String,
+    pub product: String,
+    pub cents: i64,
+    pub metadata: Value,
+    pub created_at: DateTime<Utc>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Portal {
+    pub customer: String,
+    pub return_url: Option<String>,
+}
+
+impl State {
+    pub fn create_checkout(&mut self, body: &Body, base: &str) -> Result<Value, ApiError> {
+        body.expect(&["products", "external_customer_id", "success_url", "embed_origin", "amount", "metadata"])?;
+        let product = match body.0.get("products").and_then(Value::as_array).map(Vec::as_slice) {
+            Some([Value::String(product)]) => product.clone(),
+            _ => return Err(ApiError::invalid("products", "one product is required")),
+        };
+        let cents = match (product.as_str(), body.0.get("amount").and_then(Value::as_i64)) {
+            (PRO_PRODUCT, None) => PRO_CENTS,
+            (CREDIT_PRODUCT, Some(cents)) if cents >= 50 => cents,
+            (PRO_PRODUCT | CREDIT_PRODUCT, _) => return Err(ApiError::invalid("amount", "does not fit the product")),
+            _ => return Err(ApiError::invalid("products", "the product does not exist")),
+        };
+        let checkout = Checkout {
+            product,
+            customer: body.text("external_customer_id")?,
+            cents,
+            success_url: body.text("success_url")?,
+            metadata: body.0.get("metadata").cloned().unwrap_or_else(|| json!({})),
+            status: "open",
+        };
+        body.text("embed_origin")?;
+        let id = new_id();
+        self.checkouts.insert(id.clone(), checkout);
+        Ok(json!({ "id": id, "status": "open", "url": format!("{base}/payments/checkouts/{id}") }))
+    }
+
+    pub fn create_customer_session(&mut self, body: &Body, base: &str) -> Result<Value, ApiError> {
+        body.expect(&["external_customer_id", "return_url"])?;
+        let customer = body.text("external_customer_id")?;
+        let Some(found) = self.customers.get(&customer) else {
+            return Err(ApiError::invalid("external_customer_id", "Customer does not exist."));
+        };
+        let (token, id) = (format!("polar_cst_{}", random_text()), found.id.clone());
+        let return_url = body.0.get("return_url").and_then(Value::as_str).map(str::to_owned);
+        self.portals.insert(token.clone(), Portal { customer, return_url });
+        Ok(json!({
+            "token": token, "expires_at": time(Utc::now() + Duration::hours(1)), "customer_id": id,
+            "customer_portal_url": format!("{base}/payments/portal/{token}"),
+        }))
+    }
+
+    pub fn change_subscription(&mut self, id: &str, body: &Body) -> Result<Value, ApiError> {
+        body.expect(&["cancel_at_period_end"])?;
+        let Some(cancel) = body.0.get("cancel_at_period_end").and_then(Value::as_bool) else {
+            return Err(ApiError::invalid("cancel_at_period_end", "Input should be a valid boolean"));
+        };
+        let customers = &self.customers;
+        let Some(found) = self.subscriptions.iter_mut().find(|subscription| subscription.id == id) else {
+            return Err(ApiError { status: 404, error: "ResourceNotFound", detail: "Not found".into() });
+        };
+        if found.status == "canceled" || found.cancel_at_period_end == cancel {
+            let detail = "This subscription is already canceled or will be at the end of the period.".into();
+            return Err(ApiError { status: 403, error: "AlreadyCanceledSubscription", detail });
+        }
+        found.cancel_at_period_end = cancel;
+        found.modified_at = Utc::now();
+        Ok(found.json(customers))
+    }
+
+    pub fn customer(&self, external_id: &str) -> Result<Value, ApiError> {
+        let customer = self.find_customer(external_id)?;
+        Ok(json!({ "id": customer.id, "external_id": external_id }))
+    }
+
+    pub fn payment_methods(&self, external_id: &str) -> Result<Value, ApiError> {
+        let customer = self.find_customer(external_id)?;
+        let items: Vec<Value> =
+            customer.card.iter().map(|_| json!({ "id": format!("pm_{}", customer.id), "is_default": true })).collect();
+        Ok(json!({ "pagination": { "total_count": items.len(), "max_page": 1 }, "items": items }))
+    }
+
+    fn find_customer(&self, external_id: &str) -> Result<&Customer, ApiError> {
+        let not_found = || ApiError { status: 404, error: "ResourceNotFound", detail: "Not found".into() };
+        self.customers.get(external_id).ok_or_else(not_found)
+    }
+
+    /// Pays a checkout. Returns the address to return to, and the events. `None` if the checkout is not open.
+    pub fn pay(&mut self, id: &str) -> Option<(String, Vec<(&'static str, Value)>)> {
+        let checkout = self.checkouts.get_mut(id).filter(|checkout| checkout.status == "open")?;
+        checkout.status = "succeeded";
+        let checkout = checkout.clone();
+        let customer = self.customers.entry(checkout.customer.clone());
+        customer.or_insert_with(|| Customer { id: new_id(), card: None }).card = Some(Card { declines: false });
+        let now = Utc::now();
+        let order = Order {
+            id: new_id(),
+            customer: checkout.customer.clone(),
+            product: checkout.product.clone(),
+            cents: checkout.cents,
+            metadata: checkout.metadata.clone(),
+            created_at: now,
+        };
+        let paid = order.json(&self.customers);
+        self.orders.push(order);
+        let mut events = Vec::new();
+        if checkout.product == PRO_PRODUCT {
+            let subscription = Subscription {
+                id: new_id(),
+                customer: checkout.customer,
+                status: "active".to_owned(),
+                current_period_end: now + Duration::days(30),
+                cancel_at_period_end: false,
+                modified_at: now,
+                metadata: checkout.metadata,
+            };
+            let json = subscription.json(&self.customers);
+            self.subscriptions.push(subscription);
+            events.extend([("subscription.created", json.clone()), ("subscription.active", json.clone())]);
+            events.push(("subscription.updated", json));
+        }
+        events.extend([("order.created", paid.clone()), ("order.paid", paid)]);
+        Some((checkout.success_url, events))
+    }
+
+    /// Ends a checkout without a payment. Returns the address to return to.
+    pub fn close(&mut self, id: &str, status: &'static str) -> Option<String> {
+        let checkout = self.checkouts.get_mut(id).filter(|checkout| checkout.status == "open")?;
+        checkout.status = status;
+        Some(checkout.success_url.clone())
+    }
+
+    /// Changes the status of a subscription, or of the newest one of a customer. Returns the event.
+    pub fn set_status(&mut self, id: &str, status: &str) -> Option<Value> {
+        let customers = &self.customers;
+        let mut all = self.subscriptions.iter_mut().rev();
+        let found = all.find(|subscription| subscription.id == id || subscription.customer == id)?;
+        status.clone_into(&mut found.status);
+        found.modified_at = Utc::now();
+        Some(found.json(customers))
+    }
+}
+
+impl Subscription {
+    pub fn json(&self, customers: &BTreeMap<String, Customer>) -> Value {
+        let customer = customers.get(&self.customer).map(|customer| customer.id.clone());
+        json!({
+            "id": self.id, "status": self.status, "current_period_end": time(self.current_period_end),
+            "cancel_at_period_end": self.cancel_at_period_end, "modified_at": time(self.modified_at),
+            "customer_id": customer, "product_id": PRO_PRODUCT, "metadata": self.metadata,
+            "customer": { "id": customer, "external_id": self.customer },
+        })
+    }
+}
+
+impl Order {
+    fn json(&self, customers: &BTreeMap<String, Customer>) -> Value {
+        let customer = customers.get(&self.customer).map(|customer| customer.id.clone());
+        let reason = if self.product == PRO_PRODUCT { "subscription_create" } else { "purchase" };
+        json!({
+            "id": self.id, "status": "paid", "paid": true, "product_id": self.product, "billing_reason": reason,
+            "net_amount": self.cents, "total_amount": self.cents, "tax_amount": 0, "currency": "usd",
+            "created_at": time(self.created_at), "customer_id": customer, "metadata": self.metadata,
+            "customer": { "id": customer, "external_id": self.customer },
+        })
+    }
+}
+
+/// The provider's times have microseconds.
+pub(super) fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// An id that no other run of the sandbox has used.
+pub(super) fn new_id() -> String {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).unwrap();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
+}
