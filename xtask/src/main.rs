@@ -1,6 +1,7 @@
 //! The tool for developers and operators: see `cargo xtask --help`. Each command has a module.
 
 mod audit;
+mod billing;
 mod ci;
 mod codegen;
 mod dev;
@@ -55,6 +56,8 @@ enum Command {
     OauthKey(oauth_key::Args),
     /// List audit events of all organizations and accounts
     Audit(audit::Args),
+    /// List events of the payments provider that belong to no known organization
+    Billing(billing::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
     /// Suspend and resume projects
@@ -92,6 +95,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::OauthClient(args) => oauth_client::run(args).await,
         Command::OauthKey(args) => oauth_key::run(args).await,
         Command::Audit(args) => audit::run(args).await,
+        Command::Billing(args) => billing::run(args).await,
         Command::Outbox(args) => outbox::run(args).await,
         Command::Placement(args) => placement::run(args).await,
         Command::Seal(args) => seal::run(args).await,

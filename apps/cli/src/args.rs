@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, apps, audit, db, deploy, deployments, hostnames, init, login, orgs, projects, secrets, storage, tokens,
+    access, apps, audit, billing, db, deploy, deployments, hostnames, init, login, orgs, projects, secrets, storage,
+    tokens,
 };
 use crate::options::PageArgs;
 
@@ -70,6 +71,9 @@ pub enum Command {
     /// Manage the apps that have access to your account
     #[command(subcommand)]
     Apps(apps::Apps),
+    /// Manage the plan of an organization
+    #[command(subcommand)]
+    Billing(billing::Billing),
     /// List the audit events of an organization, newest first
     Audit(audit::Audit),
     /// Open a project in the browser

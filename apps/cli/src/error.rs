@@ -10,9 +10,9 @@ use serde_json::Value;
 pub enum CliError {
     #[error(transparent)]
     Api(#[from] Error),
-    /// The project has no backup with the requested number. The error response of the API, whose code is `not_found`.
+    /// An error response of the API whose code has several causes, and the next step for this one.
     #[error("{0}")]
-    BackupNotFound(Error),
+    Explained(Error, &'static str),
     /// The command line is invalid or incomplete.
     #[error("{0}")]
     Usage(String),
@@ -31,6 +31,9 @@ pub enum CliError {
     /// An operation on a database was aborted or has failed. The database still has its previous content.
     #[error("{0}")]
     OperationFailed(String),
+    /// The plan did not change while `svc` waited for the payment.
+    #[error("no payment was confirmed within 30 minutes")]
+    NotPaid,
     #[error("{0}")]
     Other(String),
     /// The reader of stdout or stderr has closed it.
@@ -59,7 +62,7 @@ impl CliError {
             Self::NotServed(_) | Self::NotEnabled(_) => 8,
             Self::OperationFailed(_) => 9,
             Self::Api(Error::Unreachable(_)) => 7,
-            Self::Api(error) | Self::BackupNotFound(error) => match (error.status(), error.code()) {
+            Self::Api(error) | Self::Explained(error, _) => match (error.status(), error.code()) {
                 (_, Some("invalid_bundle" | "payload_too_large")) => 6,
                 (Some(401), _) => 3,
                 (Some(403), _) => 4,
@@ -67,14 +70,14 @@ impl CliError {
                 (Some(429 | 502 | 503 | 504), _) => 7,
                 _ => 1,
             },
-            Self::Other(_) => 1,
+            Self::NotPaid | Self::Other(_) => 1,
         })
     }
 
     /// The error response of the API, if there is one.
     pub fn json(&self) -> Option<&Value> {
         match self {
-            Self::Api(Error::Api { json, .. }) | Self::BackupNotFound(Error::Api { json, .. }) => Some(json),
+            Self::Api(Error::Api { json, .. }) | Self::Explained(Error::Api { json, .. }, _) => Some(json),
             _ => None,
         }
     }
@@ -82,7 +85,7 @@ impl CliError {
     /// Further lines: field errors, the DNS record to publish, the error code and the request ID.
     pub fn details(&self) -> Vec<String> {
         match self {
-            Self::Api(Error::Api { envelope, .. }) | Self::BackupNotFound(Error::Api { envelope, .. }) => {
+            Self::Api(Error::Api { envelope, .. }) | Self::Explained(Error::Api { envelope, .. }, _) => {
                 let detail = |name| envelope.details.as_ref().and_then(|it| it.get(name));
                 let mut lines = field_errors(detail("fields"));
                 lines.extend(detail("verify").map(verify_record));
@@ -101,7 +104,10 @@ impl CliError {
         let envelope = match self {
             Self::NotEnabled(_) => return Some("correct the cause, then run `svc deploy` again".to_owned()),
             Self::NotSignedIn(_) => return Some("sign in with `svc login`, or set SVC_CLI_TOKEN".to_owned()),
-            Self::BackupNotFound(_) => return Some("`svc db backups` lists the backups".to_owned()),
+            Self::Explained(_, hint) => return Some((*hint).to_owned()),
+            Self::NotPaid => {
+                return Some("if you have paid, `svc billing status` shows when the plan changes".to_owned());
+            }
             Self::Api(Error::Unreachable(_)) => {
                 return Some("check that --api is correct and that the API is running".to_owned());
             }
@@ -128,8 +134,13 @@ impl CliError {
                 "no server of the platform can hold the database now: tell the operator".to_owned()
             }
             "not_found" => "check the names with `svc orgs list` and `svc projects list`".to_owned(),
+            "already_pro" => {
+                "`svc billing portal` changes the payment method, and `svc billing cancel` ends the plan".to_owned()
+            }
+            "not_pro" => "`svc billing upgrade` starts the purchase of the pro plan".to_owned(),
+            "billing_off" => "ask the operator of the platform for higher limits".to_owned(),
             "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),
-            "unavailable" | "rate_limited" => "try again in a moment".to_owned(),
+            "unavailable" | "rate_limited" | "billing_unavailable" => "try again in a moment".to_owned(),
             _ => return None,
         })
     }

@@ -15,6 +15,7 @@ mod loopback;
 mod options;
 mod output;
 mod pack;
+mod polling;
 mod progress;
 mod prompt;
 mod resources;

@@ -21,7 +21,9 @@ use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 use webhooks::SigningKey;
 
-use self::parts::{LimitsFile, Zones, billing, bundle_store, code_host, lending, limits, mail, oauth, own_domains, site, zones};
+use self::parts::{
+    LimitsFile, Zones, billing, bundle_store, code_host, lending, limits, mail, oauth, own_domains, site, zones,
+};
 
 pub use self::values::{Addresses, CoreLink, GracePeriod, Sockets, Url};
 

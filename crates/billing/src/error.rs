@@ -72,7 +72,7 @@ pub enum WebhookError {
     /// 403: the webhook is not authentic, or too old.
     #[error(transparent)]
     NotAuthentic(#[from] webhooks::InvalidMessage),
-    /// 400: the authentic webhook is no JSON, or lacks a field. Its id stays free.
+    /// 400: the authentic webhook is not JSON, or a field is missing or malformed. Its id stays free.
     #[error("the webhook is malformed: {0}")]
     Malformed(&'static str),
     #[error(transparent)]

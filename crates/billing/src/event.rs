@@ -13,7 +13,7 @@ use crate::error::WebhookError;
 pub(crate) struct Envelope {
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// When the event occurred. It stands in for the modification time of a subscription without one.
+    /// When the event occurred: the modification time of a subscription that has none.
     #[serde(default)]
     timestamp: Value,
     #[serde(default)]
@@ -63,7 +63,7 @@ pub(crate) struct EventProducts<'a> {
 }
 
 impl Organization {
-    /// The id; `None` for a text that is no id of an organization.
+    /// The id, or `None` if the text is not the id of an organization.
     pub(crate) fn id(&self) -> Option<OrgId> {
         self.0.as_ref()?.parse().ok()
     }
@@ -81,10 +81,10 @@ impl Envelope {
     /// # Errors
     /// [`WebhookError::Malformed`].
     pub(crate) fn event(&self, products: &EventProducts<'_>) -> Result<Option<PaymentEvent>, WebhookError> {
-        let is_of = |product: Option<&str>| product.is_some() && self.data["product_id"].as_str() == product;
+        let is_of = |product: Option<&str>| product.is_some() && member(&self.data, "product_id").as_str() == product;
         let effect = match self.kind.as_str() {
             "subscription.active" | "subscription.updated" => {
-                // A product is required, so that a malformed event is not taken for one of another product.
+                // Without this check, a malformed event would count as one of another product.
                 text(&self.data, "product_id")?;
                 if !is_of(products.pro) {
                     return Ok(None);
@@ -92,7 +92,7 @@ impl Envelope {
                 Effect::Subscription(self.subscription()?)
             }
             "order.paid" => {
-                if !is_of(products.credit) || self.data["currency"] != "usd" {
+                if !is_of(products.credit) || member(&self.data, "currency") != "usd" {
                     return Ok(None);
                 }
                 match self.order()? {
@@ -102,8 +102,8 @@ impl Envelope {
             }
             _ => return Ok(None),
         };
-        let external = match &self.data["customer"]["external_id"] {
-            Value::Null => &self.data["metadata"]["org"],
+        let external = match member(member(&self.data, "customer"), "external_id") {
+            Value::Null => member(member(&self.data, "metadata"), "org"),
             id => id,
         };
         let organization = match external {
@@ -116,15 +116,15 @@ impl Envelope {
     }
 
     fn subscription(&self) -> Result<SubscriptionState, WebhookError> {
-        let modified_at = match &self.data["modified_at"] {
+        let modified_at = match member(&self.data, "modified_at") {
             Value::Null => instant(&self.timestamp, "timestamp")?,
             modified_at => instant(modified_at, "modified_at")?,
         };
-        let current_period_end = match &self.data["current_period_end"] {
+        let current_period_end = match member(&self.data, "current_period_end") {
             Value::Null => None,
             end => Some(instant(end, "current_period_end")?),
         };
-        let cancel_at_period_end = self.data["cancel_at_period_end"].as_bool();
+        let cancel_at_period_end = member(&self.data, "cancel_at_period_end").as_bool();
         Ok(SubscriptionState {
             id: text(&self.data, "id")?,
             status: text(&self.data, "status")?,
@@ -137,7 +137,7 @@ impl Envelope {
     /// `None` for an order without a positive amount.
     fn order(&self) -> Result<Option<PaidOrder>, WebhookError> {
         let malformed = WebhookError::Malformed("net_amount");
-        let Some(cents) = self.data["net_amount"].as_i64() else { return Err(malformed) };
+        let Some(cents) = member(&self.data, "net_amount").as_i64() else { return Err(malformed) };
         if cents <= 0 {
             return Ok(None);
         }
@@ -146,9 +146,15 @@ impl Envelope {
     }
 }
 
+/// A member of an object; null if it is absent, or the value has no members.
+fn member<'a>(value: &'a Value, name: &str) -> &'a Value {
+    value.get(name).unwrap_or(&Value::Null)
+}
+
 /// A text that can be stored: not empty, and without U+0000.
 fn text(data: &Value, name: &'static str) -> Result<String, WebhookError> {
-    let found = data[name].as_str().filter(|text| !text.is_empty() && text.len() <= 200 && !text.contains('\0'));
+    let found =
+        member(data, name).as_str().filter(|text| !text.is_empty() && text.len() <= 200 && !text.contains('\0'));
     found.map(str::to_owned).ok_or(WebhookError::Malformed(name))
 }
 

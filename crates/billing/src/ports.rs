@@ -13,8 +13,8 @@ pub trait Payments: Send + Sync {
     /// Creates a checkout, and returns its URL for a browser.
     async fn check_out(&self, checkout: &Checkout) -> Result<String, PaymentsError>;
 
-    /// Creates a session of the customer; `None` for an organization that is no customer. `return_to` is where the
-    /// portal links back to.
+    /// Creates a session of the customer, or returns `None` if the organization is not a customer. The portal links back
+    /// to `return_to`.
     async fn customer_session(
         &self,
         org: OrgId,

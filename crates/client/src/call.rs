@@ -160,8 +160,8 @@ impl<T> Call<T> {
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    /// Sends the call, and retries it if that is safe and may succeed. Sends it once more if the API rejects the
-    /// credential and its source has another one.
+    /// Sends the call, and retries it if that is safe and may succeed. If the API rejects the credential and the source
+    /// has another one, sends the call again.
     ///
     /// # Errors
     /// See [`Error`].

@@ -206,7 +206,7 @@ impl OutboundClient {
         if status.is_success() { Ok(response) } else { Err(OutboundError::Status(status.as_u16())) }
     }
 
-    /// Returns a response that is no redirect.
+    /// Returns a response, unless it is a redirect.
     async fn send_any(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
         if !self.origins.contains(&url.origin()) {
             return Err(OutboundError::NotAllowed);

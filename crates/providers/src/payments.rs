@@ -26,7 +26,7 @@ pub struct PaymentsClient {
     client: OutboundClient,
 }
 
-/// A checkout that is to be created.
+/// The parameters of a checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCheckout<'a> {
     pub product: &'a str,
@@ -119,7 +119,10 @@ impl PaymentsClient {
             body["metadata"]["microCents"] = json!((i128::from(*cents) * MICRO_CENTS_PER_CENT).to_string());
         }
         let created: Checkout = self.call(Method::POST, &["checkouts", ""], Some(&body)).await?;
-        Url::parse(&created.url).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or(OutboundError::NotJson)
+        Url::parse(&created.url)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https"))
+            .ok_or(OutboundError::NotJson)
     }
 
     /// Creates a session of a customer; `None` for an unknown one.
@@ -179,7 +182,7 @@ impl PaymentsClient {
         tokio::time::timeout(self.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout))
     }
 
-    /// Sends a request. After a 429, sends it once more if the provider asks for a short wait.
+    /// Sends a request. Repeats it once after a 429 whose `Retry-After` is short.
     async fn exchange_patiently(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
         let mut url = self.url.clone();
         // A base URL that is http or https has segments. An empty segment is a trailing slash.

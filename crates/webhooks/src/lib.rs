@@ -32,7 +32,7 @@ pub enum InvalidSecret {
     /// There is no secret, or one of a list is empty.
     #[error("must not be empty")]
     Empty,
-    /// The text after the prefix is no base64 of a key.
+    /// The text after the prefix is not the base64 of a key.
     #[error("must be base64 after whsec_")]
     Base64,
 }
@@ -82,7 +82,7 @@ pub enum InvalidMessage {
     /// The id is empty, longer than [`MAX_ID_LENGTH`], or contains a dot: then other parts could have the same signature.
     #[error("the id of the webhook is malformed")]
     Id,
-    /// The timestamp is no number of ASCII digits.
+    /// The timestamp does not consist of ASCII digits.
     #[error("the timestamp of the webhook is malformed")]
     Timestamp,
     /// The timestamp is older or newer than [`TOLERANCE_SECONDS`] allow.

@@ -8,6 +8,7 @@ use client::{Client, Error, Response};
 use crate::error::CliError;
 use crate::options::PageArgs;
 use crate::output::or_dash;
+use crate::polling::is_transient;
 use crate::svc::Svc;
 
 /// The poll interval doubles from the first to the maximum.
@@ -109,11 +110,6 @@ async fn poll(
             Err(error) => return Err(error.into()),
         };
     }
-}
-
-/// Whether a later request may succeed.
-pub fn is_transient(error: &Error) -> bool {
-    matches!(error, Error::Unreachable(_)) || matches!(error.status(), Some(429 | 500..))
 }
 
 /// A one-line summary of a deployment.

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod apps;
 pub mod audit;
+pub mod billing;
 pub mod db;
 pub mod deploy;
 pub mod deployments;
@@ -59,6 +60,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Db(db) => db.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,
         Command::Apps(apps) => apps.run(svc).await,
+        Command::Billing(billing) => billing.run(svc).await,
         Command::Audit(audit) => audit.run(svc).await,
         Command::Open { no_browser } => open::run(svc, no_browser).await,
         Command::Completion { .. } => Ok(()),

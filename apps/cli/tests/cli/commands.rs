@@ -1,7 +1,5 @@
 //! The commands that have no separate test file, in the order of typical use.
 
-use std::fs;
-
 use sandbox::{DnsServer, Encryption, RecordType, SmtpServer};
 use serde_json::{Value, json};
 
@@ -103,15 +101,9 @@ async fn manages_hostnames_and_access_and_opens_a_project() {
 
     let address = "http://site-ada.localhost:8088\n";
     assert_eq!(ada.svc(&["open", "--no-browser"]).succeeds().out, address);
-    let opened = ada.browser();
+    ada.browser();
     ada.svc(&["open"]).succeeds();
-    for _ in 0..500 {
-        if opened.exists() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    assert_eq!(fs::read_to_string(opened).unwrap(), address);
+    assert_eq!(ada.opened().await, address.trim_end());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,8 +30,13 @@ impl Platform {
 
     /// Starts the control plane with these settings in addition to the defaults.
     pub async fn with(settings: &[(&str, String)]) -> Self {
+        Self::at(reserved_port(), settings).await
+    }
+
+    /// Starts the control plane at a port that other systems know.
+    pub async fn at(port: u16, settings: &[(&str, String)]) -> Self {
         let (database, folder) = (TestDatabase::create().await, TempDir::new().unwrap());
-        let (listen, internal) = (format!("127.0.0.1:{}", reserved_port()), format!("127.0.0.1:{}", reserved_port()));
+        let (listen, internal) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", reserved_port()));
         let api = format!("http://{listen}");
         let mut command = Command::new(program("svc-server"));
         command.env_clear().stdout(File::create(folder.path().join("server.log")).unwrap()).envs([
@@ -173,6 +178,20 @@ impl Machine {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         self.environment.insert("BROWSER", program.display().to_string());
         opened
+    }
+
+    /// Waits until the fake browser has opened a URL, and returns it.
+    pub async fn opened(&self) -> String {
+        let opened = self.home.path().join("opened");
+        for _ in 0..500 {
+            if opened.exists() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let url = fs::read_to_string(&opened).unwrap();
+        fs::remove_file(opened).unwrap();
+        url.trim_end().to_owned()
     }
 
     pub fn credentials(&self) -> PathBuf {

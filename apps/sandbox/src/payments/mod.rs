@@ -218,10 +218,10 @@ impl PaymentsServer {
         self.payments.pay(id, false).unwrap()
     }
 
-    /// Changes the status of a customer's newest subscription, as the provider does by itself.
+    /// Changes the status of a customer's newest subscription.
     ///
     /// # Panics
-    /// Panics if there is none.
+    /// Panics if the customer has no subscription.
     pub fn set_subscription_status(&self, external_customer_id: &str, status: &str) {
         self.payments.set_status(external_customer_id, status).unwrap();
     }

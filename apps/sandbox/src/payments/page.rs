@@ -37,7 +37,7 @@ impl Payments {
         Some(success_url)
     }
 
-    /// Changes a subscription as the provider does by itself.
+    /// Changes the status of a subscription, and sends the events.
     pub(super) fn set_status(&self, id: &str, status: &str) -> Option<()> {
         let data = self.state().set_status(id, status)?;
         if status == "canceled" {

@@ -47,6 +47,10 @@ impl WebhookRepository for Connection {
 
     async fn unassigned_list(&mut self, limit: i64) -> Result<Vec<UnassignedEvent>> {
         let query = unassigned_events::table.select(UnassignedEvent::as_select());
-        Ok(query.order(unassigned_events::received_at.desc()).limit(limit).load(self).await?)
+        Ok(query
+            .order((unassigned_events::received_at.desc(), unassigned_events::webhook_id))
+            .limit(limit)
+            .load(self)
+            .await?)
     }
 }

@@ -81,7 +81,7 @@ impl Billing {
         let name = if cancel { "billing.cancel" } else { "billing.resume" };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                // Webhooks that arrive meanwhile wait, and are compared with this state.
+                // Concurrent webhooks wait for the lock, and are compared with this state.
                 let plan = self.ports.organizations.lock(tx, org).await?.unwrap_or(plan);
                 let stored = match changed {
                     Some(changed) => tx.subscription_set(&record(&live, changed)).await?,

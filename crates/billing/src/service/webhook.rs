@@ -28,6 +28,21 @@ impl Billing {
     /// # Errors
     /// [`WebhookError`].
     pub async fn receive(&self, message: SignedMessage<'_>) -> Result<WebhookResult, WebhookError> {
+        let received = self.receive_authentic(message).await;
+        match &received {
+            // Anyone can cause it, so it is only counted.
+            Err(WebhookError::NotAuthentic(_)) => count("", "not_authentic"),
+            // Only the provider can cause it. The response does not contain the reason.
+            Err(WebhookError::Malformed(reason)) => {
+                count("", "malformed");
+                tracing::warn!(webhook = message.id, reason, "rejected a malformed webhook");
+            }
+            _ => {}
+        }
+        received
+    }
+
+    async fn receive_authentic(&self, message: SignedMessage<'_>) -> Result<WebhookResult, WebhookError> {
         let keys = self.config.webhook_keys.as_ref().ok_or(WebhookError::Off)?;
         keys.verify(message, self.store.clock_rng().now().unix_seconds())?;
         let envelope = Envelope::parse(message.body)?;
@@ -63,7 +78,7 @@ impl Billing {
             })
             .await
             .map_err(WebhookError::Store)?;
-        count(&envelope.kind, applied);
+        count(&envelope.kind, applied.label());
         if matches!(applied, Applied::Unassigned) {
             tracing::warn!(webhook = message.id, kind = envelope.kind, "kept an event of an unknown organization");
         }
@@ -148,20 +163,26 @@ enum Applied {
     Unassigned,
 }
 
-fn count(kind: &str, applied: Applied) {
+impl Applied {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Credit => "credit",
+            Self::Recorded => "recorded",
+            Self::Repeated => "repeated",
+            Self::Unassigned => "unassigned",
+        }
+    }
+}
+
+/// Counts a webhook by its effect, or by the reason of its rejection.
+fn count(kind: &str, effect: &'static str) {
     static WEBHOOKS: LazyLock<Counter<u64>> = LazyLock::new(|| {
         opentelemetry::global::meter("svc")
             .u64_counter("svc.billing.webhooks")
-            .with_description("Authentic webhooks of the payments provider, by their effect")
+            .with_description("Webhooks of the payments provider, by their effect or the reason of their rejection")
             .build()
     });
-    let effect = match applied {
-        Applied::Plan => "plan",
-        Applied::Credit => "credit",
-        Applied::Recorded => "recorded",
-        Applied::Repeated => "repeated",
-        Applied::Unassigned => "unassigned",
-    };
     // The provider invents types, so only the known families become labels.
     let family = ["subscription", "order"].into_iter().find(|family| kind.starts_with(family)).unwrap_or("other");
     WEBHOOKS.add(1, &[KeyValue::new("effect", effect), KeyValue::new("event", family)]);

@@ -29,7 +29,7 @@ async fn webhook_that_is_not_authentic_changes_nothing() {
         }
     }
     assert_eq!((kit.count("webhooks").await, kit.plan(org).await.as_str()), (0, "free"));
-    // The malformed body of a stranger is not even parsed.
+    // A body without a valid signature is not parsed.
     let forged = SignedMessage { id: "msg_1", timestamp: "1", signatures: "v1,AAAA", body: b"{" };
     assert!(matches!(kit.billing.receive(forged).await, Err(WebhookError::NotAuthentic(_))));
 }

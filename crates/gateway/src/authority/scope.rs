@@ -20,4 +20,15 @@ macro_rules! scopes {
     )+ };
 }
 
-scopes!(AccountRead, BillingRead, BillingWrite, OrgRead, OrgWrite, ProjectRead, ProjectWrite, Deploy, DnsRead, DnsWrite);
+scopes!(
+    AccountRead,
+    BillingRead,
+    BillingWrite,
+    OrgRead,
+    OrgWrite,
+    ProjectRead,
+    ProjectWrite,
+    Deploy,
+    DnsRead,
+    DnsWrite
+);

@@ -1,22 +1,14 @@
 //! Operations on a database: restore, deletion, and their abort.
 
-use std::time::{Duration, Instant};
-
 use client::types::{DeleteRequest, Operation, OperationStarted, Phase, RestoreRequest};
 use client::{Client, Error, Response};
 
 use super::backups::BackupNumber;
-use crate::commands::deployments::is_transient;
 use crate::error::CliError;
+use crate::polling::poll_until;
 use crate::progress::Phases;
 use crate::prompt;
 use crate::svc::Svc;
-
-/// The poll interval doubles from the first to the maximum.
-const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(100);
-const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the API may fail while `svc` waits.
-const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The confirmation, and how to wait.
 #[derive(clap::Args)]
@@ -71,7 +63,7 @@ impl Restore {
 /// Distinguishes a backup that does not exist from a project that does not exist, which have the same status.
 async fn explain_not_found(error: Error, (client, org, project): (&Client, &str, &str)) -> CliError {
     let is_listed = error.status() == Some(404) && client.database_generations(org, project).send().await.is_ok();
-    if is_listed { CliError::BackupNotFound(error) } else { error.into() }
+    if is_listed { CliError::Explained(error, "`svc db backups` lists the backups") } else { error.into() }
 }
 
 impl Delete {
@@ -134,23 +126,17 @@ async fn wait(
     id: &str,
 ) -> Result<Response<Operation>, CliError> {
     let mut phases = Phases::default();
-    let (mut interval, mut last_success) = (FIRST_POLL_INTERVAL, Instant::now());
-    loop {
-        let pause = match client.database_operation(org, project, id).send().await {
-            Ok(operation) if operation.phase == Phase::Done => return Ok(operation),
-            Ok(operation) => {
+    poll_until(
+        async || client.database_operation(org, project, id).send().await,
+        |operation| {
+            let is_done = operation.phase == Phase::Done;
+            if !is_done {
                 phases.show(svc.out, &operation.phase.to_string());
-                last_success = Instant::now();
-                Duration::ZERO
             }
-            Err(error) if is_transient(&error) && last_success.elapsed() < UNAVAILABLE_TIMEOUT => {
-                error.retry_after().unwrap_or_default()
-            }
-            Err(error) => return Err(error.into()),
-        };
-        tokio::time::sleep(pause.max(interval)).await;
-        interval = (interval * 2).min(MAX_POLL_INTERVAL);
-    }
+            is_done
+        },
+    )
+    .await
 }
 
 fn summary(operation: &Operation) -> String {

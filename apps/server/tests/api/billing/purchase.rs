@@ -51,7 +51,7 @@ impl Kit {
         super::org_id(&self.ada).await.as_str().unwrap().to_owned()
     }
 
-    /// Waits until every webhook was answered, and returns the responses with their events.
+    /// Waits until every webhook has a response, and returns the events with their responses.
     async fn answered(&self) -> Vec<(String, String)> {
         eventually("the webhooks", async || {
             let deliveries = self.provider.deliveries();

@@ -33,5 +33,7 @@ async fn receive(_: Open, billing: Data<Billing>, body: Raw) -> Result<Json<Webh
 /// The only value of a header that must be sent once and not be empty (contract section 8, "Hook").
 fn header<'a>(headers: &'a RequestHeaders, name: &'static str) -> Result<&'a str, Problem> {
     let value = headers.get(name).filter(|value| !value.is_empty());
-    value.ok_or_else(|| Problem::new(&Code::BAD_REQUEST, format!("the header {name} must be sent once, and not be empty")))
+    value.ok_or_else(|| {
+        Problem::new(&Code::BAD_REQUEST, format!("the header {name} must be sent once, and not be empty"))
+    })
 }

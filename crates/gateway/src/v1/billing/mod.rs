@@ -43,7 +43,7 @@ async fn check_out(
     billing: Data<Billing>,
     Body(new): Body<NewCheckout>,
 ) -> Result<Json<BillingPage>, Problem> {
-    Ok(Json(billing.check_out(at.org.id, at.org.plan, new).await?))
+    Ok(Json(billing.check_out(&at.actor, at.org.id, at.org.plan, new).await?))
 }
 
 async fn portal(
@@ -51,14 +51,11 @@ async fn portal(
     billing: Data<Billing>,
     Body(visit): Body<NewPortalVisit>,
 ) -> Result<Json<BillingPage>, Problem> {
-    Ok(Json(billing.portal(at.org.id, visit).await?))
+    Ok(Json(billing.portal(&at.actor, at.org.id, visit).await?))
 }
 
-async fn session(
-    at: InOrg<Admin, BillingWrite>,
-    billing: Data<Billing>,
-) -> Result<Json<BillingSession>, Problem> {
-    Ok(Json(billing.session(at.org.id).await?))
+async fn session(at: InOrg<Admin, BillingWrite>, billing: Data<Billing>) -> Result<Json<BillingSession>, Problem> {
+    Ok(Json(billing.session(&at.actor, at.org.id).await?))
 }
 
 async fn cancel(

@@ -1,0 +1,218 @@
+//! `svc billing`: the plan of an organization.
+
+use std::time::Duration;
+
+use client::types::{
+    BillingPage, BillingStatus, Cancellation, NewCheckout, NewPortalVisit, Plan, PlanLimits, SubscriptionStatus,
+};
+use client::{Client, Error, Response};
+use indicatif::BinaryBytes;
+
+use crate::browser;
+use crate::error::CliError;
+use crate::output::{or_dash, table};
+use crate::polling::poll_until;
+use crate::progress::Phases;
+use crate::prompt;
+use crate::svc::Svc;
+
+/// How long `upgrade` waits for the payment.
+const PAYMENT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const MICRO_CENTS_PER_CENT: i64 = 1_000_000;
+
+#[derive(clap::Subcommand)]
+pub enum Billing {
+    /// Show the plan of the organization, and the limits of both plans
+    Status,
+    /// Buy the pro plan: opens the checkout in the browser, and waits for the payment
+    Upgrade {
+        /// Print the URL of the checkout without opening it
+        #[arg(long)]
+        no_browser: bool,
+        /// Do not wait for the payment
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Open the portal of the payments provider: payment method, receipts, cancellation
+    Portal {
+        /// Print the URL of the portal without opening it
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// End the pro plan with the period that is paid
+    Cancel {
+        /// Continue a plan that was cancelled and has not ended yet
+        #[arg(long, conflicts_with = "yes")]
+        undo: bool,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+impl Billing {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
+        let org = svc.org()?;
+        let client = svc.client()?;
+        match self {
+            Self::Status => {
+                let status = client.billing_get(&org).send().await?;
+                svc.out.response(&status, show)?;
+                if status.status == Some(SubscriptionStatus::PastDue) {
+                    svc.out.warn("the last payment failed: check the payment method with `svc billing portal`");
+                }
+                Ok(())
+            }
+            Self::Upgrade { no_browser, no_wait: true } => {
+                let checkout = check_out(&client, &org).await?;
+                visit(svc, &checkout, "checkout", no_browser)
+            }
+            Self::Upgrade { no_browser, no_wait: false } => upgrade(svc, (&client, &org), no_browser).await,
+            Self::Portal { no_browser } => {
+                let portal = match client.billing_open_portal(&org, &NewPortalVisit { return_to: None }).send().await {
+                    Ok(portal) => portal,
+                    Err(error) => return Err(explain_not_found(error, (&client, &org)).await),
+                };
+                visit(svc, &portal, "portal", no_browser)
+            }
+            Self::Cancel { undo, yes } => cancel(svc, (&client, &org), undo, yes).await,
+        }
+    }
+}
+
+/// Starts the purchase, and waits until the plan is pro.
+async fn upgrade(svc: &Svc<'_>, (client, org): (&Client, &str), no_browser: bool) -> Result<(), CliError> {
+    let is_sandbox = client.billing_get(org).send().await?.sandbox;
+    let checkout = check_out(client, org).await?;
+    if is_sandbox {
+        svc.out.info("This is a test environment: the payments provider charges no money");
+    }
+    let url = &checkout.url;
+    if no_browser || !browser::open(url) {
+        svc.out.info(format!("Open this URL in a browser:\n\n  {url}\n"));
+    } else {
+        svc.out.info(format!("Opening {url} in your browser"));
+    }
+    let mut phases = Phases::default();
+    phases.show(svc.out, "Waiting for the payment. You can interrupt svc: the purchase continues in the browser");
+    let status = poll_until(async || client.billing_get(org).send().await, |status| status.plan == Plan::Pro);
+    let status = tokio::time::timeout(PAYMENT_TIMEOUT, status).await.map_err(|_| CliError::NotPaid)??;
+    drop(phases);
+    svc.out.response(&status, show)?;
+    svc.out.success(format!("{org} has the pro plan"));
+    Ok(())
+}
+
+async fn check_out(client: &Client, org: &str) -> Result<Response<BillingPage>, CliError> {
+    let config = client.service_config().send().await?;
+    // A page that every installation has. The API itself has none at its base URL.
+    let return_to = format!("{}/docs", config.public_url.trim_end_matches('/'));
+    Ok(client.billing_check_out(org, &NewCheckout { return_to }).send().await?)
+}
+
+/// Opens a page of the payments provider, or prints its URL.
+fn visit(svc: &Svc<'_>, page: &Response<BillingPage>, name: &str, no_browser: bool) -> Result<(), CliError> {
+    if no_browser {
+        return svc.out.response(page, |page| page.url.clone());
+    }
+    if !browser::open(&page.url) {
+        svc.out.warn("failed to start a browser");
+        return svc.out.response(page, |page| page.url.clone());
+    }
+    svc.out.info(format!("Opening the {name} in your browser"));
+    svc.out.json_only(&page.json)
+}
+
+/// Distinguishes an organization that never paid from one that does not exist, which have the same status.
+async fn explain_not_found(error: Error, (client, org): (&Client, &str)) -> CliError {
+    let exists = error.status() == Some(404) && client.billing_get(org).send().await.is_ok();
+    if exists {
+        CliError::Explained(error, "`svc billing upgrade` starts the purchase of the pro plan")
+    } else {
+        error.into()
+    }
+}
+
+async fn cancel(svc: &Svc<'_>, (client, org): (&Client, &str), undo: bool, yes: bool) -> Result<(), CliError> {
+    if !undo && !yes && !prompt::confirm(&format!("End the pro plan of {org} with the period that is paid?"))? {
+        return Err(CliError::Usage("nothing was changed: confirm with --yes".to_owned()));
+    }
+    let status = client.billing_cancel(org, &Cancellation { cancel: !undo }).send().await?;
+    svc.out.response(&status, show)?;
+    svc.out.success(match (undo, &status.period_end) {
+        (true, _) => format!("the pro plan of {org} continues"),
+        (false, Some(end)) => {
+            format!("the pro plan of {org} ends at {end}; until then `svc billing cancel --undo` reverts this")
+        }
+        (false, None) => {
+            format!("the pro plan of {org} ends with its period; until then `svc billing cancel --undo` reverts this")
+        }
+    });
+    Ok(())
+}
+
+fn show(status: &BillingStatus) -> String {
+    let BillingStatus { enabled, sandbox, plan, status, period_end, cancel_at_period_end, limits } = status;
+    let billing = match (enabled, sandbox) {
+        (false, _) => "off",
+        (true, true) => "on, in a test environment without real charges",
+        (true, false) => "on",
+    };
+    let then = match status {
+        Some(SubscriptionStatus::Active | SubscriptionStatus::PastDue) if *cancel_at_period_end => {
+            ", then the plan ends"
+        }
+        Some(SubscriptionStatus::Active) => ", then it renews",
+        _ => "",
+    };
+    let period_end = period_end.as_ref().map(|end| format!("{end}{then}"));
+    let rows = [
+        ["plan", plan.as_str()],
+        ["status", &or_dash(status.as_ref().map(SubscriptionStatus::as_str))],
+        ["period end", &or_dash(period_end.as_deref())],
+        ["billing", billing],
+    ];
+    let rows = rows.map(|[name, value]| format!("{name:<10}  {value}")).join("\n");
+    let limits = limit_rows(&limits.free).into_iter().zip(limit_rows(&limits.pro));
+    let limits = limits.map(|((name, free), (_, pro))| [name.to_owned(), free, pro]);
+    format!("{rows}\n\n{}", table(["LIMIT", "FREE", "PRO"], limits))
+}
+
+/// The names and values of the limits of a plan.
+fn limit_rows(limits: &PlanLimits) -> [(&'static str, String); 15] {
+    let bytes = |count: i64| BinaryBytes(count.try_into().unwrap_or_default()).to_string();
+    [
+        ("projects", limits.projects.to_string()),
+        ("bundle, packed", bytes(limits.bundle_bytes)),
+        ("bundle, unpacked", bytes(limits.bundle_unpacked_bytes)),
+        ("bundle, entries", limits.bundle_entries.to_string()),
+        ("custom hostnames per project", limits.custom_hostnames.to_string()),
+        ("storage per project", bytes(limits.storage_bytes)),
+        ("database per project", bytes(limits.database_bytes)),
+        ("database tokens per project", limits.database_tokens.to_string()),
+        ("days of backups", limits.backup_days.to_string()),
+        ("zones", limits.zones.to_string()),
+        ("size of a zone", bytes(limits.zone_bytes)),
+        ("mails per project and hour", limits.mails_per_hour.to_string()),
+        ("days of the mail log", limits.mail_log_days.to_string()),
+        ("AI calls per project and minute", limits.ai_requests_per_minute.to_string()),
+        ("AI spend per project and day", dollars(limits.ai_spend_per_day_micro_cents)),
+    ]
+}
+
+/// An amount in dollars, rounded down to a cent.
+fn dollars(micro_cents: i64) -> String {
+    let cents = micro_cents / MICRO_CENTS_PER_CENT;
+    format!("${}.{:02}", cents / 100, cents % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_rounded_down_to_a_cent() {
+        let shown = [0, 999_999, 1_000_000, 1_000_000_000, 123_456_789_012].map(dollars);
+        assert_eq!(shown, ["$0.00", "$0.00", "$0.01", "$10.00", "$1234.56"]);
+    }
+}

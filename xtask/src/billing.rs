@@ -1,0 +1,50 @@
+//! `billing`: lists the events of the payments provider that belong to no known organization. For operators.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use billing::{UnassignedEvent, WebhookRepository as _};
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::setting::DatabaseArgs;
+
+pub type Args = DatabaseArgs<Command>;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// List the events of unknown organizations, newest first
+    Events {
+        /// The maximum number of events
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        limit: u32,
+        /// Print a JSON object per line, with the body as it was received
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub async fn run(args: Args) -> Result<ExitCode> {
+    let store = args.database.store()?;
+    match args.command {
+        Command::Events { limit, json } => {
+            let events = store.connection().await?.unassigned_list(limit.into()).await?;
+            events.iter().for_each(|event| println!("{}", if json { document(event) } else { line(event) }));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The body contains personal data, so only the JSON form shows it.
+fn line(event: &UnassignedEvent) -> String {
+    let UnassignedEvent { webhook_id, kind, organization, received_at, .. } = event;
+    // The provider and its customers chose these texts: control characters are escaped.
+    let organization = organization.as_deref().unwrap_or("-").escape_debug();
+    format!("{received_at}  {}  {}  {organization}", webhook_id.escape_debug(), kind.escape_debug())
+}
+
+fn document(event: &UnassignedEvent) -> String {
+    let UnassignedEvent { webhook_id, kind, organization, body, received_at } = event;
+    json!({ "webhookId": webhook_id, "event": kind, "organization": organization, "receivedAt": received_at, "body": body })
+        .to_string()
+}
