@@ -91,8 +91,8 @@ pub struct Response {
     pub location: Option<String>,
     /// The header `Set-Cookie`.
     pub cookie: Option<String>,
-    /// The header `Retry-After`.
-    pub retry_after: Option<String>,
+    /// The header `Retry-After`, in seconds.
+    pub retry_after: Option<u8>,
     /// The content security policy.
     pub policy: Option<&'static str>,
     pub body: Vec<u8>,
@@ -129,7 +129,7 @@ impl Response {
             headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
         }
         if let Some(seconds) = self.retry_after {
-            headers.insert(RETRY_AFTER, seconds.try_into().map_err(io::Error::other)?);
+            headers.insert(RETRY_AFTER, u16::from(seconds).into());
         }
         if let Some(cookie) = self.cookie {
             headers.insert(SET_COOKIE, cookie.try_into().map_err(io::Error::other)?);

@@ -8,7 +8,7 @@ use kernel::Secret;
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::outbound::{Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
@@ -107,18 +107,19 @@ impl PaymentsClient {
     /// [`OutboundError`].
     pub async fn create_checkout(&self, checkout: &NewCheckout<'_>) -> Result<Url> {
         let NewCheckout { product, external_customer_id, success_url, embed_origin, credit_cents } = checkout;
-        let mut body = json!({
-            "products": [product],
-            "external_customer_id": external_customer_id,
-            "success_url": success_url,
-            "embed_origin": embed_origin,
-            "metadata": { "org": external_customer_id },
-        });
-        if let Some(cents) = credit_cents {
-            body["amount"] = json!(cents);
-            body["metadata"]["microCents"] = json!((i128::from(*cents) * MICRO_CENTS_PER_CENT).to_string());
-        }
-        let created: Checkout = self.call(Method::POST, &["checkouts", ""], Some(&body)).await?;
+        let amount = credit_cents.map(|cents| ("amount".to_owned(), json!(cents)));
+        let micro_cents = credit_cents.map(|cents| (i128::from(cents) * MICRO_CENTS_PER_CENT).to_string());
+        let mut metadata = Map::from_iter([("org".to_owned(), json!(external_customer_id))]);
+        metadata.extend(micro_cents.map(|micro_cents| ("microCents".to_owned(), json!(micro_cents))));
+        let mut body = Map::from_iter([
+            ("products".to_owned(), json!([product])),
+            ("external_customer_id".to_owned(), json!(external_customer_id)),
+            ("success_url".to_owned(), json!(success_url)),
+            ("embed_origin".to_owned(), json!(embed_origin)),
+            ("metadata".to_owned(), metadata.into()),
+        ]);
+        body.extend(amount);
+        let created: Checkout = self.call(Method::POST, &["checkouts", ""], Some(&body.into())).await?;
         Url::parse(&created.url)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https"))
@@ -134,11 +135,9 @@ impl PaymentsClient {
         external_customer_id: &str,
         return_url: Option<&str>,
     ) -> Result<Option<CustomerSession>> {
-        let mut body = json!({ "external_customer_id": external_customer_id });
-        if let Some(return_url) = return_url {
-            body["return_url"] = json!(return_url);
-        }
-        match self.call(Method::POST, &["customer-sessions", ""], Some(&body)).await {
+        let mut body = Map::from_iter([("external_customer_id".to_owned(), json!(external_customer_id))]);
+        body.extend(return_url.map(|return_url| ("return_url".to_owned(), json!(return_url))));
+        match self.call(Method::POST, &["customer-sessions", ""], Some(&body.into())).await {
             Ok(session) => Ok(Some(session)),
             // The provider's documentation says 404, and its API responds with 422.
             Err(OutboundError::Status(404 | 422)) => Ok(None),

@@ -100,18 +100,16 @@ impl Payments {
     async fn fail(&self) -> Option<Option<Response>> {
         let mut faults = self.fault.subscribe();
         let fault = *faults.borrow_and_update();
-        let too_many = |seconds: &str| Response {
-            retry_after: Some(seconds.to_owned()),
-            ..Response::new(429, "application/json", "{}")
-        };
+        let too_many =
+            |seconds| Response { retry_after: Some(seconds), ..Response::new(429, "application/json", "{}") };
         Some(Some(match fault? {
             PaymentsFault::Unavailable => Response::new(503, "text/plain", "out of service"),
             PaymentsFault::Html => Response::new(200, "text/html", "<!DOCTYPE html><title>Maintenance</title>"),
             PaymentsFault::TooManyRequestsOnce => {
                 self.inject(None);
-                too_many("1")
+                too_many(1)
             }
-            PaymentsFault::TooManyRequests => too_many("60"),
+            PaymentsFault::TooManyRequests => too_many(60),
             PaymentsFault::Hang => {
                 faults.wait_for(|fault| *fault != Some(PaymentsFault::Hang)).await.unwrap();
                 return Some(None);

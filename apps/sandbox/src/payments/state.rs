@@ -123,7 +123,7 @@ impl State {
         let return_url = body.0.get("return_url").and_then(Value::as_str).map(str::to_owned);
         self.portals.insert(token.clone(), Portal { customer, return_url });
         Ok(json!({
-            "token": token, "expires_at": time(Utc::now() + Duration::hours(1)), "customer_id": id,
+            "token": token, "expires_at": time(now() + Duration::hours(1)), "customer_id": id,
             "customer_portal_url": format!("{base}/payments/portal/{token}"),
         }))
     }
@@ -142,7 +142,7 @@ impl State {
             return Err(ApiError { status: 403, error: "AlreadyCanceledSubscription", detail });
         }
         found.cancel_at_period_end = cancel;
-        found.modified_at = Utc::now();
+        found.modified_at = now();
         Ok(found.json(customers))
     }
 
@@ -170,7 +170,7 @@ impl State {
         let checkout = checkout.clone();
         let customer = self.customers.entry(checkout.customer.clone());
         customer.or_insert_with(|| Customer { id: new_id(), card: None }).card = Some(Card { declines: false });
-        let now = Utc::now();
+        let now = now();
         let order = Order {
             id: new_id(),
             customer: checkout.customer.clone(),
@@ -214,7 +214,7 @@ impl State {
         let mut all = self.subscriptions.iter_mut().rev();
         let found = all.find(|subscription| subscription.id == id || subscription.customer == id)?;
         status.clone_into(&mut found.status);
-        found.modified_at = Utc::now();
+        found.modified_at = now();
         Some(found.json(customers))
     }
 }
@@ -242,6 +242,12 @@ impl Order {
             "customer": { "id": customer, "external_id": self.customer },
         })
     }
+}
+
+/// The present time.
+#[expect(clippy::disallowed_methods, reason = "the sandbox shares no code with the product")]
+pub(super) fn now() -> DateTime<Utc> {
+    Utc::now()
 }
 
 /// The provider's times have microseconds.

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chrono::Utc;
 use ring::hmac;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::PAYMENTS_WEBHOOK_SECRET;
-use super::state::{new_id, time};
+use super::state::{new_id, now, time};
 use crate::api::Api;
 
 /// The pauses between the attempts of a delivery.
@@ -67,7 +66,7 @@ impl Webhooks {
     }
 
     pub fn send(&self, event: &str, data: &Value) {
-        let body = json!({ "type": event, "timestamp": time(Utc::now()), "data": data }).to_string();
+        let body = json!({ "type": event, "timestamp": time(now()), "data": data }).to_string();
         let mut state = self.queue.state();
         let id = format!("msg_{}", new_id());
         let (attempts, status, response) = (0, None, String::new());
@@ -152,7 +151,7 @@ impl Queue {
 }
 
 async fn attempt(api: &Api, url: &str, delivery: &Delivery) -> (Option<u16>, String) {
-    let timestamp = Utc::now().timestamp().to_string();
+    let timestamp = now().timestamp().to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, PAYMENTS_WEBHOOK_SECRET.as_bytes());
     let tag = hmac::sign(&key, format!("{}.{timestamp}.{}", delivery.id, delivery.body).as_bytes());
     let signature = format!("v1,{}", STANDARD.encode(tag));
