@@ -70,7 +70,12 @@ def before_load_schema(context, raw_schema):
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
     """Keeps all failures except the expected rejections above."""
-    return not isinstance(failure, RejectedPositiveData) or not is_expected(context.operation, response.json())
+    if not isinstance(failure, RejectedPositiveData):
+        return True
+    # The sender of a webhook signs its bytes. The error has no body.
+    if context.operation.path.startswith("/v1/hooks/"):
+        return False
+    return not is_expected(context.operation, response.json())
 
 
 def is_expected(operation, error):
