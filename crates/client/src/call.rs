@@ -230,8 +230,9 @@ impl<T: DeserializeOwned> Sender<'_, T> {
         if self.is_renewed || !is_rejected {
             return outcome;
         }
+        let renewed = credential.renew(&present).await?;
         self.is_renewed = true;
-        match credential.renew(&present).await? {
+        match renewed {
             Some(renewed) => call.attempt(path, key, Some(&renewed)).await,
             None => outcome,
         }

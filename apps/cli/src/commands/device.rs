@@ -134,8 +134,8 @@ impl StoredTokens {
                 config.write()?;
                 Ok(Some(credential))
             }
-            // The user ended the grant, or it expired without use.
-            Err(error) if error.code() == Some("invalid_grant") => {
+            // The user ended the grant, it expired without use, or the operator removed the client.
+            Err(error) if matches!(error.code(), Some("invalid_grant" | "invalid_client")) => {
                 config.credentials.remove(&self.api);
                 config.grants.remove(&self.api);
                 config.write()?;

@@ -7,6 +7,8 @@
 mod rotation;
 mod set;
 
+#[cfg(feature = "server")]
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kernel::Time;
@@ -38,13 +40,21 @@ const RETIREMENT_SECONDS: i64 = ACCESS_TOKEN_SECONDS + 60;
 pub struct SigningKeys {
     store: Store,
     cache: Arc<RwLock<Option<Arc<KeySet>>>>,
+    /// When a token with an unknown key last caused a load, in seconds since 1970.
+    #[cfg(feature = "server")]
+    reloaded_at: Arc<AtomicI64>,
 }
 
 impl SigningKeys {
     /// Returns the keys, not yet loaded.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store, cache: Arc::default() }
+        Self {
+            store,
+            cache: Arc::default(),
+            #[cfg(feature = "server")]
+            reloaded_at: Arc::default(),
+        }
     }
 
     /// Loads the keys into the cache. A background job calls it every ten seconds.
@@ -88,8 +98,21 @@ impl SigningKeys {
         let token = UnverifiedToken::parse(token)?;
         let keys = self.get().await.map_err(RejectedToken::Keys)?;
         let now = self.now();
-        let key = keys.find(token.key, now).ok_or(InvalidToken("key"))?;
+        let Some(key) = keys.find(token.key, now) else {
+            // Another process may have created the key just now.
+            let keys = self.reload(now).await.map_err(RejectedToken::Keys)?.ok_or(InvalidToken("key"))?;
+            let key = keys.find(token.key, now).ok_or(InvalidToken("key"))?;
+            return Ok(token.verify(key.public_key(), Expected { issuer, audience, now })?);
+        };
         Ok(token.verify(key.public_key(), Expected { issuer, audience, now })?)
+    }
+
+    /// Loads the keys because a token names an unknown one; `None` if that was done less than a second ago, so that
+    /// invented keys cause no load on Postgres.
+    #[cfg(feature = "server")]
+    async fn reload(&self, now: Time) -> Result<Option<Arc<KeySet>>, OAuthError> {
+        let previous = self.reloaded_at.swap(now.unix_seconds(), Ordering::Relaxed);
+        if previous == now.unix_seconds() { Ok(None) } else { self.load().await.map(Some) }
     }
 
     fn now(&self) -> Time {

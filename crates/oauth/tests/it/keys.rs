@@ -49,7 +49,8 @@ async fn rotation_publishes_before_it_signs_and_retires_after_the_last_token() {
 async fn retired_key_is_replaced_at_once_and_its_tokens_are_rejected() {
     let kit = Kit::start().await;
     let tokens = kit.sign_in().await;
-    let keys = kit.oauth.keys();
+    let (keys, other) = (kit.oauth.keys(), kit.another_server());
+    other.keys().load().await.unwrap();
     let old = keys.get().await.unwrap().current(kit.now()).unwrap().id;
     keys.retire(&operator(), old).await.unwrap();
     assert!(matches!(keys.retire(&operator(), old).await, Err(OAuthError::KeyNotFound)));
@@ -57,6 +58,9 @@ async fn retired_key_is_replaced_at_once_and_its_tokens_are_rejected() {
     assert!(kit.oauth.verify(tokens.access_token.reveal()).await.is_err());
     let refreshed = kit.refresh(&tokens).await.unwrap();
     assert!(kit.oauth.verify(refreshed.access_token.reveal()).await.is_ok());
+    // Another process, which still caches the retired key, looks the unknown one up.
+    other.verify(refreshed.access_token.reveal()).await.unwrap();
+    assert!(other.verify(tokens.access_token.reveal()).await.is_err());
 }
 
 #[tokio::test]

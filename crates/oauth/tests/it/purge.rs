@@ -23,7 +23,7 @@ async fn purge_deletes_only_what_no_grant_needs() {
     // The client of an expired device code learns that it expired, for a while.
     kit.advance(600);
     kit.oauth.purge().await.unwrap();
-    let expired = kit.oauth.exchange_device_code(&kit.client, device.device_code.reveal(), "req-1").await;
+    let expired = kit.oauth.exchange_device_code(&kit.client, device.device_code.reveal(), None, "req-1").await;
     assert_eq!(expired.unwrap_err().to_string(), "the device code has expired; start again");
     kit.advance(600);
     kit.oauth.purge().await.unwrap();

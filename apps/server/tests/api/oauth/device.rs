@@ -93,6 +93,17 @@ async fn device_receives_tokens_after_the_approval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tokens_for_another_resource_are_refused_and_the_code_stays_valid() {
+    let (_app, ada, client) = setup().await;
+    let device = Device::start(&client, "account:read").await;
+    device.decide(&ada, true).await.expect(204);
+    let parameters =
+        [("grant_type", DEVICE_CODE), ("device_code", device.code.as_str()), ("resource", "https://other.example")];
+    expect_oauth_error(&client.post("/oauth/token", &parameters).await, 400, "invalid_target");
+    device.poll().await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn fast_polls_are_slowed_down() {
     let (app, ada, client) = setup().await;
     let device = Device::start(&client, "account:read").await;

@@ -146,7 +146,7 @@ async fn grant_tokens(
         }
         Some(DEVICE_CODE) => {
             let device_code = device_code.ok_or(OAuthError::InvalidRequest("device_code is required"))?;
-            oauth.exchange_device_code(client, &device_code, request_id).await
+            oauth.exchange_device_code(client, &device_code, resource.as_deref(), request_id).await
         }
         Some(_) => Err(OAuthError::UnsupportedGrantType),
         None => Err(OAuthError::InvalidRequest("grant_type is required")),

@@ -118,14 +118,17 @@ impl OAuth {
     ///
     /// # Errors
     /// [`OAuthError::AuthorizationPending`], [`OAuthError::SlowDown`], [`OAuthError::AccessDenied`],
-    /// [`OAuthError::ExpiredToken`], [`OAuthError::InvalidGrant`], [`OAuthError::NoSigningKey`].
+    /// [`OAuthError::ExpiredToken`], [`OAuthError::InvalidGrant`], [`OAuthError::InvalidTarget`],
+    /// [`OAuthError::NoSigningKey`].
     pub async fn exchange_device_code(
         &self,
         client: &AuthenticatedClient,
         device_code: &str,
+        resource: Option<&str>,
         request_id: &str,
     ) -> Result<TokenResponse> {
         self.device_page()?;
+        self.check_resource(resource)?;
         let code = Token::parse(TokenKind::DeviceCode, device_code).ok_or(UNUSABLE)?.hash();
         let found = self.store.connection().await?.device_find(code).await?;
         let device = found.filter(|device| device.client == client.id()).ok_or(UNUSABLE)?;
