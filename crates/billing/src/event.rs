@@ -73,7 +73,9 @@ impl Envelope {
     /// # Errors
     /// [`WebhookError::Malformed`].
     pub(crate) fn parse(body: &[u8]) -> Result<Self, WebhookError> {
-        serde_json::from_slice(body).map_err(|_| WebhookError::Malformed("the body is no event in JSON"))
+        let parsed: Self =
+            serde_json::from_slice(body).map_err(|_| WebhookError::Malformed("the body is not an event in JSON"))?;
+        if is_storable(&parsed.kind) { Ok(parsed) } else { Err(WebhookError::Malformed("type")) }
     }
 
     /// Returns the event if it can have an effect. Other types, products and currencies are only recorded.
@@ -108,8 +110,8 @@ impl Envelope {
         };
         let organization = match external {
             Value::Null => None,
-            Value::String(id) => Some(id.clone()),
-            _ => return Err(WebhookError::Malformed("the id of the organization is no text")),
+            Value::String(id) if id.is_empty() || is_storable(id) => Some(id.clone()),
+            _ => return Err(WebhookError::Malformed("the id of the organization is malformed")),
         };
         let customer_id = text(&self.data, "customer_id")?;
         Ok(Some(PaymentEvent { organization: Organization(organization), customer_id, effect }))
@@ -151,10 +153,13 @@ fn member<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).unwrap_or(&Value::Null)
 }
 
-/// A text that can be stored: not empty, and without U+0000.
+/// Whether a text is not empty, not longer than the provider's ids, and without U+0000, which Postgres cannot store.
+fn is_storable(text: &str) -> bool {
+    (1..=200).contains(&text.len()) && !text.contains('\0')
+}
+
 fn text(data: &Value, name: &'static str) -> Result<String, WebhookError> {
-    let found =
-        member(data, name).as_str().filter(|text| !text.is_empty() && text.len() <= 200 && !text.contains('\0'));
+    let found = member(data, name).as_str().filter(|text| is_storable(text));
     found.map(str::to_owned).ok_or(WebhookError::Malformed(name))
 }
 

@@ -213,7 +213,7 @@ impl PaymentsServer {
     #[must_use]
     pub fn pay(&self, checkout_url: &str) -> String {
         let id = checkout_url.rsplit('/').next().unwrap();
-        self.payments.pay(id, false).unwrap()
+        self.payments.pay(id).unwrap()
     }
 
     /// Changes the status of a customer's newest subscription.

@@ -24,12 +24,8 @@ impl Payments {
         found.unwrap_or_else(|| Response::new(404, "text/plain; charset=utf-8", "This page does not exist."))
     }
 
-    /// Pays a checkout. Returns the page that the buyer returns to, and `None` if the checkout is not open or the card is
-    /// declined.
-    pub(super) fn pay(&self, id: &str, declines: bool) -> Option<String> {
-        if declines {
-            return None;
-        }
+    /// Pays a checkout. Returns the page that the buyer returns to, and `None` if the checkout is not open.
+    pub(super) fn pay(&self, id: &str) -> Option<String> {
         let (success_url, events) = self.state().pay(id)?;
         for (event, data) in events {
             self.webhooks.send(event, &data);
@@ -67,9 +63,12 @@ impl Payments {
 
     fn buy(&self, id: &str, action: &str) -> Option<Response> {
         match action {
-            "pay" => self.pay(id, false).map(Response::redirect),
+            "pay" => self.pay(id).map(Response::redirect),
             "decline" => self.checkout(id, Some("The card was declined.")),
-            "abandon" => self.state().close(id, "expired").map(Response::redirect),
+            "abandon" => {
+                self.state().close(id)?;
+                self.checkout(id, None)
+            }
             _ => None,
         }
     }

@@ -201,11 +201,11 @@ impl State {
         Some((checkout.success_url, events))
     }
 
-    /// Ends a checkout without a payment. Returns the address to return to.
-    pub fn close(&mut self, id: &str, status: &'static str) -> Option<String> {
+    /// Ends a checkout without a payment; `None` if it is not open.
+    pub fn close(&mut self, id: &str) -> Option<()> {
         let checkout = self.checkouts.get_mut(id).filter(|checkout| checkout.status == "open")?;
-        checkout.status = status;
-        Some(checkout.success_url.clone())
+        checkout.status = "expired";
+        Some(())
     }
 
     /// Changes the status of a subscription, or of the newest one of a customer. Returns the event.

@@ -11,6 +11,7 @@ mod cross_origin;
 mod lending;
 mod objects;
 mod pages;
+mod payments;
 mod sign_in;
 
 use reqwest::{Client, Response};
@@ -32,6 +33,11 @@ struct TestSandbox {
 
 impl TestSandbox {
     async fn start() -> Self {
+        Self::with_api("http://127.0.0.1:9").await
+    }
+
+    /// Starts a sandbox for a service with this base URL.
+    async fn with_api(api_url: &str) -> Self {
         let free = "127.0.0.1:0".parse().unwrap();
         let config = Config {
             url: None,
@@ -40,7 +46,7 @@ impl TestSandbox {
             dns_listen: free,
             s3_listen: free,
             s3_dir: None,
-            api_url: "http://127.0.0.1:9".to_owned(),
+            api_url: api_url.to_owned(),
             app: None,
         };
         let sandbox = Sandbox::start(&config).await.unwrap();

@@ -89,6 +89,7 @@ async fn malformed_events_are_rejected_and_their_ids_stay_free() {
     let org = kit.org("acme").await;
     let valid = subscription(org, "sub_1", "active", 0);
     let mut malformed = vec![json!(null), json!([]), json!("x"), json!({ "type": 1 }), json!({ "data": {} })];
+    malformed.extend(["", "a\u{0}b", &"x".repeat(201)].map(|kind| json!({ "type": kind, "data": {} })));
     for (field, values) in [
         ("id", vec![json!(null), json!(""), json!(1), json!("a\u{0}b"), json!("x".repeat(201))]),
         ("status", vec![json!(null), json!(["active"])]),
@@ -97,7 +98,7 @@ async fn malformed_events_are_rejected_and_their_ids_stay_free() {
         ("cancel_at_period_end", vec![json!(null), json!("false")]),
         ("current_period_end", vec![json!("tomorrow"), json!(0), json!("2026-02-30T00:00:00Z")]),
         ("modified_at", vec![json!("2026-01-01"), json!(1), json!("2026-01-01T00:00:00")]),
-        ("customer", vec![json!({ "external_id": 1 })]),
+        ("customer", vec![json!({ "external_id": 1 }), json!({ "external_id": "a\u{0}b" })]),
     ] {
         for value in values {
             let mut event = valid.clone();

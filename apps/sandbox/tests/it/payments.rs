@@ -1,0 +1,173 @@
+//! The payments provider: its API, its pages, and its webhooks, which the tests receive and verify.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+use sandbox::{CREDIT_PRODUCT, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use super::{TestSandbox, header};
+
+/// A received webhook: its id and its body.
+type Webhook = (String, Value);
+
+/// A service that verifies webhooks, and answers the first one with 500.
+async fn service() -> (String, mpsc::UnboundedReceiver<Webhook>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (received, webhooks) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut status = 500;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            let (head, body) = loop {
+                stream.read_buf(&mut request).await.unwrap();
+                let text = String::from_utf8_lossy(&request).into_owned();
+                let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+                let head = head.to_ascii_lowercase();
+                let length = field(&head, "content-length").parse::<usize>().unwrap();
+                if body.len() == length {
+                    break (head, body.to_owned());
+                }
+            };
+            assert!(head.starts_with("post /v1/hooks/payments "), "{head}");
+            // The key is the text of the secret. The head is in lower case, so the tag is compared that way.
+            let key = hmac::Key::new(hmac::HMAC_SHA256, PAYMENTS_WEBHOOK_SECRET.as_bytes());
+            let signed = format!("{}.{}.{body}", field(&head, "webhook-id"), field(&head, "webhook-timestamp"));
+            let tag = format!("v1,{}", STANDARD.encode(hmac::sign(&key, signed.as_bytes()))).to_ascii_lowercase();
+            assert_eq!(field(&head, "webhook-signature"), tag);
+            received.send((field(&head, "webhook-id"), serde_json::from_str(&body).unwrap())).unwrap();
+            let response = format!("HTTP/1.1 {status} .\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(response.as_bytes()).await.unwrap();
+            status = 200;
+        }
+    });
+    (url, webhooks)
+}
+
+fn field(head: &str, name: &str) -> String {
+    let line = head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+    line.unwrap_or_default().to_owned()
+}
+
+/// Sends a request to the API. Returns the status and the body.
+async fn call(sandbox: &TestSandbox, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let url = format!("{}/polar/v1{path}", sandbox.base);
+    let request = sandbox.browser.request(method.parse().unwrap(), url).bearer_auth(PAYMENTS_TOKEN);
+    let response = request.body(body.to_string()).send().await.unwrap();
+    (response.status().as_u16(), serde_json::from_slice(&response.bytes().await.unwrap()).unwrap())
+}
+
+/// Creates a checkout, and returns the path of its page.
+async fn check_out(sandbox: &TestSandbox, product: &str, amount: Value) -> String {
+    let mut body = json!({ "products": [product], "external_customer_id": "org_1", "success_url": "http://app/done",
+        "embed_origin": "http://app", "metadata": { "org": "org_1" } });
+    if !amount.is_null() {
+        body["amount"] = amount;
+    }
+    let (status, created) = call(sandbox, "POST", "/checkouts/", &body).await;
+    assert_eq!(status, 201, "{created}");
+    created["url"].as_str().unwrap().strip_prefix(&sandbox.base).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn buyer_pays_declines_and_abandons() {
+    let (api, mut webhooks) = service().await;
+    let sandbox = TestSandbox::with_api(&api).await;
+    let customer = call(&sandbox, "GET", "/customers/external/org_1/payment-methods", &json!({})).await;
+    assert_eq!(customer.0, 404);
+
+    let abandoned = check_out(&sandbox, PRO_PRODUCT, Value::Null).await;
+    let page = sandbox.submit(&abandoned, &[("action", "abandon")]).await.text().await.unwrap();
+    assert!(page.contains("This checkout is expired."), "{page}");
+    assert_eq!(sandbox.submit(&abandoned, &[("action", "pay")]).await.status(), 404);
+
+    let checkout = check_out(&sandbox, PRO_PRODUCT, Value::Null).await;
+    assert!(sandbox.text(&checkout).await.contains("$20.00"));
+    let page = sandbox.submit(&checkout, &[("action", "decline")]).await.text().await.unwrap();
+    assert!(page.contains("The card was declined."), "{page}");
+    let paid = sandbox.submit(&checkout, &[("action", "pay")]).await;
+    assert_eq!((paid.status().as_u16(), header(&paid, "location").as_str()), (302, "http://app/done"));
+
+    // The first webhook is repeated after the error, under its id, before the next one.
+    let mut received = Vec::new();
+    for _ in 0..6 {
+        received.push(webhooks.recv().await.unwrap());
+    }
+    let events: Vec<&str> = received.iter().map(|(_, body)| body["type"].as_str().unwrap()).collect();
+    let expected = [
+        "subscription.created",
+        "subscription.created",
+        "subscription.active",
+        "subscription.updated",
+        "order.created",
+        "order.paid",
+    ];
+    assert_eq!(events, expected);
+    assert_eq!(received[0], received[1]);
+    let subscription = &received[2].1["data"];
+    assert_eq!(
+        (&subscription["status"], &subscription["product_id"], &subscription["customer"]["external_id"]),
+        (&json!("active"), &json!(PRO_PRODUCT), &json!("org_1"))
+    );
+    let order = &received[5].1["data"];
+    assert_eq!(
+        (&order["net_amount"], &order["currency"], &order["metadata"]["org"]),
+        (&json!(2000), &json!("usd"), &json!("org_1"))
+    );
+    let methods = call(&sandbox, "GET", "/customers/external/org_1/payment-methods", &json!({})).await.1;
+    assert_eq!(methods["items"].as_array().unwrap().len(), 1);
+    assert!(sandbox.text("/payments").await.contains("order.paid"));
+}
+
+#[tokio::test]
+async fn customer_uses_the_portal() {
+    let sandbox = TestSandbox::start().await;
+    let session = json!({ "external_customer_id": "org_1", "return_url": "http://app/billing" });
+    assert_eq!(call(&sandbox, "POST", "/customer-sessions/", &session).await.0, 422);
+    let checkout = check_out(&sandbox, CREDIT_PRODUCT, json!(500)).await;
+    sandbox.submit(&checkout, &[("action", "pay")]).await;
+    let checkout = check_out(&sandbox, PRO_PRODUCT, Value::Null).await;
+    sandbox.submit(&checkout, &[("action", "pay")]).await;
+    let (status, created) = call(&sandbox, "POST", "/customer-sessions/", &session).await;
+    assert_eq!(status, 201);
+    let portal = created["customer_portal_url"].as_str().unwrap().strip_prefix(&sandbox.base).unwrap().to_owned();
+    let page = sandbox.text(&portal).await;
+    for shown in ["$5.00", "$20.00", "card: works", "renews", "http://app/billing"] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    for (action, shown) in
+        [("cancel", "ends at"), ("resume", "renews at"), ("declined", "is declined"), ("remove", "none")]
+    {
+        sandbox.submit(&portal, &[("action", action)]).await;
+        assert!(sandbox.text(&portal).await.contains(shown), "{action}");
+    }
+    let methods = call(&sandbox, "GET", "/customers/external/org_1/payment-methods", &json!({})).await.1;
+    assert_eq!(methods["items"], json!([]));
+}
+
+#[tokio::test]
+async fn api_refuses_what_the_real_one_refuses() {
+    let sandbox = TestSandbox::start().await;
+    let url = format!("{}/polar/v1/checkouts/", sandbox.base);
+    assert_eq!(sandbox.browser.post(url).body("{}").send().await.unwrap().status(), 401);
+    let valid = json!({ "products": [PRO_PRODUCT], "external_customer_id": "org_1", "success_url": "http://app/",
+        "embed_origin": "http://app" });
+    for (member, value) in [
+        ("products", json!([])),
+        ("products", json!(["unknown"])),
+        ("amount", json!(1000)),
+        ("external_customer_id", json!("")),
+        ("unknown", json!(1)),
+    ] {
+        let mut body = valid.clone();
+        body[member] = value;
+        let (status, error) = call(&sandbox, "POST", "/checkouts/", &body).await;
+        assert_eq!((status, &error["error"]), (422, &json!("RequestValidationError")), "{body}");
+    }
+    let missing = call(&sandbox, "PATCH", "/subscriptions/sub_1", &json!({ "cancel_at_period_end": true })).await;
+    assert_eq!(missing.0, 404);
+}
