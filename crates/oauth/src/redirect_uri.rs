@@ -30,14 +30,20 @@ pub enum InvalidRedirectUri {
         "must use https, http with a loopback address, or a private-use scheme with a dot, such as com.example.app:/done"
     )]
     Scheme,
+    #[error("must not have a parameter of the authorization response in its query: code, state, iss or error")]
+    ReservedParameter,
 }
+
+/// The parameters of an authorization response (RFC 6749 section 4.1.2, RFC 9207). In the query of a redirect URI they
+/// would occur twice.
+const RESPONSE_PARAMETERS: [&str; 6] = ["code", "state", "iss", "error", "error_description", "error_uri"];
 
 impl RedirectUri {
     /// Parses a URI of a registration.
     ///
     /// # Errors
-    /// Returns an error for a relative URI, a fragment, userinfo, plain http outside loopback, and every other scheme
-    /// without a dot (RFC 8252 section 7.1).
+    /// Returns an error for a relative URI, a fragment, userinfo, plain http outside loopback, every other scheme
+    /// without a dot (RFC 8252 section 7.1), and a parameter of the authorization response.
     pub fn parse(text: &str) -> Result<Self, InvalidRedirectUri> {
         let is_plain = text.len() <= MAX_LENGTH && text.chars().all(|c| c.is_ascii_graphic() && c != '\\');
         let url = Url::parse(text).ok().filter(|_| is_plain).ok_or(InvalidRedirectUri::Malformed)?;
@@ -60,6 +66,9 @@ impl RedirectUri {
         };
         if !allowed {
             return Err(InvalidRedirectUri::Scheme);
+        }
+        if url.query_pairs().any(|(name, _)| RESPONSE_PARAMETERS.contains(&name.as_ref())) {
+            return Err(InvalidRedirectUri::ReservedParameter);
         }
         let without_port = is_loopback(&url).then(|| without_port(text)).flatten();
         Ok(Self { text: text.to_owned(), without_port })
@@ -143,7 +152,7 @@ mod tests {
 
     #[test]
     fn registered_uris_are_restricted() {
-        use InvalidRedirectUri::{Fragment, Malformed, Scheme, Userinfo};
+        use InvalidRedirectUri::{Fragment, Malformed, ReservedParameter, Scheme, Userinfo};
         for accepted in [
             "https://app.example/callback",
             "https://app.example",
@@ -184,6 +193,9 @@ mod tests {
             ("https://app.example/callback#", Fragment),
             ("https://app.example/callback#done", Fragment),
             ("com.example.app:/callback#done", Fragment),
+            ("https://app.example/callback?code=1", ReservedParameter),
+            ("https://app.example/callback?a=1&st%61te=1", ReservedParameter),
+            ("com.example.app:/callback?error", ReservedParameter),
             ("https://user@app.example/callback", Userinfo),
             ("https://user:password@app.example/callback", Userinfo),
             ("https://@app.example/callback", Userinfo),

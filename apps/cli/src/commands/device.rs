@@ -77,19 +77,21 @@ pub async fn sign_in(svc: &Svc<'_>, client_id: Option<String>) -> Result<(Secret
         match svc.anonymous.call::<Tokens>(Method::POST, &["oauth", "token"]).form(&form).send().await {
             Ok(tokens) => return Ok(tokens.value.into_grant(client_id)),
             Err(error) => {
-                let is_unreachable = matches!(error, Error::Unreachable(_));
-                interval = next_interval(interval, error.code(), is_unreachable).ok_or(error)?;
+                // Such as a proxy while the API restarts.
+                let is_transient = matches!(error, Error::Unreachable(_))
+                    || error.status().is_some_and(|status| status == 429 || status >= 500);
+                interval = next_interval(interval, error.code(), is_transient).ok_or(error)?;
             }
         }
     }
 }
 
 /// The interval after a failed poll (RFC 8628 section 3.5); `None` if polling must end.
-fn next_interval(interval: Duration, code: Option<&str>, is_unreachable: bool) -> Option<Duration> {
+fn next_interval(interval: Duration, code: Option<&str>, is_transient: bool) -> Option<Duration> {
     match code {
         Some("authorization_pending") => Some(interval),
         Some("slow_down" | "temporarily_unavailable") => Some(interval + SLOW_DOWN),
-        None if is_unreachable => Some((interval * 2).max(Duration::from_secs(1))),
+        _ if is_transient => Some((interval * 2).max(Duration::from_secs(1))),
         _ => None,
     }
 }
@@ -186,17 +188,18 @@ mod tests {
     #[test]
     fn interval_grows_after_slow_down_and_failed_connections() {
         let seconds = Duration::from_secs;
-        for (code, is_unreachable, expected) in [
+        for (code, is_transient, expected) in [
             (Some("authorization_pending"), false, Some(seconds(5))),
             (Some("slow_down"), false, Some(seconds(10))),
             (Some("temporarily_unavailable"), false, Some(seconds(10))),
             (None, true, Some(seconds(10))),
+            (Some("server_error"), true, Some(seconds(10))),
             (None, false, None),
             (Some("access_denied"), false, None),
             (Some("expired_token"), false, None),
             (Some("invalid_client"), false, None),
         ] {
-            assert_eq!(next_interval(seconds(5), code, is_unreachable), expected, "{code:?}");
+            assert_eq!(next_interval(seconds(5), code, is_transient), expected, "{code:?}");
         }
         assert_eq!(next_interval(Duration::ZERO, None, true), Some(seconds(1)));
     }
