@@ -48,6 +48,9 @@ const VALID: &str = "
         FROM (VALUES (1, 'secret.set', '{\"name\": \"A\"}'), (2, 'secret.set', '{\"set\": [\"B\"], \"deleted\": [\"A\"]}'),
             (3, 'secret.set', '{\"set\": [\"A\"], \"deleted\": []}'), (4, 'secret.set', '{\"name\": \"A\"}'),
             (5, 'secret.delete', '{\"name\": \"C\"}')) changes (number, event, data);
+    INSERT INTO billing.accounts (org_id, balance_micro_cents, last_ledger_id) VALUES (md5('o')::uuid, 7, 2);
+    INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id, created_at)
+        VALUES (md5('o')::uuid, 1, 'topup', 9, 9, 'order', now()), (md5('o')::uuid, 2, 'adjust', -2, 7, NULL, now());
     INSERT INTO resources.grants (project_id, resource, granted_at) VALUES (md5('p')::uuid, 'storage', now());
     INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
         SELECT md5('p')::uuid, part, md5('n')::uuid, revision, '{}'::jsonb, now()
@@ -75,7 +78,7 @@ const VALID: &str = "
         VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 35] = [
+const VIOLATIONS: [(&str, &str); 39] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -127,6 +130,20 @@ const VIOLATIONS: [(&str, &str); 35] = [
     ("an undeleted project whose placement", "UPDATE convergence.placements SET state = 'active'"),
     ("an operation on a database", "UPDATE databases.operations SET database_id = md5('x')::uuid"),
     ("a generation with a number", "UPDATE databases.sequences SET last_seq = 1"),
+    ("an account of AI credit", "UPDATE billing.accounts SET balance_micro_cents = 8"),
+    ("an account of AI credit", "UPDATE billing.accounts SET last_ledger_id = 3"),
+    (
+        "a row of a ledger",
+        "INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, created_at) \
+             VALUES (md5('o')::uuid, 4, 'adjust', 0, 7, now()); \
+         UPDATE billing.accounts SET last_ledger_id = 4",
+    ),
+    (
+        "a row of a ledger",
+        "INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, created_at) \
+             VALUES (md5('o')::uuid, 3, 'adjust', 1, 7, now()); \
+         UPDATE billing.accounts SET last_ledger_id = 3, balance_micro_cents = 8",
+    ),
     ("a token that", "UPDATE databases.databases SET applied_revision = 2"),
     (
         "a created object without",
