@@ -20,6 +20,12 @@ kernel::words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "enabled": true, "sandbox": false, "periodEnd": "2026-12-21T08:00:00.000Z", "cancelAtPeriodEnd": false,
+    }))
+)]
 pub struct BillingStatus {
     /// Whether billing is configured here.
     pub enabled: bool,
@@ -49,6 +55,15 @@ pub struct LimitTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "projects": 3, "bundleBytes": 67_108_864, "bundleUnpackedBytes": 268_435_456, "bundleEntries": 5_000,
+        "storageBytes": 1_073_741_824, "mailsPerHour": 20, "mailLogDays": 30, "aiRequestsPerMinute": 20,
+        "aiSpendPerDayMicroCents": 500_000_000, "databaseBytes": 536_870_912, "databaseTokens": 5, "backupDays": 7,
+        "zones": 20, "zoneBytes": 8_388_608, "customHostnames": 20,
+    }))
+)]
 pub struct PlanLimits {
     /// Projects per organization.
     pub projects: u32,
