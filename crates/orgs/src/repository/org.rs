@@ -131,7 +131,7 @@ impl OrgRepository for Connection {
     }
 
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>> {
-        Ok(orgs::table.find(org).select(orgs::plan).for_update().first(self).await.optional()?)
+        Ok(orgs::table.find(org).select(orgs::plan).for_no_key_update().first(self).await.optional()?)
     }
 
     async fn org_set_plan(&mut self, org: OrgId, plan: Plan) -> Result<()> {
