@@ -50,10 +50,77 @@ CREATE TABLE billing.accounts (
     org_id uuid CONSTRAINT accounts_pkey PRIMARY KEY
         CONSTRAINT accounts_org_id_fkey REFERENCES orgs.orgs (id),
     balance_micro_cents bigint NOT NULL,
-    last_ledger_id bigint NOT NULL CONSTRAINT accounts_last_ledger_id_check CHECK (last_ledger_id > 0)
+    last_ledger_id bigint NOT NULL CONSTRAINT accounts_last_ledger_id_check CHECK (last_ledger_id > 0),
+    -- The time of the last row of the ledger. Times rise like the ids, also if the clocks of two processes differ.
+    last_ledger_at timestamptz NOT NULL
 );
 
--- The changes of an account. The ids of an account have no gaps, and rise like the running balances.
+-- The automatic top-up of an account. Kept when it is turned off.
+CREATE TABLE billing.auto_topups (
+    org_id uuid CONSTRAINT auto_topups_pkey PRIMARY KEY
+        CONSTRAINT auto_topups_org_id_fkey REFERENCES orgs.orgs (id),
+    enabled boolean NOT NULL,
+    amount_micro_cents bigint NOT NULL,
+    threshold_micro_cents bigint NOT NULL,
+    CONSTRAINT auto_topups_threshold_check CHECK (0 < threshold_micro_cents AND threshold_micro_cents < amount_micro_cents)
+);
+
+-- The charges of automatic top-ups. Only the event `order.paid` changes a balance.
+CREATE TABLE billing.topup_orders (
+    id uuid CONSTRAINT topup_orders_pkey PRIMARY KEY,
+    org_id uuid NOT NULL CONSTRAINT topup_orders_org_id_fkey REFERENCES orgs.orgs (id),
+    amount_micro_cents bigint NOT NULL CONSTRAINT topup_orders_amount_check CHECK (amount_micro_cents > 0),
+    -- The provider's draft order. Stored before it is finalized, so that a retry finalizes the same order.
+    order_id text CONSTRAINT topup_orders_order_id_key UNIQUE,
+    state text NOT NULL CONSTRAINT topup_orders_state_check
+        CHECK (state IN ('pending', 'charged', 'credited', 'declined', 'canceled')),
+    created_at timestamptz NOT NULL
+);
+-- An account has one top-up at a time, until its event arrives.
+CREATE UNIQUE INDEX topup_orders_open_key ON billing.topup_orders (org_id) WHERE state IN ('pending', 'charged');
+CREATE INDEX topup_orders_org_id_created_at_idx ON billing.topup_orders (org_id, created_at);
+
+-- The usage of AI models by projects. A row outlives its project, like the ledger.
+CREATE TABLE billing.project_usage (
+    project_id uuid CONSTRAINT project_usage_pkey PRIMARY KEY,
+    -- The minute of the last admitted call, and the calls that were admitted in it.
+    minute timestamptz NOT NULL,
+    minute_calls integer NOT NULL,
+    -- The sums of the project's rows of the ledger.
+    calls bigint NOT NULL DEFAULT 0,
+    input_tokens bigint NOT NULL DEFAULT 0,
+    output_tokens bigint NOT NULL DEFAULT 0,
+    spent_micro_cents bigint NOT NULL DEFAULT 0
+);
+
+-- The calls of AI models. A call is deducted in the transaction that ends it, so it is deducted once. Rows are deleted 30
+-- days after the end.
+CREATE TABLE billing.calls (
+    -- Created by the node.
+    id uuid CONSTRAINT calls_pkey PRIMARY KEY,
+    node_id uuid NOT NULL,
+    -- Null for a call that its node ended before the request for its admission arrived. It is not admitted any more.
+    org_id uuid CONSTRAINT calls_org_id_fkey REFERENCES billing.accounts (org_id),
+    project_id uuid CONSTRAINT calls_project_id_fkey REFERENCES billing.project_usage (project_id),
+    project text,
+    model text,
+    -- The prices at the admission, in microcents per million tokens.
+    input_price bigint,
+    output_price bigint,
+    -- Estimates, for a call whose node never settles it.
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL DEFAULT 0,
+    -- When the node last reported that the call is in progress.
+    seen_at timestamptz NOT NULL,
+    ended_at timestamptz,
+    CONSTRAINT calls_admitted_check
+        CHECK (num_nulls(org_id, project_id, project, model, input_price, output_price)
+            IN (0, CASE WHEN ended_at IS NULL THEN 0 ELSE 6 END))
+);
+CREATE INDEX calls_seen_at_idx ON billing.calls (seen_at) WHERE ended_at IS NULL;
+CREATE INDEX calls_ended_at_idx ON billing.calls (ended_at) WHERE ended_at IS NOT NULL;
+
+-- The changes of an account. The ids of an account have no gaps, and rise like the times and the running balances.
 CREATE TABLE billing.ledger (
     org_id uuid NOT NULL CONSTRAINT ledger_org_id_fkey REFERENCES billing.accounts (org_id),
     ledger_id bigint NOT NULL CONSTRAINT ledger_ledger_id_check CHECK (ledger_id > 0),
@@ -63,10 +130,37 @@ CREATE TABLE billing.ledger (
     balance_micro_cents bigint NOT NULL,
     -- The provider's order of a top-up. Each order is credited once.
     order_id text CONSTRAINT ledger_order_id_key UNIQUE,
+    -- The call, its project and its usage.
+    call_id uuid CONSTRAINT ledger_call_id_key UNIQUE,
+    project_id uuid,
+    project text,
+    model text,
+    input_tokens bigint,
+    output_tokens bigint,
+    -- Whether the usage is an estimate.
+    estimated boolean NOT NULL DEFAULT false,
+    -- The sums of the project's calls up to this row, so that the sums of 24 hours need two rows.
+    project_calls bigint,
+    project_input_tokens bigint,
+    project_output_tokens bigint,
+    project_spent_micro_cents bigint,
     created_at timestamptz NOT NULL,
     CONSTRAINT ledger_pkey PRIMARY KEY (org_id, ledger_id),
     CONSTRAINT ledger_order_id_check CHECK ((kind = 'topup') = (order_id IS NOT NULL)),
-    CONSTRAINT ledger_amount_check CHECK (kind <> 'topup' OR amount_micro_cents > 0)
+    CONSTRAINT ledger_call_id_check CHECK (CASE kind WHEN 'call' THEN 10 ELSE 0 END = num_nonnulls(
+        call_id, project_id, project, model, input_tokens, output_tokens,
+        project_calls, project_input_tokens, project_output_tokens, project_spent_micro_cents)),
+    CONSTRAINT ledger_amount_check CHECK (CASE kind
+        WHEN 'topup' THEN amount_micro_cents > 0 WHEN 'call' THEN amount_micro_cents <= 0 ELSE true END)
 );
+CREATE INDEX ledger_project_id_created_at_idx ON billing.ledger (project_id, created_at, ledger_id) WHERE kind = 'call';
 CREATE TRIGGER ledger_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing.ledger
     FOR EACH STATEMENT EXECUTE FUNCTION store.reject_change();
+
+-- The projects as the admission of a call reads them: with organization, plan, home node and grant.
+CREATE VIEW billing.ai_projects AS
+    SELECT p.id, p.name, p.org_id, o.plan, l.node_id, g.project_id IS NOT NULL AS is_granted
+    FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id
+        LEFT JOIN convergence.placements l ON l.project_id = p.id
+        LEFT JOIN resources.grants g ON g.project_id = p.id AND g.resource = 'ai'
+    WHERE p.deleted_at IS NULL;

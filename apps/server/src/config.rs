@@ -104,6 +104,8 @@ settings::table! {
     pub PAYMENTS_CREDIT_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_CREDIT_PRODUCT");
     /// Whether the payments provider is a test environment without real charges.
     pub PAYMENTS_SANDBOX: Flag = Setting::with_default("SVC_PAYMENTS_SANDBOX", "off");
+    /// The catalog of AI models: a JSON file. Without it, no model is offered.
+    pub AI_MODELS: Option<PathBuf> = Setting::optional("SVC_AI_MODELS");
     /// Base URL of the model-lending service, which receives ended grants.
     pub LENDING_URL: Option<url::Url> = Setting::optional("SVC_LENDING_URL");
     /// Secret with which messages to the model-lending service are signed (Standard Webhooks): `whsec_` and base64, or raw bytes.

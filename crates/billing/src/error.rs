@@ -16,6 +16,8 @@ pub enum BillingError {
     NotPro,
     #[error("the organization has never paid")]
     NeverPaid,
+    #[error("the organization has no saved payment method; buy credit once, which saves it")]
+    NoPaymentMethod,
     #[error("the payments provider is not available; try again later")]
     Unavailable(#[source] PaymentsError),
     #[error(transparent)]
@@ -39,6 +41,12 @@ impl BillingError {
     );
     /// 409: the organization does not have the pro plan.
     pub const NOT_PRO: Code = Code::new("not_pro", Kind::Conflict, "The organization does not have the pro plan.");
+    /// 409: the organization has no saved payment method.
+    pub const NO_PAYMENT_METHOD: Code = Code::new(
+        "no_payment_method",
+        Kind::Conflict,
+        "The organization has no saved payment method. Buy credit once, which saves it.",
+    );
 }
 
 impl ApiError for BillingError {
@@ -47,6 +55,7 @@ impl ApiError for BillingError {
             Self::Off => &Self::OFF,
             Self::AlreadyPro => &Self::ALREADY_PRO,
             Self::NotPro => &Self::NOT_PRO,
+            Self::NoPaymentMethod => &Self::NO_PAYMENT_METHOD,
             Self::NeverPaid => &Code::NOT_FOUND,
             Self::Unavailable(_) => &Self::UNAVAILABLE,
             Self::Field(_) => &Code::BAD_REQUEST,

@@ -1,8 +1,9 @@
-//! Billing of organizations: plans, the webhook of the payments provider, and AI credit.
+//! Billing of organizations: plans, the webhook of the payments provider, AI credit, and calls of AI models.
 //!
 //! Owns the Postgres schema `billing`. Only the webhook changes a plan or credits an order. Each of its messages is
 //! recorded in the transaction of its effect, so it takes effect once, whatever process dies in between.
 
+mod catalog;
 mod error;
 mod event;
 mod model;
@@ -11,11 +12,18 @@ mod repository;
 mod schema;
 mod service;
 
+pub use catalog::{Catalog, CatalogEntry, InvalidCatalog};
 pub use error::{BillingError, WebhookError};
 pub use model::*;
-pub use ports::{Checkout, CustomerSession, Organizations, Payments, PaymentsError, Ports, RemoteSubscription};
+pub use ports::{
+    Charge, Checkout, CustomerSession, NewOrder, Notice, Organizations, Payments, PaymentsError, Ports,
+    RemoteSubscription,
+};
 pub use repository::*;
-pub use service::{Billing, BillingConfig, Products};
+pub use service::{
+    Billing, BillingConfig, CallAdmission, CallRefusal, CallRequest, CallResult, Products, TOP_UP_TOPIC, TopUpError,
+    TopUpMessage,
+};
 
 /// Microcents of a cent (providers.md section 1).
 pub const MICRO_CENTS_PER_CENT: i64 = 1_000_000;

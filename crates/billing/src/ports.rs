@@ -31,6 +31,39 @@ pub trait Payments: Send + Sync {
 
     /// Whether the organization has a saved payment method.
     async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError>;
+
+    /// Returns the provider's id of an organization as a customer; `None` if it is not a customer.
+    async fn customer(&self, org: OrgId) -> Result<Option<String>, PaymentsError>;
+
+    /// Creates a draft order, and returns its id. Without [`Self::finalize_order`], a draft has no effect.
+    async fn create_order(&self, order: &NewOrder) -> Result<String, PaymentsError>;
+
+    /// Charges the saved payment method for a draft order. An order that is paid already is not charged again.
+    async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError>;
+}
+
+/// An order that is charged without the customer's presence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewOrder {
+    pub org: OrgId,
+    /// The provider's id of the customer.
+    pub customer: String,
+    /// The provider's id of the product.
+    pub product: String,
+    /// In US cents.
+    pub cents: i64,
+    /// What the order pays for.
+    pub purpose: &'static str,
+    /// Our id of the charge.
+    pub reference: String,
+}
+
+/// The result of charging an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    Paid,
+    /// The payment method is missing or was declined.
+    Declined,
 }
 
 /// A checkout.
@@ -80,6 +113,18 @@ pub trait Organizations: Send + Sync {
 
     /// Sets the plan of a locked organization. Its limits apply from the next request.
     async fn set_plan(&self, tx: &mut Connection, org: OrgId, plan: Plan) -> store::Result<()>;
+
+    /// Raises a notification in the caller's transaction.
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
+}
+
+/// The notifications that this context raises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// The AI credit of the organization ran out.
+    AiCreditLimit,
+    /// The charge of an automatic top-up was declined.
+    TopUpDeclined,
 }
 
 /// The implementations of the ports.

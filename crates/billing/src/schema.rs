@@ -5,6 +5,44 @@ diesel::table! {
         org_id -> Uuid,
         balance_micro_cents -> BigInt,
         last_ledger_id -> BigInt,
+        last_ledger_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    billing.ai_projects (id) {
+        id -> Uuid,
+        name -> Text,
+        org_id -> Uuid,
+        plan -> Text,
+        node_id -> Nullable<Uuid>,
+        is_granted -> Nullable<Bool>,
+    }
+}
+
+diesel::table! {
+    billing.auto_topups (org_id) {
+        org_id -> Uuid,
+        enabled -> Bool,
+        amount_micro_cents -> BigInt,
+        threshold_micro_cents -> BigInt,
+    }
+}
+
+diesel::table! {
+    billing.calls (id) {
+        id -> Uuid,
+        node_id -> Uuid,
+        org_id -> Nullable<Uuid>,
+        project_id -> Nullable<Uuid>,
+        project -> Nullable<Text>,
+        model -> Nullable<Text>,
+        input_price -> Nullable<BigInt>,
+        output_price -> Nullable<BigInt>,
+        input_tokens -> BigInt,
+        output_tokens -> BigInt,
+        seen_at -> Timestamptz,
+        ended_at -> Nullable<Timestamptz>,
     }
 }
 
@@ -23,7 +61,30 @@ diesel::table! {
         amount_micro_cents -> BigInt,
         balance_micro_cents -> BigInt,
         order_id -> Nullable<Text>,
+        call_id -> Nullable<Uuid>,
+        project_id -> Nullable<Uuid>,
+        project -> Nullable<Text>,
+        model -> Nullable<Text>,
+        input_tokens -> Nullable<BigInt>,
+        output_tokens -> Nullable<BigInt>,
+        estimated -> Bool,
+        project_calls -> Nullable<BigInt>,
+        project_input_tokens -> Nullable<BigInt>,
+        project_output_tokens -> Nullable<BigInt>,
+        project_spent_micro_cents -> Nullable<BigInt>,
         created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    billing.project_usage (project_id) {
+        project_id -> Uuid,
+        minute -> Timestamptz,
+        minute_calls -> Integer,
+        calls -> BigInt,
+        input_tokens -> BigInt,
+        output_tokens -> BigInt,
+        spent_micro_cents -> BigInt,
     }
 }
 
@@ -35,6 +96,17 @@ diesel::table! {
         current_period_end -> Nullable<Timestamptz>,
         cancel_at_period_end -> Bool,
         modified_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    billing.topup_orders (id) {
+        id -> Uuid,
+        org_id -> Uuid,
+        amount_micro_cents -> BigInt,
+        order_id -> Nullable<Text>,
+        state -> Text,
+        created_at -> Timestamptz,
     }
 }
 
@@ -56,6 +128,20 @@ diesel::table! {
     }
 }
 
+diesel::joinable!(calls -> accounts (org_id));
+diesel::joinable!(calls -> project_usage (project_id));
 diesel::joinable!(ledger -> accounts (org_id));
 diesel::joinable!(unassigned_events -> webhooks (webhook_id));
-diesel::allow_tables_to_appear_in_same_query!(accounts, customers, ledger, subscriptions, unassigned_events, webhooks);
+diesel::allow_tables_to_appear_in_same_query!(
+    accounts,
+    ai_projects,
+    auto_topups,
+    calls,
+    customers,
+    ledger,
+    project_usage,
+    subscriptions,
+    topup_orders,
+    unassigned_events,
+    webhooks
+);

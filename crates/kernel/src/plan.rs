@@ -67,6 +67,12 @@ pub struct PlanLimits {
     /// What a project may spend on AI models in 24 hours, in microcents.
     #[serde(default = "default_ai_spend_per_day_micro_cents")]
     pub ai_spend_per_day_micro_cents: i64,
+    /// The longest input of a call of an AI model, in tokens; 0 if the model decides.
+    #[serde(default)]
+    pub ai_max_input_tokens: u32,
+    /// The longest output of a call of an AI model, in tokens; 0 if the model decides.
+    #[serde(default)]
+    pub ai_max_output_tokens: u32,
     /// The limits of a bundle.
     pub bundle: BundleLimits,
 }
@@ -178,6 +184,8 @@ impl Default for Limits {
                 mail_log_days: default_mail_log_days(),
                 ai_requests_per_minute: default_ai_requests_per_minute(),
                 ai_spend_per_day_micro_cents: default_ai_spend_per_day_micro_cents(),
+                ai_max_input_tokens: 0,
+                ai_max_output_tokens: 0,
                 bundle: bundle(50 * MIB, 250 * MIB),
             },
             pro: PlanLimits {
@@ -195,6 +203,8 @@ impl Default for Limits {
                 mail_log_days: 365,
                 ai_requests_per_minute: 600,
                 ai_spend_per_day_micro_cents: 100_000_000_000,
+                ai_max_input_tokens: 0,
+                ai_max_output_tokens: 0,
                 bundle: bundle(200 * MIB, GIB),
             },
         }

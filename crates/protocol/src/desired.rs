@@ -85,6 +85,7 @@ pub struct Platform {
 #[schema(as = DesiredPart)]
 #[expect(dead_code, reason = "describes a schema; nothing constructs it")]
 pub(crate) enum AnyPart {
+    Ai(crate::Ai),
     Database(crate::Database),
     Secrets(crate::Secrets),
     Site(crate::Site),

@@ -7,6 +7,7 @@
 //! A context that needs desired state at nodes adds a [`DesiredPart`]. A new kind of observed state is a
 //! [`ReportKind`]. `docs/convergence.md` describes the protocol.
 
+mod ai;
 mod cookie;
 mod database;
 mod desired;
@@ -16,6 +17,9 @@ mod site;
 mod storage;
 mod visitor;
 
+pub use ai::{
+    AdmittedCall, Ai, AiAdmission, AiCallRequest, AiSettlements, AiUsage, EndedCall, OpenCall, RefusalCode, RefusedCall,
+};
 pub use cookie::cookie_values;
 pub use database::{
     CompletedPhase, Database, DatabaseLogin, DatabaseOperation, DatabaseOperationKind, DatabaseReport, DatabaseServer,

@@ -38,6 +38,29 @@ pub struct NewCheckout<'a> {
     pub credit_cents: Option<i64>,
 }
 
+/// An order that is charged without the customer's presence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewOrder<'a> {
+    /// The provider's id of the customer.
+    pub customer_id: &'a str,
+    pub product_id: &'a str,
+    pub amount_cents: i64,
+    /// Our id of the customer.
+    pub org: &'a str,
+    /// What the order pays for.
+    pub purpose: &'a str,
+    /// Our id of the charge.
+    pub reference: &'a str,
+}
+
+/// The result of finalizing an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finalized {
+    Paid,
+    /// The payment method is missing or was declined. The order stays a draft.
+    Declined,
+}
+
 /// A session of a customer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CustomerSession {
@@ -60,6 +83,17 @@ pub struct Subscription {
 #[derive(Deserialize)]
 struct Checkout {
     url: String,
+}
+
+#[derive(Deserialize)]
+struct Customer {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Order {
+    id: String,
+    paid: bool,
 }
 
 #[derive(Deserialize)]
@@ -170,6 +204,51 @@ impl PaymentsClient {
             Err(OutboundError::Status(404)) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the provider's id of a customer; `None` for an unknown one.
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub async fn customer_id(&self, external_customer_id: &str) -> Result<Option<String>> {
+        match self.call::<Customer>(Method::GET, &["customers", "external", external_customer_id], None).await {
+            Ok(customer) => Ok(Some(customer.id)),
+            Err(OutboundError::Status(404)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates a draft order, and returns its id. A draft charges nothing.
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub async fn create_order(&self, order: &NewOrder<'_>) -> Result<String> {
+        let NewOrder { customer_id, product_id, amount_cents, org, purpose, reference } = order;
+        let body = json!({
+            "customer_id": customer_id, "product_id": product_id, "amount": amount_cents, "currency": "usd",
+            "metadata": { "org": org, "purpose": purpose, "ref": reference },
+        });
+        let created: Order = self.call(Method::POST, &["orders", ""], Some(&body)).await?;
+        Ok(created.id)
+    }
+
+    /// Charges a draft order. Safe to repeat: an order that is paid already is not charged again.
+    ///
+    /// # Errors
+    /// [`OutboundError`], also while another request finalizes the order.
+    pub async fn finalize_order(&self, order: &str) -> Result<Finalized> {
+        let exchange = self.exchange(Method::POST, &["orders", order, "finalize"], Some(&json!({}))).await?;
+        match exchange.status {
+            402 => return Ok(Finalized::Declined),
+            // In progress, or not a draft any more: the response of an earlier attempt was lost.
+            status @ (409 | 412) => {
+                let found: Order = self.call(Method::GET, &["orders", order], None).await?;
+                return if found.paid { Ok(Finalized::Paid) } else { Err(OutboundError::Status(status)) };
+            }
+            _ => {}
+        }
+        let finalized: Order = exchange.success()?;
+        if finalized.paid { Ok(Finalized::Paid) } else { Err(OutboundError::NotJson) }
     }
 
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<T> {

@@ -6,13 +6,15 @@ use async_trait::async_trait;
 use kernel::{OrgId, ProjectId, StorageId};
 use store::Connection;
 
-/// A part of the desired state that this context owns. [`crate::PartValues`] loads the values of each part.
+/// A part of the desired state that this context owns. [`crate::PartValues`] loads the values of a part that has some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourcePart {
     /// The secrets of a project.
     Secrets,
     /// The object storage of a project.
     Storage,
+    /// The access of a project to AI models, which has no values.
+    Ai,
 }
 
 /// The desired state of projects on their nodes. It stores no values.

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use billing::{BillingConfig, Products};
+use billing::{BillingConfig, Catalog, Products};
 use dns::primary::PrimaryConfig;
 use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
@@ -20,14 +20,14 @@ use webhooks::{SigningKey, VerifyingKeys};
 
 use super::values::{Addresses, GracePeriod, Sockets, Url};
 use super::{
-    AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_SECRET_ACCESS_KEY,
-    AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID, CODEHOST_CLIENT_SECRET,
-    CODEHOST_REDIRECTS, CODEHOST_TOKEN_URL, CODEHOST_USER_URL, CodeHostLogin, DASHBOARD_URL, DNS_CATALOG, DNS_LISTEN,
-    DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, LENDING_SECRET, LENDING_URL, LIMITS,
-    LendingConfig, MAIL_DOMAIN, MAIL_FROM, MailConfig, NAMESERVERS, OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID,
-    OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT, PAYMENTS_PRO_PRODUCT,
-    PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL,
-    PaymentsConfig, SITE_NAME, SMTP_URL,
+    AI_MODELS, AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION,
+    AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID,
+    CODEHOST_CLIENT_SECRET, CODEHOST_REDIRECTS, CODEHOST_TOKEN_URL, CODEHOST_USER_URL, CodeHostLogin, DASHBOARD_URL,
+    DNS_CATALOG, DNS_LISTEN, DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN,
+    LENDING_SECRET, LENDING_URL, LIMITS, LendingConfig, MAIL_DOMAIN, MAIL_FROM, MailConfig, NAMESERVERS,
+    OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT,
+    PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN,
+    PUBLIC_URL, PaymentsConfig, SITE_NAME, SMTP_URL,
 };
 
 /// The file that `SVC_LIMITS` names.
@@ -131,7 +131,15 @@ pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig
     let return_addresses = format!("{},{}", site.public_url, site.dashboard_url);
     let return_addresses = return_addresses.parse().map_err(|error| DASHBOARD_URL.malformed(error))?;
     let Flag(sandbox) = settings.get(&PAYMENTS_SANDBOX)?;
-    Ok((BillingConfig { products, sandbox, webhook_keys, return_addresses }, payments))
+    Ok((BillingConfig { products, sandbox, webhook_keys, return_addresses, catalog: catalog(settings)? }, payments))
+}
+
+/// The catalog of AI models.
+fn catalog(settings: &Settings) -> Result<Catalog, Error> {
+    let Some(path) = settings.opt(&AI_MODELS)? else { return Ok(Catalog::default()) };
+    let text = fs::read_to_string(&path);
+    let text = text.map_err(|error| AI_MODELS.malformed(format!("{}: {error}", path.display())))?;
+    Catalog::parse(&text).map_err(|error| AI_MODELS.malformed(error))
 }
 
 /// The configuration of hosted zones, the hidden primary and the signer.

@@ -3,16 +3,27 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use billing::{Billing, Checkout, CustomerSession, PaymentsError, Ports, RemoteSubscription};
-use kernel::{OrgId, Plan, Time};
+use billing::{
+    Billing, Charge, Checkout, CustomerSession, NewOrder, Notice, PaymentsError, Ports, RemoteSubscription,
+    TOP_UP_TOPIC, TopUpMessage,
+};
+use kernel::{OrgId, Plan, Time, error_chain};
 use orgs::Orgs;
 use providers::OutboundError;
-use providers::payments::{NewCheckout, PaymentsClient, Subscription};
+use providers::payments::{Finalized, NewCheckout, PaymentsClient, Subscription};
+use store::outbox::{DeliveryError, Message, OutboxHandler};
 use store::{Connection, Store};
 
+use super::error::IntoStoreError as _;
 use crate::config::{Config, PAYMENTS_URL, PaymentsConfig};
+use crate::jobs::{Background, Job, MINUTE};
 
-pub(super) fn wire(config: &Config, store: &Store, orgs: &Orgs) -> anyhow::Result<Billing> {
+pub(super) fn wire(
+    config: &Config,
+    store: &Store,
+    orgs: &Orgs,
+    background: &mut Background,
+) -> anyhow::Result<Billing> {
     let payments = match config.payments.clone() {
         None => None,
         Some(PaymentsConfig { url, token }) => {
@@ -21,7 +32,32 @@ pub(super) fn wire(config: &Config, store: &Store, orgs: &Orgs) -> anyhow::Resul
         }
     };
     let ports = Ports { payments, organizations: Arc::new(OrgsPort(orgs.clone())) };
-    Ok(Billing::new(store.clone(), config.limits, config.billing.clone(), ports))
+    let billing = Billing::new(store.clone(), config.limits, config.billing.clone(), ports);
+    background.outbox(store.spawn_outbox_worker(Arc::new(TopUps(billing.clone()))));
+    background.job(Job::every(MINUTE, "billing.end_lost_calls"), billing.clone(), async |billing| {
+        billing.end_lost_calls().await
+    });
+    Ok(billing)
+}
+
+/// Charges automatic top-ups.
+struct TopUps(Billing);
+
+#[async_trait]
+impl OutboxHandler for TopUps {
+    fn topic(&self) -> &'static str {
+        TOP_UP_TOPIC
+    }
+
+    async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
+        let TopUpMessage { id } = message.parse()?;
+        // The order is stored, so each attempt continues with the same one.
+        self.0.charge_topup(id).await.map_err(|error| DeliveryError::Transient(error_chain(&error).to_string()))
+    }
+
+    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
+        Ok(())
+    }
 }
 
 struct PaymentsPort(PaymentsClient);
@@ -70,6 +106,31 @@ impl billing::Payments for PaymentsPort {
     async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError> {
         self.0.has_payment_method(&org.to_string()).await.map_err(payments_error)
     }
+
+    async fn customer(&self, org: OrgId) -> Result<Option<String>, PaymentsError> {
+        self.0.customer_id(&org.to_string()).await.map_err(payments_error)
+    }
+
+    async fn create_order(&self, order: &NewOrder) -> Result<String, PaymentsError> {
+        let NewOrder { org, customer, product, cents, purpose, reference } = order;
+        let org = org.to_string();
+        let new = providers::payments::NewOrder {
+            customer_id: customer,
+            product_id: product,
+            amount_cents: *cents,
+            org: &org,
+            purpose,
+            reference,
+        };
+        self.0.create_order(&new).await.map_err(payments_error)
+    }
+
+    async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
+        Ok(match self.0.finalize_order(order).await.map_err(payments_error)? {
+            Finalized::Paid => Charge::Paid,
+            Finalized::Declined => Charge::Declined,
+        })
+    }
 }
 
 fn payments_error(error: OutboundError) -> PaymentsError {
@@ -87,5 +148,13 @@ impl billing::Organizations for OrgsPort {
 
     async fn set_plan(&self, tx: &mut Connection, org: OrgId, plan: Plan) -> store::Result<()> {
         self.0.set_plan(tx, org, plan).await
+    }
+
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
+        let notice = match notice {
+            Notice::AiCreditLimit => orgs::Notice::AiCreditLimit,
+            Notice::TopUpDeclined => orgs::Notice::PaymentFailed { charge: orgs::Charge::TopUp },
+        };
+        self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let projects = projects::wire(config, &store, dependencies, &mut background)?;
     let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
     let oauth = oauth::wire(config, &store, &mut background)?;
-    let billing = billing::wire(config, &store, &orgs)?;
+    let billing = billing::wire(config, &store, &orgs, &mut background)?;
     let convergence = convergence.build();
     let contexts = Contexts { identity, orgs, projects, convergence, dns, resources, databases, oauth, billing };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;

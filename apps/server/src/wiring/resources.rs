@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use convergence::{Builder, ConvergenceError, FinalPartWriter, PartSource, ReportReceiver, SourcedPartWriter};
+use convergence::{
+    Builder, ConvergenceError, FinalPartWriter, PartSource, PartWriter, ReportReceiver, SourcedPartWriter,
+};
 use kernel::{OrgId, ProjectId, StorageId};
 use orgs::Orgs;
-use protocol::{DeletedStorage, DeletedStorageReport, SecretValue, Secrets, Storage, StorageReport};
+use protocol::{Ai, DeletedStorage, DeletedStorageReport, SecretValue, Secrets, Storage, StorageReport};
 use resources::{Notice, PartValues, Ports, ResourcePart, Resources, SecretSet, StorageGrant};
 use store::{Connection, Store};
 
@@ -25,6 +27,7 @@ pub(super) fn wire(
     let parts = PartsPort {
         secrets: convergence.register_sourced_part(values.clone())?,
         storage: convergence.register_sourced_part(values)?,
+        ai: convergence.register_part()?,
         deleted_storage: convergence.register_final_part()?,
     };
     let ports = Ports { parts: Arc::new(parts), organizations: Arc::new(OrgsPort(orgs.clone())) };
@@ -71,6 +74,7 @@ impl PartSource<Storage> for ValuesPort {
 struct PartsPort {
     secrets: SourcedPartWriter<Secrets>,
     storage: SourcedPartWriter<Storage>,
+    ai: PartWriter<Ai>,
     deleted_storage: FinalPartWriter<DeletedStorage>,
 }
 
@@ -80,6 +84,7 @@ impl resources::DesiredParts for PartsPort {
         let published = match part {
             ResourcePart::Secrets => self.secrets.write(tx, project).await,
             ResourcePart::Storage => self.storage.write(tx, project).await,
+            ResourcePart::Ai => self.ai.write(tx, project, &Ai {}).await,
         };
         match published {
             Ok(()) => Ok(true),
@@ -92,6 +97,7 @@ impl resources::DesiredParts for PartsPort {
         let withdrawn = match part {
             ResourcePart::Secrets => self.secrets.remove(tx, project).await,
             ResourcePart::Storage => self.storage.remove(tx, project).await,
+            ResourcePart::Ai => self.ai.remove(tx, project).await,
         };
         withdrawn.map_err(|error| error.into_store_error())
     }

@@ -1,5 +1,11 @@
-//! The types of the API (specification, "Billing (organization)"; contract section 8).
+//! The types of the API (specification, "Billing (organization)" and "AI"; contract section 8).
 
+mod ai;
+mod credit;
 mod status;
+mod topup;
 
+pub use ai::*;
+pub use credit::*;
 pub use status::*;
+pub use topup::*;

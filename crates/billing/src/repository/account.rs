@@ -4,8 +4,9 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Time};
-use store::{Connection, Result};
+use store::{Connection, Prepared, Result};
 
+use crate::model::{LedgerKind, LedgerRow};
 use crate::schema::{accounts, ledger};
 
 /// AI credit on a [`store::Connection`].
@@ -18,17 +19,55 @@ pub trait AccountRepository {
 
     /// Returns the balance in microcents; 0 for an organization without an account.
     async fn account_balance(&mut self, org: OrgId) -> Result<i64>;
+
+    /// Returns at most `limit` rows of an organization's ledger with an id below `before`, the newest first.
+    async fn ledger_list(&mut self, org: OrgId, limit: i64, before: Option<i64>) -> Result<Vec<LedgerRow>>;
 }
 
-/// The update of the account locks it until the transaction ends, so ids and running balances rise in one order.
+/// The update of the account locks it until the transaction ends, so ids, times and running balances rise in one order.
 const CREDIT: &str = "\
     WITH account AS ( \
-        INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id) VALUES ($1, $2, 1) \
+        INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id, last_ledger_at) \
+        VALUES ($1, $2, 1, $4) \
         ON CONFLICT (org_id) DO UPDATE SET balance_micro_cents = a.balance_micro_cents + excluded.balance_micro_cents, \
-            last_ledger_id = a.last_ledger_id + 1 \
-        RETURNING org_id, balance_micro_cents, last_ledger_id) \
+            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = greatest(a.last_ledger_at, excluded.last_ledger_at) \
+        RETURNING *) \
     INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id, created_at) \
-    SELECT org_id, last_ledger_id, 'topup', $2, balance_micro_cents, $3, $4 FROM account";
+    SELECT org_id, last_ledger_id, 'topup', $2, balance_micro_cents, $3, last_ledger_at FROM account";
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = ledger)]
+struct LedgerRecord {
+    ledger_id: i64,
+    kind: LedgerKind,
+    amount_micro_cents: i64,
+    balance_micro_cents: i64,
+    project: Option<String>,
+    model: Option<String>,
+    input_tokens: Option<i64>,
+    output_tokens: Option<i64>,
+    estimated: bool,
+    created_at: Time,
+}
+
+impl From<LedgerRecord> for LedgerRow {
+    fn from(record: LedgerRecord) -> Self {
+        let LedgerRecord { ledger_id, kind, amount_micro_cents, balance_micro_cents, project, model, .. } = record;
+        let LedgerRecord { input_tokens, output_tokens, estimated, created_at, .. } = record;
+        Self {
+            ledger_id,
+            kind,
+            amount_micro_cents,
+            balance_micro_cents,
+            project,
+            model,
+            input_tokens,
+            output_tokens,
+            estimated,
+            created_at,
+        }
+    }
+}
 
 impl AccountRepository for Connection {
     async fn ledger_has_order(&mut self, order_id: &str) -> Result<bool> {
@@ -37,18 +76,28 @@ impl AccountRepository for Connection {
     }
 
     async fn account_credit(&mut self, org: OrgId, order_id: &str, micro_cents: i64, at: Time) -> Result<()> {
-        diesel::sql_query(CREDIT)
+        let credit = diesel::sql_query(CREDIT)
             .bind::<Uuid, _>(org)
             .bind::<BigInt, _>(micro_cents)
             .bind::<Text, _>(order_id)
-            .bind::<Timestamptz, _>(at)
-            .execute(self)
-            .await?;
+            .bind::<Timestamptz, _>(at);
+        Prepared(credit).execute(self).await?;
         Ok(())
     }
 
     async fn account_balance(&mut self, org: OrgId) -> Result<i64> {
         let balance = accounts::table.find(org).select(accounts::balance_micro_cents).first(self).await.optional()?;
         Ok(balance.unwrap_or_default())
+    }
+
+    async fn ledger_list(&mut self, org: OrgId, limit: i64, before: Option<i64>) -> Result<Vec<LedgerRow>> {
+        let rows: Vec<LedgerRecord> = ledger::table
+            .filter(ledger::org_id.eq(org).and(ledger::ledger_id.lt(before.unwrap_or(i64::MAX))))
+            .order(ledger::ledger_id.desc())
+            .limit(limit)
+            .select(LedgerRecord::as_select())
+            .load(self)
+            .await?;
+        Ok(rows.into_iter().map(LedgerRow::from).collect())
     }
 }

@@ -1,6 +1,10 @@
 //! The billing service.
 
+mod ai;
+mod call;
+mod credit;
 mod plan;
+mod topup;
 mod webhook;
 
 use std::sync::Arc;
@@ -9,8 +13,12 @@ use kernel::{AllowList, InvalidField, Limits};
 use store::Store;
 use webhooks::VerifyingKeys;
 
+use crate::catalog::Catalog;
 use crate::error::BillingError;
 use crate::ports::{Payments, Ports};
+
+pub use call::{CallAdmission, CallRefusal, CallRequest, CallResult};
+pub use topup::{TOP_UP_TOPIC, TopUpError, TopUpMessage};
 
 type Result<T> = std::result::Result<T, BillingError>;
 
@@ -33,6 +41,8 @@ pub struct BillingConfig {
     pub webhook_keys: Option<VerifyingKeys>,
     /// The pages that checkouts and the portal may return to.
     pub return_addresses: AllowList,
+    /// The AI models; empty if none are offered.
+    pub catalog: Catalog,
 }
 
 /// The billing service. Cheap to clone.
@@ -55,6 +65,11 @@ impl Billing {
     fn pro(&self) -> Result<(&dyn Payments, &str)> {
         let payments = self.ports.payments.as_deref().zip(self.config.products.pro.as_deref());
         payments.ok_or(BillingError::Off)
+    }
+
+    /// The payments provider and the product of AI credit; `None` if credit is not sold.
+    fn sale_of_credit(&self) -> Option<(&dyn Payments, &str)> {
+        self.ports.payments.as_deref().zip(self.config.products.credit.as_deref())
     }
 
     /// Checks the address of a page that the browser returns to. Returns the parsed address.

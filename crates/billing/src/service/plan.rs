@@ -98,7 +98,7 @@ impl Billing {
     }
 
     /// Records that the actor received access to the provider, if the actor is still authorized.
-    async fn record(&self, actor: &Actor, event: Event) -> Result<()> {
+    pub(super) async fn record(&self, actor: &Actor, event: Event) -> Result<()> {
         self.store.transaction(actor, async |_: &mut Connection| Ok(Outcome::Changed((), event))).await
     }
 

@@ -15,7 +15,8 @@ use crate::error::WebhookError;
 use crate::event::{Effect, Envelope, EventProducts, PaidOrder, PaymentEvent, SubscriptionState};
 use crate::model::WebhookResult;
 use crate::repository::{
-    AccountRepository as _, SubscriptionRecord, SubscriptionRepository as _, UnassignedEvent, WebhookRepository as _,
+    AccountRepository as _, SubscriptionRecord, SubscriptionRepository as _, TopUpRepository as _, UnassignedEvent,
+    WebhookRepository as _,
 };
 
 /// The name of the system actor in the audit log.
@@ -142,6 +143,7 @@ impl Billing {
         }
         tx.customer_set(org, customer_id).await?;
         tx.account_credit(org, id, *micro_cents, self.store.clock_rng().now()).await?;
+        tx.topup_credited(id).await?;
         let data = json!({ "order": id, "amountMicroCents": micro_cents });
         self.store.append_system_event(tx, ACTOR, &Event::in_org("billing.credit", org, org, data)).await?;
         Ok(Applied::Credit)

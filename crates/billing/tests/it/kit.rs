@@ -1,29 +1,45 @@
 //! The test fixture: the service on a separate database per test, and a provider that signs webhooks.
 
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use billing::{
-    Billing, BillingConfig, Checkout, CustomerSession, Organizations, Payments, PaymentsError, Ports, Products,
-    RemoteSubscription, WebhookError,
+    Billing, BillingConfig, CallRequest, CallResult, CallUsage, Catalog, Charge, Checkout, CustomerSession, NewOrder,
+    Notice, Organizations, Payments, PaymentsError, Ports, Products, RemoteSubscription, WebhookError,
 };
 use diesel_async::RunQueryDsl as _;
-use kernel::{Limits, OrgId, Plan};
+use kernel::audit::Actor;
+use kernel::{Limits, NodeId, OrgId, Plan, ProjectId};
 use serde_json::{Value, json};
 use store::Connection;
 use testkit::TestStore;
+use uuid::Uuid;
 use webhooks::{SignedMessage, SigningKey, VerifyingKeys};
 
 pub const SECRET: &str = "polar_whs_test";
 pub const PRO: &str = "product-pro";
 pub const CREDIT: &str = "product-credit";
+/// A model at 6 and 24 microcents per token.
+pub const SMALL: &str = "small";
+/// A model at a third of a microcent per token.
+pub const CHEAP: &str = "cheap";
+
+const CATALOG: &str = r#"{ "models": [
+    { "id": "small", "lane": "value", "inputMicroCentsPerMTok": 6000000, "outputMicroCentsPerMTok": 24000000,
+      "contextTokens": 1000000, "upstreamModel": "small-v1" },
+    { "id": "cheap", "lane": "value", "inputMicroCentsPerMTok": 333333, "outputMicroCentsPerMTok": 333333,
+      "contextTokens": 8000 }
+] }"#;
 
 pub struct Kit {
     pub billing: Billing,
     pub provider: Provider,
     base: TestStore,
+    /// The home node of the projects.
+    pub node: NodeId,
     deliveries: AtomicU32,
 }
 
@@ -35,9 +51,19 @@ pub struct Provider(pub Arc<Mutex<ProviderState>>);
 pub struct ProviderState {
     pub response: Option<Result<Option<RemoteSubscription>, PaymentsError>>,
     pub changes: Vec<(String, bool)>,
+    /// Whether the organizations are customers with a card.
+    pub has_card: bool,
+    /// The draft orders. The id of an order is `draft_` and its number.
+    pub orders: Vec<NewOrder>,
+    /// The orders that were finalized.
+    pub finalized: Vec<String>,
+    /// The responses to the next attempts to finalize an order; then paid.
+    pub charges: VecDeque<Result<Charge, PaymentsError>>,
+    /// The notifications that were raised.
+    pub notices: Vec<(OrgId, Notice)>,
 }
 
-struct Orgs;
+struct Orgs(Provider);
 
 #[async_trait]
 impl Organizations for Orgs {
@@ -47,7 +73,7 @@ impl Organizations for Orgs {
             #[diesel(sql_type = diesel::sql_types::Text)]
             plan: Plan,
         }
-        let lock = format!("SELECT plan FROM orgs.orgs WHERE id = '{}' FOR UPDATE", org.as_uuid());
+        let lock = format!("SELECT plan FROM orgs.orgs WHERE id = '{}' FOR NO KEY UPDATE", org.as_uuid());
         let rows: Vec<Row> = diesel::sql_query(lock).load(tx).await?;
         Ok(rows.into_iter().next().map(|row| row.plan))
     }
@@ -56,6 +82,17 @@ impl Organizations for Orgs {
         let update = format!("UPDATE orgs.orgs SET plan = '{plan}' WHERE id = '{}'", org.as_uuid());
         diesel::sql_query(update).execute(tx).await?;
         Ok(())
+    }
+
+    async fn raise(&self, _: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
+        self.0.state().notices.push((org, notice));
+        Ok(())
+    }
+}
+
+impl Provider {
+    pub fn state(&self) -> MutexGuard<'_, ProviderState> {
+        self.0.lock().unwrap()
     }
 }
 
@@ -80,7 +117,23 @@ impl Payments for Provider {
     }
 
     async fn has_payment_method(&self, _: OrgId) -> Result<bool, PaymentsError> {
-        Ok(false)
+        Ok(self.state().has_card)
+    }
+
+    async fn customer(&self, _: OrgId) -> Result<Option<String>, PaymentsError> {
+        Ok(self.state().has_card.then(|| "cus_1".to_owned()))
+    }
+
+    async fn create_order(&self, order: &NewOrder) -> Result<String, PaymentsError> {
+        let mut state = self.state();
+        state.orders.push(order.clone());
+        Ok(format!("draft_{}", state.orders.len()))
+    }
+
+    async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
+        let mut state = self.state();
+        state.finalized.push(order.to_owned());
+        state.charges.pop_front().unwrap_or(Ok(Charge::Paid))
     }
 }
 
@@ -94,20 +147,32 @@ impl Deref for Kit {
 
 impl Kit {
     pub async fn start() -> Self {
+        Self::with(Limits::default()).await
+    }
+
+    pub async fn with(limits: Limits) -> Self {
         let (base, provider) = (TestStore::start().await, Provider::default());
         let config = BillingConfig {
             products: Products { pro: Some(PRO.to_owned()), credit: Some(CREDIT.to_owned()) },
             sandbox: true,
             webhook_keys: Some(VerifyingKeys::parse(SECRET).unwrap()),
             return_addresses: "https://dashboard.example".parse().unwrap(),
+            catalog: Catalog::parse(CATALOG).unwrap(),
         };
-        let ports = Ports { payments: Some(Arc::new(provider.clone())), organizations: Arc::new(Orgs) };
-        let billing = Billing::new(base.store.clone(), Limits::default(), config, ports);
-        Self { billing, provider, base, deliveries: AtomicU32::new(0) }
+        let organizations = Arc::new(Orgs(provider.clone()));
+        let ports = Ports { payments: Some(Arc::new(provider.clone())), organizations };
+        let node: NodeId = base.store.clock_rng().id();
+        let add = format!(
+            "INSERT INTO convergence.nodes (id, name, token_hash, created_at) VALUES ('{}', 'one', '\\x01', now())",
+            node.as_uuid()
+        );
+        base.db_execute(&add).await;
+        let billing = Billing::new(base.store.clone(), limits, config, ports);
+        Self { billing, provider, base, node, deliveries: AtomicU32::new(0) }
     }
 
     pub fn organizations(&self) -> Arc<dyn Organizations> {
-        Arc::new(Orgs)
+        Arc::new(Orgs(self.provider.clone()))
     }
 
     /// An organization on the free plan.
@@ -120,6 +185,88 @@ impl Kit {
         );
         self.db_execute(&insert).await;
         org
+    }
+
+    /// A project at the node with access to AI models.
+    pub async fn project(&self, org: OrgId, name: &str) -> ProjectId {
+        let project: ProjectId = self.store.clock_rng().id();
+        let (id, org, node) = (project.as_uuid(), org.as_uuid(), self.node.as_uuid());
+        self.db_execute(&format!(
+            "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
+             VALUES ('{id}', '{org}', '{name}', 'public', 0, now())"
+        ))
+        .await;
+        self.db_execute(&format!(
+            "INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at) \
+             VALUES ('{id}', '{node}', 'active', 1, now())"
+        ))
+        .await;
+        self.db_execute(&format!("INSERT INTO resources.grants VALUES ('{id}', 'ai', now())")).await;
+        project
+    }
+
+    /// An organization with this credit in cents, and a project.
+    pub async fn customer(&self, slug: &str, cents: i64) -> (OrgId, ProjectId) {
+        let org = self.org(slug).await;
+        if cents > 0 {
+            self.deliver(&order(org, &format!("order_of_{slug}"), cents)).await;
+        }
+        (org, self.project(org, "site").await)
+    }
+
+    /// Requests the admission of a call of [`SMALL`].
+    pub async fn admit(&self, project: ProjectId, id: Uuid) -> CallResult {
+        self.admit_model(project, id, SMALL).await
+    }
+
+    pub async fn admit_model(&self, project: ProjectId, id: Uuid, model: &str) -> CallResult {
+        let request = CallRequest { id, project, model: model.to_owned(), input_tokens: 10 };
+        self.billing.admit_call(self.node, &request).await.unwrap()
+    }
+
+    /// Settles a call with its reported usage. Returns whether it was the first time.
+    pub async fn settle(&self, id: Uuid, input_tokens: i64, output_tokens: i64) -> bool {
+        let usage = CallUsage { input_tokens, output_tokens, estimated: false };
+        self.billing.settle_call(self.node, id, Some(usage)).await.unwrap()
+    }
+
+    /// An admitted and settled call.
+    pub async fn call(&self, project: ProjectId, input_tokens: i64, output_tokens: i64) -> Uuid {
+        let id = Uuid::new_v4();
+        self.admit(project, id).await.unwrap();
+        assert!(self.settle(id, input_tokens, output_tokens).await);
+        id
+    }
+
+    /// The ledger of an organization, the oldest row first, as kind, amount and balance.
+    pub async fn ledger(&self, org: OrgId) -> Vec<(String, i64, i64)> {
+        let page = self.billing.ledger(org, 200, None).await.unwrap();
+        let rows = page.items.into_iter().rev();
+        rows.map(|row| (row.kind.to_string(), row.amount_micro_cents, row.balance_micro_cents)).collect()
+    }
+
+    /// The ids of the ledger have no gaps, its times and running balances rise, the last balance is that of the account,
+    /// and the sums of each project are those of its rows.
+    pub async fn assert_consistent(&self) {
+        let rows = "SELECT count(*) FROM (SELECT *, row_number() OVER w AS expected_id, \
+            sum(amount_micro_cents) OVER w AS expected_balance, lag(created_at) OVER w AS previous FROM billing.ledger \
+            WINDOW w AS (PARTITION BY org_id ORDER BY ledger_id)) l \
+            WHERE ledger_id <> expected_id OR balance_micro_cents <> expected_balance OR created_at < previous";
+        assert_eq!(self.database.number(rows).await, 0, "ledger");
+        let accounts = "SELECT count(*) FROM billing.accounts a FULL JOIN (SELECT org_id, \
+            sum(amount_micro_cents) AS balance, max(ledger_id) AS last FROM billing.ledger GROUP BY org_id) l \
+            USING (org_id) WHERE (a.balance_micro_cents, a.last_ledger_id) IS DISTINCT FROM (l.balance, l.last)";
+        assert_eq!(self.database.number(accounts).await, 0, "accounts");
+        let usage = "SELECT count(*) FROM billing.project_usage u FULL JOIN (SELECT project_id, count(*) AS calls, \
+            sum(input_tokens) AS input, sum(output_tokens) AS output, -sum(amount_micro_cents) AS spent \
+            FROM billing.ledger WHERE kind = 'call' GROUP BY project_id) l USING (project_id) \
+            WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents) IS DISTINCT FROM \
+                (coalesce(l.calls, 0), coalesce(l.input, 0), coalesce(l.output, 0), coalesce(l.spent, 0))";
+        assert_eq!(self.database.number(usage).await, 0, "usage");
+        let sums = "SELECT count(*) FROM (SELECT *, count(*) OVER w AS calls, -sum(amount_micro_cents) OVER w AS spent \
+            FROM billing.ledger WHERE kind = 'call' WINDOW w AS (PARTITION BY project_id ORDER BY ledger_id)) l \
+            WHERE project_calls <> calls OR project_spent_micro_cents <> spent";
+        assert_eq!(self.database.number(sums).await, 0, "running sums");
     }
 
     /// Delivers a body under a new id. Returns whether the plan changed.
@@ -182,4 +329,9 @@ pub fn order(org: OrgId, id: &str, cents: i64) -> Value {
         "id": id, "product_id": CREDIT, "billing_reason": "purchase", "net_amount": cents, "currency": "usd",
         "customer_id": "cus_1", "customer": { "external_id": org.to_string() }, "metadata": {},
     } })
+}
+
+/// The actor of the changes in these tests.
+pub fn actor() -> Actor {
+    Actor::service("test")
 }

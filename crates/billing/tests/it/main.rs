@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step ends the test")]
 
+mod calls;
 mod kit;
+mod model;
 mod ordering;
 mod orders;
 mod plans;
 mod races;
 mod signatures;
+mod topups;

@@ -42,6 +42,7 @@ async fn hook_without_a_secret_is_off() {
         sandbox: false,
         webhook_keys: None,
         return_addresses: "https://dashboard.example".parse().unwrap(),
+        catalog: billing::Catalog::default(),
     };
     let ports = Ports { payments: None, organizations: kit.organizations() };
     let billing = Billing::new(kit.store.clone(), Limits::default(), config, ports);

@@ -5,16 +5,8 @@
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Plan, Time};
+use super::shared::{BillingPage, Plan, Time};
 use crate::{Call, Client, Upload, open_enum};
-
-/// The URL of a checkout or of the portal.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BillingPage {
-    /// For one visit of a browser.
-    pub url: String,
-}
 
 /// A session of the organization as a customer at the payments provider.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -4,6 +4,7 @@
 //! Written by `cargo xtask codegen` from `docs/openapi.json`.
 
 mod access;
+mod ai;
 mod auth;
 mod billing;
 mod credentials;
@@ -25,6 +26,7 @@ mod storage;
 /// does not list.
 pub mod types {
     pub use super::access::*;
+    pub use super::ai::*;
     pub use super::auth::*;
     pub use super::billing::*;
     pub use super::credentials::*;

@@ -49,6 +49,14 @@ pub struct Author {
     pub user_id: UserId,
 }
 
+/// The URL of a checkout or of the portal.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BillingPage {
+    /// For one visit of a browser.
+    pub url: String,
+}
+
 /// The result of one ownership check.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -22,6 +22,7 @@ macro_rules! scopes {
 
 scopes!(
     AccountRead,
+    AiUse,
     BillingRead,
     BillingWrite,
     OrgRead,

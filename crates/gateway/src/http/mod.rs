@@ -49,9 +49,10 @@ pub use parameter::PathParameter;
 pub(crate) use parameter::SEGMENT;
 pub use path::{Path, PathParameters};
 pub(crate) use path::{path_parameters, text_path_parameters};
-pub use query::{Pagination, Query};
+pub use query::{PageBefore, Pagination, Query};
 pub use response::{
-    Accepted, Bytes, Created, CreatedOrExisting, Either, Json, NoContent, SignInRedirect, TemporaryRedirect,
+    Accepted, Bytes, Created, CreatedOrExisting, Either, Json, JsonOrNoContent, NoContent, SignInRedirect,
+    TemporaryRedirect,
 };
 pub(crate) use route_trie::RouteMatch;
 pub use routes::{Area, Router, Routes};

@@ -16,11 +16,17 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub struct Pagination<K>(pub Paging<K>);
 
+/// `limit` and `before` of a listing of rows with rising numbers, the newest first.
+#[derive(Debug)]
+pub struct PageBefore {
+    pub limit: u16,
+    /// The page contains rows with a smaller number; `None` for the first page.
+    pub before: Option<i64>,
+}
+
 impl<K> Describe for Pagination<K> {
     fn describe(operation: &mut Operation) {
-        let limit = json!({ "type": "integer", "minimum": 1, "default": Paging::<K>::DEFAULT_LIMIT });
-        let description = "The largest number of items to return. Values above 200 count as 200.";
-        operation.parameter("query", "limit", description, &limit);
+        describe_limit(operation);
         let cursor = json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" });
         operation.parameter("query", "cursor", "The `nextCursor` of the previous page.", &cursor);
         operation.code(&Code::BAD_REQUEST);
@@ -30,19 +36,7 @@ impl<K> Describe for Pagination<K> {
 impl<K: DeserializeOwned> Extract for Pagination<K> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let mut errors = Vec::new();
-        let limit = match single(request, "limit", &mut errors) {
-            None => Paging::<K>::DEFAULT_LIMIT,
-            // A number that overflows means the maximum.
-            Some(text)
-                if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0') =>
-            {
-                text.parse().map_or(Paging::<K>::MAX_LIMIT, |limit: u16| limit.min(Paging::<K>::MAX_LIMIT))
-            }
-            Some(_) => {
-                errors.push(field_error("limit".to_owned(), "must be an integer of at least 1".to_owned()));
-                Paging::<K>::DEFAULT_LIMIT
-            }
-        };
+        let limit = limit(request, &mut errors);
         let paging = match single(request, "cursor", &mut errors) {
             None => Paging { limit, after: None },
             Some(cursor) => Paging::after(limit, &cursor).unwrap_or_else(|error| {
@@ -52,6 +46,55 @@ impl<K: DeserializeOwned> Extract for Pagination<K> {
         };
         if errors.is_empty() { Ok(Self(paging)) } else { Err(Problem::validation_errors(&errors)) }
     }
+}
+
+impl Describe for PageBefore {
+    fn describe(operation: &mut Operation) {
+        describe_limit(operation);
+        let before = json!({ "type": "integer", "minimum": 1 });
+        operation.parameter("query", "before", "The `nextBefore` of the previous page.", &before);
+        operation.code(&Code::BAD_REQUEST);
+    }
+}
+
+impl Extract for PageBefore {
+    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        let mut errors = Vec::new();
+        let limit = limit(request, &mut errors);
+        let before = single(request, "before", &mut errors).and_then(|text| {
+            let number = positive(&text).then(|| text.parse().unwrap_or(i64::MAX));
+            if number.is_none() {
+                errors.push(field_error("before".to_owned(), "must be an integer of at least 1".to_owned()));
+            }
+            number
+        });
+        if errors.is_empty() { Ok(Self { limit, before }) } else { Err(Problem::validation_errors(&errors)) }
+    }
+}
+
+fn describe_limit(operation: &mut Operation) {
+    let limit = json!({ "type": "integer", "minimum": 1, "default": Paging::<()>::DEFAULT_LIMIT });
+    let description = "The largest number of items to return. Values above 200 count as 200.";
+    operation.parameter("query", "limit", description, &limit);
+}
+
+fn limit(request: &HttpRequest, errors: &mut Vec<FieldError>) -> u16 {
+    match single(request, "limit", errors) {
+        None => Paging::<()>::DEFAULT_LIMIT,
+        // A number that overflows means the maximum.
+        Some(text) if positive(&text) => {
+            text.parse().map_or(Paging::<()>::MAX_LIMIT, |limit: u16| limit.min(Paging::<()>::MAX_LIMIT))
+        }
+        Some(_) => {
+            errors.push(field_error("limit".to_owned(), "must be an integer of at least 1".to_owned()));
+            Paging::<()>::DEFAULT_LIMIT
+        }
+    }
+}
+
+/// Whether a text is a positive decimal number of any length.
+fn positive(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0')
 }
 
 /// Query parameters, as a struct of strings.

@@ -31,6 +31,10 @@ pub enum CreatedOrExisting<T> {
     Existing(T),
 }
 
+/// 200 with the resource, or 204 without one.
+#[derive(Debug)]
+pub struct JsonOrNoContent<T>(pub Option<T>);
+
 /// 204.
 #[derive(Debug)]
 pub struct NoContent;
@@ -102,6 +106,19 @@ impl<T: ToSchema + Serialize> IntoResponse for CreatedOrExisting<T> {
             Self::Created(made) => Created(made).into_response(),
             Self::Existing(there) => Json(there).into_response(),
         }
+    }
+}
+
+impl<T: ToSchema> Describe for JsonOrNoContent<T> {
+    fn describe(operation: &mut Operation) {
+        Json::<T>::describe(operation);
+        NoContent::describe(operation);
+    }
+}
+
+impl<T: ToSchema + Serialize> IntoResponse for JsonOrNoContent<T> {
+    fn into_response(self) -> HttpResponse {
+        self.0.map_or_else(|| NoContent.into_response(), |body| Json(body).into_response())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The internal listener: the routes for nodes, and the metrics endpoint.
 
+mod ai;
 mod nodes;
 
 use actix_web::web::Data;

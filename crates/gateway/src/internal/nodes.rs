@@ -26,6 +26,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.post("redeem", "/internal/v1/access/redeem", redeem)
         .summary("Redeem an access code at a hostname")
         .codes(&[&Code::NOT_FOUND]);
+    super::ai::routes(&mut area);
 }
 
 path_parameters! {

@@ -1,5 +1,6 @@
 //! `/v1` and its services: a folder per context with routes, a file per area, a function per route.
 
+mod ai;
 mod billing;
 mod databases;
 mod dns;
@@ -63,6 +64,7 @@ pub fn routes(sign_ins: SignInMethods) -> Routes {
     databases::routes(&mut routes);
     dns::routes(&mut routes);
     billing::routes(&mut routes);
+    ai::routes(&mut routes);
     oauth::routes(&mut routes);
     service::routes(&mut routes);
     routes

@@ -1,5 +1,6 @@
 //! The resources service. Grants, secrets and storage are in the submodules.
 
+mod ai;
 mod grant;
 mod secret;
 mod storage;

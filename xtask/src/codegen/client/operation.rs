@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::comment::comment;
@@ -196,10 +196,16 @@ fn response_type(operation: &Value) -> Result<Option<Option<String>>> {
             },
         });
     }
+    schemas.sort();
     schemas.dedup();
-    ensure!(schemas.len() == 1, "successful responses with different schemas, or none");
     let redirects = successes().any(|(status, _)| status.starts_with('3'));
-    Ok(schemas.pop().filter(|_| !redirects))
+    let schema = match schemas.as_slice() {
+        [schema] => schema.clone(),
+        // An empty response instead of the resource.
+        [None, Some(schema)] => Some(format!("Option<{schema}>")),
+        _ => bail!("successful responses with different schemas, or none"),
+    };
+    Ok((!redirects).then_some(schema))
 }
 
 fn request_body(operation: &Value) -> Result<(Body, Option<String>)> {

@@ -1,0 +1,153 @@
+//! AI credit of an organization.
+
+use kernel::Time;
+use serde::{Deserialize, Serialize};
+use validator::Validate;
+
+use crate::MICRO_CENTS_PER_CENT;
+
+/// The amounts of AI credit that are sold, in microcents: 5, 10, 25, 50 and 100 USD.
+pub const CREDIT_TIERS: [i64; 5] = [
+    500 * MICRO_CENTS_PER_CENT,
+    1_000 * MICRO_CENTS_PER_CENT,
+    2_500 * MICRO_CENTS_PER_CENT,
+    5_000 * MICRO_CENTS_PER_CENT,
+    10_000 * MICRO_CENTS_PER_CENT,
+];
+
+/// The automatic top-ups of an organization per UTC day.
+pub const AUTO_TOPUPS_PER_DAY: i64 = 5;
+
+/// The AI credit of an organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "balanceMicroCents": 499_987_655, "hasPaymentMethod": true, "autoTopupsToday": 0, "autoTopupPerDay": 5,
+        "tiersMicroCents": [500_000_000, 1_000_000_000],
+    }))
+)]
+pub struct AiCredit {
+    /// In microcents. 1 USD is 100,000,000 microcents. Negative if the last calls cost more than was left.
+    pub balance_micro_cents: i64,
+    /// Whether a payment method is saved at the payments provider. If the provider does not answer within two seconds:
+    /// whether auto top-up is on, which requires one.
+    pub has_payment_method: bool,
+    /// The automatic top-ups since 00:00 UTC, also those that were declined.
+    pub auto_topups_today: i64,
+    /// The limit of automatic top-ups per UTC day.
+    pub auto_topup_per_day: i64,
+    pub auto_topup: AutoTopup,
+    /// The amounts that are sold, in microcents.
+    pub tiers_micro_cents: Vec<i64>,
+}
+
+/// The automatic top-up of an organization's AI credit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({ "enabled": true, "amountMicroCents": 1_000_000_000, "thresholdMicroCents": 200_000_000 }))
+)]
+pub struct AutoTopup {
+    pub enabled: bool,
+    /// The amount of each top-up, in microcents. Kept when it is turned off; null if it was never turned on.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub amount_micro_cents: Option<i64>,
+    /// A deduction that leaves less than this starts a top-up, in microcents.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub threshold_micro_cents: Option<i64>,
+}
+
+/// A change of the automatic top-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({ "enabled": true, "amountMicroCents": 1_000_000_000, "thresholdMicroCents": 200_000_000 }))
+)]
+pub struct AutoTopupChange {
+    pub enabled: bool,
+    /// One of `tiersMicroCents`. Required to turn it on, and otherwise ignored.
+    pub amount_micro_cents: Option<i64>,
+    /// More than 0, and less than the amount. Required to turn it on, and otherwise ignored.
+    pub threshold_micro_cents: Option<i64>,
+}
+
+/// A request for a checkout of AI credit.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({ "microCents": 500_000_000, "returnTo": "https://dashboard.svc.example/billing" }))
+)]
+pub struct NewCreditCheckout {
+    /// The amount: one of `tiersMicroCents`.
+    pub micro_cents: i64,
+    /// The page that embeds the checkout, and that the browser returns to: below the URL of the API or the dashboard.
+    #[validate(length(max = 2000))]
+    pub return_to: String,
+}
+
+kernel::words! {
+    /// The kind of a change of the balance.
+    pub enum LedgerKind {
+        /// A call of an AI model; the amount is negative, or 0.
+        Call = "call",
+        /// A paid order of credit; the amount is positive.
+        Topup = "topup",
+        /// A correction by an operator.
+        Adjust = "adjust",
+    } example Call
+}
+
+/// A change of an organization's AI credit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(
+    feature = "openapi",
+    schema(example = json!({
+        "ledger_id": 2, "amountMicroCents": -12_345, "balanceMicroCents": 499_987_655, "project": "site",
+        "model": "swift-small", "inputTokens": 812, "outputTokens": 96, "estimated": false,
+    }))
+)]
+pub struct LedgerRow {
+    /// Rises by 1 with each row of the organization.
+    #[serde(rename = "ledger_id")]
+    pub ledger_id: i64,
+    pub kind: LedgerKind,
+    /// In microcents.
+    pub amount_micro_cents: i64,
+    /// The balance after this row, in microcents.
+    pub balance_micro_cents: i64,
+    /// The name of the project that called the model; null for other rows.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub project: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub model: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub input_tokens: Option<i64>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub output_tokens: Option<i64>,
+    /// Whether the tokens are an estimate, because the upstream did not report a plausible usage.
+    pub estimated: bool,
+    pub created_at: Time,
+}
+
+/// A page of the ledger, the newest row first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "nextBefore": null })))]
+pub struct LedgerPage {
+    pub items: Vec<LedgerRow>,
+    /// The `before` of the next page; null on the last page.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub next_before: Option<i64>,
+}

@@ -1,0 +1,140 @@
+//! Automatic top-ups.
+
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Timestamptz};
+use diesel_async::RunQueryDsl;
+use kernel::{OrgId, Time};
+use store::{Connection, Result};
+use uuid::Uuid;
+
+use crate::model::{AutoTopup, TopUpState};
+use crate::schema::{auto_topups, customers, topup_orders};
+
+/// An automatic top-up.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[diesel(table_name = topup_orders)]
+pub struct TopUpRecord {
+    pub id: Uuid,
+    #[diesel(column_name = org_id)]
+    pub org: OrgId,
+    pub amount_micro_cents: i64,
+    /// The provider's draft order.
+    pub order_id: Option<String>,
+    pub state: TopUpState,
+    pub created_at: Time,
+}
+
+/// Automatic top-ups on a [`store::Connection`].
+pub trait TopUpRepository {
+    /// Returns the settings of an organization.
+    async fn auto_topup_get(&mut self, org: OrgId) -> Result<AutoTopup>;
+
+    /// Turns auto top-up on with an amount and a threshold, in microcents.
+    async fn auto_topup_enable(&mut self, org: OrgId, amount: i64, threshold: i64) -> Result<()>;
+
+    /// Turns auto top-up off. Returns false if it was off.
+    async fn auto_topup_disable(&mut self, org: OrgId) -> Result<bool>;
+
+    /// Creates a top-up, unless one is in progress or the organization had `per_day` of them since `day`. Requires the
+    /// lock of the account. Returns whether it was created.
+    async fn topup_create(&mut self, new: &TopUpRecord, day: Time, per_day: i64) -> Result<bool>;
+
+    /// Counts the top-ups of an organization since this time.
+    async fn topup_count(&mut self, org: OrgId, since: Time) -> Result<i64>;
+
+    /// Returns a top-up.
+    async fn topup_find(&mut self, id: Uuid) -> Result<Option<TopUpRecord>>;
+
+    /// Stores the draft order of a top-up without one. Returns the stored order.
+    async fn topup_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
+
+    /// Ends the pending state of a top-up. Returns false if it has another state.
+    async fn topup_end_pending(&mut self, id: Uuid, state: TopUpState) -> Result<bool>;
+
+    /// Marks the top-up of a credited order.
+    async fn topup_credited(&mut self, order_id: &str) -> Result<()>;
+
+    /// Returns the provider's id of an organization as a customer, as far as webhooks named it.
+    async fn customer_find(&mut self, org: OrgId) -> Result<Option<String>>;
+}
+
+impl TopUpRepository for Connection {
+    async fn auto_topup_get(&mut self, org: OrgId) -> Result<AutoTopup> {
+        let columns = (auto_topups::enabled, auto_topups::amount_micro_cents, auto_topups::threshold_micro_cents);
+        let found = auto_topups::table.find(org).select(columns).first::<(bool, i64, i64)>(self).await.optional()?;
+        Ok(found.map_or_else(AutoTopup::default, |(enabled, amount, threshold)| AutoTopup {
+            enabled,
+            amount_micro_cents: Some(amount),
+            threshold_micro_cents: Some(threshold),
+        }))
+    }
+
+    async fn auto_topup_enable(&mut self, org: OrgId, amount: i64, threshold: i64) -> Result<()> {
+        let values = (
+            auto_topups::enabled.eq(true),
+            auto_topups::amount_micro_cents.eq(amount),
+            auto_topups::threshold_micro_cents.eq(threshold),
+        );
+        diesel::insert_into(auto_topups::table)
+            .values((auto_topups::org_id.eq(org), values))
+            .on_conflict(auto_topups::org_id)
+            .do_update()
+            .set(values)
+            .execute(self)
+            .await?;
+        Ok(())
+    }
+
+    async fn auto_topup_disable(&mut self, org: OrgId) -> Result<bool> {
+        let enabled = auto_topups::table.find(org).filter(auto_topups::enabled);
+        Ok(diesel::update(enabled).set(auto_topups::enabled.eq(false)).execute(self).await? == 1)
+    }
+
+    async fn topup_create(&mut self, new: &TopUpRecord, day: Time, per_day: i64) -> Result<bool> {
+        if self.topup_count(new.org, day).await? >= per_day {
+            return Ok(false);
+        }
+        // The index of open top-ups.
+        let insert = diesel::insert_into(topup_orders::table).values(new).on_conflict_do_nothing();
+        Ok(insert.execute(self).await? == 1)
+    }
+
+    async fn topup_count(&mut self, org: OrgId, since: Time) -> Result<i64> {
+        #[derive(QueryableByName)]
+        struct Count {
+            #[diesel(sql_type = BigInt)]
+            count: i64,
+        }
+        let count = "SELECT count(*) AS count FROM billing.topup_orders WHERE org_id = $1 AND created_at >= $2";
+        let count = diesel::sql_query(count).bind::<diesel::sql_types::Uuid, _>(org).bind::<Timestamptz, _>(since);
+        let Count { count } = count.get_result(self).await?;
+        Ok(count)
+    }
+
+    async fn topup_find(&mut self, id: Uuid) -> Result<Option<TopUpRecord>> {
+        let found = topup_orders::table.find(id).select(TopUpRecord::as_select());
+        Ok(found.first(self).await.optional()?)
+    }
+
+    async fn topup_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>> {
+        let without = topup_orders::table.find(id).filter(topup_orders::order_id.is_null());
+        diesel::update(without).set(topup_orders::order_id.eq(order_id)).execute(self).await?;
+        let stored = topup_orders::table.find(id).select(topup_orders::order_id);
+        Ok(stored.first(self).await.optional()?.flatten())
+    }
+
+    async fn topup_end_pending(&mut self, id: Uuid, state: TopUpState) -> Result<bool> {
+        let pending = topup_orders::table.find(id).filter(topup_orders::state.eq(TopUpState::Pending));
+        Ok(diesel::update(pending).set(topup_orders::state.eq(state)).execute(self).await? == 1)
+    }
+
+    async fn topup_credited(&mut self, order_id: &str) -> Result<()> {
+        let of_order = topup_orders::table.filter(topup_orders::order_id.eq(order_id));
+        diesel::update(of_order).set(topup_orders::state.eq(TopUpState::Credited)).execute(self).await?;
+        Ok(())
+    }
+
+    async fn customer_find(&mut self, org: OrgId) -> Result<Option<String>> {
+        Ok(customers::table.find(org).select(customers::customer_id).first(self).await.optional()?)
+    }
+}

@@ -1,0 +1,234 @@
+//! Calls of AI models: admission before a call, and its deduction afterwards (contract section 8, "AI calls").
+
+use std::sync::LazyLock;
+
+use kernel::{NodeId, Plan, ProjectId, Time};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Counter;
+use store::{Connection, Error};
+use uuid::Uuid;
+
+use super::{Billing, Result};
+use crate::catalog::CatalogEntry;
+use crate::ports::Notice;
+use crate::repository::{
+    CallDecision, CallLimits, CallProgress, CallRepository as _, CallUsage, Deduction, LostCall, NewCall,
+};
+
+/// An open call that no node has reported for this long is ended at its estimate.
+const LOST_AFTER_SECONDS: i64 = 15 * 60;
+/// Calls are deleted this long after their end. A node settles the calls of its journal within that time.
+const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
+/// The calls that one run of a job ends or deletes.
+const BATCH: i64 = 500;
+
+/// A request to admit a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRequest {
+    /// Created by the node, for this call only.
+    pub id: Uuid,
+    pub project: ProjectId,
+    /// The id of a model in the catalog.
+    pub model: String,
+    /// The estimated input, in tokens.
+    pub input_tokens: u32,
+}
+
+/// An admitted call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallAdmission {
+    /// The name of the model at the upstream.
+    pub upstream_model: String,
+    /// The context of the model, in tokens.
+    pub context_tokens: u32,
+    /// The longest output, in tokens; 0 if the model decides.
+    pub max_output_tokens: u32,
+}
+
+/// The reason why a call is refused. The text is for the developer of the worker.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallRefusal {
+    #[error("The model does not exist. GET /v1/models lists the models.")]
+    ModelNotFound,
+    #[error("The input has about {tokens} tokens. The limit is {limit}.")]
+    ContextLengthExceeded { tokens: i64, limit: i64 },
+    #[error("The organization has no AI credit left. An admin can add credit.")]
+    InsufficientCredit,
+    #[error("The project may make {per_minute} calls per minute. Try again in {retry_after} seconds.")]
+    RateLimited { per_minute: i32, retry_after: u32 },
+    #[error("The project spent its limit of {limit} microcents of the last 24 hours.")]
+    SpendLimit { limit: i64 },
+    #[error("AI is not enabled for the project.")]
+    NotGranted,
+}
+
+/// The decision about a call.
+pub type CallResult = std::result::Result<CallAdmission, CallRefusal>;
+
+impl Billing {
+    /// Admits a call of a project that is at this node, or refuses it. One statement checks the grant, the balance, the
+    /// spend of 24 hours and the calls of the minute, and records the call.
+    ///
+    /// # Errors
+    /// [`BillingError::Store`](crate::BillingError::Store).
+    pub async fn admit_call(&self, node: NodeId, request: &CallRequest) -> Result<CallResult> {
+        let decided = self.decide(node, request).await?;
+        let decision = match &decided {
+            Ok(_) => "admitted",
+            Err(CallRefusal::ModelNotFound) => "model_not_found",
+            Err(CallRefusal::ContextLengthExceeded { .. }) => "context_length_exceeded",
+            Err(CallRefusal::InsufficientCredit) => "insufficient_credit",
+            Err(CallRefusal::RateLimited { .. }) => "rate_limited",
+            Err(CallRefusal::SpendLimit { .. }) => "spend_limit",
+            Err(CallRefusal::NotGranted) => "not_granted",
+        };
+        count("svc.ai.calls", "Calls of AI models, by the decision about them", "decision", decision);
+        Ok(decided)
+    }
+
+    async fn decide(&self, node: NodeId, request: &CallRequest) -> Result<CallResult> {
+        let CallRequest { id, project, model, input_tokens } = request;
+        let Some(entry) = self.catalog().get(model) else { return Ok(Err(CallRefusal::ModelNotFound)) };
+        let limits = |plan: Plan| {
+            let limits = self.limits.for_plan(plan);
+            CallLimits {
+                per_minute: i32::try_from(limits.ai_requests_per_minute).unwrap_or(i32::MAX),
+                spend_per_day: limits.ai_spend_per_day_micro_cents,
+                max_input: match limits.ai_max_input_tokens {
+                    0 => i64::MAX,
+                    max => i64::from(max),
+                },
+            }
+        };
+        let CatalogEntry { model, upstream_model } = entry;
+        let call = NewCall {
+            id: *id,
+            node,
+            project: *project,
+            model: &model.id,
+            input_price: model.input_micro_cents_per_m_tok,
+            output_price: model.output_micro_cents_per_m_tok,
+            input_tokens: i64::from(*input_tokens),
+            free: limits(Plan::Free),
+            pro: limits(Plan::Pro),
+        };
+        let now = self.store.clock_rng().now();
+        let decision = self.store.connection().await?.call_admit(&call, now).await?;
+        Ok(check(decision, now).map(|plan| CallAdmission {
+            upstream_model: upstream_model.clone(),
+            context_tokens: model.context_tokens,
+            max_output_tokens: self.limits.for_plan(plan).ai_max_output_tokens,
+        }))
+    }
+
+    /// Ends a call of the node: deducts its usage, or nothing for a free call. Returns false if it had ended before. Safe
+    /// to repeat, and concurrently with [`Self::end_lost_calls`].
+    ///
+    /// # Errors
+    /// [`BillingError::Store`](crate::BillingError::Store).
+    pub async fn settle_call(&self, node: NodeId, id: Uuid, usage: Option<CallUsage>) -> Result<bool> {
+        let now = self.store.clock_rng().now();
+        let Some(usage) = usage else {
+            return Ok(self.store.connection().await?.call_end_free(id, node, now).await?);
+        };
+        let deducted = self
+            .store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let deducted = tx.call_deduct(id, node, usage, now).await?;
+                self.after_deduction(tx, deducted.as_ref(), now).await?;
+                Ok::<_, Error>(deducted.is_some())
+            })
+            .await?;
+        count_end(deducted, usage.estimated);
+        Ok(deducted)
+    }
+
+    /// Records that these calls of the node are in progress.
+    ///
+    /// # Errors
+    /// [`BillingError::Store`](crate::BillingError::Store).
+    pub async fn report_open_calls(&self, node: NodeId, open: &[CallProgress]) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        Ok(self.store.connection().await?.call_progress(node, open, now).await?)
+    }
+
+    /// Ends calls that no node has reported for 15 minutes, at their estimate, and deletes calls that ended long ago.
+    ///
+    /// # Errors
+    /// [`BillingError::Store`](crate::BillingError::Store).
+    pub async fn end_lost_calls(&self) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        let seen_before = now.plus_seconds(-LOST_AFTER_SECONDS);
+        let lost = self.store.connection().await?.call_list_lost(seen_before, BATCH).await?;
+        for call in lost {
+            self.end_lost_call(&call, seen_before, now).await?;
+        }
+        self.store.connection().await?.call_purge(now.plus_seconds(-RETENTION_SECONDS), BATCH).await?;
+        Ok(())
+    }
+
+    async fn end_lost_call(&self, call: &LostCall, seen_before: Time, now: Time) -> Result<()> {
+        let deducted = self
+            .store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let deducted = tx.call_deduct_lost(call, seen_before, now).await?;
+                self.after_deduction(tx, deducted.as_ref(), now).await?;
+                Ok::<_, Error>(deducted)
+            })
+            .await?;
+        if let Some(Deduction { org, .. }) = deducted {
+            tracing::warn!(call = %call.id, %org, "ended a call that its node did not settle, at its estimate");
+            count_end(true, true);
+        }
+        Ok(())
+    }
+
+    /// Raises the notification that the credit ran out, and starts an automatic top-up. The account is locked.
+    async fn after_deduction(&self, tx: &mut Connection, deducted: Option<&Deduction>, now: Time) -> store::Result<()> {
+        let Some(&Deduction { org, amount, balance, top_up }) = deducted else { return Ok(()) };
+        if balance <= 0 && balance.saturating_add(amount) > 0 {
+            self.ports.organizations.raise(tx, org, Notice::AiCreditLimit).await?;
+        }
+        match top_up {
+            Some(amount) => self.start_topup(tx, org, amount, now).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the plan of an admitted call, or the reason to refuse it.
+fn check(decision: Option<CallDecision>, now: Time) -> std::result::Result<Plan, CallRefusal> {
+    let decision = decision.filter(|decision| decision.is_granted).ok_or(CallRefusal::NotGranted)?;
+    let CallDecision { balance, spent, spend_per_day, per_minute, max_input, input_tokens, .. } = decision;
+    if decision.is_admitted {
+        return Ok(decision.plan);
+    }
+    Err(if input_tokens > max_input {
+        CallRefusal::ContextLengthExceeded { tokens: input_tokens, limit: max_input }
+    } else if balance <= 0 {
+        CallRefusal::InsufficientCredit
+    } else if spent >= spend_per_day {
+        CallRefusal::SpendLimit { limit: spend_per_day }
+    } else if decision.is_counted {
+        // The node ended the call before its request arrived here, and does not wait for this response any more.
+        CallRefusal::NotGranted
+    } else {
+        let retry_after = u32::try_from(60 - now.unix_seconds().rem_euclid(60)).unwrap_or(60);
+        CallRefusal::RateLimited { per_minute, retry_after }
+    })
+}
+
+fn count_end(is_first: bool, estimated: bool) {
+    let usage = match (is_first, estimated) {
+        (false, _) => "repeated",
+        (true, true) => "estimated",
+        (true, false) => "reported",
+    };
+    count("svc.ai.deductions", "Settled calls of AI models, by the origin of their usage", "usage", usage);
+}
+
+fn count(name: &'static str, description: &'static str, label: &'static str, value: &'static str) {
+    static METER: LazyLock<opentelemetry::metrics::Meter> = LazyLock::new(|| opentelemetry::global::meter("svc"));
+    let counter: Counter<u64> = METER.u64_counter(name).with_description(description).build();
+    counter.add(1, &[KeyValue::new(label, value)]);
+}

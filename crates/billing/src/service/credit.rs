@@ -1,0 +1,144 @@
+//! AI credit: balance, ledger, checkout, and the settings of auto top-up.
+
+use std::time::Duration;
+
+use kernel::audit::{Actor, Event};
+use kernel::{InvalidField, OrgId};
+use serde_json::json;
+use store::{Connection, Outcome};
+
+use super::{Billing, Result};
+use crate::MICRO_CENTS_PER_CENT;
+use crate::error::BillingError;
+use crate::model::{
+    AUTO_TOPUPS_PER_DAY, AiCredit, AutoTopup, AutoTopupChange, BillingPage, CREDIT_TIERS, LedgerPage, NewCreditCheckout,
+};
+use crate::ports::Checkout;
+use crate::repository::{AccountRepository as _, TopUpRepository as _};
+
+/// How long the balance waits for the provider's answer about the payment method.
+const CARD_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Billing {
+    /// Returns the AI credit of an organization, also while the payments provider is down.
+    ///
+    /// # Errors
+    /// [`BillingError::Store`].
+    pub async fn credit(&self, org: OrgId) -> Result<AiCredit> {
+        let (mut credit, has_payment_method) =
+            tokio::join!(self.stored_credit(org), tokio::time::timeout(CARD_TIMEOUT, self.has_payment_method(org)));
+        if let (Ok(credit), Ok(Ok(has_payment_method))) = (&mut credit, has_payment_method) {
+            credit.has_payment_method = has_payment_method;
+        }
+        credit
+    }
+
+    /// Returns a page of at most `limit` rows of the ledger with an id below `before`, the newest first.
+    ///
+    /// # Errors
+    /// [`BillingError::Store`].
+    pub async fn ledger(&self, org: OrgId, limit: u16, before: Option<i64>) -> Result<LedgerPage> {
+        let limit = usize::from(limit);
+        let mut items = self.store.connection().await?.ledger_list(org, limit as i64 + 1, before).await?;
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        let next_before = items.last().filter(|_| has_more).map(|row| row.ledger_id);
+        Ok(LedgerPage { items, next_before })
+    }
+
+    /// Creates a checkout of AI credit. Paying does not change the balance: only the event of the order does.
+    ///
+    /// # Errors
+    /// [`BillingError::Field`], [`BillingError::Off`], [`BillingError::Unavailable`].
+    pub async fn check_out_credit(&self, actor: &Actor, org: OrgId, new: NewCreditCheckout) -> Result<BillingPage> {
+        let return_to = self.return_address(&new.return_to)?;
+        let (payments, product) = self.sale_of_credit().ok_or(BillingError::Off)?;
+        require_tier("microCents", new.micro_cents)?;
+        let checkout = Checkout {
+            org,
+            product: product.to_owned(),
+            return_to: return_to.url,
+            embed_origin: return_to.origin,
+            credit_cents: Some(new.micro_cents / MICRO_CENTS_PER_CENT),
+        };
+        let url = payments.check_out(&checkout).await.map_err(BillingError::Unavailable)?;
+        let data = json!({ "amountMicroCents": new.micro_cents });
+        self.record(actor, Event::in_org("ai.credit.checkout", org, org, data)).await?;
+        Ok(BillingPage { url })
+    }
+
+    /// Turns auto top-up on or off. Returns the credit if it is on.
+    ///
+    /// # Errors
+    /// [`BillingError::Field`], [`BillingError::NoPaymentMethod`], [`BillingError::Unavailable`].
+    pub async fn set_auto_topup(&self, actor: &Actor, org: OrgId, change: AutoTopupChange) -> Result<Option<AiCredit>> {
+        if !change.enabled {
+            self.disable_auto_topup(actor, org).await?;
+            return Ok(None);
+        }
+        let required = |value: Option<i64>, name| value.ok_or_else(|| InvalidField::new(name, "is required"));
+        let amount = required(change.amount_micro_cents, "amountMicroCents")?;
+        require_tier("amountMicroCents", amount)?;
+        let threshold = required(change.threshold_micro_cents, "thresholdMicroCents")?;
+        if !(1..amount).contains(&threshold) {
+            return Err(InvalidField::new("thresholdMicroCents", "must be more than 0 and less than the amount").into());
+        }
+        if !self.has_payment_method(org).await? {
+            return Err(BillingError::NoPaymentMethod);
+        }
+        let new = AutoTopup { enabled: true, amount_micro_cents: Some(amount), threshold_micro_cents: Some(threshold) };
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                self.ports.organizations.lock(tx, org).await?;
+                if tx.auto_topup_get(org).await? == new {
+                    return Ok(Outcome::Unchanged(()));
+                }
+                tx.auto_topup_enable(org, amount, threshold).await?;
+                let data = json!({ "amountMicroCents": amount, "thresholdMicroCents": threshold });
+                Ok::<_, BillingError>(Outcome::Changed((), Event::in_org("ai.autotopup.on", org, org, data)))
+            })
+            .await?;
+        let credit = self.stored_credit(org).await?;
+        Ok(Some(AiCredit { has_payment_method: true, ..credit }))
+    }
+
+    async fn disable_auto_topup(&self, actor: &Actor, org: OrgId) -> Result<()> {
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                if !tx.auto_topup_disable(org).await? {
+                    return Ok(Outcome::Unchanged(()));
+                }
+                Ok(Outcome::Changed((), Event::in_org("ai.autotopup.off", org, org, json!({}))))
+            })
+            .await
+    }
+
+    /// The credit without the provider's answer: who has auto top-up has a payment method.
+    async fn stored_credit(&self, org: OrgId) -> Result<AiCredit> {
+        let today = super::topup::start_of_day(self.store.clock_rng().now());
+        let mut connection = self.store.connection().await?;
+        let auto_topup = connection.auto_topup_get(org).await?;
+        Ok(AiCredit {
+            balance_micro_cents: connection.account_balance(org).await?,
+            has_payment_method: auto_topup.enabled,
+            auto_topups_today: connection.topup_count(org, today).await?,
+            auto_topup_per_day: AUTO_TOPUPS_PER_DAY,
+            auto_topup,
+            tiers_micro_cents: CREDIT_TIERS.to_vec(),
+        })
+    }
+
+    /// Whether the organization can be charged for credit.
+    async fn has_payment_method(&self, org: OrgId) -> Result<bool> {
+        let Some((payments, _)) = self.sale_of_credit() else { return Ok(false) };
+        payments.has_payment_method(org).await.map_err(BillingError::Unavailable)
+    }
+}
+
+fn require_tier(field: &'static str, micro_cents: i64) -> Result<()> {
+    if CREDIT_TIERS.contains(&micro_cents) {
+        return Ok(());
+    }
+    let tiers = CREDIT_TIERS.map(|tier| tier.to_string()).join(", ");
+    Err(InvalidField::new(field, format!("must be one of {tiers}")).into())
+}

@@ -1,0 +1,152 @@
+//! Automatic top-ups of AI credit (contract section 8, "Auto top-up"; providers.md section 1, "off-session charge").
+
+use kernel::audit::Event;
+use kernel::{OrgId, Time};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use store::{Connection, Error};
+use uuid::Uuid;
+
+use super::Billing;
+use crate::MICRO_CENTS_PER_CENT;
+use crate::model::{AUTO_TOPUPS_PER_DAY, TopUpState};
+use crate::ports::{Charge, NewOrder, Notice, Payments, PaymentsError};
+use crate::repository::{TopUpRecord, TopUpRepository as _};
+
+/// The outbox topic of top-ups that must be charged. Its messages are [`TopUpMessage`]s.
+pub const TOP_UP_TOPIC: &str = "billing.topup";
+
+/// The name of the system actor in the audit log.
+const ACTOR: &str = "billing.topup";
+
+/// A top-up that must be charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopUpMessage {
+    pub id: Uuid,
+}
+
+/// The reason why a top-up was not completed. Another attempt continues with the same order.
+#[derive(Debug, thiserror::Error)]
+pub enum TopUpError {
+    #[error(transparent)]
+    Payments(#[from] PaymentsError),
+    #[error("the sale of AI credit is not configured")]
+    Off,
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+impl Billing {
+    /// Starts a top-up of a locked account, unless one is in progress or the limit of the day is reached.
+    pub(super) async fn start_topup(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        amount: i64,
+        now: Time,
+    ) -> store::Result<()> {
+        let topup = TopUpRecord {
+            id: self.store.clock_rng().id_at(now),
+            org,
+            amount_micro_cents: amount,
+            order_id: None,
+            state: TopUpState::Pending,
+            created_at: now,
+        };
+        if tx.topup_create(&topup, start_of_day(now), AUTO_TOPUPS_PER_DAY).await? {
+            let message = TopUpMessage { id: topup.id };
+            self.store.enqueue(tx, TOP_UP_TOPIC, &topup.id.to_string(), &message).await?;
+        }
+        Ok(())
+    }
+
+    /// Charges a top-up: creates the draft order, stores it, and finalizes it. Safe to repeat: each attempt finalizes the
+    /// stored order. Charging does not change the balance: only the event of the order does.
+    ///
+    /// # Errors
+    /// [`TopUpError`].
+    pub async fn charge_topup(&self, id: Uuid) -> Result<(), TopUpError> {
+        let Some(topup) = self.pending_topup(id).await? else { return Ok(()) };
+        let (payments, product) = self.sale_of_credit().ok_or(TopUpError::Off)?;
+        let order = match topup.order_id.clone() {
+            Some(order) => order,
+            None => match self.create_order(&topup, payments, product).await? {
+                Some(order) => order,
+                // Without a customer, there is no card.
+                None => return self.decline_topup(&topup).await,
+            },
+        };
+        match payments.finalize_order(&order).await? {
+            Charge::Paid => {
+                self.store.connection().await.map_err(Error::from)?.topup_end_pending(id, TopUpState::Charged).await?;
+                Ok(())
+            }
+            Charge::Declined => self.decline_topup(&topup).await,
+        }
+    }
+
+    /// Returns a top-up that must be charged. Cancels it if auto top-up was turned off.
+    async fn pending_topup(&self, id: Uuid) -> Result<Option<TopUpRecord>, TopUpError> {
+        let mut connection = self.store.connection().await.map_err(Error::from)?;
+        let found = connection.topup_find(id).await?.filter(|topup| topup.state == TopUpState::Pending);
+        let Some(topup) = found else { return Ok(None) };
+        if connection.auto_topup_get(topup.org).await?.enabled {
+            return Ok(Some(topup));
+        }
+        // A finalized order may be paid, although its response was lost.
+        if topup.order_id.is_none() {
+            connection.topup_end_pending(id, TopUpState::Canceled).await?;
+            return Ok(None);
+        }
+        Ok(Some(topup))
+    }
+
+    /// Creates the draft order of a top-up, and stores it. Returns the stored order; `None` without a customer.
+    async fn create_order(
+        &self,
+        topup: &TopUpRecord,
+        payments: &dyn Payments,
+        product: &str,
+    ) -> Result<Option<String>, TopUpError> {
+        let stored = self.store.connection().await.map_err(Error::from)?.customer_find(topup.org).await?;
+        let customer = match stored {
+            Some(customer) => Some(customer),
+            None => payments.customer(topup.org).await?,
+        };
+        let Some(customer) = customer else { return Ok(None) };
+        let order = NewOrder {
+            org: topup.org,
+            customer,
+            product: product.to_owned(),
+            cents: topup.amount_micro_cents / MICRO_CENTS_PER_CENT,
+            purpose: "ai-credit",
+            reference: topup.id.to_string(),
+        };
+        let order = payments.create_order(&order).await?;
+        Ok(self.store.connection().await.map_err(Error::from)?.topup_set_order(topup.id, &order).await?)
+    }
+
+    /// Turns auto top-up off, because its charge was declined.
+    async fn decline_topup(&self, topup: &TopUpRecord) -> Result<(), TopUpError> {
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                if !tx.topup_end_pending(topup.id, TopUpState::Declined).await? {
+                    return Ok(());
+                }
+                self.ports.organizations.raise(tx, topup.org, Notice::TopUpDeclined).await?;
+                if tx.auto_topup_disable(topup.org).await? {
+                    let data = json!({ "reason": "declined", "topup": topup.id });
+                    let event = Event::in_org("ai.autotopup.off", topup.org, topup.org, data);
+                    self.store.append_system_event(tx, ACTOR, &event).await?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// The start of the UTC day.
+pub(super) fn start_of_day(now: Time) -> Time {
+    const DAY: i64 = 24 * 3600 * 1000;
+    now.plus_millis(-now.unix_millis().rem_euclid(DAY))
+}

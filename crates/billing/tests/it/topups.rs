@@ -1,0 +1,204 @@
+//! Automatic top-ups.
+
+use billing::{AutoTopupChange, BillingError, Charge, Notice, PaymentsError, TOP_UP_TOPIC};
+use futures_util::future::join_all;
+use kernel::{OrgId, ProjectId};
+use uuid::Uuid;
+
+use crate::kit::{Kit, actor, order};
+
+const CENT: i64 = 1_000_000;
+const AMOUNT: i64 = 500 * CENT;
+/// The output tokens of a call that costs a dollar.
+const DOLLAR: i64 = 100 * CENT / 24 + 1;
+
+const ON: AutoTopupChange =
+    AutoTopupChange { enabled: true, amount_micro_cents: Some(AMOUNT), threshold_micro_cents: Some(200 * CENT) };
+const OFF: AutoTopupChange = AutoTopupChange { enabled: false, amount_micro_cents: None, threshold_micro_cents: None };
+
+/// An organization with a card, auto top-up below two dollars, and three dollars of credit.
+async fn customer(kit: &Kit) -> (OrgId, ProjectId) {
+    kit.provider.state().has_card = true;
+    let customer = kit.customer("acme", 300).await;
+    let credit = kit.billing.set_auto_topup(&actor(), customer.0, ON).await.unwrap().unwrap();
+    assert!(credit.auto_topup.enabled && credit.has_payment_method);
+    customer
+}
+
+/// The top-ups of the outbox.
+async fn queued(kit: &Kit) -> Vec<Uuid> {
+    let rows = format!("SELECT key FROM store.outbox WHERE topic = '{TOP_UP_TOPIC}' ORDER BY created_at");
+    let rows = kit.database.rows(&rows).await;
+    rows.iter().map(|row| row["key"].as_str().unwrap().parse().unwrap()).collect()
+}
+
+async fn states(kit: &Kit) -> Vec<String> {
+    let rows = kit.database.rows("SELECT state FROM billing.topup_orders ORDER BY created_at, id").await;
+    rows.iter().map(|row| row["state"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn settings_require_a_card_a_tier_and_a_smaller_threshold() {
+    let kit = Kit::start().await;
+    let (org, _) = kit.customer("acme", 0).await;
+    let change = async |change| kit.billing.set_auto_topup(&actor(), org, change).await;
+    assert!(matches!(change(ON).await, Err(BillingError::NoPaymentMethod)));
+    kit.provider.state().has_card = true;
+    for (amount, threshold, field) in [
+        (None, Some(CENT), "amountMicroCents"),
+        (Some(AMOUNT), None, "thresholdMicroCents"),
+        (Some(AMOUNT + 1), Some(CENT), "amountMicroCents"),
+        (Some(AMOUNT), Some(0), "thresholdMicroCents"),
+        (Some(AMOUNT), Some(-1), "thresholdMicroCents"),
+        (Some(AMOUNT), Some(AMOUNT), "thresholdMicroCents"),
+    ] {
+        let invalid =
+            change(AutoTopupChange { enabled: true, amount_micro_cents: amount, threshold_micro_cents: threshold })
+                .await;
+        let Err(BillingError::Field(invalid)) = invalid else { panic!("{amount:?} {threshold:?}: {invalid:?}") };
+        assert!(invalid.details().to_string().contains(field), "{amount:?} {threshold:?}: {invalid}");
+    }
+    assert!(change(OFF).await.unwrap().is_none());
+    assert_eq!(kit.events(org).await, Vec::<String>::new());
+    for _ in 0..2 {
+        let credit = change(ON).await.unwrap().unwrap();
+        assert_eq!(credit.auto_topup.threshold_micro_cents, Some(200 * CENT));
+        kit.clock.advance(1);
+    }
+    for _ in 0..2 {
+        assert!(change(OFF).await.unwrap().is_none());
+    }
+    assert_eq!(kit.events(org).await, ["ai.autotopup.on", "ai.autotopup.off"]);
+    let credit = kit.billing.credit(org).await.unwrap();
+    assert_eq!((credit.auto_topup.enabled, credit.auto_topup.amount_micro_cents), (false, Some(AMOUNT)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_calls_below_the_threshold_trigger_one_topup() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    let ids: Vec<Uuid> = (0..20).map(|_| Uuid::new_v4()).collect();
+    for id in &ids {
+        kit.admit(project, *id).await.unwrap();
+    }
+    join_all(ids.iter().map(|id| kit.settle(*id, 0, DOLLAR))).await;
+    let [topup] = queued(&kit).await[..] else { panic!("more than one") };
+    kit.billing.charge_topup(topup).await.unwrap();
+    // Charging credits nothing; the event does.
+    assert!(kit.balance(org).await < 0);
+    assert_eq!(states(&kit).await, ["charged"]);
+    {
+        let state = kit.provider.state();
+        assert_eq!(state.finalized, ["draft_1"]);
+        let order = &state.orders[0];
+        assert_eq!((order.cents, order.purpose, &order.reference), (500, "ai-credit", &topup.to_string()));
+    }
+    kit.billing.charge_topup(topup).await.unwrap();
+    assert_eq!(kit.provider.state().finalized.len(), 1);
+    let before = kit.balance(org).await;
+    for _ in 0..2 {
+        kit.deliver(&order(org, "draft_1", 500)).await;
+    }
+    assert_eq!(kit.balance(org).await, before + AMOUNT);
+    assert_eq!(states(&kit).await, ["credited"]);
+    kit.assert_consistent().await;
+}
+
+#[tokio::test]
+async fn topups_of_a_day_are_limited() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.deliver(&order(org, "order_2", 10_000)).await;
+    // The threshold is above the balance after each call.
+    kit.db_execute(
+        "UPDATE billing.auto_topups SET amount_micro_cents = 20000000000, threshold_micro_cents = 19999999999",
+    )
+    .await;
+    for day in 1..=2 {
+        for number in 1..=7 {
+            kit.clock.advance(60);
+            kit.call(project, 1, 1).await;
+            let created = queued(&kit).await.len();
+            assert_eq!(created, 5 * (day - 1) + number.min(5), "{day} {number}");
+            let topup = queued(&kit).await[created - 1];
+            kit.billing.charge_topup(topup).await.unwrap();
+            kit.deliver(&order(org, &format!("draft_{created}"), 1)).await;
+        }
+        let credit = kit.billing.credit(org).await.unwrap();
+        assert_eq!((credit.auto_topups_today, credit.auto_topup_per_day), (5, 5));
+        kit.clock.advance(24 * 3600);
+        assert_eq!(kit.billing.credit(org).await.unwrap().auto_topups_today, 0);
+    }
+}
+
+#[tokio::test]
+async fn lost_response_is_resumed_with_the_same_order() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    let topup = queued(&kit).await[0];
+    let lost = || Err(PaymentsError("the response was lost".to_owned()));
+    kit.provider.state().charges.extend([lost(), lost()]);
+    for _ in 0..2 {
+        kit.billing.charge_topup(topup).await.unwrap_err();
+        assert_eq!(states(&kit).await, ["pending"]);
+    }
+    // Turning it off does not abandon an order that may be paid.
+    kit.billing.set_auto_topup(&actor(), org, OFF).await.unwrap();
+    kit.billing.charge_topup(topup).await.unwrap();
+    assert_eq!(kit.provider.state().finalized, ["draft_1", "draft_1", "draft_1"]);
+    assert_eq!((kit.provider.state().orders.len(), states(&kit).await), (1, vec!["charged".to_owned()]));
+}
+
+#[tokio::test]
+async fn event_may_precede_the_response() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    let topup = queued(&kit).await[0];
+    kit.provider.state().charges.push_back(Err(PaymentsError("lost".to_owned())));
+    kit.billing.charge_topup(topup).await.unwrap_err();
+    kit.deliver(&order(org, "draft_1", 500)).await;
+    kit.billing.charge_topup(topup).await.unwrap();
+    assert_eq!((kit.provider.state().finalized.len(), states(&kit).await), (1, vec!["credited".to_owned()]));
+}
+
+#[tokio::test]
+async fn declined_charge_turns_auto_topup_off() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    kit.clock.advance(1);
+    let topup = queued(&kit).await[0];
+    kit.provider.state().charges.push_back(Ok(Charge::Declined));
+    for _ in 0..2 {
+        kit.billing.charge_topup(topup).await.unwrap();
+    }
+    assert_eq!(kit.provider.state().notices, [(org, Notice::TopUpDeclined)]);
+    assert!(!kit.billing.credit(org).await.unwrap().auto_topup.enabled);
+    assert_eq!(kit.events(org).await, ["billing.credit", "ai.autotopup.on", "ai.autotopup.off"]);
+    // It stays off.
+    kit.call(project, 1, 1).await;
+    assert_eq!((queued(&kit).await.len(), states(&kit).await), (1, vec!["declined".to_owned()]));
+}
+
+#[tokio::test]
+async fn topup_is_canceled_when_it_was_turned_off_before_the_charge() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    kit.billing.set_auto_topup(&actor(), org, OFF).await.unwrap();
+    kit.billing.charge_topup(queued(&kit).await[0]).await.unwrap();
+    assert_eq!((kit.provider.state().orders.len(), states(&kit).await), (0, vec!["canceled".to_owned()]));
+}
+
+#[tokio::test]
+async fn organization_without_a_customer_is_declined() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    kit.db_execute("DELETE FROM billing.customers").await;
+    kit.provider.state().has_card = false;
+    kit.billing.charge_topup(queued(&kit).await[0]).await.unwrap();
+    assert_eq!(kit.provider.state().notices, [(org, Notice::TopUpDeclined)]);
+}
