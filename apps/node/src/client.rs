@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use actix_web::http::header::HttpDate;
-use anyhow::ensure;
-use protocol::{Batch, Desired, Digest, NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA};
+use anyhow::{bail, ensure};
+use protocol::{
+    AiAdmission, AiCallRequest, AiSettlements, Batch, Desired, Digest, NodeInfo, Receipt, RedeemRequest, RedeemResult,
+    SCHEMA,
+};
 use reqwest::header::{AUTHORIZATION, DATE, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::clock::ReferenceClock;
 use crate::config::Config;
@@ -38,6 +42,13 @@ pub enum Redemption {
     /// The code grants access to this project.
     Granted(String),
     /// The code is unknown, used, expired or for another host.
+    Rejected,
+}
+
+/// The result of settling AI calls.
+pub enum SettlementOutcome {
+    Accepted,
+    /// A permanent error: retries do not help.
     Rejected,
 }
 
@@ -115,6 +126,29 @@ impl Core {
         }
         let RedeemResult { project, .. } = require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?;
         Ok(Redemption::Granted(project))
+    }
+
+    /// The catalog of AI models.
+    pub async fn ai_models(&self) -> anyhow::Result<Value> {
+        let request = self.client.get(format!("{}/internal/v1/ai/models", self.base)).timeout(READ_TIMEOUT);
+        let response = require_ok(request.send().await.map_err(reqwest::Error::without_url)?)?;
+        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+    }
+
+    /// Requests the admission of an AI call. After an error, the call may be admitted.
+    pub async fn admit_ai_call(&self, call: &AiCallRequest) -> anyhow::Result<AiAdmission> {
+        let response = require_ok(self.post("/internal/v1/ai/calls", call).await?)?;
+        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+    }
+
+    /// Reports AI calls that ended or are in progress.
+    pub async fn settle_ai_calls(&self, calls: &AiSettlements) -> anyhow::Result<SettlementOutcome> {
+        let response = self.post("/internal/v1/ai/settlements", calls).await?;
+        match response.status().as_u16() {
+            400 | 413 | 422 => Ok(SettlementOutcome::Rejected),
+            204 => Ok(SettlementOutcome::Accepted),
+            status => bail!("the control plane returned {status}"),
+        }
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<Response> {

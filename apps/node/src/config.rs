@@ -13,6 +13,7 @@ use reqwest::header::HeaderValue;
 use settings::{ByteSize, Claim, Error, Interval, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
+use crate::ai::config::AiConfig;
 use crate::database::config::DatabaseConfig;
 use crate::storage::config::StorageConfig;
 use crate::worker::config::{Config as Workers, EgressConfig, UidRange};
@@ -85,6 +86,11 @@ settings::table! {
     pub DATABASE_SSLMODE: String = Setting::with_default("SVC_NODE_DATABASE_SSLMODE", "require");
     /// The folder with `pg_dump` and `pg_restore`, of the cluster's major version or a newer one (default: `PATH`).
     pub PG_BIN: Option<PathBuf> = Setting::optional("SVC_NODE_PG_BIN");
+    /// The base URL of the upstream of `env.ai`, with its version: a server with OpenAI's API. Without it, calls fail with
+    /// `no_upstream`.
+    pub AI_URL: Option<Url> = Setting::optional("SVC_NODE_AI_URL");
+    /// The API key of the upstream.
+    pub AI_KEY: Option<Secret> = Setting::optional("SVC_NODE_AI_KEY");
     /// The address at which Prometheus finds `/metrics`. Never expose it to the internet. Without it, the node serves
     /// no metrics.
     pub METRICS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_NODE_METRICS_LISTEN");
@@ -123,6 +129,8 @@ pub struct Config {
     pub storage: Option<StorageConfig>,
     /// The configuration of the databases, if the node has a Postgres cluster for them.
     pub databases: Option<DatabaseConfig>,
+    /// The upstream of `env.ai`, if the node has one.
+    pub ai: Option<AiConfig>,
 }
 
 impl Config {
@@ -131,22 +139,40 @@ impl Config {
     /// # Errors
     /// Returns an error that names the missing or malformed setting.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", settings.get(&TOKEN)?.reveal()))
-            .map_err(|_| TOKEN.malformed("it contains a character that is not allowed in a header"))?;
-        authorization.set_sensitive(true);
         Ok(Self {
             listen: settings.get(&LISTEN)?,
             proxies: settings.opt(&PROXIES)?.unwrap_or_default(),
             core_url: base_address(&CORE_URL, &settings.get(&CORE_URL)?)?,
-            authorization,
+            authorization: bearer(&TOKEN, &settings.get(&TOKEN)?)?,
             dir: settings.get(&DIR)?,
             cache_bytes: settings.get(&CACHE_BYTES)?.0,
             metrics_listen: settings.opt(&METRICS_LISTEN)?,
             workers: workers(settings)?,
             storage: stores::storage(settings)?,
             databases: databases::databases(settings)?,
+            ai: ai(settings)?,
         })
     }
+}
+
+/// The upstream of the AI models.
+fn ai(settings: &Settings) -> Result<Option<AiConfig>, Error> {
+    match (settings.opt(&AI_URL)?, settings.opt(&AI_KEY)?) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(AI_KEY.malformed("required with SVC_NODE_AI_URL")),
+        (None, Some(_)) => Err(AI_URL.malformed("required with SVC_NODE_AI_KEY")),
+        (Some(url), Some(key)) => {
+            Ok(Some(AiConfig { url: base_address(&AI_URL, &url)?, authorization: bearer(&AI_KEY, &key)? }))
+        }
+    }
+}
+
+/// The `Authorization` header with a credential.
+fn bearer<T>(setting: &Setting<T>, credential: &Secret) -> Result<HeaderValue, Error> {
+    let mut header = HeaderValue::from_str(&format!("Bearer {}", credential.reveal()))
+        .map_err(|_| setting.malformed("it contains a character that is not allowed in a header"))?;
+    header.set_sensitive(true);
+    Ok(header)
 }
 
 fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {

@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use protocol::{Change, Database, DatabaseOperationKind, DesiredPart, OperationPhase, Secrets, Storage};
+use protocol::{Ai, Change, Database, DatabaseOperationKind, DesiredPart, OperationPhase, Secrets, Storage};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ const QUIET_PERIOD: Duration = Duration::from_millis(100);
 const MAX_WAIT: Duration = Duration::from_millis(400);
 
 /// The names of the parts of an environment.
-const PARTS: [&str; 3] = [Secrets::NAME, Storage::NAME, Database::NAME];
+const PARTS: [&str; 4] = [Secrets::NAME, Storage::NAME, Database::NAME, Ai::NAME];
 
 /// The environment of a project. It never contains a part that the control plane did not send.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,8 @@ enum Part {
     Storage(Storage),
     /// The project's database. `env.db` is absent once it is being deleted.
     Database(Box<Database>),
+    /// The grant of `env.ai`.
+    Ai(Ai),
 }
 
 /// The changes of one project's environment in an update.
@@ -68,7 +70,8 @@ impl PartChange {
         let secrets = secrets.map_err(|_| serde_json::Error::custom("the part secrets is malformed"))?;
         Ok(secrets
             .or(Self::read_as(change, Part::Storage)?)
-            .or(Self::read_as(change, |database| Part::Database(Box::new(database)))?))
+            .or(Self::read_as(change, |database| Part::Database(Box::new(database)))?)
+            .or(Self::read_as(change, Part::Ai)?))
     }
 
     fn read_as<P: DesiredPart>(change: &Change, part: fn(P) -> Part) -> serde_json::Result<Option<Self>> {
@@ -133,6 +136,11 @@ impl Environment {
     /// The project's database. Its logins and limits are not visible to code.
     pub fn database(&self) -> Option<&Database> {
         if let Some(Part::Database(database)) = self.parts.get(Database::NAME) { Some(database) } else { None }
+    }
+
+    /// Whether `env.ai` is granted.
+    pub fn has_ai(&self) -> bool {
+        self.parts.contains_key(Ai::NAME)
     }
 
     /// Whether the project has `env.db`: until the deletion of its database can no longer be aborted.

@@ -44,6 +44,9 @@ pub struct Code {
     pub main: String,
     /// The compatibility date of the manifest.
     pub compatibility_date: Option<String>,
+    /// Whether the manifest declares `ai`.
+    #[serde(default)]
+    pub declares_ai: bool,
     /// The files under `worker/`, by path relative to it.
     pub modules: BTreeMap<String, Asset>,
 }

@@ -7,6 +7,7 @@
 //! state.
 
 mod access;
+pub mod ai;
 mod asset;
 mod backoff;
 mod cache;
@@ -53,6 +54,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::access::AccessGate;
+use crate::ai::Ai;
 use crate::cache::Cache;
 use crate::client::Core;
 use crate::config::Config;
@@ -115,7 +117,9 @@ impl Node {
         let databases = config.databases.as_ref().map(open).transpose().context("cannot open the databases")?;
         let pools = |it: &Databases| Arc::new(Pools::new(it.registry(), metrics.calls.clone()));
         let pools = databases.as_ref().map(pools);
-        let bindings = Bindings::new(Arc::clone(&environments), Arc::clone(&contents), storage, pools);
+        let ai = Ai::open(config.ai.as_ref(), &config.dir, core.clone(), metrics.ai.clone(), &mut tasks);
+        let ai = Arc::new(ai.context("cannot open the AI calls")?);
+        let bindings = Bindings::new(Arc::clone(&environments), Arc::clone(&contents), storage, pools, ai);
         let prepare = |it| {
             let (cache, environments) = (Arc::clone(&cache), Arc::clone(&environments));
             Workers::new(it, cache, bindings, environments, observer.clone(), metrics.clone())

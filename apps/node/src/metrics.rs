@@ -9,6 +9,7 @@ use actix_web::web::{self, Data};
 use actix_web::{App, HttpResponse, HttpServer};
 use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use crate::ai::AiMetrics;
 use crate::database::DatabaseMetrics;
 use crate::database::backup::BackupMetrics;
 use crate::pg::CallMetrics;
@@ -33,6 +34,8 @@ pub struct Metrics {
     pub backups: BackupMetrics,
     /// The metrics of `env.db`.
     pub calls: CallMetrics,
+    /// The metrics of `env.ai`.
+    pub ai: AiMetrics,
     registry: Registry,
 }
 
@@ -58,7 +61,7 @@ impl Metrics {
         }
         let storage = StorageMetrics::new(&registry)?;
         let (databases, backups) = (DatabaseMetrics::new(&registry)?, BackupMetrics::new(&registry)?);
-        let calls = CallMetrics::new(&registry)?;
+        let (calls, ai) = (CallMetrics::new(&registry)?, AiMetrics::new(&registry)?);
         Ok(Self {
             worker_protections,
             egress_connections,
@@ -68,6 +71,7 @@ impl Metrics {
             databases,
             backups,
             calls,
+            ai,
             registry,
         })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek as _};
 
-use bundle::Limits;
+use bundle::{Limits, Manifest};
 
 use crate::cache::Cache;
 use crate::digest::{Digest, HashingWriter};
@@ -38,8 +38,8 @@ pub fn unpack(cache: &Cache, bundle: Digest, mut archive: &File) -> anyhow::Resu
     index.worker = contents.has_worker;
     let main = contents.manifest.main_path();
     let main = main.strip_prefix("worker/").unwrap_or(main).to_owned();
-    index.code =
-        contents.has_worker.then_some(Code { main, compatibility_date: contents.manifest.compatibility_date, modules });
+    let Manifest { compatibility_date, ai: declares_ai, .. } = contents.manifest;
+    index.code = contents.has_worker.then_some(Code { main, compatibility_date, declares_ai, modules });
     cache.add_index(bundle, &index)?;
     Ok(index)
 }

@@ -47,7 +47,7 @@ impl Definition<'_> {
 
     /// The configuration. It contains the secrets.
     pub fn message(&self) -> anyhow::Result<Message> {
-        let granted = || self.bindings.granted(self.environment);
+        let granted = || self.bindings.granted(self.environment, Some(self.code));
         let egress = external(EGRESS_SOCKET, http_options(Style::Proxy, Pointer::Null, Vec::new()));
         let mut services = vec![service(INTERNET, egress)];
         services.extend(granted().map(|binding| service(service_name(binding), self.binding_service(binding))));
@@ -81,7 +81,8 @@ impl Definition<'_> {
         let date = self.code.compatibility_date.as_deref().unwrap_or(DEFAULT_DATE);
         let secrets = self.environment.secrets();
         let secrets = secrets.map(|(name, value)| object(2, [text(name), text(value)]));
-        let bindings = secrets.chain(self.bindings.granted(self.environment).map(in_environment)).collect();
+        let bindings =
+            secrets.chain(self.bindings.granted(self.environment, Some(self.code)).map(in_environment)).collect();
         let worker = object(
             0,
             [

@@ -8,6 +8,7 @@
     reason = "tests panic on unexpected results"
 )]
 
+mod ai;
 mod billing;
 mod browser;
 mod caller_checks;

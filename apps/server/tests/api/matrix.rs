@@ -67,7 +67,7 @@ const SCOPES: &[&str] =
     &["account:read", "org:write", "project:write", "deploy", "dns:write", "billing:write", "git:write", "ai:use"];
 
 /// The only scope of the app without the scope of a route. A grant has at least one scope.
-const UNRELATED_SCOPE: &str = "ai:use";
+const UNRELATED_SCOPE: &str = "git:write";
 
 /// The organization `acme` with the projects `site` and `hidden`, and a caller of each kind. The tokens belong to an
 /// admin, who also signed in to the connected apps.

@@ -9,6 +9,7 @@ use futures_util::future::LocalBoxFuture;
 use super::{Binding, Caller};
 use crate::contents::Contents;
 use crate::environment::Environment;
+use crate::index::Code;
 use crate::serve::serve_assets;
 
 /// The binding `assets`. Every project has it.
@@ -19,7 +20,7 @@ impl Binding for Assets {
         "assets"
     }
 
-    fn is_granted(&self, _: &Environment) -> bool {
+    fn is_granted(&self, _: &Environment, _: Option<&Code>) -> bool {
         true
     }
 

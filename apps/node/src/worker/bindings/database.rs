@@ -16,6 +16,7 @@ use futures_util::{StreamExt as _, stream};
 use super::calls::{self, BodyError};
 use super::{Binding, Caller, error};
 use crate::environment::Environment;
+use crate::index::Code;
 use crate::pg::{Call, DatabaseError, Mode, Pools, Result};
 
 /// The longest body: 10 MiB of binary data in base64, or as text with some escapes, fit in.
@@ -29,7 +30,7 @@ impl Binding for DatabaseBinding {
         "db"
     }
 
-    fn is_granted(&self, environment: &Environment) -> bool {
+    fn is_granted(&self, environment: &Environment, _: Option<&Code>) -> bool {
         environment.has_database()
     }
 

@@ -9,6 +9,7 @@
 //! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a variant of `Part`
 //! in `environment`.
 
+mod ai;
 mod assets;
 mod calls;
 mod database;
@@ -28,12 +29,14 @@ use futures_util::future::LocalBoxFuture;
 use serde_json::json;
 
 use super::folder::RunDir;
+use crate::ai::Ai;
 use crate::contents::Contents;
 use crate::environment::{Environment, Environments};
-use crate::index::Index;
+use crate::index::{Code, Index};
 use crate::pg::Pools;
 use crate::random;
 use crate::storage::Storage;
+use ai::AiBinding;
 use assets::Assets;
 use calls::CallLimit;
 use database::DatabaseBinding;
@@ -53,8 +56,8 @@ pub trait Binding: Send + Sync {
     /// The name in `env`.
     fn name(&self) -> &'static str;
 
-    /// Whether the project has the binding. Without it, `env` has no such name.
-    fn is_granted(&self, environment: &Environment) -> bool;
+    /// Whether this code of the project has the binding. Without it, `env` has no such name.
+    fn is_granted(&self, environment: &Environment, code: Option<&Code>) -> bool;
 
     /// The source of the internal module that makes the object; `None` if code sees the service itself.
     fn module(&self) -> Option<&'static str>;
@@ -107,15 +110,24 @@ impl Bindings {
         contents: Arc<Contents>,
         storage: Option<Arc<Storage>>,
         databases: Option<Arc<Pools>>,
+        ai: Arc<Ai>,
     ) -> Arc<Self> {
-        let all: Vec<Box<dyn Binding>> =
-            vec![Box::new(Assets(contents)), Box::new(StorageBinding(storage)), Box::new(DatabaseBinding(databases))];
+        let all: Vec<Box<dyn Binding>> = vec![
+            Box::new(Assets(contents)),
+            Box::new(StorageBinding(storage)),
+            Box::new(DatabaseBinding(databases)),
+            Box::new(AiBinding(ai)),
+        ];
         Arc::new(Self { all, environments, processes: RwLock::default() })
     }
 
-    /// The bindings of a project with this environment.
-    pub fn granted(&self, environment: &Environment) -> impl Iterator<Item = &dyn Binding> {
-        self.all.iter().map(AsRef::as_ref).filter(|binding| binding.is_granted(environment))
+    /// The bindings of this code of a project with this environment.
+    pub fn granted<'a>(
+        &'a self,
+        environment: &Environment,
+        code: Option<&Code>,
+    ) -> impl Iterator<Item = &'a dyn Binding> {
+        self.all.iter().map(AsRef::as_ref).filter(move |binding| binding.is_granted(environment, code))
     }
 
     /// Registers a process under a new key.
@@ -141,7 +153,7 @@ impl Bindings {
 
     fn find_binding(&self, request: &HttpRequest, caller: &Caller) -> Option<&dyn Binding> {
         let name = request.headers().get(BINDING_HEADER)?.to_str().ok()?;
-        self.granted(&caller.environment).find(|binding| binding.name() == name)
+        self.granted(&caller.environment, caller.index.code.as_ref()).find(|binding| binding.name() == name)
     }
 }
 

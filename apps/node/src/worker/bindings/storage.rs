@@ -23,6 +23,7 @@ use uuid::Uuid;
 use super::calls::{self, BodyError};
 use super::{Binding, Caller, error};
 use crate::environment::Environment;
+use crate::index::Code;
 use crate::storage::{
     Attributes, Condition, Content, ContentRange, Grant, Key, ListOptions, Position, PutOptions, Result, Storage,
     StorageError, StoredObject, etag,
@@ -97,7 +98,7 @@ impl Binding for StorageBinding {
         "storage"
     }
 
-    fn is_granted(&self, environment: &Environment) -> bool {
+    fn is_granted(&self, environment: &Environment, _: Option<&Code>) -> bool {
         environment.storage().is_some()
     }
 

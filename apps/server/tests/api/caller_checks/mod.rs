@@ -89,6 +89,7 @@ impl Fixture {
         }
         ada.post("/v1/orgs/acme/projects/site/access/bypass", json!({})).await.expect(200);
         ada.post("/v1/orgs/acme/projects/site/storage", json!({})).await.expect(200);
+        ada.post("/v1/orgs/acme/projects/site/ai", json!({})).await.expect(200);
         ada.put("/v1/orgs/acme/projects/site/secrets/OLD_KEY", json!({ "value": "value" })).await.expect(200);
         for host in ["old.example.net", "check.example.org"] {
             ada.post("/v1/orgs/acme/projects/site/hostnames", json!({ "name": host })).await.expect(200);

@@ -91,7 +91,21 @@ impl Fixture {
             ("post /v1/orgs/{orgSlug}/billing/portal", "", json(json!({})), Wait::Body),
             ("post /v1/orgs/{orgSlug}/billing/session", "", vec![], AUDIT),
             ("post /v1/orgs/{orgSlug}/billing/cancel", "", json(json!({ "cancel": true })), Wait::Body),
+            (
+                "post /v1/orgs/{orgSlug}/ai/credit/checkout",
+                "",
+                json(json!({ "microCents": 500_000_000, "returnTo": "http://localhost:3000/" })),
+                Wait::Body,
+            ),
+            (
+                "put /v1/orgs/{orgSlug}/ai/autotopup",
+                "",
+                json(json!({ "enabled": true, "amountMicroCents": 500_000_000, "thresholdMicroCents": 1 })),
+                Wait::Body,
+            ),
             ("post /v1/orgs/{orgSlug}/projects", "", json(json!({ "name": "new" })), Wait::Body),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/ai", "renamed", vec![], AUDIT),
+            ("delete /v1/orgs/{orgSlug}/projects/{projectName}/ai", "site", vec![], AUDIT),
             ("post /v1/orgs/{orgSlug}/projects/{projectName}/storage", "renamed", vec![], AUDIT),
             ("delete /v1/orgs/{orgSlug}/projects/{projectName}/storage", "site", vec![], AUDIT),
             (

@@ -320,6 +320,7 @@ fn billing() -> billing::BillingConfig {
         sandbox: true,
         webhook_keys: Some(VerifyingKeys::parse(PAYMENTS_WEBHOOK_SECRET).unwrap()),
         return_addresses: "http://127.0.0.1,http://localhost:3000".parse().unwrap(),
+        catalog: billing::Catalog::default(),
     }
 }
 

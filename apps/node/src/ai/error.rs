@@ -1,0 +1,81 @@
+//! The errors of `env.ai`, in OpenAI's shape.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::RETRY_AFTER;
+use protocol::RefusalCode;
+use serde_json::json;
+
+/// An error of a call. The call is free.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AiError {
+    /// 400: the request is malformed.
+    #[error("{0}")]
+    InvalidRequest(String),
+    /// 404: `env.ai.fetch` has no such endpoint.
+    #[error("The endpoints are POST /v1/chat/completions and GET /v1/models.")]
+    UnknownEndpoint,
+    /// The control plane refused the call.
+    #[error("{message}")]
+    Refused { code: RefusalCode, message: String, retry_after: Option<u32> },
+    /// The upstream rejected the request with a 4xx.
+    #[error("{message}")]
+    Rejected { status: u16, message: String, code: Option<String> },
+    /// 503: the upstream is not configured, or failed.
+    #[error("The upstream of the AI models is not available. Try again later.")]
+    NoUpstream,
+    /// 503: the call could not be admitted.
+    #[error("Calls of AI models cannot be admitted at the moment. Try again later.")]
+    NoCore,
+}
+
+impl AiError {
+    /// The code in the response.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::InvalidRequest(_) => "invalid_request",
+            Self::UnknownEndpoint => "unknown_endpoint",
+            Self::Refused { code, .. } => match code {
+                RefusalCode::ModelNotFound => "model_not_found",
+                RefusalCode::ContextLengthExceeded => "context_length_exceeded",
+                RefusalCode::InsufficientCredit => "insufficient_credit",
+                RefusalCode::RateLimited => "rate_limited",
+                RefusalCode::SpendLimit => "spend_limit",
+                RefusalCode::NotGranted => "not_granted",
+            },
+            Self::Rejected { code, .. } => code.as_deref().unwrap_or("invalid_request"),
+            Self::NoUpstream | Self::NoCore => "no_upstream",
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::InvalidRequest(_) => StatusCode::BAD_REQUEST,
+            Self::UnknownEndpoint => StatusCode::NOT_FOUND,
+            Self::Refused { code, .. } => match code {
+                RefusalCode::ModelNotFound | RefusalCode::ContextLengthExceeded => StatusCode::BAD_REQUEST,
+                RefusalCode::InsufficientCredit => StatusCode::PAYMENT_REQUIRED,
+                RefusalCode::RateLimited | RefusalCode::SpendLimit => StatusCode::TOO_MANY_REQUESTS,
+                RefusalCode::NotGranted => StatusCode::FORBIDDEN,
+            },
+            Self::Rejected { status, .. } => StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST),
+            Self::NoUpstream | Self::NoCore => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The response: `{ error: { message, type, code } }`.
+    pub fn response(&self) -> HttpResponse {
+        let status = self.status();
+        let kind = match status.as_u16() {
+            402 => "insufficient_quota",
+            429 => "rate_limit_error",
+            503 => "server_error",
+            _ => "invalid_request_error",
+        };
+        let mut response = HttpResponse::build(status);
+        if let Self::Refused { retry_after: Some(seconds), .. } = self {
+            response.insert_header((RETRY_AFTER, seconds.to_string()));
+        }
+        response.json(json!({ "error": { "message": self.to_string(), "type": kind, "code": self.code() } }))
+    }
+}

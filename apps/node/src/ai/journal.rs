@@ -1,0 +1,101 @@
+//! The journal: a file for each call that the control plane may have admitted and whose settlement it has not accepted.
+//!
+//! A file replaces the previous one in one step, so it is whole after the death of the process. It is not synced: after
+//! a loss of power, the control plane ends the call at its own estimate.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use protocol::AiUsage;
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+/// The state of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum CallState {
+    /// The control plane is asked to admit it. Without a later state, it was not sent, and is free.
+    Asked,
+    /// It is sent, with the estimates so far.
+    Sent { input_tokens: u32, output_tokens: u32 },
+    /// It ended; `None` if it is free.
+    Ended { usage: Option<AiUsage> },
+}
+
+impl CallState {
+    /// The usage of a call in this state whose process died.
+    pub const fn usage(self) -> Option<AiUsage> {
+        match self {
+            Self::Asked => None,
+            Self::Sent { input_tokens, output_tokens } => {
+                Some(AiUsage { input_tokens, output_tokens, estimated: true })
+            }
+            Self::Ended { usage } => usage,
+        }
+    }
+}
+
+/// The journal of a node.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    dir: PathBuf,
+}
+
+impl Journal {
+    /// Opens the journal in this folder, which it creates.
+    pub fn open(dir: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    /// The calls of the previous process. A malformed file is kept beside the journal, for the operator.
+    pub fn read(&self) -> anyhow::Result<Vec<(Uuid, CallState)>> {
+        let mut calls = Vec::new();
+        for entry in std::fs::read_dir(&self.dir).context("cannot list the journal of AI calls")? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let Some(id) = name.strip_suffix(".json").and_then(|id| id.parse().ok()) else { continue };
+            let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            match serde_json::from_slice(&text) {
+                Ok(state) => calls.push((id, state)),
+                Err(error) => {
+                    tracing::error!(path = %path.display(), %error, "the file of an AI call is malformed");
+                    std::fs::rename(&path, path.with_extension("malformed"))?;
+                }
+            }
+        }
+        Ok(calls)
+    }
+
+    /// Writes the state of a call.
+    pub async fn write(&self, id: Uuid, state: CallState) -> io::Result<()> {
+        let (path, temporary) = (self.path(id, "json"), self.path(id, "tmp"));
+        blocking(move || {
+            std::fs::write(&temporary, serde_json::to_vec(&state)?)?;
+            std::fs::rename(temporary, path)
+        })
+        .await
+    }
+
+    /// Removes a call.
+    pub async fn remove(&self, id: Uuid) -> io::Result<()> {
+        let path = self.path(id, "json");
+        blocking(move || std::fs::remove_file(path)).await
+    }
+
+    /// Keeps a call that the control plane rejects, for the operator.
+    pub async fn set_aside(&self, id: Uuid) -> io::Result<()> {
+        let (path, rejected) = (self.path(id, "json"), self.path(id, "rejected"));
+        blocking(move || std::fs::rename(path, rejected)).await
+    }
+
+    fn path(&self, id: Uuid, extension: &str) -> PathBuf {
+        self.dir.join(format!("{id}.{extension}"))
+    }
+}
+
+async fn blocking(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    spawn_blocking(work).await.map_err(io::Error::other)?
+}

@@ -1,0 +1,188 @@
+//! `env.ai`: calls of AI models, metered once each.
+//!
+//! A call is admitted by the control plane, sent to the upstream, and settled with its usage. The journal contains a
+//! file for each call from before its admission until the control plane has accepted its settlement. So a call is
+//! settled also if the node dies at any point: a call that was not sent is free, and a call that was sent is charged,
+//! with an estimate. The control plane deducts a call once, however often it is settled.
+
+mod call;
+pub mod config;
+mod error;
+mod event_stream;
+mod journal;
+mod meter;
+mod metrics;
+mod request;
+mod upstream;
+mod usage;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::{AdmittedCall, AiAdmission, AiCallRequest, RefusedCall};
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::client::Core;
+use crate::random;
+use call::Call;
+use config::AiConfig;
+use journal::{CallState, Journal};
+use meter::Meter;
+use request::ChatRequest;
+use upstream::Upstream;
+
+pub use call::Completion;
+pub use error::AiError;
+pub use metrics::AiMetrics;
+
+/// The memory of the requests that are not sent yet.
+const MAX_MEMORY_KIB: usize = 64 << 10;
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(10);
+
+type Result<T> = std::result::Result<T, AiError>;
+
+/// The AI models of a node.
+pub struct Ai {
+    /// `None` if the node has no upstream: every call fails.
+    upstream: Option<Upstream>,
+    core: Core,
+    meter: Arc<Meter>,
+    metrics: AiMetrics,
+    /// Calls outlive the workers and the threads that their requests arrive at.
+    runtime: Handle,
+    /// The memory for requests, in KiB.
+    memory: Semaphore,
+}
+
+impl Ai {
+    /// Opens the journal in the node's directory, and settles the calls of the previous process. Must be called within a
+    /// tokio runtime.
+    pub fn open(
+        config: Option<&AiConfig>,
+        dir: &Path,
+        core: Core,
+        metrics: AiMetrics,
+        tasks: &mut JoinSet<()>,
+    ) -> anyhow::Result<Self> {
+        let upstream = config.map(Upstream::new).transpose()?;
+        let journal = Journal::open(&dir.join("ai"))?;
+        let meter = Meter::start(journal, core.clone(), metrics.clone(), tasks)?;
+        let memory = Semaphore::new(MAX_MEMORY_KIB);
+        Ok(Self { upstream, core, meter, metrics, runtime: Handle::current(), memory })
+    }
+
+    /// Waits for the memory of a request with this many bytes.
+    ///
+    /// # Errors
+    /// [`AiError::NoUpstream`] if the other requests of the node need it for too long.
+    pub async fn reserve(&self, bytes: usize) -> Result<SemaphorePermit<'_>> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let reserved = timeout(MEMORY_TIMEOUT, self.memory.acquire_many(kib)).await;
+        reserved.ok().and_then(std::result::Result::ok).ok_or(AiError::NoUpstream)
+    }
+
+    /// The list of models, in OpenAI's shape.
+    ///
+    /// # Errors
+    /// [`AiError::Unavailable`].
+    pub async fn models(&self) -> Result<Value> {
+        let catalog = self.core.ai_models().await.map_err(|error| {
+            tracing::warn!(%error, "cannot get the AI models");
+            AiError::NoCore
+        })?;
+        let models = catalog.get("models").and_then(Value::as_array).into_iter().flatten();
+        let models = models.map(|model| {
+            let owner = model.get("provider").and_then(Value::as_str).unwrap_or("platform");
+            json!({ "id": model.get("id"), "object": "model", "created": 0, "owned_by": owner })
+        });
+        Ok(json!({ "object": "list", "data": models.collect::<Vec<_>>() }))
+    }
+
+    /// Makes a call for a project. Returns as soon as the upstream has responded: with the whole response, or with the
+    /// first event of a stream. The call continues if the returned future is dropped.
+    ///
+    /// # Errors
+    /// [`AiError`], if the call is refused or the upstream fails. Then it is free.
+    pub async fn complete(self: &Arc<Self>, project: &str, body: Bytes) -> Result<Completion> {
+        let (sender, receiver) = oneshot::channel();
+        let (this, project) = (Arc::clone(self), project.to_owned());
+        self.runtime.spawn(async move {
+            let mut sender = sender;
+            let completed = this.begin(&project, &body, &mut sender).await;
+            this.metrics.count(completed.as_ref().map_or_else(AiError::code, |_| "ok"));
+            let call = match completed {
+                Ok((completion, call)) => {
+                    // The worker may be gone: the call then finds its receiver closed.
+                    let _ = sender.send(Ok(completion));
+                    call
+                }
+                Err(error) => {
+                    let _ = sender.send(Err(error));
+                    return;
+                }
+            };
+            if let Some(call) = call {
+                call.stream().await;
+            }
+        });
+        receiver.await.unwrap_or(Err(AiError::NoUpstream))
+    }
+
+    /// Admits and sends a call. Returns the call if it continues as a stream.
+    async fn begin(
+        &self,
+        project: &str,
+        body: &[u8],
+        receiver: &mut oneshot::Sender<Result<Completion>>,
+    ) -> Result<(Completion, Option<Call>)> {
+        let request = ChatRequest::parse(body)?;
+        let upstream = self.upstream.as_ref().ok_or(AiError::NoUpstream)?;
+        let (id, input_tokens) = (random::id(), request.input_tokens());
+        self.meter.record(id, CallState::Asked).await?;
+        let started = Instant::now();
+        let asked = AiCallRequest {
+            id: id.to_string(),
+            project: project.to_owned(),
+            model: request.model().to_owned(),
+            input_tokens,
+        };
+        let AdmittedCall { upstream_model, context_tokens, max_output_tokens } =
+            match self.core.admit_ai_call(&asked).await {
+                Ok(AiAdmission::Admitted(admitted)) => admitted,
+                Ok(AiAdmission::Refused(RefusedCall { code, message, retry_after })) => {
+                    self.meter.forget(id).await;
+                    return Err(AiError::Refused { code, message, retry_after });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot request the admission of an AI call");
+                    // The control plane may have admitted it.
+                    self.meter.end(id, None).await;
+                    return Err(AiError::NoCore);
+                }
+            };
+        self.metrics.admission.observe(started.elapsed().as_secs_f64());
+        if receiver.is_closed() {
+            self.meter.end(id, None).await;
+            return Err(AiError::NoUpstream);
+        }
+        let input_tokens = input_tokens.min(context_tokens);
+        let sent = self.meter.record(id, CallState::Sent { input_tokens, output_tokens: 0 }).await;
+        if let Err(error) = sent {
+            self.meter.end(id, None).await;
+            return Err(error);
+        }
+        let body = request.for_upstream(&upstream_model, max_output_tokens);
+        let call = Call::new(id, input_tokens, context_tokens, Arc::clone(&self.meter), self.metrics.clone());
+        if request.is_stream() {
+            call.open_stream(upstream, body, request.includes_usage()).await
+        } else {
+            call.complete(upstream, body).await.map(|completion| (completion, None))
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The request of worker code.
+
+use serde_json::{Map, Value, json};
+
+use super::usage::tokens_of;
+use super::{AiError, Result};
+
+/// The fields that limit the output.
+const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// A request of a chat completion.
+pub struct ChatRequest {
+    object: Map<String, Value>,
+    model: String,
+    is_stream: bool,
+}
+
+impl ChatRequest {
+    /// Parses a body.
+    ///
+    /// # Errors
+    /// [`AiError::InvalidRequest`].
+    pub fn parse(body: &[u8]) -> Result<Self> {
+        let invalid = |message: &str| AiError::InvalidRequest(message.to_owned());
+        let Ok(Value::Object(object)) = serde_json::from_slice(body) else {
+            return Err(invalid("The body must be a JSON object."));
+        };
+        let model = object.get("model").and_then(Value::as_str).map(str::to_owned);
+        let model = model.filter(|model| model.len() <= 200);
+        let model = model.ok_or_else(|| invalid("model must be a string of at most 200 characters."))?;
+        if !object.get("messages").is_some_and(Value::is_array) {
+            return Err(invalid("messages must be an array."));
+        }
+        let is_stream = match object.get("stream") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(is_stream)) => *is_stream,
+            Some(_) => return Err(invalid("stream must be a boolean.")),
+        };
+        if !object.get("stream_options").is_none_or(|it| it.is_object() || it.is_null()) {
+            return Err(invalid("stream_options must be an object."));
+        }
+        Ok(Self { object, model, is_stream })
+    }
+
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    pub const fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
+    /// Whether the code wants the event with the usage.
+    pub fn includes_usage(&self) -> bool {
+        let options = self.object.get("stream_options");
+        options.and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
+    }
+
+    /// The estimated input: the bytes of the messages and the tools, as JSON.
+    pub fn input_tokens(&self) -> u32 {
+        let parts = ["messages", "tools", "functions", "response_format"].iter().filter_map(|it| self.object.get(*it));
+        tokens_of(parts.map(|part| part.to_string().len()).sum())
+    }
+
+    /// The body for the upstream. A stream always reports its usage.
+    pub fn for_upstream(&self, model: &str, max_output_tokens: u32) -> Vec<u8> {
+        let mut object = self.object.clone();
+        object.insert("model".to_owned(), model.into());
+        if self.is_stream {
+            let options = object.entry("stream_options").or_insert_with(|| json!({}));
+            if let Some(options) = options.as_object_mut() {
+                options.insert("include_usage".to_owned(), true.into());
+            } else {
+                *options = json!({ "include_usage": true });
+            }
+        }
+        if max_output_tokens > 0 {
+            let given = OUTPUT_LIMITS.iter().filter(|name| object.get(**name).is_some_and(|it| !it.is_null()));
+            let given: Vec<&str> = given.copied().collect();
+            for name in if given.is_empty() { vec!["max_tokens"] } else { given } {
+                let limit = object.get(name).and_then(Value::as_u64).unwrap_or(u64::MAX);
+                object.insert(name.to_owned(), limit.min(max_output_tokens.into()).into());
+            }
+        }
+        Value::Object(object).to_string().into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(body: &Value, max: u32) -> Value {
+        let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+        serde_json::from_slice(&request.for_upstream("up", max)).unwrap()
+    }
+
+    #[test]
+    fn stream_always_reports_its_usage() {
+        let plain = json!({ "model": "m", "messages": [], "stream": true });
+        let with = |options: Value| json!({ "model": "m", "messages": [], "stream": true, "stream_options": options });
+        for (body, includes) in [
+            (plain.clone(), false),
+            (with(Value::Null), false),
+            (with(json!({ "include_usage": false })), false),
+            (with(json!({ "include_usage": true })), true),
+        ] {
+            let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+            assert_eq!(request.includes_usage(), includes, "{body}");
+            assert_eq!(rewritten(&body, 0)["stream_options"], json!({ "include_usage": true }), "{body}");
+        }
+        let other = with(json!({ "include_obfuscation": false }));
+        assert_eq!(rewritten(&other, 0)["stream_options"]["include_obfuscation"], false);
+        let whole = json!({ "model": "m", "messages": [] });
+        assert_eq!(rewritten(&whole, 0), json!({ "model": "up", "messages": [] }));
+    }
+
+    #[test]
+    fn output_is_limited_by_the_plan() {
+        let with = |name: &str, value: Value| {
+            let mut body = json!({ "model": "m", "messages": [] });
+            body[name] = value;
+            body
+        };
+        assert_eq!(rewritten(&with("n", json!(1)), 9)["max_tokens"], 9);
+        assert_eq!(rewritten(&with("max_tokens", json!(5)), 9)["max_tokens"], 5);
+        let limited = rewritten(&with("max_completion_tokens", json!(50)), 9);
+        assert_eq!((&limited["max_completion_tokens"], limited.get("max_tokens")), (&json!(9), None));
+        assert!(rewritten(&with("n", json!(1)), 0).get("max_tokens").is_none());
+    }
+
+    #[test]
+    fn malformed_requests_are_named() {
+        for (body, named) in [
+            ("[]", "object"),
+            ("{", "object"),
+            (r#"{"messages":[]}"#, "model"),
+            (r#"{"model":1,"messages":[]}"#, "model"),
+            (r#"{"model":"m"}"#, "messages"),
+            (r#"{"model":"m","messages":{}}"#, "messages"),
+            (r#"{"model":"m","messages":[],"stream":"yes"}"#, "stream"),
+            (r#"{"model":"m","messages":[],"stream_options":1}"#, "stream_options"),
+        ] {
+            let error = ChatRequest::parse(body.as_bytes()).err().unwrap();
+            assert!(error.to_string().contains(named), "{body}: {error}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `env.ai`: calls of AI models, with OpenAI's API.
+
+use std::sync::Arc;
+
+use actix_web::body::BodyStream;
+use actix_web::http::Method;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_LENGTH, ContentType};
+use actix_web::web::Payload;
+use actix_web::{HttpRequest, HttpResponse};
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream;
+
+use super::calls::{self, BodyError};
+use super::{Binding, Caller};
+use crate::ai::{Ai, AiError, Completion};
+use crate::environment::Environment;
+use crate::index::Code;
+
+/// The longest request.
+const MAX_BODY_BYTES: usize = 8 << 20;
+
+/// The binding `ai`.
+pub struct AiBinding(pub Arc<Ai>);
+
+impl Binding for AiBinding {
+    fn name(&self) -> &'static str {
+        "ai"
+    }
+
+    /// The grant is not enough: the bundle must declare `ai` (runtime.md, `env.ai`).
+    fn is_granted(&self, environment: &Environment, code: Option<&Code>) -> bool {
+        environment.has_ai() && code.is_some_and(|code| code.declares_ai)
+    }
+
+    fn module(&self) -> Option<&'static str> {
+        Some(include_str!("ai.js"))
+    }
+
+    fn handle<'a>(
+        &'a self,
+        caller: Caller,
+        request: HttpRequest,
+        payload: &'a mut Payload,
+    ) -> LocalBoxFuture<'a, HttpResponse> {
+        Box::pin(async move { self.respond(&caller, &request, payload).await.unwrap_or_else(|error| error.response()) })
+    }
+}
+
+impl AiBinding {
+    async fn respond(
+        &self,
+        caller: &Caller,
+        request: &HttpRequest,
+        payload: &mut Payload,
+    ) -> Result<HttpResponse, AiError> {
+        match (request.method(), request.path()) {
+            (&Method::GET, "/v1/models") => Ok(HttpResponse::Ok().json(self.0.models().await?)),
+            (&Method::POST, "/v1/chat/completions") => {
+                let length = request.headers().get(CONTENT_LENGTH);
+                let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(MAX_BODY_BYTES);
+                let _memory = self.0.reserve(length.min(MAX_BODY_BYTES)).await?;
+                let body = calls::read_body(payload, MAX_BODY_BYTES).await.map_err(|error| {
+                    AiError::InvalidRequest(match error {
+                        BodyError::TooLong => format!("The request is too long. The limit is {MAX_BODY_BYTES} bytes."),
+                        BodyError::Incomplete => "The request is incomplete.".to_owned(),
+                    })
+                })?;
+                Ok(response(self.0.complete(&caller.project, body).await?))
+            }
+            _ => Err(AiError::UnknownEndpoint),
+        }
+    }
+}
+
+fn response(completion: Completion) -> HttpResponse {
+    match completion {
+        Completion::Whole(body) => HttpResponse::Ok().content_type(ContentType::json()).body(body),
+        Completion::Stream(events) => {
+            let events = stream::unfold(events, async |mut events| Some((events.recv().await?, events)));
+            HttpResponse::Ok()
+                .content_type("text/event-stream")
+                .insert_header((CACHE_CONTROL, "no-cache"))
+                .body(BodyStream::new(Box::pin(events)))
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! AI credit, its checkout and its ledger.
+
+use sandbox::PaymentsFault;
+use serde_json::{Value, json};
+
+use super::{AUTO_TOPUP, CHECKOUT, CREDIT, Kit, LEDGER, PATIENCE, RETURN_TO};
+use crate::support::App;
+
+const TIERS: [i64; 5] = [500_000_000, 1_000_000_000, 2_500_000_000, 5_000_000_000, 10_000_000_000];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paid_checkout_is_credited_by_its_event_only() {
+    let kit = Kit::start().await;
+    let off = json!({ "enabled": false, "amountMicroCents": null, "thresholdMicroCents": null });
+    assert_eq!(
+        *kit.ada.get(CREDIT).await.expect(200),
+        json!({ "balanceMicroCents": 0, "hasPaymentMethod": false, "autoTopupsToday": 0, "autoTopupPerDay": 5,
+            "autoTopup": off, "tiersMicroCents": TIERS })
+    );
+    kit.provider.hold();
+    let checkout = kit.check_out(1_000_000_000).await;
+    assert_eq!(kit.provider.pay(&checkout), RETURN_TO);
+    // The browser's return is no proof. The payment saved the card.
+    let credit = kit.ada.get(CREDIT).await.expect(200).clone();
+    assert_eq!((&credit["balanceMicroCents"], &credit["hasPaymentMethod"]), (&json!(0), &json!(true)));
+    kit.provider.release(true);
+    kit.wait_for_balance(1_000_000_000).await;
+    for delivery in kit.provider.deliveries() {
+        kit.provider.redeliver(&delivery.id);
+    }
+    kit.buy().await;
+    let rows = kit.ledger().await;
+    let shown: Vec<[&Value; 4]> = rows
+        .iter()
+        .map(|row| [&row["ledger_id"], &row["kind"], &row["amountMicroCents"], &row["balanceMicroCents"]])
+        .collect();
+    assert_eq!(
+        json!(shown),
+        json!([[2, "topup", 500_000_000, 1_500_000_000], [1, "topup", 1_000_000_000, 1_000_000_000]])
+    );
+    for field in ["project", "model", "inputTokens", "outputTokens"] {
+        assert_eq!(rows[0][field], Value::Null, "{field}");
+    }
+    let page = kit.ada.get(&format!("{LEDGER}?limit=1")).await.expect(200).clone();
+    assert_eq!((&page["items"][0]["ledger_id"], &page["nextBefore"]), (&json!(2), &json!(2)));
+    let page = kit.ada.get(&format!("{LEDGER}?limit=1&before=2")).await.expect(200).clone();
+    assert_eq!((&page["items"][0]["ledger_id"], &page["nextBefore"]), (&json!(1), &Value::Null));
+    for query in ["limit=0", "limit=x", "before=0", "before=-1", "before=1.5", "before=", "before=2&before=3"] {
+        kit.ada.get(&format!("{LEDGER}?{query}")).await.expect_error(400, "bad_request");
+    }
+    let huge = format!("{LEDGER}?limit=99999999999&before=99999999999999999999");
+    assert_eq!(kit.ada.get(&huge).await.expect(200)["items"].as_array().unwrap().len(), 2);
+    let audit = kit.app.db_audit("ada").await;
+    let events: Vec<&str> = audit.iter().map(String::as_str).filter(|event| event.contains("credit")).collect();
+    assert_eq!(events, ["ai.credit.checkout", "billing.credit", "ai.credit.checkout", "billing.credit"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkout_requires_a_tier_and_an_address_of_this_installation() {
+    let kit = Kit::start().await;
+    for (micro_cents, return_to, field) in [
+        (json!(500_000_001), RETURN_TO, "microCents"),
+        (json!(0), RETURN_TO, "microCents"),
+        (json!(-500_000_000), RETURN_TO, "microCents"),
+        (json!(5.5), RETURN_TO, "microCents"),
+        (json!("500000000"), RETURN_TO, "microCents"),
+        (json!(500_000_000), "https://evil.example/", "returnTo"),
+        (json!(500_000_000), "http://localhost:3000@evil.example/", "returnTo"),
+    ] {
+        let request = json!({ "microCents": micro_cents, "returnTo": return_to });
+        let refused = kit.ada.post(CHECKOUT, request).await;
+        let error = refused.expect_error(400, "bad_request");
+        assert!(error.to_string().contains(field), "{error}");
+    }
+    let bob = kit.app.add_member(&kit.ada, "ada", "bob", "member").await;
+    bob.get(CREDIT).await.expect(200);
+    let request = json!({ "microCents": 500_000_000, "returnTo": RETURN_TO });
+    bob.post(CHECKOUT, request).await.expect_error(403, "forbidden");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn installation_without_a_credit_product_sells_none() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    let request = json!({ "microCents": 500_000_000, "returnTo": RETURN_TO });
+    ada.post(CHECKOUT, request).await.expect_error(501, "billing_off");
+    let on = json!({ "enabled": true, "amountMicroCents": 500_000_000, "thresholdMicroCents": 1 });
+    ada.put(AUTO_TOPUP, on).await.expect_error(409, "no_payment_method");
+    ada.put(AUTO_TOPUP, json!({ "enabled": false })).await.expect(204);
+    assert_eq!(ada.get(CREDIT).await.expect(200)["hasPaymentMethod"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credit_is_shown_while_the_provider_is_down() {
+    let kit = Kit::start().await;
+    kit.buy().await;
+    let on = json!({ "enabled": true, "amountMicroCents": 500_000_000, "thresholdMicroCents": 100_000_000 });
+    let shown = kit.ada.put(AUTO_TOPUP, on.clone()).await.expect(200).clone();
+    assert_eq!((&shown["autoTopup"], &shown["hasPaymentMethod"]), (&on, &json!(true)));
+    for fault in [PaymentsFault::Unavailable, PaymentsFault::Html, PaymentsFault::TooManyRequests, PaymentsFault::Hang]
+    {
+        kit.provider.inject(Some(fault));
+        let credit = tokio::time::timeout(PATIENCE, kit.ada.get(CREDIT)).await.unwrap();
+        assert_eq!(credit.expect(200)["balanceMicroCents"], 500_000_000, "{fault:?}");
+    }
+    kit.provider.inject(Some(PaymentsFault::Html));
+    let request = json!({ "microCents": 500_000_000, "returnTo": RETURN_TO });
+    kit.ada.post(CHECKOUT, request).await.expect_error(502, "billing_unavailable");
+    kit.ada.put(AUTO_TOPUP, on).await.expect_error(502, "billing_unavailable");
+    // It can be turned off without the provider.
+    kit.ada.put(AUTO_TOPUP, json!({ "enabled": false })).await.expect(204);
+    assert_eq!(kit.ada.get(CREDIT).await.expect(200)["autoTopup"]["enabled"], false);
+    let audit = kit.app.db_audit("ada").await;
+    let events: Vec<&str> = audit.iter().map(String::as_str).filter(|event| event.contains("autotopup")).collect();
+    assert_eq!(events, ["ai.autotopup.on", "ai.autotopup.off"]);
+}
