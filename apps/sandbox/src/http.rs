@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::vec;
 
-use futures_util::stream::{self, Iter};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
 use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{
@@ -17,10 +17,11 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use url::form_urlencoded;
 
-const MAX_BODY_BYTES: usize = 64 * 1024;
+const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// A request with the parameters of its query and form.
 #[derive(Debug)]
@@ -96,13 +97,24 @@ pub struct Response {
     /// The content security policy.
     pub policy: Option<&'static str>,
     pub body: Vec<u8>,
+    /// More of the body, as it arrives.
+    pub rest: Option<mpsc::Receiver<io::Result<Bytes>>>,
 }
 
-type Chunks = StreamBody<Iter<vec::IntoIter<io::Result<Frame<Bytes>>>>>;
+type Chunks = StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>;
 
 impl Response {
     pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, content_type, location: None, cookie: None, retry_after: None, policy: None, body: body.into() }
+        Self {
+            status,
+            content_type,
+            location: None,
+            cookie: None,
+            retry_after: None,
+            policy: None,
+            body: body.into(),
+            rest: None,
+        }
     }
 
     pub fn json(body: &serde_json::Value) -> Self {
@@ -120,7 +132,11 @@ impl Response {
         while !body.is_empty() {
             chunks.push(Ok(Frame::data(body.split_to(body.len().min(64 * 1024)))));
         }
-        let mut response = hyper::Response::new(StreamBody::new(stream::iter(chunks)));
+        let rest = stream::unfold(self.rest, async |rest| {
+            let mut rest = rest?;
+            Some((rest.recv().await?.map(Frame::data), Some(rest)))
+        });
+        let mut response = hyper::Response::new(StreamBody::new(stream::iter(chunks).chain(rest).boxed()));
         *response.status_mut() = StatusCode::from_u16(self.status).map_err(io::Error::other)?;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));

@@ -1,5 +1,5 @@
 //! Simulated external systems that speak the real protocols: a code host, an SMTP server, a name server, an S3 server,
-//! a model-lending service, and a connected app with the page at which users approve it. Tests start
+//! a model-lending service, a payments provider, AI models, and a connected app with the page at which users approve it. Tests start
 //! the first four separately. `svc-sandbox` runs all of them in one program, with web pages.
 
 #![expect(
@@ -9,6 +9,7 @@
     reason = "for tests and development, where a panic reports the failure"
 )]
 
+mod ai;
 mod api;
 mod app;
 mod certificate;
@@ -27,6 +28,7 @@ mod sessions;
 mod smtp;
 mod systems;
 
+pub use ai::{AI_KEY, AI_PATH, AiFault, AiServer};
 pub use app::AppClient;
 pub use certificate::Certificate;
 pub use codehost::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
+use crate::ai::Ai;
 use crate::api::Api;
 use crate::app::DemoApp;
 use crate::codehost::CodeHost;
@@ -60,8 +61,8 @@ impl Sandbox {
         let webhook_url = format!("{}/v1/hooks/payments", api.base);
         let payments = Payments::new(url.trim_end_matches('/'), Some(webhook_url));
         let (consent, lending) = (Consent::new(api), Lending::default());
-        let systems =
-            Arc::new(Systems { code_host: CodeHost::new(true), smtp, dns, s3, app, consent, lending, payments });
+        let (code_host, ai) = (CodeHost::new(true), Ai::default());
+        let systems = Arc::new(Systems { code_host, smtp, dns, s3, app, consent, lending, payments, ai });
         Ok(Self { listener, systems, temporary })
     }
 
@@ -133,6 +134,9 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
     }
     if request.method == "POST" && request.path.strip_prefix(LENDING_PATH) == Some("/revocations") {
         return systems.lending.receive(&request).await;
+    }
+    if Ai::serves(&request.path) {
+        return systems.ai.respond(&request).await;
     }
     if Payments::serves(&request.path) {
         return systems.payments.respond(&request).await;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ai::Ai;
 use crate::app::DemoApp;
 use crate::codehost::CodeHost;
 use crate::consent::Consent;
@@ -21,4 +22,5 @@ pub(crate) struct Systems {
     pub consent: Consent,
     pub lending: Lending,
     pub payments: Payments,
+    pub ai: Ai,
 }

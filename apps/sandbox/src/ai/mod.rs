@@ -1,0 +1,329 @@
+//! The upstream of AI models: OpenAI's chat completions, and a page that shows the calls.
+//!
+//! The model repeats the last message of the user. Its tokens are the bytes of the texts divided by four, rounded up.
+
+mod page;
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use hyper::header::AUTHORIZATION;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use crate::http::{self, Request, Response};
+
+/// The path of the API, with its version.
+pub const AI_PATH: &str = "/openai/v1";
+/// The API key of the node.
+pub const AI_KEY: &str = "sk-sandbox";
+
+/// The pages are below this path.
+const PAGES: &str = "/ai";
+/// The calls that the page shows.
+const MAX_SHOWN: usize = 50;
+/// The bytes of the answer in an event.
+const EVENT_BYTES: usize = 12;
+const TRICKLE: Duration = Duration::from_millis(200);
+
+/// A fault of every following call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AiFault {
+    /// Responds with this status and an error in OpenAI's shape.
+    Status(u16),
+    /// Responds with 200 and a page.
+    Html,
+    /// Responds with 200 and JSON without choices.
+    WrongShape,
+    /// Redirects to another server.
+    Redirect,
+    /// Does not respond while the fault lasts.
+    Hang,
+    /// Closes the connection in the middle of a stream, after these events.
+    Cut(usize),
+    /// Pauses a stream after these events while the fault lasts.
+    Pause(usize),
+    /// Sends a byte at a time.
+    Trickle,
+    /// Reports no usage.
+    NoUsage,
+    /// Reports a negative usage.
+    NegativeUsage,
+    /// Reports more output than any model has.
+    HugeUsage,
+}
+
+/// The faults with their names on the page.
+const FAULTS: [(&str, Option<AiFault>); 13] = [
+    ("none", None),
+    ("400", Some(AiFault::Status(400))),
+    ("401", Some(AiFault::Status(401))),
+    ("429", Some(AiFault::Status(429))),
+    ("503", Some(AiFault::Status(503))),
+    ("html", Some(AiFault::Html)),
+    ("wrong shape", Some(AiFault::WrongShape)),
+    ("redirect", Some(AiFault::Redirect)),
+    ("hang", Some(AiFault::Hang)),
+    ("cut the stream", Some(AiFault::Cut(3))),
+    ("trickle", Some(AiFault::Trickle)),
+    ("no usage", Some(AiFault::NoUsage)),
+    ("huge usage", Some(AiFault::HugeUsage)),
+];
+
+/// A call as it was received.
+#[derive(Debug, Clone)]
+struct ReceivedCall {
+    body: Value,
+    /// `complete`, `aborted` by the client, or the name of the fault.
+    outcome: &'static str,
+}
+
+/// The upstream behind a listener.
+#[derive(Debug)]
+pub(crate) struct Ai {
+    calls: Arc<Mutex<Vec<ReceivedCall>>>,
+    fault: watch::Sender<Option<AiFault>>,
+}
+
+impl Default for Ai {
+    fn default() -> Self {
+        Self { calls: Arc::default(), fault: watch::Sender::new(None) }
+    }
+}
+
+impl Ai {
+    /// Whether a request is for the API or the page.
+    pub fn serves(path: &str) -> bool {
+        path == PAGES || path.strip_prefix(AI_PATH).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// Returns `None` to close the connection without a response.
+    pub async fn respond(&self, request: &Request) -> Option<Response> {
+        let Some(path) = request.path.strip_prefix(AI_PATH) else { return Some(self.page(request)) };
+        if request.header(AUTHORIZATION) != format!("Bearer {AI_KEY}") {
+            return Some(error(401, "Incorrect API key provided.", "invalid_api_key"));
+        }
+        match (request.method.as_str(), path) {
+            ("GET", "/models") => Some(Response::json(&json!({ "object": "list", "data": [] }))),
+            ("POST", "/chat/completions") => self.complete(request).await,
+            _ => Some(error(404, "Unknown request URL.", "unknown_url")),
+        }
+    }
+
+    async fn complete(&self, request: &Request) -> Option<Response> {
+        let Ok(body) = serde_json::from_slice::<Value>(&request.body) else {
+            return Some(error(400, "The body is not JSON.", "invalid_json"));
+        };
+        let fault = *self.fault.borrow();
+        let index = {
+            let mut calls = self.calls();
+            calls.push(ReceivedCall { body: body.clone(), outcome: "in progress" });
+            calls.len() - 1
+        };
+        if !body["messages"].as_array().is_some_and(|messages| !messages.is_empty()) {
+            self.set_outcome(index, "invalid");
+            return Some(error(400, "[] is too short - 'messages'", "empty_array"));
+        }
+        match fault {
+            Some(AiFault::Status(status)) => {
+                self.set_outcome(index, "status");
+                Some(error(status, "The sandbox was told to fail.", "sandbox_fault"))
+            }
+            Some(AiFault::Html) => {
+                self.set_outcome(index, "html");
+                Some(Response::new(200, "text/html", "<!DOCTYPE html><title>Maintenance</title>"))
+            }
+            Some(AiFault::WrongShape) => {
+                self.set_outcome(index, "wrong shape");
+                let is_stream = body["stream"] == true;
+                let (content_type, text) = match is_stream {
+                    true => ("text/event-stream", "data: {\"ok\":true}\n\n"),
+                    false => ("application/json", "{\"ok\":true}"),
+                };
+                Some(Response::new(200, content_type, text))
+            }
+            Some(AiFault::Redirect) => {
+                self.set_outcome(index, "redirect");
+                Some(Response::redirect("http://127.0.0.1:9/elsewhere"))
+            }
+            Some(AiFault::Hang) => {
+                let mut faults = self.fault.subscribe();
+                faults.wait_for(|fault| *fault != Some(AiFault::Hang)).await.unwrap();
+                self.set_outcome(index, "hang");
+                None
+            }
+            fault if body["stream"] == true => Some(self.stream(index, &body, fault)),
+            fault => Some(self.whole(index, &body, fault)),
+        }
+    }
+
+    fn whole(&self, index: usize, body: &Value, fault: Option<AiFault>) -> Response {
+        let answer = answer(body);
+        let message = json!({ "role": "assistant", "content": answer });
+        let mut completion = json!({
+            "id": format!("chatcmpl-{index}"), "object": "chat.completion", "created": 0, "model": body["model"],
+            "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+        });
+        if let Some(usage) = usage(body, &answer, fault) {
+            completion["usage"] = usage;
+        }
+        if fault != Some(AiFault::Trickle) {
+            self.set_outcome(index, "complete");
+            return Response::json(&completion);
+        }
+        self.send(index, fault, "application/json", vec![completion.to_string().into()])
+    }
+
+    fn stream(&self, index: usize, body: &Value, fault: Option<AiFault>) -> Response {
+        let answer = answer(body);
+        let chunk = |choices: Value| {
+            json!({ "id": format!("chatcmpl-{index}"), "object": "chat.completion.chunk", "created": 0,
+                "model": body["model"], "choices": choices })
+        };
+        let delta =
+            |delta: Value, finish: Value| chunk(json!([{ "index": 0, "delta": delta, "finish_reason": finish }]));
+        let mut events = vec![delta(json!({ "role": "assistant", "content": "" }), Value::Null)];
+        events.extend(parts(&answer).map(|part| delta(json!({ "content": part }), Value::Null)));
+        events.push(delta(json!({}), json!("stop")));
+        if body["stream_options"]["include_usage"] == true
+            && let Some(usage) = usage(body, &answer, fault)
+        {
+            let mut last = chunk(json!([]));
+            last["usage"] = usage;
+            events.push(last);
+        }
+        let events = events.iter().map(Value::to_string).chain(["[DONE]".to_owned()]);
+        let events = events.map(|event| format!("data: {event}\n\n").into()).collect();
+        self.send(index, fault, "text/event-stream", events)
+    }
+
+    /// Sends the parts of a body, one after the other.
+    fn send(&self, index: usize, fault: Option<AiFault>, content_type: &'static str, parts: Vec<Bytes>) -> Response {
+        let (sender, rest) = mpsc::channel(1);
+        let (calls, mut faults) = (Arc::clone(&self.calls), self.fault.subscribe());
+        tokio::spawn(async move {
+            let mut outcome = "complete";
+            for (number, part) in parts.into_iter().enumerate() {
+                if fault == Some(AiFault::Cut(number)) {
+                    let _ = sender.send(Err(io::Error::from(io::ErrorKind::ConnectionAborted))).await;
+                    outcome = "cut";
+                    break;
+                }
+                if fault == Some(AiFault::Pause(number)) {
+                    tokio::select! {
+                        _ = faults.wait_for(|current| *current != fault) => {}
+                        () = sender.closed() => {}
+                    }
+                }
+                let size = if fault == Some(AiFault::Trickle) { 1 } else { part.len() };
+                for chunk in part.chunks(size) {
+                    if size == 1 {
+                        tokio::time::sleep(TRICKLE).await;
+                    }
+                    if sender.send(Ok(Bytes::copy_from_slice(chunk))).await.is_err() {
+                        outcome = "aborted";
+                        break;
+                    }
+                }
+                if outcome == "aborted" {
+                    break;
+                }
+            }
+            calls.lock().unwrap()[index].outcome = outcome;
+        });
+        Response { rest: Some(rest), ..Response::new(200, content_type, "") }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Vec<ReceivedCall>> {
+        self.calls.lock().unwrap()
+    }
+
+    fn set_outcome(&self, index: usize, outcome: &'static str) {
+        self.calls()[index].outcome = outcome;
+    }
+}
+
+fn error(status: u16, message: &str, code: &str) -> Response {
+    let kind = if status == 429 { "rate_limit_error" } else { "invalid_request_error" };
+    let error = json!({ "error": { "message": message, "type": kind, "param": null, "code": code } });
+    Response { status, ..Response::json(&error) }
+}
+
+/// The answer of the model.
+fn answer(body: &Value) -> String {
+    let messages = body["messages"].as_array().into_iter().flatten().rev();
+    let mut questions = messages.filter(|message| message["role"] == "user").map(|message| &message["content"]);
+    let question = questions.next().map(|content| content.as_str().map_or_else(|| content.to_string(), str::to_owned));
+    format!("You said: {}", question.unwrap_or_default())
+}
+
+/// The answer in the parts of its events.
+fn parts(answer: &str) -> impl Iterator<Item = String> {
+    let letters: Vec<char> = answer.chars().collect();
+    letters.chunks(EVENT_BYTES).map(|part| part.iter().collect()).collect::<Vec<String>>().into_iter()
+}
+
+fn usage(body: &Value, answer: &str, fault: Option<AiFault>) -> Option<Value> {
+    let (input, output) = (body["messages"].to_string().len().div_ceil(4), answer.len().div_ceil(4));
+    let usage = |input: Value, output: Value| json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": null });
+    match fault {
+        Some(AiFault::NoUsage) => None,
+        Some(AiFault::NegativeUsage) => Some(usage(json!(-1), json!(output))),
+        Some(AiFault::HugeUsage) => Some(usage(json!(input), json!(4_000_000_000_u64))),
+        _ => Some(json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output })),
+    }
+}
+
+/// An upstream for tests.
+#[derive(Debug)]
+pub struct AiServer {
+    base: String,
+    ai: Arc<Ai>,
+    task: AbortHandle,
+}
+
+impl AiServer {
+    /// Starts an upstream on a free port.
+    ///
+    /// # Panics
+    /// Panics if no port is free.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let base = http::base(listener.local_addr().unwrap());
+        let ai = Arc::new(Ai::default());
+        let served = Arc::clone(&ai);
+        let task = tokio::spawn(http::serve(listener, move |request| {
+            let ai = Arc::clone(&served);
+            async move { ai.respond(&request).await }
+        }));
+        Self { base, ai, task: task.abort_handle() }
+    }
+
+    /// The base URL of the API, with its version.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("{}{AI_PATH}", self.base)
+    }
+
+    /// Injects a fault, or removes it.
+    pub fn inject(&self, fault: Option<AiFault>) {
+        self.ai.fault.send_replace(fault);
+    }
+
+    /// The bodies of the calls so far, with their outcomes: `complete`, `aborted` by the client, or of a fault.
+    #[must_use]
+    pub fn calls(&self) -> Vec<(Value, &'static str)> {
+        self.ai.calls().iter().map(|call| (call.body.clone(), call.outcome)).collect()
+    }
+}
+
+impl Drop for AiServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
