@@ -19,6 +19,7 @@ mod store;
 use kernel::audit::{Actor, Credential};
 use kernel::seal::Keys;
 use kernel::{SessionId, UserId};
+use uuid::Uuid;
 
 pub use clock::TestClock;
 pub use database::{CLUSTER, TestDatabase};
@@ -31,6 +32,13 @@ pub use store::{Audit, TestStore};
 #[must_use]
 pub fn keys() -> Keys {
     Keys::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap()
+}
+
+/// A random id.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "nodes choose the ids of calls")]
+pub fn random_id() -> Uuid {
+    Uuid::new_v4()
 }
 
 /// A user as an actor, with a session of the same id.

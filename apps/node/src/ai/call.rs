@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::event_stream::{EventSplitter, data};
+use super::journal::CallState;
 use super::meter::Meter;
 use super::upstream::{Upstream, failed};
 use super::usage::{estimate, output_bytes, reported, tokens_of};
@@ -24,6 +25,8 @@ const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 /// The events that wait for a slow worker. The upstream then waits too.
 const MAX_WAITING_EVENTS: usize = 32;
+/// How often the journal records the progress of a stream.
+const RECORD_PERIOD: Duration = Duration::from_secs(1);
 /// The data of the last event of a stream.
 const DONE: &str = "[DONE]";
 
@@ -75,7 +78,7 @@ struct Event {
 
 impl Call {
     pub fn new(id: Uuid, input_tokens: u32, context_tokens: u32, meter: Arc<Meter>, metrics: AiMetrics) -> Self {
-        let output_tokens = meter.open(id, input_tokens);
+        let output_tokens = meter.open(id);
         Self {
             id,
             input_tokens,
@@ -148,6 +151,7 @@ impl Call {
     pub async fn stream(mut self) {
         let Some(receiver) = self.stream.as_ref().map(|stream| stream.receiver.clone()) else { return };
         let deadline = self.deadline;
+        let mut recorded = Instant::now();
         loop {
             let event = tokio::select! {
                 event = timeout_at(deadline, self.next_event()) => event,
@@ -159,6 +163,10 @@ impl Call {
                     let is_done = event.is_done;
                     if !self.send(event).await || is_done {
                         break;
+                    }
+                    if recorded.elapsed() >= RECORD_PERIOD {
+                        self.record().await;
+                        recorded = Instant::now();
                     }
                 }
                 // The stream ended without its last event, the upstream failed, or the call took too long.
@@ -205,6 +213,14 @@ impl Call {
     async fn send(&self, event: Event) -> bool {
         let Some(stream) = &self.stream else { return false };
         event.is_hidden || stream.receiver.send(Ok(event.bytes)).await.is_ok()
+    }
+
+    /// Records the progress, so that the estimate after the death of the node is close.
+    async fn record(&self) {
+        let output_tokens = self.output_tokens.load(Ordering::Relaxed);
+        let state = CallState::Sent { input_tokens: self.input_tokens, output_tokens };
+        // The meter logs a failure. The previous progress then stays.
+        let _ = self.meter.record(self.id, state).await;
     }
 
     async fn end_with_estimate(self) {

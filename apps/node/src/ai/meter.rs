@@ -27,15 +27,9 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 pub struct Meter {
     journal: Journal,
     ended: mpsc::UnboundedSender<EndedCall>,
-    open: Mutex<HashMap<Uuid, Progress>>,
+    /// The calls that were sent, with their estimated output so far.
+    open: Mutex<HashMap<Uuid, Arc<AtomicU32>>>,
     metrics: AiMetrics,
-}
-
-/// A call that was sent.
-struct Progress {
-    input_tokens: u32,
-    /// The estimated output so far.
-    output_tokens: Arc<AtomicU32>,
 }
 
 impl Meter {
@@ -78,10 +72,9 @@ impl Meter {
     }
 
     /// Adds a call that is sent. Returns the counter of its output.
-    pub fn open(&self, id: Uuid, input_tokens: u32) -> Arc<AtomicU32> {
+    pub fn open(&self, id: Uuid) -> Arc<AtomicU32> {
         let output_tokens = Arc::new(AtomicU32::new(0));
-        let progress = Progress { input_tokens, output_tokens: Arc::clone(&output_tokens) };
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, progress);
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&output_tokens));
         self.metrics.open.inc();
         output_tokens
     }
@@ -141,18 +134,18 @@ impl Meter {
         }
     }
 
-    /// Reports the open calls, and records their progress.
+    /// Reports the open calls and their progress.
     async fn report(self: Arc<Self>, core: Core) {
         let mut ticks = interval(REPORT_PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let open: Vec<(Uuid, u32, u32)> = {
+            let open: Vec<(Uuid, u32)> = {
                 let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-                open.iter().map(|(id, it)| (*id, it.input_tokens, it.output_tokens.load(Ordering::Relaxed))).collect()
+                open.iter().map(|(id, output)| (*id, output.load(Ordering::Relaxed))).collect()
             };
             for batch in open.chunks(MAX_BATCH) {
-                let calls = batch.iter().map(|(id, _, output)| OpenCall { id: id.to_string(), output_tokens: *output });
+                let calls = batch.iter().map(|(id, output)| OpenCall { id: id.to_string(), output_tokens: *output });
                 let report = AiSettlements { ended: Vec::new(), open: calls.collect() };
                 if let Err(error) = core.settle_ai_calls(&report).await {
                     tracing::warn!(%error, "cannot report the open AI calls");

@@ -125,7 +125,7 @@ impl Ai {
             calls.push(ReceivedCall { body: body.clone(), outcome: "in progress" });
             calls.len() - 1
         };
-        if !body["messages"].as_array().is_some_and(|messages| !messages.is_empty()) {
+        if body["messages"].as_array().is_none_or(Vec::is_empty) {
             self.set_outcome(index, "invalid");
             return Some(error(400, "[] is too short - 'messages'", "empty_array"));
         }

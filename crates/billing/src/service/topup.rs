@@ -78,7 +78,7 @@ impl Billing {
         };
         match payments.finalize_order(&order).await? {
             Charge::Paid => {
-                self.store.connection().await.map_err(Error::from)?.topup_end_pending(id, TopUpState::Charged).await?;
+                self.store.connection().await?.topup_end_pending(id, TopUpState::Charged).await?;
                 Ok(())
             }
             Charge::Declined => self.decline_topup(&topup).await,
@@ -87,7 +87,7 @@ impl Billing {
 
     /// Returns a top-up that must be charged. Cancels it if auto top-up was turned off.
     async fn pending_topup(&self, id: Uuid) -> Result<Option<TopUpRecord>, TopUpError> {
-        let mut connection = self.store.connection().await.map_err(Error::from)?;
+        let mut connection = self.store.connection().await?;
         let found = connection.topup_find(id).await?.filter(|topup| topup.state == TopUpState::Pending);
         let Some(topup) = found else { return Ok(None) };
         if connection.auto_topup_get(topup.org).await?.enabled {
@@ -108,7 +108,7 @@ impl Billing {
         payments: &dyn Payments,
         product: &str,
     ) -> Result<Option<String>, TopUpError> {
-        let stored = self.store.connection().await.map_err(Error::from)?.customer_find(topup.org).await?;
+        let stored = self.store.connection().await?.customer_find(topup.org).await?;
         let customer = match stored {
             Some(customer) => Some(customer),
             None => payments.customer(topup.org).await?,
@@ -123,7 +123,7 @@ impl Billing {
             reference: topup.id.to_string(),
         };
         let order = payments.create_order(&order).await?;
-        Ok(self.store.connection().await.map_err(Error::from)?.topup_set_order(topup.id, &order).await?)
+        Ok(self.store.connection().await?.topup_set_order(topup.id, &order).await?)
     }
 
     /// Turns auto top-up off, because its charge was declined.

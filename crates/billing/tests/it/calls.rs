@@ -4,7 +4,7 @@ use billing::{CallProgress, CallRefusal, CallRequest, CallUsage, Notice};
 use futures_util::future::join_all;
 use kernel::{Limits, NodeId, Plan};
 use serde_json::{Value, json};
-use uuid::Uuid;
+use testkit::random_id;
 
 use crate::kit::{CHEAP, Kit, SMALL, order};
 
@@ -21,7 +21,7 @@ fn limits(per_minute: u32, spend_per_day: i64) -> Limits {
 async fn call_is_deducted_once_at_the_prices_of_its_admission() {
     let kit = Kit::start().await;
     let (org, project) = kit.customer("acme", 1).await;
-    let id = Uuid::new_v4();
+    let id = random_id();
     let admission = kit.admit(project, id).await.unwrap();
     let shown = (admission.upstream_model.as_str(), admission.context_tokens, admission.max_output_tokens);
     assert_eq!(shown, ("small-v1", 1_000_000, 0));
@@ -34,7 +34,7 @@ async fn call_is_deducted_once_at_the_prices_of_its_admission() {
     let cost = 100 * 6 + 7 * 24;
     assert_eq!(kit.ledger(org).await, [("topup".into(), CENT, CENT), ("call".into(), -cost, CENT - cost)]);
     // Each of both parts is rounded up.
-    let id = Uuid::new_v4();
+    let id = random_id();
     kit.admit_model(project, id, CHEAP).await.unwrap();
     assert!(kit.settle(id, 1, 4).await);
     assert_eq!(kit.balance(org).await, CENT - cost - 1 - 2);
@@ -53,12 +53,12 @@ async fn refused_calls_leave_no_row_and_name_their_reason() {
     let kit = Kit::with(limits(2, 5_000)).await;
     let (org, project) = kit.customer("acme", 0).await;
     let refused = async |id| kit.admit(project, id).await.unwrap_err();
-    assert_eq!(refused(Uuid::new_v4()).await, CallRefusal::InsufficientCredit);
+    assert_eq!(refused(random_id()).await, CallRefusal::InsufficientCredit);
     kit.deliver(&order(org, "order_1", 1)).await;
-    let unknown = kit.admit_model(project, Uuid::new_v4(), "gpt-99").await;
+    let unknown = kit.admit_model(project, random_id(), "gpt-99").await;
     assert_eq!(unknown.unwrap_err(), CallRefusal::ModelNotFound);
     let stranger: NodeId = kit.store.clock_rng().id();
-    let request = CallRequest { id: Uuid::new_v4(), project, model: SMALL.to_owned(), input_tokens: 1 };
+    let request = CallRequest { id: random_id(), project, model: SMALL.to_owned(), input_tokens: 1 };
     assert_eq!(kit.billing.admit_call(stranger, &request).await.unwrap().unwrap_err(), CallRefusal::NotGranted);
     assert_eq!(kit.count("calls").await, 0);
 
@@ -67,7 +67,7 @@ async fn refused_calls_leave_no_row_and_name_their_reason() {
     for _ in 0..2 {
         kit.call(project, 1, 1).await;
     }
-    let id = Uuid::new_v4();
+    let id = random_id();
     assert_eq!(refused(id).await, CallRefusal::RateLimited { per_minute: 2, retry_after: 40 });
     kit.clock.advance(40);
     // A refused call may be admitted later, under the same id.
@@ -75,16 +75,16 @@ async fn refused_calls_leave_no_row_and_name_their_reason() {
     // 5,000 microcents in 24 hours. The call that reaches the limit is still admitted.
     assert!(kit.settle(id, 2_000, 0).await);
     kit.clock.advance(60);
-    assert_eq!(refused(Uuid::new_v4()).await, CallRefusal::SpendLimit { limit: 5_000 });
+    assert_eq!(refused(random_id()).await, CallRefusal::SpendLimit { limit: 5_000 });
     kit.clock.advance(24 * 3600 - 60);
-    assert_eq!(refused(Uuid::new_v4()).await, CallRefusal::SpendLimit { limit: 5_000 });
+    assert_eq!(refused(random_id()).await, CallRefusal::SpendLimit { limit: 5_000 });
     kit.clock.advance(1);
     kit.call(project, 1, 1).await;
     let status = kit.billing.ai_status(org, Plan::Free, project, true).await.unwrap();
     assert_eq!((status.usage24h.calls, status.spent_micro_cents_24h), (1, 30));
 
     kit.db_execute("DELETE FROM resources.grants").await;
-    assert_eq!(refused(Uuid::new_v4()).await, CallRefusal::NotGranted);
+    assert_eq!(refused(random_id()).await, CallRefusal::NotGranted);
     kit.assert_consistent().await;
 }
 
@@ -95,21 +95,21 @@ async fn input_above_the_limit_of_the_plan_is_refused() {
     (limits.pro.ai_max_input_tokens, limits.pro.ai_max_output_tokens) = (10, 200);
     let kit = Kit::with(limits).await;
     let (org, project) = kit.customer("acme", 1).await;
-    let refusal = kit.admit(project, Uuid::new_v4()).await.unwrap_err();
+    let refusal = kit.admit(project, random_id()).await.unwrap_err();
     assert_eq!(refusal, CallRefusal::ContextLengthExceeded { tokens: 10, limit: 9 });
     kit.db_execute(&format!("UPDATE orgs.orgs SET plan = 'pro' WHERE id = '{}'", org.as_uuid())).await;
-    assert_eq!(kit.admit(project, Uuid::new_v4()).await.unwrap().max_output_tokens, 200);
+    assert_eq!(kit.admit(project, random_id()).await.unwrap().max_output_tokens, 200);
 }
 
 #[tokio::test]
 async fn call_that_ended_before_its_request_arrived_is_not_admitted() {
     let kit = Kit::start().await;
     let (org, project) = kit.customer("acme", 1).await;
-    let id = Uuid::new_v4();
+    let id = random_id();
     assert!(kit.billing.settle_call(kit.node, id, None).await.unwrap());
     assert_eq!(kit.admit(project, id).await.unwrap_err(), CallRefusal::NotGranted);
     // No other node ends a call.
-    let id = Uuid::new_v4();
+    let id = random_id();
     kit.admit(project, id).await.unwrap();
     let stranger: NodeId = kit.store.clock_rng().id();
     let usage = CallUsage { input_tokens: 1, output_tokens: 1, estimated: false };
@@ -125,7 +125,7 @@ async fn call_that_ended_before_its_request_arrived_is_not_admitted() {
 async fn lost_calls_end_at_their_estimate() {
     let kit = Kit::start().await;
     let (org, project) = kit.customer("acme", 1).await;
-    let (lost, open) = (Uuid::new_v4(), Uuid::new_v4());
+    let (lost, open) = (random_id(), random_id());
     for id in [lost, open] {
         kit.admit(project, id).await.unwrap();
         let progress = [CallProgress { id, output_tokens: 5 }];
@@ -155,7 +155,7 @@ async fn lost_calls_end_at_their_estimate() {
 async fn exhausted_credit_is_notified_once_each_time() {
     let kit = Kit::start().await;
     let (org, project) = kit.customer("acme", 1).await;
-    let ids = [Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4()];
+    let ids = [random_id(), random_id(), random_id()];
     for id in ids {
         kit.admit(project, id).await.unwrap();
     }
@@ -164,7 +164,7 @@ async fn exhausted_credit_is_notified_once_each_time() {
         assert!(kit.settle(id, 200_000, 0).await);
     }
     assert_eq!(kit.balance(org).await, CENT - 3_600_000);
-    assert_eq!(kit.admit(project, Uuid::new_v4()).await.unwrap_err(), CallRefusal::InsufficientCredit);
+    assert_eq!(kit.admit(project, random_id()).await.unwrap_err(), CallRefusal::InsufficientCredit);
     assert_eq!(kit.provider.state().notices, [(org, Notice::AiCreditLimit)]);
     kit.deliver(&order(org, "order_2", 3)).await;
     kit.call(project, 200_000, 0).await;
@@ -176,7 +176,7 @@ async fn concurrent_settlements_deduct_once() {
     let kit = Kit::start().await;
     let (org, project) = kit.customer("acme", 100).await;
     for round in 1..=20 {
-        let id = Uuid::new_v4();
+        let id = random_id();
         kit.admit(project, id).await.unwrap();
         kit.clock.advance(15 * 60 + 1);
         let settles = join_all((0..10).map(|_| kit.settle(id, 10, 0)));
@@ -195,7 +195,7 @@ async fn concurrent_calls_do_not_exceed_the_limit_of_the_minute() {
     let (_, project) = kit.customer("acme", 100).await;
     for _ in 0..5 {
         kit.clock.advance(60);
-        let admitted = join_all((0..20).map(|_| kit.admit(project, Uuid::new_v4()))).await;
+        let admitted = join_all((0..20).map(|_| kit.admit(project, random_id()))).await;
         assert_eq!(admitted.iter().filter(|admitted| admitted.is_ok()).count(), 7);
     }
 }
@@ -206,7 +206,7 @@ async fn admission_and_end_of_a_call_do_not_leave_it_open() {
     let kit = Kit::with(limits(u32::MAX, i64::MAX)).await;
     let (org, project) = kit.customer("acme", 100).await;
     for _ in 0..50 {
-        let id = Uuid::new_v4();
+        let id = random_id();
         let (_, ended) = tokio::join!(kit.admit(project, id), kit.billing.settle_call(kit.node, id, None));
         assert!(ended.unwrap());
     }

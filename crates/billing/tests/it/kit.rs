@@ -15,7 +15,7 @@ use kernel::audit::Actor;
 use kernel::{Limits, NodeId, OrgId, Plan, ProjectId};
 use serde_json::{Value, json};
 use store::Connection;
-use testkit::TestStore;
+use testkit::{TestStore, random_id};
 use uuid::Uuid;
 use webhooks::{SignedMessage, SigningKey, VerifyingKeys};
 
@@ -232,7 +232,7 @@ impl Kit {
 
     /// An admitted and settled call.
     pub async fn call(&self, project: ProjectId, input_tokens: i64, output_tokens: i64) -> Uuid {
-        let id = Uuid::new_v4();
+        let id = random_id();
         self.admit(project, id).await.unwrap();
         assert!(self.settle(id, input_tokens, output_tokens).await);
         id

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use futures_util::future::join_all;
 use kernel::{Limits, OrgId, ProjectId};
-use uuid::Uuid;
+use testkit::random_id;
 
 use crate::kit::{Kit, order};
 
@@ -76,7 +76,7 @@ async fn operate(kit: &Kit, accounts: &[Account], seed: u64) {
         let account = &accounts[usize::try_from(numbers.below(3)).unwrap()];
         let project = account.projects[usize::try_from(numbers.below(2)).unwrap()];
         let (input, output) = (i64::try_from(numbers.below(900)).unwrap(), i64::try_from(numbers.below(900)).unwrap());
-        let id = Uuid::new_v4();
+        let id = random_id();
         match numbers.below(10) {
             // An order, under two ids of webhooks.
             0 => {

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use uuid::Uuid;
+use testkit::random_id;
 
 use super::{AI, Kit, SMALL};
 use crate::support::{ApiResponse, ManualNode};
@@ -29,7 +29,7 @@ async fn node_meters_calls_of_its_projects() {
     let kit = Kit::start().await;
     let node = ManualNode::new(&kit.app).await;
     let project = kit.project_id().await;
-    let id = || Uuid::new_v4().to_string();
+    let id = || random_id().to_string();
     let refused = async |model: &str, code: &str| {
         let refused = admit(&node, &project, &id(), model).await;
         assert_eq!(refused["refused"]["code"], code, "{refused}");
@@ -83,7 +83,7 @@ async fn malformed_reports_change_nothing() {
     let project = kit.project_id().await;
     kit.ada.post(AI, json!({})).await.expect(200);
     kit.buy().await;
-    let id = Uuid::new_v4().to_string();
+    let id = random_id().to_string();
     admit(&node, &project, &id, SMALL).await;
     let usage = json!({ "inputTokens": 1, "outputTokens": 1, "estimated": false });
     for ended in [
