@@ -1,4 +1,9 @@
+DROP VIEW billing.ai_projects;
 DROP TABLE billing.ledger;
+DROP TABLE billing.calls;
+DROP TABLE billing.project_usage;
+DROP TABLE billing.topup_orders;
+DROP TABLE billing.auto_topups;
 DROP TABLE billing.accounts;
 DROP TABLE billing.subscriptions;
 DROP TABLE billing.customers;

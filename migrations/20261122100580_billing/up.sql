@@ -100,8 +100,8 @@ CREATE TABLE billing.calls (
     id uuid CONSTRAINT calls_pkey PRIMARY KEY,
     node_id uuid NOT NULL,
     -- Null for a call that its node ended before the request for its admission arrived. It is not admitted any more.
-    org_id uuid CONSTRAINT calls_org_id_fkey REFERENCES billing.accounts (org_id),
-    project_id uuid CONSTRAINT calls_project_id_fkey REFERENCES billing.project_usage (project_id),
+    org_id uuid,
+    project_id uuid,
     project text,
     model text,
     -- The prices at the admission, in microcents per million tokens.

@@ -206,3 +206,22 @@ SELECT org_id, ledger_id, balance_micro_cents FROM (
     SELECT org_id, ledger_id, balance_micro_cents, row_number() OVER rows AS id, sum(amount_micro_cents) OVER rows AS sum
     FROM billing.ledger WINDOW rows AS (PARTITION BY org_id ORDER BY ledger_id)) l
 WHERE ledger_id <> id OR balance_micro_cents <> sum;
+
+-- a row of a call whose running sums do not follow from the earlier calls of its project
+SELECT org_id, ledger_id, project_id FROM (
+    SELECT org_id, ledger_id, project_id,
+        ARRAY[project_calls, project_input_tokens, project_output_tokens, project_spent_micro_cents]::numeric[] AS recorded,
+        ARRAY[count(*) OVER rows, sum(input_tokens) OVER rows, sum(output_tokens) OVER rows, -sum(amount_micro_cents) OVER rows]
+            AS sums
+    FROM billing.ledger WHERE kind = 'call' WINDOW rows AS (PARTITION BY project_id ORDER BY ledger_id)) l
+WHERE recorded <> sums;
+
+-- a project whose usage of AI models differs from its ledger
+SELECT u.project_id FROM billing.project_usage u LEFT JOIN (
+    SELECT project_id, count(*) AS calls, sum(input_tokens) AS input, sum(output_tokens) AS output,
+        -sum(amount_micro_cents) AS spent FROM billing.ledger WHERE kind = 'call' GROUP BY project_id) l USING (project_id)
+WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents)
+    IS DISTINCT FROM (coalesce(l.calls, 0), coalesce(l.input, 0), coalesce(l.output, 0), coalesce(l.spent, 0));
+
+-- a call that was deducted and is still open
+SELECT c.id FROM billing.calls c JOIN billing.ledger l ON l.call_id = c.id WHERE c.ended_at IS NULL;

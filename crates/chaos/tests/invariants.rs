@@ -48,9 +48,18 @@ const VALID: &str = "
         FROM (VALUES (1, 'secret.set', '{\"name\": \"A\"}'), (2, 'secret.set', '{\"set\": [\"B\"], \"deleted\": [\"A\"]}'),
             (3, 'secret.set', '{\"set\": [\"A\"], \"deleted\": []}'), (4, 'secret.set', '{\"name\": \"A\"}'),
             (5, 'secret.delete', '{\"name\": \"C\"}')) changes (number, event, data);
-    INSERT INTO billing.accounts (org_id, balance_micro_cents, last_ledger_id) VALUES (md5('o')::uuid, 7, 2);
+    INSERT INTO billing.accounts (org_id, balance_micro_cents, last_ledger_id, last_ledger_at)
+        VALUES (md5('o')::uuid, 4, 4, now());
+    INSERT INTO billing.project_usage (project_id, minute, minute_calls, calls, input_tokens, output_tokens, spent_micro_cents)
+        VALUES (md5('p')::uuid, now(), 2, 2, 30, 40, 3);
     INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id, created_at)
         VALUES (md5('o')::uuid, 1, 'topup', 9, 9, 'order', now()), (md5('o')::uuid, 2, 'adjust', -2, 7, NULL, now());
+    INSERT INTO billing.calls (id, node_id, input_tokens, seen_at, ended_at) VALUES (md5('c1')::uuid, md5('n')::uuid, 0, now(), now());
+    INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, call_id, project_id, project,
+        model, input_tokens, output_tokens, project_calls, project_input_tokens, project_output_tokens,
+        project_spent_micro_cents, created_at)
+        VALUES (md5('o')::uuid, 3, 'call', -1, 6, md5('c1')::uuid, md5('p')::uuid, 'p', 'm', 10, 20, 1, 10, 20, 1, now()),
+            (md5('o')::uuid, 4, 'call', -2, 4, md5('c2')::uuid, md5('p')::uuid, 'p', 'm', 20, 20, 2, 30, 40, 3, now());
     INSERT INTO resources.grants (project_id, resource, granted_at) VALUES (md5('p')::uuid, 'storage', now());
     INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
         SELECT md5('p')::uuid, part, md5('n')::uuid, revision, '{}'::jsonb, now()
@@ -78,7 +87,7 @@ const VALID: &str = "
         VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 39] = [
+const VIOLATIONS: [(&str, &str); 42] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -131,19 +140,27 @@ const VIOLATIONS: [(&str, &str); 39] = [
     ("an operation on a database", "UPDATE databases.operations SET database_id = md5('x')::uuid"),
     ("a generation with a number", "UPDATE databases.sequences SET last_seq = 1"),
     ("an account of AI credit", "UPDATE billing.accounts SET balance_micro_cents = 8"),
-    ("an account of AI credit", "UPDATE billing.accounts SET last_ledger_id = 3"),
+    ("an account of AI credit", "UPDATE billing.accounts SET last_ledger_id = 5"),
     (
         "a row of a ledger",
         "INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, created_at) \
-             VALUES (md5('o')::uuid, 4, 'adjust', 0, 7, now()); \
-         UPDATE billing.accounts SET last_ledger_id = 4",
+             VALUES (md5('o')::uuid, 6, 'adjust', 0, 4, now()); \
+         UPDATE billing.accounts SET last_ledger_id = 6",
     ),
     (
         "a row of a ledger",
         "INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, created_at) \
-             VALUES (md5('o')::uuid, 3, 'adjust', 1, 7, now()); \
-         UPDATE billing.accounts SET last_ledger_id = 3, balance_micro_cents = 8",
+             VALUES (md5('o')::uuid, 5, 'adjust', 1, 4, now()); \
+         UPDATE billing.accounts SET last_ledger_id = 5, balance_micro_cents = 5",
     ),
+    (
+        "a row of a call whose running sums",
+        "ALTER TABLE billing.ledger DISABLE TRIGGER ledger_append_only; \
+         UPDATE billing.ledger SET project_input_tokens = 29 WHERE ledger_id = 4",
+    ),
+    ("a project whose usage", "UPDATE billing.project_usage SET spent_micro_cents = 4"),
+    ("a call that was deducted", "UPDATE billing.calls SET ended_at = NULL, org_id = md5('o')::uuid, \
+         project_id = md5('p')::uuid, project = 'p', model = 'm', input_price = 1, output_price = 1"),
     ("a token that", "UPDATE databases.databases SET applied_revision = 2"),
     (
         "a created object without",

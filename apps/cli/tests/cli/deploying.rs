@@ -96,11 +96,11 @@ fn git(machine: &Machine, arguments: &[&str]) {
 async fn deploy_warns_about_unsupported_resources() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
-    ada.write("svc.json", r#"{ "email": true, "ai": true, "storage": false }"#);
+    ada.write("svc.json", r#"{ "email": true, "auth": true, "storage": false }"#);
     let ran = ada.svc(&["deploy", "--no-wait"]).succeeds();
     let position =
         |resource: &str| ran.err.find(&format!("declares {resource}, which this API does not support")).unwrap();
-    assert!(position("email") < position("ai"), "{ran:?}");
+    assert!(position("auth") < position("email"), "{ran:?}");
     assert!(!ran.err.contains("storage"), "{ran:?}");
 }
 

@@ -1,11 +1,13 @@
 //! Tests of a node against a simulated control plane, with real HTTP clients.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod ai;
 mod caching;
 mod control_plane;
 mod converging;
 mod cookies;
 mod database;
+mod node_process;
 mod process;
 mod protected;
 mod reporting;

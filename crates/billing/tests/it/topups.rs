@@ -21,6 +21,7 @@ const OFF: AutoTopupChange = AutoTopupChange { enabled: false, amount_micro_cent
 async fn customer(kit: &Kit) -> (OrgId, ProjectId) {
     kit.provider.state().has_card = true;
     let customer = kit.customer("acme", 300).await;
+    kit.clock.advance(1);
     let credit = kit.billing.set_auto_topup(&actor(), customer.0, ON).await.unwrap().unwrap();
     assert!(credit.auto_topup.enabled && credit.has_payment_method);
     customer

@@ -1,8 +1,6 @@
 //! `env.storage` in a real `workerd`, with a node in its own process.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::ops::Deref;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,28 +12,32 @@ use tokio::time::sleep;
 
 use super::{Kind, TestStore};
 use crate::control_plane::ControlPlane;
-use crate::running::{Dir, environment, until};
+use crate::node_process::NodeProcess;
+use crate::running::until;
 use crate::visitor::Visitor;
-use crate::workers::{unused_uids, workerd};
+use crate::workers::workerd;
 
 const QUOTA: u64 = 2 << 30;
 
 /// A node process with the project `app`, which has the worker of these tests. Also the project `other`.
-struct NodeProcess {
-    core: ControlPlane,
-    dir: Dir,
+struct Rig {
+    node: NodeProcess,
     store: TestStore,
-    settings: Vec<(String, String)>,
-    front: SocketAddr,
-    metrics: SocketAddr,
-    process: Child,
+}
+
+impl Deref for Rig {
+    type Target = NodeProcess;
+
+    fn deref(&self) -> &NodeProcess {
+        &self.node
+    }
 }
 
 fn part(project: &str, quota_bytes: u64) -> Value {
     json!({ "prefix": format!("sto_{project}"), "quotaBytes": quota_bytes })
 }
 
-impl NodeProcess {
+impl Rig {
     /// `None` without `workerd`.
     async fn start(kind: Kind) -> Option<Self> {
         let store = TestStore::start(kind).await;
@@ -45,37 +47,28 @@ impl NodeProcess {
 
     async fn start_with(store: TestStore, settings: Vec<(String, String)>) -> Option<Self> {
         workerd()?;
-        let (core, dir) = (ControlPlane::start().await, Dir::new());
+        let core = ControlPlane::start().await;
         for project in ["app", "other"] {
             core.set_part(project, "storage", part(project, QUOTA));
             core.deploy(project, &[("worker/index.js", include_bytes!("worker.js"))]);
         }
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [front, metrics] = listeners.map(|listener| listener.local_addr().unwrap());
-        let mut settings = settings;
-        settings.push(("SVC_NODE_METRICS_LISTEN".to_owned(), metrics.to_string()));
-        let process = spawn(&core, &dir, &settings, front);
-        let node = Self { core, dir, store, settings, front, metrics, process };
-        node.wait_until_granted("true").await;
-        Some(node)
+        let interval = ("SVC_NODE_STORAGE_REPORT_INTERVAL".to_owned(), "1s".to_owned());
+        let node = NodeProcess::start(core, settings.into_iter().chain([interval])).await;
+        let rig = Self { node, store };
+        rig.wait_until_granted("true").await;
+        Some(rig)
     }
 
     async fn kill_and_restart(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        self.process = spawn(&self.core, &self.dir, &self.settings, self.front);
+        self.node.kill();
+        self.node.restart().await;
         self.wait_until_granted("true").await;
     }
 
     async fn wait_until_granted(&self, granted: &str) {
-        until("the front", || TcpStream::connect(self.front).is_ok()).await;
         for host in ["app.localhost", "other.localhost"] {
             self.visitor().sees(host, "/granted", 200, granted).await;
         }
-    }
-
-    fn visitor(&self) -> Visitor {
-        Visitor::new(self.front)
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
@@ -87,56 +80,25 @@ impl NodeProcess {
         self.get("/list").await.1
     }
 
-    /// A value of the process in `/proc`, in bytes.
-    fn memory(&self, name: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() * 1024
-    }
-
     fn last_report(&self) -> Option<StorageReport> {
         let report = self.core.last_report_of("app", "storage")?;
         Some(serde_json::from_value(report).unwrap())
     }
 }
 
-impl Drop for NodeProcess {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn spawn(core: &ControlPlane, dir: &Dir, settings: &[(String, String)], front: SocketAddr) -> Child {
-    let uids = unused_uids();
-    Command::new(env!("CARGO_BIN_EXE_svc-node"))
-        .env_clear()
-        .envs(environment(core, dir))
-        .envs(settings.iter().cloned())
-        .env("SVC_EDGE_LISTEN", front.to_string())
-        .env("SVC_NODE_WORKERD", workerd().unwrap())
-        .env("SVC_NODE_WORKER_UIDS", format!("{}-{}", uids.first, uids.last))
-        .env("SVC_NODE_STORAGE_REPORT_INTERVAL", "1s")
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn interface_is_that_of_the_specification() {
     for kind in [Kind::Folder, Kind::S3] {
-        let Some(node) = NodeProcess::start(kind).await else { return };
+        let Some(node) = Rig::start(kind).await else { return };
         assert_eq!(node.get("/checks").await, (200, "ok".to_owned()), "{kind:?}");
-        let metrics = reqwest::get(format!("http://{}/metrics", node.metrics)).await.unwrap().text().await.unwrap();
-        for line in [
+        node.has_metrics(&[
             r#"svc_node_storage_operations_total{operation="put",outcome="ok"}"#,
             r#"svc_node_storage_operations_total{operation="put",outcome="invalid_argument"}"#,
             r#"svc_node_storage_bytes_total{direction="in"}"#,
             r#"svc_node_storage_bytes_total{direction="out"}"#,
             "svc_node_storage_orphans_removed_total 0",
-        ] {
-            assert!(metrics.contains(line), "{line} is missing: {metrics}");
-        }
+        ])
+        .await;
         // Another project sees nothing of it.
         node.visitor().sees("other.localhost", "/list", 200, "[]").await;
         let used = async || {
@@ -150,7 +112,7 @@ async fn interface_is_that_of_the_specification() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revoked_grant_removes_the_binding_and_keeps_the_objects() {
-    let Some(node) = NodeProcess::start(Kind::Folder).await else { return };
+    let Some(node) = Rig::start(Kind::Folder).await else { return };
     let put = node.visitor().request(Method::POST, "app.localhost", "/put?key=a").body("kept");
     assert_eq!(Visitor::send(put).await.status, 200);
     for project in ["app", "other"] {
@@ -184,7 +146,7 @@ async fn revoked_grant_removes_the_binding_and_keeps_the_objects() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_with_too_many_calls_gets_an_error() {
-    let Some(node) = NodeProcess::start(Kind::Folder).await else { return };
+    let Some(node) = Rig::start(Kind::Folder).await else { return };
     let (status, body) = node.get("/exhaust").await;
     let expected = json!({ "code": "too_many_calls", "rest": true, "after": 4 << 20 });
     assert_eq!((status, serde_json::from_str::<Value>(&body).unwrap()), (200, expected));
@@ -192,7 +154,7 @@ async fn process_with_too_many_calls_gets_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_without_a_store_returns_an_error_that_says_so() {
-    let Some(node) = NodeProcess::start_with(TestStore::start(Kind::Folder).await, Vec::new()).await else { return };
+    let Some(node) = Rig::start_with(TestStore::start(Kind::Folder).await, Vec::new()).await else { return };
     let (status, body) = node.get("/list").await;
     assert!(status == 500 && body.contains("storage_unavailable") && body.contains("SVC_NODE_STORAGE"), "{body}");
 }
@@ -206,7 +168,7 @@ fn endless(content: Vec<u8>) -> Body {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_node_leaves_no_partial_object() {
     for kind in [Kind::Folder, Kind::S3] {
-        let Some(mut node) = NodeProcess::start(kind).await else { return };
+        let Some(mut node) = Rig::start(kind).await else { return };
         let put = node.visitor().request(Method::POST, "app.localhost", "/put?key=a").body("before");
         assert_eq!(Visitor::send(put).await.status, 200);
         for (round, size) in [3, 700 << 10, 6 << 20].into_iter().enumerate() {
@@ -239,7 +201,7 @@ async fn killed_node_leaves_no_partial_object() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_request_stores_nothing() {
-    let Some(node) = NodeProcess::start(Kind::S3).await else { return };
+    let Some(node) = Rig::start(Kind::S3).await else { return };
     for size in [3, 6 << 20] {
         let put = node.visitor().request(Method::POST, "app.localhost", "/put?key=a").body(endless(vec![1; size]));
         assert!(tokio::time::timeout(Duration::from_secs(2), put.send()).await.is_err());
@@ -253,11 +215,11 @@ async fn large_object_uses_little_memory() {
     const MAX_GROWTH: u64 = 32 << 20;
     // The memory for S3 does not grow after the first parts of 5 MiB.
     for (kind, size) in [(Kind::Folder, 1_u64 << 30), (Kind::S3, 256 << 20)] {
-        let Some(node) = NodeProcess::start(kind).await else { return };
+        let Some(node) = Rig::start(kind).await else { return };
         // The first object creates threads and connections that later ones reuse.
         assert_eq!(node.get(&format!("/zeros?key=warm&bytes={}", 8 << 20)).await.0, 200);
         let before = node.memory("VmRSS");
-        fs::write(format!("/proc/{}/clear_refs", node.process.id()), "5").unwrap();
+        node.reset_peak();
         let (status, stored) = node.get(&format!("/zeros?key=large&bytes={size}")).await;
         assert_eq!(status, 200, "{stored}");
         let stored: Value = serde_json::from_str(&stored).unwrap();

@@ -26,7 +26,7 @@ NUL = "must not contain U+0000"
 BY_FIELD = [
     (r".*", r"cursor", "a cursor must come from a page of the same list"),
     (r"access\.set", r"password", "required if the project has no password yet"),
-    (r"billing\.(check_out|open_portal)", r"returnTo", "an address of this installation"),
+    (r"(billing\.(check_out|open_portal)|credit\.check_out)", r"returnTo", "an address of this installation"),
     (r"codehost\.callback", r"", "the state must come from a sign-in that this browser started"),
     (r"codehost\.start", r"redirect", "the deployment must allow the URL"),
     (r"credentials\.key_add", r"key", "a public key of a supported type and length"),

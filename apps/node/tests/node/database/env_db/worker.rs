@@ -1,7 +1,6 @@
 //! `env.db` in a real `workerd`, with a node in its own process and its own Postgres.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::ops::Deref;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -12,20 +11,24 @@ use tokio::time::sleep;
 use tokio_postgres::{Client, NoTls};
 
 use crate::control_plane::ControlPlane;
-use crate::running::{Dir, environment, until};
+use crate::node_process::NodeProcess;
 use crate::visitor::Visitor;
-use crate::workers::{unused_uids, workerd};
+use crate::workers::workerd;
 
 /// A node process with the projects `app` and `other`, which have databases and the worker of these tests.
-struct NodeProcess {
-    core: ControlPlane,
-    front: SocketAddr,
-    metrics: SocketAddr,
+struct Rig {
+    node: NodeProcess,
     /// A superuser.
     admin: Client,
-    process: Child,
     _postgres: PrivatePostgres,
-    _dir: Dir,
+}
+
+impl Deref for Rig {
+    type Target = NodeProcess;
+
+    fn deref(&self) -> &NodeProcess {
+        &self.node
+    }
 }
 
 /// The verifier of a password that no test uses.
@@ -53,24 +56,27 @@ fn operation(kind: &str, phase: &str) -> Value {
     json!({ "id": format!("opn_{:0>26}", 1), "kind": kind, "phase": phase, "generation": null })
 }
 
-impl NodeProcess {
+impl Rig {
     /// `None` without `workerd` or the programs of Postgres.
     async fn start() -> Option<Self> {
         workerd()?;
         let _ = rustls::crypto::ring::default_provider().install_default();
         let postgres = PrivatePostgres::start()?;
-        let (core, dir) = (ControlPlane::start().await, Dir::new());
+        let core = ControlPlane::start().await;
         for project in ["app", "other"] {
             core.set_part(project, "database", part(project, 1, Value::Null));
             core.deploy(project, &[("worker/index.js", include_bytes!("worker.js"))]);
         }
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [front, metrics] = listeners.map(|listener| listener.local_addr().unwrap());
-        let process = spawn(&core, &dir, &postgres, front, metrics);
+        let settings = [
+            ("SVC_NODE_DATABASE_URL", postgres.url()),
+            ("SVC_NODE_DATABASE_ADDRESS", postgres.address()),
+            ("SVC_NODE_DATABASE_SSLMODE", "disable".to_owned()),
+            ("SVC_NODE_PG_BIN", postgres.programs().display().to_string()),
+        ];
+        let node = NodeProcess::start(core, settings).await;
         let (admin, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.unwrap();
         tokio::spawn(async move { drop(connection.await) });
-        let node = Self { core, front, metrics, admin, process, _postgres: postgres, _dir: dir };
-        until("the front", || TcpStream::connect(node.front).is_ok()).await;
+        let node = Self { node, admin, _postgres: postgres };
         for host in ["app.localhost", "other.localhost"] {
             node.visitor().sees(host, "/granted", 200, "true").await;
             node.wait_until_ready(host).await;
@@ -86,10 +92,6 @@ impl NodeProcess {
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(60), ready).await.is_ok(), "{host} has no database");
-    }
-
-    fn visitor(&self) -> Visitor {
-        Visitor::new(self.front)
     }
 
     /// The status and body of a call.
@@ -116,51 +118,24 @@ impl NodeProcess {
     }
 }
 
-impl Drop for NodeProcess {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn spawn(core: &ControlPlane, dir: &Dir, postgres: &PrivatePostgres, front: SocketAddr, metrics: SocketAddr) -> Child {
-    let uids = unused_uids();
-    Command::new(env!("CARGO_BIN_EXE_svc-node"))
-        .env_clear()
-        .envs(environment(core, dir))
-        .env("SVC_EDGE_LISTEN", front.to_string())
-        .env("SVC_NODE_METRICS_LISTEN", metrics.to_string())
-        .env("SVC_NODE_WORKERD", workerd().unwrap())
-        .env("SVC_NODE_WORKER_UIDS", format!("{}-{}", uids.first, uids.last))
-        .env("SVC_NODE_DATABASE_URL", postgres.url())
-        .env("SVC_NODE_DATABASE_ADDRESS", postgres.address())
-        .env("SVC_NODE_DATABASE_SSLMODE", "disable")
-        .env("SVC_NODE_PG_BIN", postgres.programs())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn interface_is_that_of_the_specification() {
-    let Some(node) = NodeProcess::start().await else { return };
+    let Some(node) = Rig::start().await else { return };
     for path in ["/checks", "/large-bytes", "/large-text", "/large-results"] {
         let response = node.visitor().get("app.localhost", path).await;
         assert_eq!((response.status, response.body.as_str()), (200, "ok"), "{path}");
     }
-    let metrics = reqwest::get(format!("http://{}/metrics", node.metrics)).await.unwrap().text().await.unwrap();
-    for line in [
+    node.has_metrics(&[
         r#"svc_node_database_calls_total{method="query",outcome="ok"}"#,
         r#"svc_node_database_calls_total{method="batch",outcome="error"}"#,
         r#"svc_node_database_calls_total{method="query",outcome="result_too_large"}"#,
-    ] {
-        assert!(metrics.contains(line), "{line} is missing: {metrics}");
-    }
+    ])
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn projects_cannot_reach_each_other() {
-    let Some(node) = NodeProcess::start().await else { return };
+    let Some(node) = Rig::start().await else { return };
     let [app, other] = ["app.localhost", "other.localhost"];
     let (status, _) = node.query(app, "CREATE TABLE secret AS SELECT 'hush' AS v", json!([])).await;
     assert_eq!(status, 200);
@@ -186,7 +161,7 @@ async fn projects_cannot_reach_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gone_callers_cancel_their_statements() {
-    let Some(node) = NodeProcess::start().await else { return };
+    let Some(node) = Rig::start().await else { return };
     let slow = || {
         let request = node.visitor().request(Method::POST, "app.localhost", "/query");
         tokio::spawn(request.body(json!({ "text": "SELECT pg_sleep(29)" }).to_string()).send())
@@ -217,7 +192,7 @@ async fn gone_callers_cancel_their_statements() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn binding_follows_the_part_and_its_deletion() {
-    let Some(node) = NodeProcess::start().await else { return };
+    let Some(node) = Rig::start().await else { return };
     let granted = async |expected: &str| node.visitor().sees("app.localhost", "/granted", 200, expected).await;
     node.query("app.localhost", "CREATE TABLE kept AS SELECT 1 AS v", json!([])).await;
     // While the database is drained, the binding is present and its calls fail.

@@ -1,0 +1,98 @@
+//! A node in its own process, which runs workers.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use testkit::reserved_address;
+
+use crate::control_plane::ControlPlane;
+use crate::running::{Dir, environment, until};
+use crate::visitor::Visitor;
+use crate::workers::{unused_uids, workerd};
+
+pub struct NodeProcess {
+    pub core: ControlPlane,
+    pub dir: Dir,
+    settings: Vec<(String, String)>,
+    front: SocketAddr,
+    metrics: SocketAddr,
+    process: Child,
+}
+
+impl NodeProcess {
+    /// Starts a node with more settings. Requires `workerd`.
+    pub async fn start<N: ToString, V: ToString>(
+        core: ControlPlane,
+        settings: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let (dir, front, metrics) = (Dir::new(), reserved_address(), reserved_address());
+        let mut settings: Vec<(String, String)> =
+            settings.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        settings.push(("SVC_NODE_METRICS_LISTEN".to_owned(), metrics.to_string()));
+        let process = spawn(&core, &dir, &settings, front);
+        let node = Self { core, dir, settings, front, metrics, process };
+        node.wait_until_open().await;
+        node
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts the node after [`Self::kill`].
+    pub async fn restart(&mut self) {
+        self.process = spawn(&self.core, &self.dir, &self.settings, self.front);
+        self.wait_until_open().await;
+    }
+
+    async fn wait_until_open(&self) {
+        until("the front", || TcpStream::connect(self.front).is_ok()).await;
+    }
+
+    pub fn visitor(&self) -> Visitor {
+        Visitor::new(self.front)
+    }
+
+    /// Fails unless the metrics contain each of these texts.
+    pub async fn has_metrics(&self, texts: &[&str]) {
+        let metrics = reqwest::get(format!("http://{}/metrics", self.metrics)).await.unwrap().text().await.unwrap();
+        for text in texts {
+            assert!(metrics.contains(text), "{text} is missing: {metrics}");
+        }
+    }
+
+    /// A value of the process in `/proc`, in bytes.
+    pub fn memory(&self, name: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() * 1024
+    }
+
+    /// Sets the peak of the memory to its current value.
+    pub fn reset_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5").unwrap();
+    }
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(core: &ControlPlane, dir: &Dir, settings: &[(String, String)], front: SocketAddr) -> Child {
+    let uids = unused_uids();
+    Command::new(env!("CARGO_BIN_EXE_svc-node"))
+        .env_clear()
+        .envs(environment(core, dir))
+        .envs(settings.iter().cloned())
+        .env("SVC_EDGE_LISTEN", front.to_string())
+        .env("SVC_NODE_WORKERD", workerd().unwrap())
+        .env("SVC_NODE_WORKER_UIDS", format!("{}-{}", uids.first, uids.last))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
