@@ -159,8 +159,11 @@ const VIOLATIONS: [(&str, &str); 42] = [
          UPDATE billing.ledger SET project_input_tokens = 29 WHERE ledger_id = 4",
     ),
     ("a project whose usage", "UPDATE billing.project_usage SET spent_micro_cents = 4"),
-    ("a call that was deducted", "UPDATE billing.calls SET ended_at = NULL, org_id = md5('o')::uuid, \
-         project_id = md5('p')::uuid, project = 'p', model = 'm', input_price = 1, output_price = 1"),
+    (
+        "a call that was deducted",
+        "UPDATE billing.calls SET ended_at = NULL, org_id = md5('o')::uuid, \
+         project_id = md5('p')::uuid, project = 'p', model = 'm', input_price = 1, output_price = 1",
+    ),
     ("a token that", "UPDATE databases.databases SET applied_revision = 2"),
     (
         "a created object without",

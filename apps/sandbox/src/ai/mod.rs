@@ -46,7 +46,7 @@ pub enum AiFault {
     Hang,
     /// Closes the connection in the middle of a stream, after these events.
     Cut(usize),
-    /// Pauses a stream after these events while the fault lasts.
+    /// Pauses a stream after these events, until another kind of fault or none is injected.
     Pause(usize),
     /// Sends a byte at a time.
     Trickle,
@@ -216,7 +216,7 @@ impl Ai {
                 }
                 if fault == Some(AiFault::Pause(number)) {
                     tokio::select! {
-                        _ = faults.wait_for(|current| *current != fault) => {}
+                        _ = faults.wait_for(|current| !matches!(current, Some(AiFault::Pause(_)))) => {}
                         () = sender.closed() => {}
                     }
                 }

@@ -9,6 +9,7 @@ use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream;
+use tokio::task::yield_now;
 
 use super::calls::{self, BodyError};
 use super::{Binding, Caller};
@@ -76,7 +77,14 @@ fn response(completion: Completion) -> HttpResponse {
     match completion {
         Completion::Whole(body) => HttpResponse::Ok().content_type(ContentType::json()).body(body),
         Completion::Stream(events) => {
-            let events = stream::unfold(events, async |mut events| Some((events.recv().await?, events)));
+            let events = stream::unfold(events, async |mut events| {
+                let event = events.recv().await?;
+                if event.is_err() {
+                    // An error closes the connection. Without a pause, the events before it would not be written.
+                    yield_now().await;
+                }
+                Some((event, events))
+            });
             HttpResponse::Ok()
                 .content_type("text/event-stream")
                 .insert_header((CACHE_CONTROL, "no-cache"))

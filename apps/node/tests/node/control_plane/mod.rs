@@ -1,5 +1,7 @@
 //! A simulated control plane with the endpoints that a node uses.
 
+mod ai;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -15,6 +17,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
+
+use self::ai::AiCalls;
 
 pub const TOKEN: &str = "svc_nod_of-the-tests";
 
@@ -53,6 +57,7 @@ struct Table {
     rejected: Option<String>,
     /// How far its clock is behind.
     clock_back: Duration,
+    ai: AiCalls,
 }
 
 /// A reported state of a deployment.
@@ -119,6 +124,9 @@ impl ControlPlane {
                 .route("/internal/v1/node", web::put().to(announce))
                 .route("/internal/v1/reports", web::post().to(report))
                 .route("/internal/v1/access/redeem", web::post().to(redeem))
+                .route("/internal/v1/ai/models", web::get().to(ai::models))
+                .route("/internal/v1/ai/calls", web::post().to(ai::admit))
+                .route("/internal/v1/ai/settlements", web::post().to(ai::settle))
         };
         let server = HttpServer::new(app).workers(1).disable_signals().bind(self.address).unwrap();
         let server = server.run();

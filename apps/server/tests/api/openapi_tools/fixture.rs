@@ -28,7 +28,8 @@ const LIMITS: &str = "
 ";
 
 /// Scopes that cover all routes.
-const SCOPES: [&str; 6] = ["account:read", "billing:write", "org:write", "project:write", "deploy", "dns:write"];
+const SCOPES: [&str; 7] =
+    ["account:read", "billing:write", "org:write", "project:write", "deploy", "dns:write", "ai:use"];
 
 /// A server with Ada's organization `acme`, and Bob's organization `guild`, to which Ada is invited.
 pub struct Fixture {

@@ -25,8 +25,9 @@ NUL = "must not contain U+0000"
 # The same by operation and by the field in `details`: a path in `fields`, or another key of `details`.
 BY_FIELD = [
     (r".*", r"cursor", "a cursor must come from a page of the same list"),
+    (r"ai\.set_auto_topup", r"(amount|threshold)MicroCents", "required if enabled, and the threshold is below the amount"),
     (r"access\.set", r"password", "required if the project has no password yet"),
-    (r"(billing\.(check_out|open_portal)|credit\.check_out)", r"returnTo", "an address of this installation"),
+    (r"billing\.(check_out|open_portal)|ai\.check_out_credit", r"returnTo", "an address of this installation"),
     (r"codehost\.callback", r"", "the state must come from a sign-in that this browser started"),
     (r"codehost\.start", r"redirect", "the deployment must allow the URL"),
     (r"credentials\.key_add", r"key", "a public key of a supported type and length"),

@@ -1,0 +1,123 @@
+//! Failures of the upstream, the control plane and the node: each call is settled, and charged only if it was sent.
+
+use protocol::AiUsage;
+use sandbox::{AI_KEY, AiFault, AiServer};
+use serde_json::Value;
+
+use super::{HOST, Rig, question, reported, streamed, tokens};
+use crate::running::until;
+use crate::visitor::VisitorResponse;
+
+/// The status and the code of an error.
+fn error(response: &VisitorResponse) -> (u16, String) {
+    let body: Value = serde_json::from_str(&response.body).unwrap_or_default();
+    (response.status, body["error"]["code"].as_str().unwrap_or(&response.body).to_owned())
+}
+
+fn no_upstream() -> (u16, String) {
+    (503, "no_upstream".to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_call_is_free() {
+    let Some(rig) = Rig::start().await else { return };
+    let mut count = 0;
+    let faults = [401, 403, 429, 500, 503].map(AiFault::Status);
+    for fault in [AiFault::Html, AiFault::WrongShape, AiFault::Redirect].into_iter().chain(faults) {
+        rig.upstream.inject(Some(fault));
+        for body in [question("x"), streamed("x")] {
+            assert_eq!(error(&rig.post_whole("/fetch", &body).await), no_upstream(), "{fault:?}");
+            count += 1;
+            assert_eq!(rig.usage(count).await, None, "{fault:?}");
+        }
+    }
+    // Errors of the request are the code's.
+    rig.upstream.inject(Some(AiFault::Status(400)));
+    let rejected = rig.post_whole("/fetch", &question("x")).await;
+    assert_eq!(error(&rejected), (400, "sandbox_fault".to_owned()));
+    assert!(rejected.body.contains("The sandbox was told to fail."), "{}", rejected.body);
+    assert_eq!(rig.usage(count + 1).await, None);
+    rig.has_metrics(&[r#"svc_node_ai_calls_total{outcome="rejected"} 1"#]).await;
+    rig.waits_for_an_empty_journal().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreachable_or_missing_upstream_is_named() {
+    let unreachable = format!("http://{}/v1", testkit::reserved_address());
+    let settings = [("SVC_NODE_AI_URL", unreachable), ("SVC_NODE_AI_KEY", AI_KEY.to_owned())];
+    let Some(rig) = Rig::start_with(AiServer::start().await, settings).await else { return };
+    assert_eq!(error(&rig.post_whole("/fetch", &question("x")).await), no_upstream());
+    assert_eq!(rig.usage(1).await, None);
+    // A node without an upstream does not ask for an admission.
+    let Some(rig) = Rig::start_with(AiServer::start().await, []).await else { return };
+    assert_eq!(error(&rig.post_whole("/fetch", &question("x")).await), no_upstream());
+    assert_eq!(rig.core.asked_ai_calls(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_is_settled_when_the_control_plane_is_back() {
+    let Some(mut rig) = Rig::start().await else { return };
+    // The response to an admission is lost: the call is not sent, and free.
+    rig.core.lose_ai_admissions(true);
+    assert_eq!(error(&rig.post_whole("/fetch", &question("x")).await), no_upstream());
+    rig.core.lose_ai_admissions(false);
+    assert_eq!((rig.usage(1).await, rig.upstream.calls().len()), (None, 0));
+    // The settlement fails.
+    rig.core.fail_ai_settlements(true);
+    assert_eq!(rig.post("/chat", &question("x")).await.status(), 200);
+    until("the call in the journal", || rig.journal() == 1).await;
+    rig.core.fail_ai_settlements(false);
+    assert_eq!(rig.usage(2).await, Some(reported(&question("x"))));
+    // The control plane dies in mid-stream.
+    rig.upstream.inject(Some(AiFault::Pause(3)));
+    let response = rig.post("/chat", &streamed("x")).await;
+    rig.node.core.stop().await;
+    rig.upstream.inject(None);
+    assert!(response.text().await.unwrap().contains("[DONE]"));
+    assert_eq!(error(&rig.post_whole("/fetch", &question("x")).await), no_upstream());
+    rig.node.core.restart().await;
+    assert_eq!(rig.usage(3).await, Some(reported(&question("x"))));
+    rig.waits_for_an_empty_journal().await;
+    // The call during the outage was never asked for, but its end is reported, so that it cannot be admitted later.
+    let settled = rig.core.settled_ai_calls();
+    let unknown: Vec<_> =
+        settled.iter().filter(|ended| !rig.core.asked_ai_calls().iter().any(|it| it.id == ended.id)).collect();
+    assert!(unknown.len() == 1 && unknown[0].usage.is_none(), "{settled:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_node_settles_its_calls_after_its_next_start() {
+    let Some(mut rig) = Rig::start().await else { return };
+    // A call that ended and whose settlement was not accepted.
+    rig.core.fail_ai_settlements(true);
+    assert_eq!(rig.post("/chat", &question("ended")).await.status(), 200);
+    // A call in mid-stream.
+    rig.upstream.inject(Some(AiFault::Pause(3)));
+    let body = streamed("Is the answer longer than one event?");
+    let mut response = rig.post("/chat", &body).await;
+    while !response.chunk().await.unwrap().unwrap().windows(3).any(|bytes| bytes == b"the") {}
+    // A call that the upstream has not answered.
+    rig.upstream.inject(Some(AiFault::Pause(0)));
+    let waiting = tokio::spawn(
+        rig.visitor().request(reqwest::Method::POST, HOST, "/chat").body(streamed("x").to_string()).send(),
+    );
+    until("the third call", || rig.upstream.calls().len() == 3).await;
+    rig.node.kill();
+    rig.upstream.inject(None);
+    assert!(waiting.await.unwrap().is_err());
+    assert_eq!(rig.core.settled_ai_calls(), []);
+    rig.core.fail_ai_settlements(false);
+    rig.node.restart().await;
+    let settled = rig.settlements(3).await;
+    assert_eq!(settled[0].usage, Some(reported(&question("ended"))));
+    // Estimates, with the output that the journal recorded.
+    let input_tokens = tokens(&body["messages"].to_string());
+    assert!(
+        matches!(settled[1].usage, Some(AiUsage { input_tokens: input, output_tokens: 0..=6, estimated: true })
+        if input == input_tokens),
+        "{settled:?}"
+    );
+    assert!(settled[2].usage.is_some_and(|usage| usage.estimated && usage.output_tokens == 0), "{settled:?}");
+    rig.waits_for_an_empty_journal().await;
+    assert_eq!(rig.core.settled_ai_calls().len(), 3);
+}

@@ -1,0 +1,131 @@
+//! Streams: their events pass through as they arrive, and every end is settled.
+
+use protocol::AiUsage;
+use reqwest::Response;
+use sandbox::AiFault;
+use serde_json::{Value, json};
+
+use super::{Rig, question, reported, streamed, tokens};
+
+/// The data of the events in a stream.
+fn events(stream: &str) -> Vec<&str> {
+    stream.split("\n\n").filter(|event| !event.is_empty()).map(|event| event.strip_prefix("data: ").unwrap()).collect()
+}
+
+/// The text of the events.
+fn text(events: &[&str]) -> String {
+    let events = events.iter().filter(|event| **event != "[DONE]");
+    let events = events.map(|event| serde_json::from_str::<Value>(event).unwrap());
+    events.map(|event| event["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Reads a response until it contains a text.
+async fn read_until(response: &mut Response, text: &str) -> String {
+    let mut read = String::new();
+    while !read.contains(text) {
+        let chunk = response.chunk().await.unwrap().unwrap();
+        read.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    read
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_pass_through_as_they_arrive() {
+    let Some(rig) = Rig::start().await else { return };
+    let body = streamed("Is the answer longer than one event?");
+    for path in ["/chat", "/fetch"] {
+        rig.upstream.inject(Some(AiFault::Pause(3)));
+        let mut response = rig.post(path, &body).await;
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        // The upstream sends no further event until the visitor has read these.
+        let mut stream = read_until(&mut response, "You said").await;
+        rig.upstream.inject(None);
+        stream.push_str(&response.text().await.unwrap());
+        let events = events(&stream);
+        assert_eq!(text(&events), "You said: Is the answer longer than one event?");
+        assert_eq!(events.last(), Some(&"[DONE]"));
+        // The code did not ask for the usage.
+        assert!(!stream.contains("usage"), "{stream}");
+    }
+    let usage = Some(reported(&body));
+    assert!(rig.settlements(2).await.iter().all(|ended| ended.usage == usage), "{:?}", rig.core.settled_ai_calls());
+    assert_eq!(rig.upstream.calls()[0].0["stream_options"], json!({ "include_usage": true }));
+    let mut asking = body.clone();
+    asking["stream_options"] = json!({ "include_usage": true });
+    let stream = rig.post_whole("/chat", &asking).await.body;
+    assert_eq!(stream.matches(r#""usage""#).count(), 1, "{stream}");
+    assert_eq!(rig.usage(3).await, usage);
+    rig.waits_for_an_empty_journal().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn abandoned_stream_is_aborted_and_charged_by_an_estimate() {
+    let Some(rig) = Rig::start().await else { return };
+    let body = streamed("Is the answer longer than one event?");
+    let input_tokens = tokens(&body["messages"].to_string());
+    rig.upstream.inject(Some(AiFault::Pause(3)));
+    // The visitor leaves.
+    let mut response = rig.post("/chat", &body).await;
+    read_until(&mut response, " the ").await;
+    drop(response);
+    rig.upstream_sees("aborted").await;
+    // Two events with 12 bytes each.
+    assert_eq!(rig.usage(1).await, Some(AiUsage { input_tokens, output_tokens: 6, estimated: true }));
+    // The worker leaves.
+    assert_eq!(rig.post("/leave", &body).await.status(), 200);
+    rig.upstream_sees("aborted").await;
+    let usage = rig.usage(2).await.unwrap();
+    assert!(usage.estimated && usage.input_tokens == input_tokens && usage.output_tokens <= 6, "{usage:?}");
+    rig.waits_for_an_empty_journal().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_stream_is_an_error_and_charged_by_an_estimate() {
+    let Some(rig) = Rig::start().await else { return };
+    let body = streamed("Is the answer longer than one event?");
+    rig.upstream.inject(Some(AiFault::Cut(3)));
+    let mut response = rig.post("/chat", &body).await;
+    let mut read = String::new();
+    let interrupted = loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => read.push_str(std::str::from_utf8(&chunk).unwrap()),
+            Ok(None) => break false,
+            Err(_) => break true,
+        }
+    };
+    // The visitor can distinguish it from a complete stream.
+    assert!(interrupted && !read.contains("[DONE]"), "{read}");
+    let input_tokens = tokens(&body["messages"].to_string());
+    assert_eq!(rig.usage(1).await, Some(AiUsage { input_tokens, output_tokens: 6, estimated: true }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn implausible_usage_is_replaced_by_an_estimate() {
+    let Some(rig) = Rig::start().await else { return };
+    let mut count = 0;
+    for fault in [AiFault::NoUsage, AiFault::NegativeUsage, AiFault::HugeUsage] {
+        rig.upstream.inject(Some(fault));
+        for body in [question("How much?"), streamed("How much?")] {
+            assert_eq!(rig.post_whole("/chat", &body).await.status, 200);
+            count += 1;
+            assert_eq!(rig.usage(count).await, Some(AiUsage { estimated: true, ..reported(&body) }), "{fault:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_stream_outlives_the_grant() {
+    let Some(rig) = Rig::start().await else { return };
+    let body = streamed("Is the answer longer than one event?");
+    rig.upstream.inject(Some(AiFault::Pause(3)));
+    let mut response = rig.post("/chat", &body).await;
+    read_until(&mut response, "You said").await;
+    rig.core.set_part("app", "ai", Value::Null);
+    rig.sees_granted("false").await;
+    rig.upstream.inject(None);
+    let rest = response.text().await;
+    let usage = rig.usage(1).await.unwrap();
+    // The old process serves its open requests to the end.
+    assert!(rest.unwrap().contains("[DONE]"));
+    assert_eq!(usage, reported(&body));
+}

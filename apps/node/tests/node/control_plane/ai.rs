@@ -1,0 +1,95 @@
+//! The metering of calls of AI models.
+
+use actix_web::web::{Data, Json};
+use actix_web::{HttpRequest, HttpResponse};
+use protocol::{AdmittedCall, AiAdmission, AiCallRequest, AiSettlements, EndedCall, RefusalCode, RefusedCall};
+use serde_json::json;
+
+use super::{ControlPlane, Shared, is_node};
+
+/// The calls as the node asked for them and settled them.
+#[derive(Default)]
+pub struct AiCalls {
+    asked: Vec<AiCallRequest>,
+    settled: Vec<EndedCall>,
+    refusal: Option<RefusalCode>,
+    /// The longest output of a call, in tokens.
+    max_output_tokens: u32,
+    /// Whether the next admissions are made, but their responses are lost.
+    loses_admissions: bool,
+    /// Whether settlements fail.
+    fails_settlements: bool,
+}
+
+impl ControlPlane {
+    /// Refuses calls from now on, or admits them.
+    pub fn refuse_ai_calls(&self, refusal: Option<RefusalCode>) {
+        self.state.table.lock().unwrap().ai.refusal = refusal;
+    }
+
+    pub fn limit_ai_output(&self, tokens: u32) {
+        self.state.table.lock().unwrap().ai.max_output_tokens = tokens;
+    }
+
+    /// Whether it fails after it admitted a call.
+    pub fn lose_ai_admissions(&self, loses: bool) {
+        self.state.table.lock().unwrap().ai.loses_admissions = loses;
+    }
+
+    pub fn fail_ai_settlements(&self, fails: bool) {
+        self.state.table.lock().unwrap().ai.fails_settlements = fails;
+    }
+
+    /// The calls for which the node asked.
+    pub fn asked_ai_calls(&self) -> Vec<AiCallRequest> {
+        self.state.table.lock().unwrap().ai.asked.clone()
+    }
+
+    /// The settlements that it accepted. A call may be settled again.
+    pub fn settled_ai_calls(&self) -> Vec<EndedCall> {
+        self.state.table.lock().unwrap().ai.settled.clone()
+    }
+}
+
+pub async fn models(request: HttpRequest, state: Data<Shared>) -> HttpResponse {
+    if !is_node(&request, &state.table.lock().unwrap()) {
+        return HttpResponse::Unauthorized().finish();
+    }
+    HttpResponse::Ok().json(json!({ "models": [{ "id": "lab/small", "provider": "lab" }, { "id": "lab/large" }] }))
+}
+
+pub async fn admit(request: HttpRequest, asked: Json<AiCallRequest>, state: Data<Shared>) -> HttpResponse {
+    let mut table = state.table.lock().unwrap();
+    if !is_node(&request, &table) {
+        return HttpResponse::Unauthorized().finish();
+    }
+    table.ai.asked.push(asked.into_inner());
+    if table.ai.loses_admissions {
+        return HttpResponse::InternalServerError().finish();
+    }
+    HttpResponse::Ok().json(table.ai.refusal.map_or_else(
+        || {
+            AiAdmission::Admitted(AdmittedCall {
+                upstream_model: "small-v1".to_owned(),
+                context_tokens: 100_000,
+                max_output_tokens: table.ai.max_output_tokens,
+            })
+        },
+        |code| {
+            let retry_after = (code == RefusalCode::RateLimited).then_some(7);
+            AiAdmission::Refused(RefusedCall { code, message: "The reason of the test.".to_owned(), retry_after })
+        },
+    ))
+}
+
+pub async fn settle(request: HttpRequest, settlements: Json<AiSettlements>, state: Data<Shared>) -> HttpResponse {
+    let mut table = state.table.lock().unwrap();
+    if !is_node(&request, &table) {
+        return HttpResponse::Unauthorized().finish();
+    }
+    if table.ai.fails_settlements {
+        return HttpResponse::InternalServerError().finish();
+    }
+    table.ai.settled.extend(settlements.into_inner().ended);
+    HttpResponse::NoContent().finish()
+}
