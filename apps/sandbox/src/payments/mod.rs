@@ -43,16 +43,22 @@ pub enum PaymentsFault {
     TooManyRequests,
     /// Does not respond while the fault lasts.
     Hang,
+    /// Performs a request, and closes the connection without a response.
+    LostResponse,
+    /// Does not finalize an order, because another request does so (409).
+    InProgress,
 }
 
 /// The faults with their names on the page.
-const FAULTS: [(&str, Option<PaymentsFault>); 6] = [
+const FAULTS: [(&str, Option<PaymentsFault>); 8] = [
     ("none", None),
     ("unavailable", Some(PaymentsFault::Unavailable)),
     ("html", Some(PaymentsFault::Html)),
     ("429 once", Some(PaymentsFault::TooManyRequestsOnce)),
     ("429", Some(PaymentsFault::TooManyRequests)),
     ("hang", Some(PaymentsFault::Hang)),
+    ("lost response", Some(PaymentsFault::LostResponse)),
+    ("order in progress", Some(PaymentsFault::InProgress)),
 ];
 
 /// The provider behind a listener.
@@ -93,7 +99,8 @@ impl Payments {
         if request.header(AUTHORIZATION) != format!("Bearer {PAYMENTS_TOKEN}") {
             return Some(error(ApiError { status: 401, error: "Unauthorized", detail: "invalid access token".into() }));
         }
-        Some(self.call(request, path).unwrap_or_else(error))
+        let response = self.call(request, path).unwrap_or_else(error);
+        (*self.fault.borrow() != Some(PaymentsFault::LostResponse)).then_some(response)
     }
 
     /// The response of the current fault, if there is one.
@@ -114,6 +121,7 @@ impl Payments {
                 faults.wait_for(|fault| *fault != Some(PaymentsFault::Hang)).await.unwrap();
                 return Some(None);
             }
+            PaymentsFault::LostResponse | PaymentsFault::InProgress => return None,
         }))
     }
 
@@ -135,7 +143,19 @@ impl Payments {
             }
             ("GET", ["customers", "external", id]) => (200, state.customer(id)?),
             ("GET", ["customers", "external", id, "payment-methods"]) => (200, state.payment_methods(id)?),
-            _ => return Err(ApiError { status: 404, error: "ResourceNotFound", detail: "Not found".into() }),
+            ("POST", ["orders", ""]) => (201, state.create_order(&body()?)?),
+            ("GET", ["orders", id]) => (200, state.order(id)?),
+            ("POST", ["orders", _, "finalize"]) if *self.fault.borrow() == Some(PaymentsFault::InProgress) => {
+                let detail = "Order is being processed.".into();
+                return Err(ApiError { status: 409, error: "OrderInProgress", detail });
+            }
+            ("POST", ["orders", id, "finalize"]) => {
+                body()?.expect(&[])?;
+                let order = state.finalize_order(id)?;
+                self.webhooks.send("order.paid", &order);
+                (200, order)
+            }
+            _ => return Err(ApiError::not_found()),
         };
         Ok(Response { status, ..Response::json(&json) })
     }
@@ -222,6 +242,21 @@ impl PaymentsServer {
     /// Panics if the customer has no subscription.
     pub fn set_subscription_status(&self, external_customer_id: &str, status: &str) {
         self.payments.set_status(external_customer_id, status).unwrap();
+    }
+
+    /// Replaces a customer's card by one that works or one that is declined.
+    ///
+    /// # Panics
+    /// Panics if there is no such customer.
+    pub fn set_card(&self, external_customer_id: &str, declines: bool) {
+        let mut state = self.payments.state();
+        state.customers.get_mut(external_customer_id).unwrap().card = Some(state::Card { declines });
+    }
+
+    /// The orders so far, the oldest first: their id, and whether they are paid.
+    #[must_use]
+    pub fn orders(&self) -> Vec<(String, bool)> {
+        self.payments.state().orders.iter().map(|order| (order.id.clone(), order.paid)).collect()
     }
 
     /// Injects a fault into the API, or removes it.

@@ -94,7 +94,7 @@ impl Payments {
             }
         }
         html.raw("<h2>Receipts</h2><ul>");
-        for order in state.orders.iter().filter(|order| order.customer == portal.customer) {
+        for order in state.orders.iter().filter(|order| order.paid && order.customer == portal.customer) {
             html.raw("<li>").text(&format!("{} {}", time(order.created_at), dollars(order.cents))).raw("</li>");
         }
         html.raw("</ul>");

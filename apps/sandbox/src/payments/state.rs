@@ -24,6 +24,10 @@ impl ApiError {
     pub fn invalid(name: &str, message: &str) -> Self {
         Self { status: 422, error: "RequestValidationError", detail: format!("{name}: {message}") }
     }
+
+    pub fn not_found() -> Self {
+        Self { status: 404, error: "ResourceNotFound", detail: "Not found".into() }
+    }
 }
 
 /// The data of the provider.
@@ -73,6 +77,9 @@ pub(super) struct Subscription {
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub id: String,
+    /// An order that is not paid is a draft.
+    pub paid: bool,
+    pub reason: &'static str,
     pub customer: String,
     pub product: String,
     pub cents: i64,
@@ -135,7 +142,7 @@ impl State {
         };
         let customers = &self.customers;
         let Some(found) = self.subscriptions.iter_mut().find(|subscription| subscription.id == id) else {
-            return Err(ApiError { status: 404, error: "ResourceNotFound", detail: "Not found".into() });
+            return Err(ApiError::not_found());
         };
         if found.status == "canceled" || found.cancel_at_period_end == cancel {
             let detail = "This subscription is already canceled or will be at the end of the period.".into();
@@ -159,8 +166,54 @@ impl State {
     }
 
     fn find_customer(&self, external_id: &str) -> Result<&Customer, ApiError> {
-        let not_found = || ApiError { status: 404, error: "ResourceNotFound", detail: "Not found".into() };
-        self.customers.get(external_id).ok_or_else(not_found)
+        self.customers.get(external_id).ok_or_else(ApiError::not_found)
+    }
+
+    /// Creates a draft, which charges nothing.
+    pub fn create_order(&mut self, body: &Body) -> Result<Value, ApiError> {
+        body.expect(&["customer_id", "product_id", "amount", "currency", "metadata"])?;
+        let (id, product) = (body.text("customer_id")?, body.text("product_id")?);
+        let Some((customer, _)) = self.customers.iter().find(|(_, customer)| customer.id == id) else {
+            return Err(ApiError::invalid("customer_id", "Customer does not exist."));
+        };
+        if product != CREDIT_PRODUCT || body.text("currency")? != "usd" {
+            return Err(ApiError::invalid("product_id", "Product does not exist, or has no price in this currency."));
+        }
+        let cents = body.0.get("amount").and_then(Value::as_i64).filter(|cents| *cents >= 50);
+        let order = Order {
+            id: new_id(),
+            paid: false,
+            reason: "purchase",
+            customer: customer.clone(),
+            product,
+            cents: cents.ok_or_else(|| ApiError::invalid("amount", "Input should be greater than or equal to 50"))?,
+            metadata: body.0.get("metadata").cloned().unwrap_or_else(|| json!({})),
+            created_at: now(),
+        };
+        let created = order.json(&self.customers);
+        self.orders.push(order);
+        Ok(created)
+    }
+
+    pub fn order(&self, id: &str) -> Result<Value, ApiError> {
+        let order = self.orders.iter().find(|order| order.id == id).ok_or_else(ApiError::not_found)?;
+        Ok(order.json(&self.customers))
+    }
+
+    /// Charges a draft to the customer's card.
+    pub fn finalize_order(&mut self, id: &str) -> Result<Value, ApiError> {
+        let order = self.orders.iter_mut().find(|order| order.id == id).ok_or_else(ApiError::not_found)?;
+        if order.paid {
+            let detail = "Order is not a draft.".into();
+            return Err(ApiError { status: 412, error: "OrderNotDraft", detail });
+        }
+        let card = self.customers.get(&order.customer).and_then(|customer| customer.card);
+        if card.is_none_or(|card| card.declines) {
+            let detail = "The payment method is missing or was declined.".into();
+            return Err(ApiError { status: 402, error: "PaymentFailed", detail });
+        }
+        order.paid = true;
+        Ok(order.json(&self.customers))
     }
 
     /// Pays a checkout. Returns the address to return to, and the events. `None` if the checkout is not open.
@@ -173,6 +226,8 @@ impl State {
         let now = now();
         let order = Order {
             id: new_id(),
+            paid: true,
+            reason: if checkout.product == PRO_PRODUCT { "subscription_create" } else { "purchase" },
             customer: checkout.customer.clone(),
             product: checkout.product.clone(),
             cents: checkout.cents,
@@ -234,9 +289,9 @@ impl Subscription {
 impl Order {
     fn json(&self, customers: &BTreeMap<String, Customer>) -> Value {
         let customer = customers.get(&self.customer).map(|customer| customer.id.clone());
-        let reason = if self.product == PRO_PRODUCT { "subscription_create" } else { "purchase" };
+        let status = if self.paid { "paid" } else { "draft" };
         json!({
-            "id": self.id, "status": "paid", "paid": true, "product_id": self.product, "billing_reason": reason,
+            "id": self.id, "status": status, "paid": self.paid, "product_id": self.product, "billing_reason": self.reason,
             "net_amount": self.cents, "total_amount": self.cents, "tax_amount": 0, "currency": "usd",
             "created_at": time(self.created_at), "customer_id": customer, "metadata": self.metadata,
             "customer": { "id": customer, "external_id": self.customer },

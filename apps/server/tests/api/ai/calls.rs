@@ -14,12 +14,12 @@ async fn send(node: &ManualNode, path: &str, body: &Value) -> ApiResponse {
     node.send(Method::POST, path, |request| request.json(body)).await
 }
 
-async fn admit(node: &ManualNode, project: &Value, id: &str, model: &str) -> Value {
+pub async fn admit(node: &ManualNode, project: &Value, id: &str, model: &str) -> Value {
     let call = json!({ "id": id, "project": project, "model": model, "inputTokens": 10 });
     send(node, CALLS, &call).await.expect(200).clone()
 }
 
-async fn settle(node: &ManualNode, id: &str, usage: Value) {
+pub async fn settle(node: &ManualNode, id: &str, usage: Value) {
     let ended = json!({ "ended": [{ "id": id, "usage": usage }], "open": [] });
     send(node, SETTLEMENTS, &ended).await.expect(204);
 }

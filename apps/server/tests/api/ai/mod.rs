@@ -3,6 +3,7 @@
 mod calls;
 mod credit;
 mod project;
+mod topups;
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ pub fn use_provider(config: &mut Config, provider: &PaymentsServer) {
     config.payments = Some(PaymentsConfig { url, token });
 }
 
-async fn org_id(caller: &Caller) -> Value {
+pub async fn org_id(caller: &Caller) -> Value {
     caller.get("/v1/orgs").await.expect(200)["items"][0]["id"].clone()
 }
 

@@ -1,0 +1,127 @@
+//! Auto top-up at the sandbox's payments provider.
+
+use sandbox::PaymentsFault;
+use serde_json::{Value, json};
+use testkit::random_id;
+
+use super::calls::{admit, settle};
+use super::{AI, AUTO_TOPUP, CREDIT, Kit, SMALL};
+use crate::billing::org_id;
+use crate::support::{ManualNode, eventually};
+
+/// A top-up of five dollars, and the balance below which it is triggered.
+const DOLLARS_5: i64 = 500_000_000;
+const THRESHOLD: i64 = 400_000_000;
+
+/// Ada with credit, a saved card, auto top-up, and a node for her project.
+struct Rig {
+    kit: Kit,
+    node: ManualNode,
+    project: Value,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let kit = Kit::start().await;
+        let node = ManualNode::new(&kit.app).await;
+        let project = kit.project_id().await;
+        kit.ada.post(AI, json!({})).await.expect(200);
+        kit.buy().await;
+        let on = json!({ "enabled": true, "amountMicroCents": DOLLARS_5, "thresholdMicroCents": THRESHOLD });
+        kit.ada.put(AUTO_TOPUP, on).await.expect(200);
+        Self { kit, node, project }
+    }
+
+    /// A call that costs 1.2 dollars.
+    async fn call(&self) {
+        let id = random_id().to_string();
+        assert!(admit(&self.node, &self.project, &id, SMALL).await["admitted"].is_object());
+        settle(&self.node, &id, json!({ "inputTokens": 0, "outputTokens": 5_000_000, "estimated": false })).await;
+    }
+
+    /// The orders at the provider without the first one, which is the checkout: whether each is paid.
+    fn orders(&self) -> Vec<bool> {
+        self.kit.provider.orders().iter().skip(1).map(|(_, paid)| *paid).collect()
+    }
+
+    /// Waits for a condition, without the delay between two attempts. Two attempts may overlap.
+    async fn retry_until(&self, condition: impl AsyncFn() -> bool) {
+        eventually("the condition", async || {
+            let retry = "UPDATE store.outbox SET next_attempt_at = now() WHERE topic = 'billing.topup'";
+            self.kit.app.db_execute(retry).await.unwrap();
+            condition().await.then_some(())
+        })
+        .await;
+    }
+
+    async fn wait_for_orders(&self, orders: &[bool]) {
+        self.retry_until(async || self.orders() == orders).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn low_balance_is_topped_up_once() {
+    let rig = Rig::start().await;
+    // The event is late: further calls below the threshold trigger no second order.
+    rig.kit.provider.hold();
+    for _ in 0..3 {
+        rig.call().await;
+    }
+    rig.wait_for_orders(&[true]).await;
+    rig.call().await;
+    rig.kit.provider.release(false);
+    rig.kit.wait_for_balance(2 * DOLLARS_5 - 4 * 120_000_000).await;
+    assert_eq!(rig.orders(), [true]);
+    let topup = rig.kit.ledger().await.into_iter().find(|row| row["kind"] == "topup").unwrap();
+    assert_eq!(topup["amountMicroCents"], DOLLARS_5);
+    assert_eq!(rig.kit.ada.get(CREDIT).await.expect(200)["autoTopupsToday"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_responses_lead_to_one_charge() {
+    let rig = Rig::start().await;
+    // The provider creates the draft. Its id is lost, so the draft stays without a charge.
+    rig.kit.provider.inject(Some(PaymentsFault::LostResponse));
+    rig.call().await;
+    rig.wait_for_orders(&[false]).await;
+    // The next draft is stored, but not finalized: 409.
+    rig.kit.provider.inject(Some(PaymentsFault::InProgress));
+    rig.wait_for_orders(&[false, false]).await;
+    rig.retry_until(async || rig.kit.app.db_rows(STORED).await.len() == 1).await;
+    // The provider charges. The response is lost, and the next attempt gets 412.
+    rig.kit.provider.inject(Some(PaymentsFault::LostResponse));
+    rig.retry_until(async || rig.orders() == [false, true]).await;
+    rig.kit.provider.inject(None);
+    rig.retry_until(async || rig.kit.app.db_rows(QUEUED).await.is_empty()).await;
+    rig.kit.wait_for_balance(2 * DOLLARS_5 - 120_000_000).await;
+    assert_eq!(rig.orders(), [false, true]);
+    let states = rig.kit.app.db_rows("SELECT state FROM billing.topup_orders").await;
+    assert_eq!(states, [json!({ "state": "credited" })]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn declined_card_turns_auto_topup_off_with_a_notification() {
+    let rig = Rig::start().await;
+    let org = org_id(&rig.kit.ada).await;
+    let org = org.as_str().unwrap();
+    rig.kit.provider.set_card(org, true);
+    rig.call().await;
+    let off = async || rig.kit.ada.get(CREDIT).await.expect(200)["autoTopup"]["enabled"] == false;
+    rig.retry_until(off).await;
+    let notifications = rig.kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
+    assert_eq!(notifications[0]["kind"], "payment.failed", "{notifications}");
+    assert_eq!(rig.kit.app.db_audit("ada").await.last().unwrap(), "ai.autotopup.off");
+    // Further calls charge nothing. The card works again, and the owner turns it on again.
+    rig.call().await;
+    assert_eq!((rig.orders(), rig.kit.balance().await), (vec![false], DOLLARS_5 - 240_000_000));
+    rig.kit.provider.set_card(org, false);
+    let on = json!({ "enabled": true, "amountMicroCents": DOLLARS_5, "thresholdMicroCents": THRESHOLD });
+    rig.kit.ada.put(AUTO_TOPUP, on).await.expect(200);
+    rig.call().await;
+    rig.kit.wait_for_balance(2 * DOLLARS_5 - 360_000_000).await;
+}
+
+/// The charges whose draft is stored.
+const STORED: &str = "SELECT id FROM billing.topup_orders WHERE order_id IS NOT NULL";
+/// The charges that are not done.
+const QUEUED: &str = "SELECT id FROM store.outbox WHERE topic = 'billing.topup'";
