@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, apps, audit, billing, db, deploy, deployments, hostnames, init, login, orgs, projects, secrets, storage,
-    tokens,
+    access, ai, apps, audit, billing, db, deploy, deployments, hostnames, init, login, orgs, projects, secrets,
+    storage, tokens,
 };
 use crate::options::PageArgs;
 
@@ -65,6 +65,9 @@ pub enum Command {
     /// Manage the Postgres database of a project
     #[command(subcommand)]
     Db(db::Db),
+    /// Manage the AI models of a project, and the credit for them
+    #[command(subcommand)]
+    Ai(ai::Ai),
     /// Manage your personal access tokens
     #[command(subcommand)]
     Tokens(tokens::Tokens),

@@ -138,6 +138,9 @@ impl CliError {
                 "`svc billing portal` changes the payment method, and `svc billing cancel` ends the plan".to_owned()
             }
             "not_pro" => "`svc billing upgrade` starts the purchase of the pro plan".to_owned(),
+            "no_payment_method" => {
+                "a purchase saves the payment method: `svc billing upgrade` or `svc ai credit buy`".to_owned()
+            }
             "billing_off" => "ask the operator of the platform for higher limits".to_owned(),
             "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),
             "unavailable" | "rate_limited" | "billing_unavailable" => "try again in a moment".to_owned(),

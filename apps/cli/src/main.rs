@@ -4,6 +4,7 @@
 
 mod args;
 mod browser;
+mod checkout;
 mod commands;
 mod config;
 mod dotenv;
@@ -12,6 +13,7 @@ mod file;
 mod git;
 mod link;
 mod loopback;
+mod money;
 mod options;
 mod output;
 mod pack;

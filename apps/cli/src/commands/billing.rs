@@ -1,38 +1,22 @@
 //! `svc billing`: the plan of an organization.
 
-use std::time::Duration;
-
-use client::types::{
-    BillingPage, BillingStatus, Cancellation, NewCheckout, NewPortalVisit, Plan, PlanLimits, SubscriptionStatus,
-};
-use client::{Client, Error, Response};
+use client::types::{BillingStatus, Cancellation, NewCheckout, NewPortalVisit, Plan, PlanLimits, SubscriptionStatus};
+use client::{Client, Error};
 use indicatif::BinaryBytes;
 
-use crate::browser;
+use crate::checkout::{PurchaseArgs, return_to, visit, warn_of_sandbox};
 use crate::error::CliError;
+use crate::money::dollars;
 use crate::output::{or_dash, table};
-use crate::polling::poll_until;
-use crate::progress::Phases;
 use crate::prompt;
 use crate::svc::Svc;
-
-/// How long `upgrade` waits for the payment.
-const PAYMENT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-const MICRO_CENTS_PER_CENT: i64 = 1_000_000;
 
 #[derive(clap::Subcommand)]
 pub enum Billing {
     /// Show the plan of the organization, and the limits of both plans
     Status,
     /// Buy the pro plan: opens the checkout in the browser, and waits for the payment
-    Upgrade {
-        /// Print the URL of the checkout without opening it
-        #[arg(long)]
-        no_browser: bool,
-        /// Do not wait for the payment
-        #[arg(long)]
-        no_wait: bool,
-    },
+    Upgrade(PurchaseArgs),
     /// Open the portal of the payments provider: payment method, receipts, cancellation
     Portal {
         /// Print the URL of the portal without opening it
@@ -63,11 +47,7 @@ impl Billing {
                 }
                 Ok(())
             }
-            Self::Upgrade { no_browser, no_wait: true } => {
-                let checkout = check_out(&client, &org).await?;
-                visit(svc, &checkout, "checkout", no_browser)
-            }
-            Self::Upgrade { no_browser, no_wait: false } => upgrade(svc, (&client, &org), no_browser).await,
+            Self::Upgrade(purchase) => upgrade(svc, (&client, &org), purchase).await,
             Self::Portal { no_browser } => {
                 let portal = match client.billing_open_portal(&org, &NewPortalVisit { return_to: None }).send().await {
                     Ok(portal) => portal,
@@ -81,46 +61,15 @@ impl Billing {
 }
 
 /// Starts the purchase, and waits until the plan is pro.
-async fn upgrade(svc: &Svc<'_>, (client, org): (&Client, &str), no_browser: bool) -> Result<(), CliError> {
-    let is_sandbox = client.billing_get(org).send().await?.sandbox;
-    let checkout = check_out(client, org).await?;
-    if is_sandbox {
-        svc.out.info("This is a test environment: the payments provider charges no money");
+async fn upgrade(svc: &Svc<'_>, (client, org): (&Client, &str), purchase: PurchaseArgs) -> Result<(), CliError> {
+    let checkout = client.billing_check_out(org, &NewCheckout { return_to: return_to(client).await? }).send().await?;
+    warn_of_sandbox(svc, client, org).await?;
+    let get = async || client.billing_get(org).send().await;
+    if let Some(status) = purchase.pay(svc, &checkout, get, |status| status.plan == Plan::Pro).await? {
+        svc.out.response(&status, show)?;
+        svc.out.success(format!("{org} has the pro plan"));
     }
-    let url = &checkout.url;
-    if no_browser || !browser::open(url) {
-        svc.out.info(format!("Open this URL in a browser:\n\n  {url}\n"));
-    } else {
-        svc.out.info(format!("Opening {url} in your browser"));
-    }
-    let mut phases = Phases::default();
-    phases.show(svc.out, "Waiting for the payment. You can interrupt svc: the purchase continues in the browser");
-    let status = poll_until(async || client.billing_get(org).send().await, |status| status.plan == Plan::Pro);
-    let status = tokio::time::timeout(PAYMENT_TIMEOUT, status).await.map_err(|_| CliError::NotPaid)??;
-    drop(phases);
-    svc.out.response(&status, show)?;
-    svc.out.success(format!("{org} has the pro plan"));
     Ok(())
-}
-
-async fn check_out(client: &Client, org: &str) -> Result<Response<BillingPage>, CliError> {
-    let config = client.service_config().send().await?;
-    // A page that every installation has. The API itself has none at its base URL.
-    let return_to = format!("{}/docs", config.public_url.trim_end_matches('/'));
-    Ok(client.billing_check_out(org, &NewCheckout { return_to }).send().await?)
-}
-
-/// Opens a page of the payments provider, or prints its URL.
-fn visit(svc: &Svc<'_>, page: &Response<BillingPage>, name: &str, no_browser: bool) -> Result<(), CliError> {
-    if no_browser {
-        return svc.out.response(page, |page| page.url.clone());
-    }
-    if !browser::open(&page.url) {
-        svc.out.warn("failed to start a browser");
-        return svc.out.response(page, |page| page.url.clone());
-    }
-    svc.out.info(format!("Opening the {name} in your browser"));
-    svc.out.json_only(&page.json)
 }
 
 /// Distinguishes an organization that never paid from one that does not exist, which have the same status.
@@ -198,21 +147,4 @@ fn limit_rows(limits: &PlanLimits) -> [(&'static str, String); 15] {
         ("AI calls per project and minute", limits.ai_requests_per_minute.to_string()),
         ("AI spend per project and day", dollars(limits.ai_spend_per_day_micro_cents)),
     ]
-}
-
-/// An amount in dollars, rounded down to a cent.
-fn dollars(micro_cents: i64) -> String {
-    let cents = micro_cents / MICRO_CENTS_PER_CENT;
-    format!("${}.{:02}", cents / 100, cents % 100)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_rounded_down_to_a_cent() {
-        let shown = [0, 999_999, 1_000_000, 1_000_000_000, 123_456_789_012].map(dollars);
-        assert_eq!(shown, ["$0.00", "$0.00", "$0.01", "$10.00", "$1234.56"]);
-    }
 }

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub mod access;
+pub mod ai;
 pub mod apps;
 pub mod audit;
 pub mod billing;
@@ -58,6 +59,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Secrets(secrets) => secrets.run(svc).await,
         Command::Storage(storage) => storage.run(svc).await,
         Command::Db(db) => db.run(svc).await,
+        Command::Ai(ai) => ai.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,
         Command::Apps(apps) => apps.run(svc).await,
         Command::Billing(billing) => billing.run(svc).await,

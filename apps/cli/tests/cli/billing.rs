@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sandbox::{PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsFault, PaymentsServer};
+use sandbox::{CREDIT_PRODUCT, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsFault, PaymentsServer};
 use serde_json::{Value, json};
 use testkit::reserved_port;
 
 use crate::reverse_proxy;
 use crate::support::{CommandResult, Machine, Platform};
 
-/// A platform with a payments provider, and the machine of Ada, who has the organization `ada`.
-async fn with_provider() -> (Platform, PaymentsServer, Machine) {
+/// A platform with a payments provider and more settings, and the machine of Ada, who has the organization `ada`.
+pub async fn with_provider(more: &[(&'static str, String)]) -> (Platform, PaymentsServer, Machine) {
     let port = reserved_port();
     let payments = PaymentsServer::start(Some(format!("http://127.0.0.1:{port}/v1/hooks/payments"))).await;
     let settings = [
@@ -21,16 +21,17 @@ async fn with_provider() -> (Platform, PaymentsServer, Machine) {
         ("SVC_PAYMENTS_TOKEN", PAYMENTS_TOKEN.to_owned()),
         ("SVC_PAYMENTS_PRO_PRODUCT", PRO_PRODUCT.to_owned()),
         ("SVC_PAYMENTS_WEBHOOK_SECRET", PAYMENTS_WEBHOOK_SECRET.to_owned()),
+        ("SVC_PAYMENTS_CREDIT_PRODUCT", CREDIT_PRODUCT.to_owned()),
         ("SVC_PAYMENTS_SANDBOX", "on".to_owned()),
     ];
-    let platform = Platform::at(port, &settings).await;
+    let platform = Platform::at(port, &[&settings, more].concat()).await;
     let mut ada = platform.ada();
     ada.browser();
     (platform, payments, ada)
 }
 
 /// Waits until the service has accepted all webhooks.
-async fn delivered(payments: &PaymentsServer) {
+pub async fn delivered(payments: &PaymentsServer) {
     for _ in 0..500 {
         if payments.deliveries().iter().all(|delivery| delivery.status == Some(200)) {
             return;
@@ -45,7 +46,7 @@ fn billing(machine: &Machine, arguments: &[&str]) -> CommandResult {
 }
 
 /// The result of a command that was started before.
-fn finished(command: Child) -> CommandResult {
+pub fn finished(command: Child) -> CommandResult {
     let output = command.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     CommandResult { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
@@ -90,7 +91,7 @@ async fn without_a_provider_the_plan_is_shown_but_cannot_be_changed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_is_bought_cancelled_continued_and_ended() {
-    let (platform, payments, ada) = with_provider().await;
+    let (platform, payments, ada) = with_provider(&[]).await;
     billing(&ada, &["portal"]).fails(5).stderr_contains("never paid").stderr_contains("next: `svc billing upgrade`");
     billing(&ada, &["cancel", "--yes"]).fails(1).stderr_contains("code not_pro").stderr_contains("svc billing upgrade");
     ada.svc(&["billing", "portal", "--org", "nowhere"]).fails(5).stderr_contains("svc orgs list");
@@ -156,7 +157,7 @@ async fn plan_is_bought_cancelled_continued_and_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn upgrade_prints_the_checkout_and_survives_transient_errors_of_the_api() {
     const ERRORS: [u16; 3] = [502, 429, 500];
-    let (platform, payments, ada) = with_provider().await;
+    let (platform, payments, ada) = with_provider(&[]).await;
     let printed = billing(&ada, &["upgrade", "--no-browser", "--no-wait"]).succeeds().out;
     assert!(printed.contains("/payments/checkouts/"), "{printed}");
     let opened = ada.json(&["billing", "upgrade", "--no-wait", "--org", "ada"]);
@@ -187,7 +188,7 @@ async fn upgrade_prints_the_checkout_and_survives_transient_errors_of_the_api() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unavailable_provider_exits_with_code_7_and_a_viewer_cannot_buy() {
-    let (platform, payments, ada) = with_provider().await;
+    let (platform, payments, ada) = with_provider(&[]).await;
     payments.inject(Some(PaymentsFault::Unavailable));
     for arguments in [&["upgrade"][..], &["portal"]] {
         let refused = billing(&ada, arguments).fails(7);

@@ -30,6 +30,7 @@ mod oauth;
 mod openapi_tools;
 mod orgs;
 mod outage;
+mod paused_commit;
 mod pdns;
 mod process;
 mod projects;

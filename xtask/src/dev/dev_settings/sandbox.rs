@@ -8,6 +8,7 @@ use settings::Secret;
 
 use super::{base_url, listen_address, reachable_address};
 use crate::setting::read_setting;
+use xtask::workspace;
 
 /// The addresses of the sandbox.
 pub struct Sandbox {
@@ -87,6 +88,15 @@ impl Sandbox {
             values.insert("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".to_owned());
             values.insert("SVC_PAYMENTS_CREDIT_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000002".to_owned());
             values.insert("SVC_PAYMENTS_SANDBOX", "on".to_owned());
+        }
+        if read_setting::<String>("SVC_AI_MODELS")?.is_none() {
+            let catalog = workspace::root()?.join("deploy/ai-models.example.json");
+            values.insert("SVC_AI_MODELS", catalog.display().to_string());
+        }
+        if read_setting::<String>("SVC_NODE_AI_URL")?.is_none() {
+            // The only API key of the sandbox's models.
+            values.insert("SVC_NODE_AI_URL", format!("{}/openai/v1", base_url(self.http)));
+            values.insert("SVC_NODE_AI_KEY", "sk-sandbox".to_owned());
         }
         let origins = ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
         // `svc login` listens for the redirect on an arbitrary loopback port.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod credit;
+mod kills;
 mod project;
 mod topups;
 

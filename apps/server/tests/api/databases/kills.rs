@@ -11,6 +11,7 @@ use testkit::{PrivatePostgres, TestDatabase};
 
 use super::{DATABASE, DELETE, GENERATIONS, RESTORE};
 use crate::convergence::node_process::Node;
+use crate::paused_commit::{CRASHES, Crash};
 use crate::process::Process;
 use crate::support::{client, eventually};
 
@@ -22,20 +23,6 @@ const PAUSE: &str = "
     END $$;
     CREATE CONSTRAINT TRIGGER pause AFTER INSERT OR UPDATE OF phase ON databases.operations
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.pause();";
-
-/// The transactions that the trigger pauses.
-const PAUSED: &str = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-
-#[derive(Debug, Clone, Copy)]
-enum Crash {
-    /// The server is killed, and its transaction is rolled back.
-    ServerBeforeCommit,
-    /// The server is killed while Postgres commits its transaction, so the node gets no response.
-    ServerDuringCommit,
-    Postgres,
-}
-
-const CRASHES: [Crash; 3] = [Crash::ServerBeforeCommit, Crash::ServerDuringCommit, Crash::Postgres];
 
 struct Kit {
     server: Process,
@@ -132,11 +119,7 @@ impl Kit {
         // The crash can interrupt it.
         let request = client().post(url).bearer_auth(&self.session).json(body).send();
         let request = tokio::spawn(request);
-        eventually("the transaction of the phase", async || {
-            (self.server.database.number(&format!("SELECT count(*) {PAUSED}")).await > 0).then_some(())
-        })
-        .await;
-        self.crash(crash).await;
+        crash.hit(&mut self.server, &mut self.control, "DELETE FROM paused_phases").await;
         // Only an insertion that was not committed is lost. The error of the request says so, and the user repeats it.
         let responded = request.await.unwrap();
         if self.operation(ended).await.is_none() {
@@ -149,30 +132,6 @@ impl Kit {
         })
         .await;
         operation["terminal_code"].clone()
-    }
-
-    async fn crash(&mut self, crash: Crash) {
-        let release = "DELETE FROM paused_phases";
-        match crash {
-            Crash::ServerBeforeCommit => {
-                self.server.kill();
-                let database = &self.server.database;
-                database.rows(&format!("SELECT pg_terminate_backend(pid) {PAUSED}")).await;
-                database.run(release).await;
-                self.server.restart().await;
-            }
-            Crash::ServerDuringCommit => {
-                self.server.kill();
-                self.server.database.run(release).await;
-                self.server.restart().await;
-            }
-            Crash::Postgres => {
-                self.control.kill();
-                self.control.restart();
-                self.server.database.run(release).await;
-                self.server.wait_until_ready().await;
-            }
-        }
     }
 }
 

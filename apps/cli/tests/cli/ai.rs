@@ -1,0 +1,64 @@
+//! `svc ai`.
+
+use serde_json::json;
+
+use crate::billing::{delivered, finished, with_provider};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credit_is_bought_and_topped_up() {
+    let catalog = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/ai-models.example.json");
+    let (_platform, payments, ada) = with_provider(&[("SVC_AI_MODELS", catalog.to_owned())]).await;
+    let ai = |arguments: &[&str]| ada.svc(&[&["ai"], arguments, &["--org", "ada"]].concat());
+
+    let models = ai(&["models"]).succeeds().out;
+    assert!(models.starts_with("MODEL       LANE      INPUT PER M  OUTPUT PER M  CONTEXT\n"), "{models}");
+    assert!(models.contains("lab/large   frontier  $3.00        $15.00        200000\n"), "{models}");
+    assert!(!models.contains("open/small-8b-instruct"), "{models}");
+    let credit = ai(&["credit"]).succeeds().out;
+    assert_eq!(credit, "credit  $0.00\nsold    $5.00, $10.00, $25.00, $50.00, $100.00\ntop-up  off\n");
+    assert_eq!(
+        ai(&["topup"]).succeeds().out,
+        "top-up          off\ntoday           0 of 5\npayment method  none: a purchase saves it\n"
+    );
+    ai(&["topup", "on", "--amount", "25", "--below", "5"]).fails(1).stderr_contains("svc ai credit buy");
+    ai(&["topup", "on", "--amount", "abc", "--below", "5"]).fails(2).stderr_contains("not an amount in dollars");
+    ai(&["credit", "buy", "7"]).fails(1).stderr_contains("microCents");
+    assert_eq!(ai(&["ledger"]).succeeds().out.lines().count(), 1);
+
+    let buy = ada.command(&["ai", "credit", "buy", "$10", "--org", "ada"]).spawn().unwrap();
+    assert!(payments.pay(&ada.opened().await).ends_with("/docs"));
+    let bought = finished(buy).succeeds();
+    bought.stderr_contains("charges no money").stderr_contains("ada bought credit for $10.00");
+    assert!(bought.out.starts_with("credit  $10.00\n"), "{bought:?}");
+    delivered(&payments).await;
+    let ledger = ai(&["ledger"]).succeeds().out;
+    let row: Vec<&str> = ledger.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!((row[0], &row[2..]), ("1", &["topup", "$10.00", "$10.00", "–", "–", "–", "–"][..]), "{ledger}");
+
+    ai(&["topup", "on", "--amount", "25", "--below", "5.50"])
+        .succeeds()
+        .stderr_contains("turned the automatic top-up on");
+    let shown = ai(&["topup"]).succeeds().out;
+    assert!(shown.starts_with("top-up          $25.00 when the credit falls below $5.50\n"), "{shown}");
+    assert_eq!(ada.json(&["ai", "credit", "--org", "ada"])["autoTopup"]["thresholdMicroCents"], 550_000_000);
+    ai(&["topup", "off"]).succeeds().stderr_contains("turned the automatic top-up off");
+    let printed = ai(&["credit", "buy", "5", "--no-browser", "--no-wait"]).succeeds().out;
+    assert!(printed.contains("/payments/checkouts/"), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_is_enabled_by_command_or_by_the_manifest() {
+    let (_platform, _payments, ada) = with_provider(&[]).await;
+    ada.svc(&["projects", "create", "site", "--org", "ada"]).succeeds();
+    let ai = |command: &str| ada.svc(&["ai", command, "--org", "ada", "--project", "site"]);
+    let status = ai("status").succeeds().out;
+    assert!(status.starts_with("enabled  no\ncredit   $0.00\nspent    $0.00 of $10.00 in 24 hours\n"), "{status}");
+    ai("enable").succeeds().stderr_contains("env.ai").stderr_contains("no credit");
+    assert!(ai("status").succeeds().out.starts_with("enabled  yes\n"));
+    ai("disable").succeeds();
+    ada.write("svc.json", r#"{ "ai": true }"#);
+    ada.write("assets/index.html", "hello");
+    ada.svc(&["deploy", "--no-wait", "--org", "ada", "--project", "site"]).succeeds().stderr_contains("ai");
+    let status = ada.json(&["ai", "status", "--org", "ada", "--project", "site"]);
+    assert_eq!((&status["granted"], &status["usage24h"]["calls"]), (&json!(true), &json!(0)));
+}

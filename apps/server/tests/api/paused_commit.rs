@@ -1,0 +1,52 @@
+//! `kill -9` of the control plane or its Postgres while a transaction commits.
+//!
+//! A deferred trigger of the test pauses the transaction with `pg_sleep`.
+
+use testkit::PrivatePostgres;
+
+use crate::process::Process;
+use crate::support::eventually;
+
+/// The paused transactions.
+const PAUSED: &str = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+
+#[derive(Debug, Clone, Copy)]
+pub enum Crash {
+    /// The server is killed, and its transaction is rolled back.
+    ServerBeforeCommit,
+    /// The server is killed while Postgres commits its transaction, so that its client gets no response.
+    ServerDuringCommit,
+    Postgres,
+}
+
+pub const CRASHES: [Crash; 3] = [Crash::ServerBeforeCommit, Crash::ServerDuringCommit, Crash::Postgres];
+
+impl Crash {
+    /// Waits for a paused transaction, and crashes a process. `release` ends the pauses. Returns when the server is ready
+    /// again.
+    pub async fn hit(self, server: &mut Process, postgres: &mut PrivatePostgres, release: &str) {
+        eventually("a paused transaction", async || {
+            (server.database.number(&format!("SELECT count(*) {PAUSED}")).await > 0).then_some(())
+        })
+        .await;
+        match self {
+            Self::ServerBeforeCommit => {
+                server.kill();
+                server.database.rows(&format!("SELECT pg_terminate_backend(pid) {PAUSED}")).await;
+                server.database.run(release).await;
+                server.restart().await;
+            }
+            Self::ServerDuringCommit => {
+                server.kill();
+                server.database.run(release).await;
+                server.restart().await;
+            }
+            Self::Postgres => {
+                postgres.kill();
+                postgres.restart();
+                server.database.run(release).await;
+                server.wait_until_ready().await;
+            }
+        }
+    }
+}
