@@ -128,8 +128,6 @@ diesel::table! {
     }
 }
 
-diesel::joinable!(calls -> accounts (org_id));
-diesel::joinable!(calls -> project_usage (project_id));
 diesel::joinable!(ledger -> accounts (org_id));
 diesel::joinable!(unassigned_events -> webhooks (webhook_id));
 diesel::allow_tables_to_appear_in_same_query!(

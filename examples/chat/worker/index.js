@@ -8,7 +8,7 @@ export default {
     if (request.method === 'GET' && pathname === '/models') return env.ai.fetch('https://ai/v1/models')
     if (request.method !== 'POST' || pathname !== '/chat') return env.assets.fetch(request)
     // Each call costs credit, so pages of other sites must not make calls.
-    if (request.headers.get('origin') !== origin) return failure(403, 'Send the message from this site.')
+    if ((request.headers.get('origin') ?? origin) !== origin) return failure(403, 'Send the message from this site.')
     const chat = await parse(request)
     if (!chat) return failure(400, 'Send a model and the messages.')
     try {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sandbox::{CREDIT_PRODUCT, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsFault, PaymentsServer};
+use sandbox::{PaymentsFault, PaymentsServer};
 use serde_json::{Value, json};
 use testkit::reserved_port;
 
@@ -16,15 +16,7 @@ use crate::support::{CommandResult, Machine, Platform};
 pub async fn with_provider(more: &[(&'static str, String)]) -> (Platform, PaymentsServer, Machine) {
     let port = reserved_port();
     let payments = PaymentsServer::start(Some(format!("http://127.0.0.1:{port}/v1/hooks/payments"))).await;
-    let settings = [
-        ("SVC_PAYMENTS_URL", payments.url()),
-        ("SVC_PAYMENTS_TOKEN", PAYMENTS_TOKEN.to_owned()),
-        ("SVC_PAYMENTS_PRO_PRODUCT", PRO_PRODUCT.to_owned()),
-        ("SVC_PAYMENTS_WEBHOOK_SECRET", PAYMENTS_WEBHOOK_SECRET.to_owned()),
-        ("SVC_PAYMENTS_CREDIT_PRODUCT", CREDIT_PRODUCT.to_owned()),
-        ("SVC_PAYMENTS_SANDBOX", "on".to_owned()),
-    ];
-    let platform = Platform::at(port, &[&settings, more].concat()).await;
+    let platform = Platform::at(port, &[&payments.settings(), more].concat()).await;
     let mut ada = platform.ada();
     ada.browser();
     (platform, payments, ada)

@@ -310,6 +310,12 @@ impl AiServer {
         format!("{}{AI_PATH}", self.base)
     }
 
+    /// The settings with which a node uses this upstream.
+    #[must_use]
+    pub fn settings(&self) -> [(&'static str, String); 2] {
+        [("SVC_NODE_AI_URL", self.url()), ("SVC_NODE_AI_KEY", AI_KEY.to_owned())]
+    }
+
     /// Injects a fault, or removes it.
     pub fn inject(&self, fault: Option<AiFault>) {
         self.ai.fault.send_replace(fault);

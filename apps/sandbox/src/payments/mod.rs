@@ -226,6 +226,20 @@ impl PaymentsServer {
         format!("{}{PAYMENTS_PATH}", self.base)
     }
 
+    /// The settings with which a server uses this provider.
+    #[must_use]
+    pub fn settings(&self) -> [(&'static str, String); 6] {
+        let constants = [
+            ("SVC_PAYMENTS_TOKEN", PAYMENTS_TOKEN),
+            ("SVC_PAYMENTS_WEBHOOK_SECRET", PAYMENTS_WEBHOOK_SECRET),
+            ("SVC_PAYMENTS_PRO_PRODUCT", PRO_PRODUCT),
+            ("SVC_PAYMENTS_CREDIT_PRODUCT", CREDIT_PRODUCT),
+            ("SVC_PAYMENTS_SANDBOX", "on"),
+        ];
+        let [token, secret, pro, credit, sandbox] = constants.map(|(name, value)| (name, value.to_owned()));
+        [("SVC_PAYMENTS_URL", self.url()), token, secret, pro, credit, sandbox]
+    }
+
     /// Pays a checkout with a card that is not declined, and returns the page that the buyer returns to.
     ///
     /// # Panics

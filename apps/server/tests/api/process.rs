@@ -60,6 +60,13 @@ impl Process {
         Self::on(TestDatabase::create().await, extra).await
     }
 
+    /// Starts a process that listens on this port, which the caller reserved.
+    pub async fn at(public: u16, extra: &[(&'static str, String)]) -> Self {
+        let process = Self::spawn_at(public, TestDatabase::create().await, extra);
+        process.wait_until_ready().await;
+        process
+    }
+
     /// Starts a process on this database, unless `extra` overrides it.
     pub async fn on(database: TestDatabase, extra: &[(&'static str, String)]) -> Self {
         let process = Self::spawn(database, extra);
@@ -69,7 +76,11 @@ impl Process {
 
     /// Starts a process without waiting until it is ready.
     pub fn spawn(database: TestDatabase, extra: &[(&'static str, String)]) -> Self {
-        let (public, internal) = (reserved_port(), reserved_port());
+        Self::spawn_at(reserved_port(), database, extra)
+    }
+
+    fn spawn_at(public: u16, database: TestDatabase, extra: &[(&'static str, String)]) -> Self {
+        let internal = reserved_port();
         let folder = std::env::temp_dir().join(format!("svc-process-{public}"));
         let settings = [settings(&database, &folder, public, internal), extra.to_vec()].concat();
         let log = std::fs::File::create(folder.with_extension("log")).unwrap();

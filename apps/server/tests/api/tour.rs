@@ -4,7 +4,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use testkit::PrivatePostgres;
+use sandbox::{AiServer, PaymentsServer};
+use testkit::{PrivatePostgres, reserved_port};
 
 use crate::convergence::node_process::{Node, program, workerd};
 use crate::oauth::kit::{public, register_at};
@@ -12,7 +13,7 @@ use crate::process::Process;
 
 /// The number of shell blocks at the end of the tour that deploy worker code, which requires `workerd`. The last of them
 /// also requires the programs of Postgres.
-const BLOCKS_WITH_CODE: usize = 3;
+const BLOCKS_WITH_CODE: usize = 4;
 
 /// The shell blocks of the tour, without this number of blocks at the end.
 fn tour(omitted: usize) -> String {
@@ -35,7 +36,14 @@ fn checkout(folder: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn readme_tour_works() {
     let workerd = workerd();
-    let server = Process::with(&[("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned())]).await;
+    let public_port = reserved_port();
+    let payments = PaymentsServer::start(Some(format!("http://127.0.0.1:{public_port}/v1/hooks/payments"))).await;
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/ai-models.example.json");
+    let mut settings = payments.settings().to_vec();
+    settings.push(("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned()));
+    settings.push(("SVC_AI_MODELS", models.display().to_string()));
+    let server = Process::at(public_port, &settings).await;
+    let upstream = AiServer::start().await;
     // Ada approved an app before the tour. The tour lists it and ends its access.
     let (connected_app, ada) = register_at(&server, public()).await;
     let tokens = connected_app.sign_in(&ada).await;
@@ -43,6 +51,7 @@ async fn readme_tour_works() {
     let port = |address: &str| address.rsplit(':').next().unwrap().to_owned();
     let folder = std::env::temp_dir().join(format!("svc-tour-{}", port(&server.base)));
     let mut settings = vec![("SVC_NODE_STORAGE", format!("file://{}/objects", folder.display()))];
+    settings.extend(upstream.settings());
     settings.extend(workerd.clone().map(|it| ("SVC_NODE_WORKERD", it)));
     let postgres = workerd.as_ref().and_then(|_| PrivatePostgres::start());
     if let Some(postgres) = &postgres {
@@ -63,6 +72,9 @@ async fn readme_tour_works() {
     };
     let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
     assert!(script.contains(&server.base), "the tour does not use the API");
+    // The payment arrives by webhook.
+    let paid = "until svc ai ledger --org ada | grep -q topup; do command sleep 0.1; done\ncurl -sS http://chat-ada";
+    let script = script.replace("sleep 1\ncurl -sS http://chat-ada", paid);
     // Replace `sleep` by a wait for the effect of the access policy, and for the binding of the database.
     let script = format!(
         "status() {{ curl -s -o /dev/null -w '%{{http_code}}' http://$1.localhost{edge}/ -H \"$2\"; }}\n\
@@ -83,9 +95,10 @@ async fn readme_tour_works() {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(output.status.success(), "{out}\n{err}");
-    let seen: Vec<&str> = out.lines().filter(|line| line.starts_with("<h1>") || *line == "401").collect();
+    let is_expected = |line: &&str| line.starts_with("<h1>") || ["401", "data: [DONE]"].contains(line);
+    let seen: Vec<&str> = out.lines().filter(is_expected).collect();
     let (hello, again) = ("<h1>Hello</h1>", "<h1>Hello again</h1>");
-    let code = ["<h1>Hello, Ada</h1>", r#"<h1><a href="/">Guest book</a></h1>"#, "<h1>To do</h1>"];
+    let code = ["<h1>Hello, Ada</h1>", r#"<h1><a href="/">Guest book</a></h1>"#, "data: [DONE]", "<h1>To do</h1>"];
     let mut expected = vec![hello, again, hello, "401", hello];
     expected.extend(&code[..BLOCKS_WITH_CODE - omitted]);
     assert_eq!(seen, expected, "{out}\n{err}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use protocol::{AiUsage, EndedCall};
 use reqwest::{Method, Response};
-use sandbox::{AI_KEY, AiServer};
+use sandbox::AiServer;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -40,7 +40,7 @@ impl Rig {
     /// `None` without `workerd`.
     async fn start() -> Option<Self> {
         let upstream = AiServer::start().await;
-        let settings = [("SVC_NODE_AI_URL", upstream.url()), ("SVC_NODE_AI_KEY", AI_KEY.to_owned())];
+        let settings = upstream.settings();
         Self::start_with(upstream, settings).await
     }
 
@@ -85,8 +85,8 @@ impl Rig {
             }
         };
         let settled = timeout(Duration::from_secs(20), all).await;
-        let settled = settled.unwrap_or_else(|_| panic!("{count} calls are not settled"));
-        assert_eq!(settled.len(), count);
+        assert_eq!(settled.as_ref().map(Vec::len), Ok(count), "{:?}", self.core.settled_ai_calls());
+        let settled = settled.unwrap();
         settled
     }
 

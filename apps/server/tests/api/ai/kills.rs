@@ -1,6 +1,6 @@
 //! `kill -9` of the node in mid-stream, and of the control plane and its Postgres while a call is settled.
 
-use sandbox::{AI_KEY, AiFault, AiServer};
+use sandbox::{AiFault, AiServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{PrivatePostgres, TestDatabase};
@@ -59,11 +59,7 @@ impl Kit {
         database.run(PAUSE).await;
         let server = Process::on(database, &[("SVC_AI_MODELS", catalog.display().to_string())]).await;
         let upstream = AiServer::start().await;
-        let settings = [
-            ("SVC_NODE_WORKERD", workerd),
-            ("SVC_NODE_AI_URL", upstream.url()),
-            ("SVC_NODE_AI_KEY", AI_KEY.to_owned()),
-        ];
+        let settings = [&[("SVC_NODE_WORKERD", workerd)][..], &upstream.settings()].concat();
         let node = Node::start(&server, &settings).await;
         let session = server.sign_in().await;
         let kit = Self { server, node, postgres, upstream, session, _folder: folder };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sandbox::{CREDIT_PRODUCT, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsServer};
+use sandbox::PaymentsServer;
 use serde_json::{Value, json};
 
 use crate::databases::kit::{announce, node_info};
@@ -45,12 +45,7 @@ impl Fixture {
     pub async fn new(folder: Folder) -> Self {
         let unreachable = |path: &str| format!("http://127.0.0.1:9/{path}");
         let payments = PaymentsServer::start(None).await;
-        let server = Process::with(&[
-            ("SVC_PAYMENTS_URL", payments.url()),
-            ("SVC_PAYMENTS_TOKEN", PAYMENTS_TOKEN.to_owned()),
-            ("SVC_PAYMENTS_WEBHOOK_SECRET", PAYMENTS_WEBHOOK_SECRET.to_owned()),
-            ("SVC_PAYMENTS_PRO_PRODUCT", PRO_PRODUCT.to_owned()),
-            ("SVC_PAYMENTS_CREDIT_PRODUCT", CREDIT_PRODUCT.to_owned()),
+        let settings = [
             ("SVC_LIMITS", folder.write("limits.toml", LIMITS).display().to_string()),
             ("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned()),
             ("SVC_DNS_RESOLVER", "127.0.0.1:9".to_owned()),
@@ -64,8 +59,8 @@ impl Fixture {
             ("SVC_OAUTH_DEVICE_FLOW", "on".to_owned()),
             // Do not log thousands of requests.
             ("SVC_LOG", "warn".to_owned()),
-        ])
-        .await;
+        ];
+        let server = Process::with(&[&payments.settings()[..], &settings].concat()).await;
         let node = ManualNode::register(&server.database.url(), &server.internal, "edge").await;
         announce(&node, &node_info()).await.expect(204);
         let node = NodeTask::run(node);
