@@ -72,9 +72,12 @@ async fn readme_tour_works() {
     };
     let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
     assert!(script.contains(&server.base), "the tour does not use the API");
-    // The payment arrives by webhook.
-    let paid = "until svc ai ledger --org ada | grep -q topup; do command sleep 0.1; done\ncurl -sS http://chat-ada";
-    let script = script.replace("sleep 1\ncurl -sS http://chat-ada", paid);
+    // Wait for the payment, which arrives by webhook, and for the binding of the models.
+    let ready =
+        "until svc ai ledger --org ada | grep topup && curl -s http://chat-ada.localhost:8088/models | grep small";
+    let ready =
+        format!("{ready}; do command sleep 0.1; done >/dev/null\ncurl -sS http://chat-ada").replace(":8088", &edge);
+    let script = script.replace("sleep 1\ncurl -sS http://chat-ada", &ready);
     // Replace `sleep` by a wait for the effect of the access policy, and for the binding of the database.
     let script = format!(
         "status() {{ curl -s -o /dev/null -w '%{{http_code}}' http://$1.localhost{edge}/ -H \"$2\"; }}\n\
