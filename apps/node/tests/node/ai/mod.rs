@@ -86,8 +86,7 @@ impl Rig {
         };
         let settled = timeout(Duration::from_secs(20), all).await;
         assert_eq!(settled.as_ref().map(Vec::len), Ok(count), "{:?}", self.core.settled_ai_calls());
-        let settled = settled.unwrap();
-        settled
+        settled.unwrap()
     }
 
     /// The usage of the last of this number of calls.
