@@ -1,6 +1,7 @@
 //! `bench`: measures the product against a baseline.
 
 mod api;
+mod billing;
 pub mod bindings;
 pub mod databases;
 mod dns;
@@ -37,6 +38,8 @@ enum Command {
     Bindings(bindings::Args),
     /// Measure the databases of projects: queries of a worker, enabling, idle databases, a backup and a revocation
     Databases(databases::Args),
+    /// Measure AI calls and payments: deductions, webhooks, the latency that env.ai adds, and open streams
+    Billing(billing::Args),
     /// Measure the authorization server: refreshes, verifications of access tokens, and memory
     Oauth(oauth::Args),
 }
@@ -48,6 +51,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Edge(args)) => edge::run(args).await,
         Some(Command::Bindings(args)) => bindings::run(args).await,
         Some(Command::Databases(args)) => databases::run(args).await,
+        Some(Command::Billing(args)) => billing::run(args).await,
         Some(Command::Oauth(args)) => oauth::run(args).await,
     }
 }

@@ -28,6 +28,13 @@ pub struct Platform {
     node_settings: Vec<(&'static str, String)>,
 }
 
+/// Settings in addition to the defaults.
+#[derive(Default)]
+pub struct Settings {
+    pub server: Vec<(&'static str, String)>,
+    pub node: Vec<(&'static str, String)>,
+}
+
 /// A project on the platform.
 pub struct Project<'a> {
     platform: &'a Platform,
@@ -37,16 +44,20 @@ pub struct Project<'a> {
 
 impl Platform {
     /// Starts the server and the node on an empty in-memory database. Its speed does not matter: measurements start
-    /// when a change is acknowledged. `more` contains additional settings of the node.
-    pub async fn start(services: &mut Services, folder: &Path, more: Vec<(&'static str, String)>) -> Result<Self> {
+    /// when a change is acknowledged. `node` contains additional settings of the node.
+    pub async fn start(services: &mut Services, folder: &Path, node: Vec<(&'static str, String)>) -> Result<Self> {
+        Self::start_on(services, folder, Cluster::test()?, Settings { node, ..Settings::default() }).await
+    }
+
+    /// Starts the server and the node on an empty database.
+    pub async fn start_on(services: &mut Services, folder: &Path, cluster: Cluster, more: Settings) -> Result<Self> {
         let start = Instant::now();
-        let cluster = Cluster::test()?;
         let url = cluster.url("postgres");
         services.postgres = Some(cluster);
         Migrator::default().up(&mut migrations::connect(Secret::new(url.clone())).await?).await?;
         let token = folder.join("node.token");
         credential::ensure_node(Secret::new(url.clone()), &token).await?;
-        let server = Server::start(services, folder, url, &[]).await?;
+        let server = Server::start(services, folder, url, &more.server).await?;
         let (internal, edge) = (server.internal, reserved_address());
         let mut node_settings = vec![
             ("SVC_EDGE_LISTEN", edge.to_string()),
@@ -55,7 +66,7 @@ impl Platform {
             ("SVC_NODE_DIR", folder.join("node").display().to_string()),
             ("SVC_NODE_LOG", "warn".to_owned()),
         ];
-        node_settings.extend(more);
+        node_settings.extend(more.node);
         let mut platform = Self { edge, node_pid: 0, server, folder: folder.to_owned(), node_settings };
         platform.start_node(services).await?;
         print_step("Platform", "ready", start);
@@ -88,6 +99,21 @@ impl Platform {
     /// Kills the server with SIGKILL, and starts it again.
     pub async fn kill_server(&mut self, services: &mut Services) -> Result<()> {
         self.server.kill_and_restart(services).await
+    }
+
+    /// The base URL of the public API.
+    pub fn public_url(&self) -> String {
+        self.server.url("")
+    }
+
+    /// The base URL of the API for nodes.
+    pub fn internal_url(&self) -> String {
+        format!("http://{}", self.server.internal)
+    }
+
+    /// The organizations of the user.
+    pub async fn organizations(&self) -> Result<Value> {
+        success_json(self.server.request(Method::GET, "/v1/orgs").send().await?).await
     }
 
     /// Creates a project.
@@ -143,11 +169,18 @@ impl Platform {
 impl Project<'_> {
     /// Deploys files and waits for the acknowledgement.
     pub async fn deploy(&self, files: &[(&str, &[u8])]) -> Result<()> {
+        self.deploy_with("{}", files).await
+    }
+
+    /// Like [`Self::deploy`], with a manifest.
+    pub async fn deploy_with(&self, manifest: &str, files: &[(&str, &[u8])]) -> Result<()> {
         let path = format!("/v1/orgs/ada/projects/{}/deployments", self.name);
         let request = self.platform.server.request(Method::POST, &path).header("content-type", "application/gzip");
-        success_json(request.body(testkit::bundle::pack(&[&[("svc.json", &b"{}"[..])], files].concat())).send().await?)
-            .await
-            .map(drop)
+        success_json(
+            request.body(testkit::bundle::pack(&[&[("svc.json", manifest.as_bytes())], files].concat())).send().await?,
+        )
+        .await
+        .map(drop)
     }
 
     /// Waits until the node's response at this path satisfies the condition, and returns the duration.

@@ -90,7 +90,7 @@ impl Ai {
     /// The list of models, in OpenAI's shape.
     ///
     /// # Errors
-    /// [`AiError::Unavailable`].
+    /// [`AiError::NoCore`].
     pub async fn models(&self) -> Result<Value> {
         let catalog = self.core.ai_models().await.map_err(|error| {
             tracing::warn!(%error, "cannot get the AI models");

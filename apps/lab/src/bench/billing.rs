@@ -1,0 +1,104 @@
+//! `bench billing`: deductions of AI calls, webhooks of payments, and what `env.ai` adds to a call of the upstream. A server,
+//! a node, a durable Postgres and the sandbox's upstream run on this machine, from release builds.
+
+mod deductions;
+mod models;
+mod webhooks;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures_util::future::try_join_all;
+use kernel::Secret;
+use sandbox::{AiServer, PaymentsServer};
+use store::migrations;
+use xtask::postgres::Cluster;
+use xtask::services::Services;
+use xtask::workerd;
+
+use super::machine::with_release_build;
+use super::platform::{Platform, Settings};
+use super::run::{Run, percentile};
+
+/// The only model: 6 microcents per token of input, 24 per token of output.
+const CATALOG: &str = r#"{"models":[{"id":"small","lane":"value","inputMicroCentsPerMTok":6000000,
+    "outputMicroCentsPerMTok":24000000,"contextTokens":128000}]}"#;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The duration of each run of deductions and webhooks; 0 skips them
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Concurrent clients of deductions and webhooks
+    #[arg(long, default_value_t = 16)]
+    clients: usize,
+    /// The number of accounts of the second run of deductions
+    #[arg(long, default_value_t = 1000)]
+    accounts: usize,
+    /// The number of calls of which the latency is measured; 0 skips this part
+    #[arg(long, default_value_t = 300)]
+    calls: usize,
+    /// The number of open streams of which the memory is measured; 0 skips this part
+    #[arg(long, default_value_t = 200)]
+    streams: usize,
+}
+
+pub async fn run(args: Args) -> Result<ExitCode> {
+    with_release_build(async |services, folder| measure(services, folder, &args).await).await
+}
+
+async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<()> {
+    let workerd = workerd::find().context("this benchmark needs workerd")?;
+    let catalog = folder.join("models.json");
+    fs::write(&catalog, CATALOG)?;
+    let (upstream, payments) = (AiServer::start().await, PaymentsServer::start(None).await);
+    let mut settings = Settings { server: payments.settings().to_vec(), node: upstream.settings().to_vec() };
+    settings.server.push(("SVC_AI_MODELS", catalog.display().to_string()));
+    settings.node.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
+    let cluster = Cluster::bench()?;
+    let url = cluster.url("postgres");
+    let platform = Platform::start_on(services, folder, cluster, settings).await?;
+    let mut database = migrations::connect(Secret::new(url)).await?;
+    if args.seconds > 0 {
+        services.supervise(deductions::measure(&platform, folder, &mut database, args)).await?;
+        services.supervise(webhooks::measure(&platform, args)).await?;
+    }
+    if args.calls > 0 || args.streams > 0 {
+        services.supervise(models::measure(&platform, &upstream, &mut database, args)).await?;
+    }
+    Ok(())
+}
+
+/// Runs an operation repeatedly in concurrent clients until the time is over.
+async fn repeat<F>(args: &Args, operation: impl Fn() -> F + Clone + Send + 'static) -> Result<Run>
+where
+    F: Future<Output = Result<()>> + Send,
+{
+    let (start, duration) = (Instant::now(), Duration::from_secs(args.seconds));
+    let clients = (0..args.clients).map(|_| {
+        let operation = operation.clone();
+        tokio::spawn(async move {
+            let mut latencies = Vec::new();
+            while start.elapsed() < duration {
+                let sent = Instant::now();
+                operation().await?;
+                latencies.push(sent.elapsed().as_secs_f64() * 1e3);
+            }
+            anyhow::Ok(latencies)
+        })
+    });
+    let mut latencies = Vec::new();
+    for client in try_join_all(clients).await.context("a client stopped")? {
+        latencies.extend(client?);
+    }
+    latencies.sort_by(f64::total_cmp);
+    Ok(Run {
+        rate: f64::from(u32::try_from(latencies.len())?) / duration.as_secs_f64(),
+        p50: percentile(&latencies, 50),
+        p99: percentile(&latencies, 99),
+        errors: 0,
+    })
+}

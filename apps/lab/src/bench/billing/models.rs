@@ -1,0 +1,135 @@
+//! What `env.ai` adds to a call of the upstream, and the memory of open streams.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use futures_util::future::try_join_all;
+use reqwest::{Client, Method, Response};
+use sandbox::{AI_KEY, AiFault, AiServer};
+use serde_json::{Value, json};
+
+use super::{Args, deductions};
+use crate::bench::platform::Platform;
+use crate::bench::run::percentile;
+use crate::bench::server::{self, string_at};
+use crate::usage;
+
+const WORKER: &[u8] = b"
+export default {
+  async fetch(request, env) {
+    if (!env.ai) return new Response('not granted', { status: 503 });
+    return env.ai.fetch('https://ai/v1/chat/completions', { method: 'POST', body: await request.text() });
+  },
+};
+";
+
+pub async fn measure(
+    platform: &Platform,
+    upstream: &AiServer,
+    database: &mut AsyncPgConnection,
+    args: &Args,
+) -> Result<()> {
+    let organization = string_at(&platform.organizations().await?, "/items/0/id")?.parse()?;
+    // The webhooks may have created the account.
+    let remove = "ALTER TABLE billing.ledger DISABLE TRIGGER ledger_append_only; DELETE FROM billing.ledger; \
+        DELETE FROM billing.accounts;";
+    database.batch_execute(&format!("{remove} {}", deductions::credit(&organization))).await?;
+    let project = platform.create_project("models").await?;
+    platform.send(Method::POST, "models/ai", &json!(null)).await?;
+    project.deploy_with(r#"{"ai":true}"#, &[("worker/index.js", WORKER)]).await?;
+    let site =
+        Site { client: server::client()?, url: format!("http://{}/", platform.edge), host: project.hostname.clone() };
+    while site.ask(&question(false)).await?.status().as_u16() != 200 {}
+    if args.calls > 0 {
+        compare(&site, upstream, args.calls).await?;
+    }
+    if args.streams > 0 {
+        measure_streams(platform, &site, upstream, args.streams).await?;
+    }
+    Ok(())
+}
+
+/// The site whose worker calls the model.
+struct Site {
+    client: Client,
+    url: String,
+    host: String,
+}
+
+impl Site {
+    async fn ask(&self, question: &Value) -> Result<Response> {
+        let request = self.client.post(&self.url).header("host", &self.host).body(question.to_string());
+        Ok(request.send().await?)
+    }
+
+    /// A call without the platform.
+    async fn ask_upstream(&self, upstream: &AiServer, question: &Value) -> Result<Response> {
+        let request = self.client.post(format!("{}/chat/completions", upstream.url())).bearer_auth(AI_KEY);
+        Ok(request.header("content-type", "application/json").body(question.to_string()).send().await?)
+    }
+}
+
+fn question(stream: bool) -> Value {
+    let message = json!({ "role": "user", "content": "What does the platform add to the latency of a call?" });
+    json!({ "model": "small", "messages": [message], "stream": stream })
+}
+
+/// Prints the latencies of both sides, of calls one after the other.
+async fn compare(site: &Site, upstream: &AiServer, calls: usize) -> Result<()> {
+    println!("\nCalls of a model that responds at once, one after the other, {calls} per side, alternating\n");
+    println!(
+        "| measurement | upstream p50 ms | p99 ms | env.ai p50 ms | p99 ms | added p50 ms |\n|---|---|---|---|---|---|"
+    );
+    for (name, stream) in [("whole response", false), ("first byte of a stream", true)] {
+        let question = question(stream);
+        let (mut direct, mut metered) = (Vec::new(), Vec::new());
+        for _ in 0..calls {
+            direct.push(latency(site.ask_upstream(upstream, &question), stream).await?);
+            metered.push(latency(site.ask(&question), stream).await?);
+        }
+        let [direct, metered] = [direct, metered].map(|mut latencies| {
+            latencies.sort_by(f64::total_cmp);
+            [percentile(&latencies, 50), percentile(&latencies, 99)]
+        });
+        let ([p50, p99], [metered_p50, metered_p99]) = (direct, metered);
+        let added = metered_p50 - p50;
+        println!("| {name} | {p50:.2} | {p99:.2} | {metered_p50:.2} | {metered_p99:.2} | {added:.2} |");
+    }
+    Ok(())
+}
+
+/// The milliseconds until the first byte of the body, or until its end.
+async fn latency(call: impl Future<Output = Result<Response>>, first_byte: bool) -> Result<f64> {
+    let start = Instant::now();
+    let mut response = call.await?;
+    ensure!(response.status().as_u16() == 200, "a call returned {}", response.status());
+    let first = response.chunk().await?.context("an empty response")?;
+    ensure!(!first.is_empty(), "an empty response");
+    let at_first = start.elapsed();
+    while response.chunk().await?.is_some() {}
+    let latency = if first_byte { at_first } else { start.elapsed() };
+    Ok(latency.as_secs_f64() * 1e3)
+}
+
+/// Prints the memory of the node before and with open streams.
+async fn measure_streams(platform: &Platform, site: &Site, upstream: &AiServer, count: usize) -> Result<()> {
+    let (before, _) = usage::memory(platform.node_pid)?;
+    upstream.inject(Some(AiFault::Pause(3)));
+    let question = question(true);
+    let streams = try_join_all((0..count).map(|_| async {
+        let mut response = site.ask(&question).await?;
+        ensure!(response.chunk().await?.is_some(), "an empty stream");
+        Ok(response)
+    }));
+    let streams = streams.await?;
+    let (with, _) = usage::memory(platform.node_pid)?;
+    upstream.inject(None);
+    for stream in streams {
+        ensure!(stream.text().await?.contains("[DONE]"), "an incomplete stream");
+    }
+    println!(
+        "\n| open streams | resident memory of the node |\n|---|---|\n| 0 | {before:.1} MB |\n| {count} | {with:.1} MB |"
+    );
+    Ok(())
+}
