@@ -1,8 +1,10 @@
 //! Billing of organizations.
 
+mod amounts;
 mod hook;
 mod off;
 mod purchase;
+mod redelivery;
 
 use kernel::Secret;
 use reqwest::RequestBuilder;
@@ -14,7 +16,7 @@ use webhooks::SigningKey;
 
 use crate::support::{ApiResponse, App, Caller};
 
-const HOOK: &str = "/v1/hooks/payments";
+pub const HOOK: &str = "/v1/hooks/payments";
 const BILLING: &str = "/v1/orgs/ada/billing";
 
 /// Adds the headers of a webhook at the present time.
