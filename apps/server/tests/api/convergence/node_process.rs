@@ -24,10 +24,15 @@ pub struct Node {
 impl Node {
     /// Registers a node at the server and starts it with these settings in addition to the defaults.
     pub async fn start(server: &Process, extra: &[(&'static str, String)]) -> Self {
+        Self::at(server, reserved_port(), extra).await
+    }
+
+    /// Like [`Self::start`], with a reserved port for its front.
+    pub async fn at(server: &Process, port: u16, extra: &[(&'static str, String)]) -> Self {
         let config = store::Config::new(Secret::new(server.database.url()), "test");
         let nodes = Nodes::new(Store::new(&config, ClockRng::system()).unwrap());
         let token = nodes.add(&Actor::operator("test"), "edge".parse().unwrap()).await.unwrap().token;
-        let edge = format!("127.0.0.1:{}", reserved_port());
+        let edge = format!("127.0.0.1:{port}");
         let folder = std::env::temp_dir().join(format!("svc-node-{}", edge.replace(':', "-")));
         let mut settings = vec![
             ("SVC_EDGE_LISTEN", edge.clone()),
