@@ -1,7 +1,7 @@
 //! `bench`: measures the product against a baseline.
 
 mod api;
-mod billing;
+pub mod billing;
 pub mod bindings;
 pub mod databases;
 mod dns;

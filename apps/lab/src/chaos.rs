@@ -1,5 +1,6 @@
 //! `chaos`: injects faults and measures the reliability targets.
 
+mod billing;
 mod bindings;
 mod clock_jumps;
 mod databases;
@@ -77,6 +78,8 @@ enum Fault {
     Bindings,
     /// kill -9 of node, control plane and Postgres during restores, while clients write
     Databases,
+    /// kill -9 of node, control plane and Postgres while visitors call AI models
+    Billing,
     /// Races of the authorization server, kill -9 during its requests, and a rotation of the signing key
     Oauth,
 }
@@ -127,6 +130,7 @@ impl Fault {
             Self::SchemaChanges => schema_changes::run().await,
             Self::Bindings => bindings::run(rounds).await,
             Self::Databases => databases::run(rounds).await,
+            Self::Billing => billing::run(rounds).await,
             Self::Oauth => oauth::run(rounds).await,
         }
     }

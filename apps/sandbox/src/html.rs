@@ -65,7 +65,8 @@ pub(crate) fn page(title: &str, body: &Html) -> Response {
     html.raw("<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">");
     html.raw("<title>").text(title).raw(" · sandbox</title><style>").raw(STYLE).raw("</style>");
     html.raw("<nav><a href=\"/\">Sandbox</a> · <a href=\"/mail\">Mail</a> · <a href=\"/dns\">DNS records</a>");
-    html.raw(" · <a href=\"/s3\">Objects</a> · <a href=\"/app\">Connected app</a></nav>");
+    html.raw(" · <a href=\"/s3\">Objects</a> · <a href=\"/app\">Connected app</a>");
+    html.raw(" · <a href=\"/payments\">Payments</a> · <a href=\"/ai\">AI models</a></nav>");
     html.raw("<h1>").text(title).raw("</h1>").raw(body.as_str());
     Response { policy: Some(POLICY), ..Response::new(200, "text/html; charset=utf-8", html.0) }
 }

@@ -164,7 +164,11 @@ impl Display for DevSettings {
         writeln!(f, "  API       {api}  (reference: {api}/docs)")?;
         writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
         writeln!(f, "  Internal  {}  (metrics: /metrics)", base_url(self.internal))?;
-        writeln!(f, "  Sandbox   {}  (mail, code host, DNS records, objects, a connected app)", self.sandbox.url())?;
+        writeln!(
+            f,
+            "  Sandbox   {}  (mail, code host, DNS records, objects, payments, AI models, a connected app)",
+            self.sandbox.url()
+        )?;
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
             writeln!(f, "  Database  psql '{url}'")?;
         }

@@ -22,6 +22,7 @@ use xtask::workerd;
 use super::machine::with_release_build;
 use super::platform::{Platform, Settings};
 use super::run::{Run, percentile};
+pub use models::{Site, question};
 
 /// The only model: 6 microcents per token of input, 24 per token of output.
 const CATALOG: &str = r#"{"models":[{"id":"small","lane":"value","inputMicroCentsPerMTok":6000000,
@@ -52,12 +53,9 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<()> {
     let workerd = workerd::find().context("this benchmark needs workerd")?;
-    let catalog = folder.join("models.json");
-    fs::write(&catalog, CATALOG)?;
     let (upstream, payments) = (AiServer::start().await, PaymentsServer::start(None).await);
-    let mut settings = Settings { server: payments.settings().to_vec(), node: upstream.settings().to_vec() };
-    settings.server.push(("SVC_AI_MODELS", catalog.display().to_string()));
-    settings.node.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
+    let mut settings = settings(folder, &upstream, &workerd)?;
+    settings.server.extend(payments.settings());
     let cluster = Cluster::bench()?;
     let url = cluster.url("postgres");
     let platform = Platform::start_on(services, folder, cluster, settings).await?;
@@ -70,6 +68,16 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<
         services.supervise(models::measure(&platform, &upstream, &mut database, args)).await?;
     }
     Ok(())
+}
+
+/// The settings of a platform whose workers call the models of this upstream.
+pub fn settings(folder: &Path, upstream: &AiServer, workerd: &Path) -> Result<Settings> {
+    let catalog = folder.join("models.json");
+    fs::write(&catalog, CATALOG)?;
+    let server = vec![("SVC_AI_MODELS", catalog.display().to_string())];
+    let mut node = upstream.settings().to_vec();
+    node.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
+    Ok(Settings { server, node })
 }
 
 /// Runs an operation repeatedly in concurrent clients until the time is over.

@@ -49,8 +49,8 @@ run.
 ";
 
 const NOT_COVERED: &str = "
-Not built yet and therefore not measured: webhook redeliveries, providers other than mail, code host and resolver,
-sagas, the ledger and orders. `cargo xtask bench` measures a million projects in one organization.
+Not measured here: webhook redeliveries and orders (tests cover them), providers other than mail, code host, resolver and
+AI models, and sagas, which are not built yet. `cargo xtask bench` measures a million projects in one organization.
 ";
 
 /// The maximum number of violations to print.

@@ -1,6 +1,6 @@
 //! What `env.ai` adds to a call of the upstream, and the memory of open streams.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
@@ -8,6 +8,7 @@ use futures_util::future::try_join_all;
 use reqwest::{Client, Method, Response};
 use sandbox::{AI_KEY, AiFault, AiServer};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{Args, deductions};
 use crate::bench::platform::Platform;
@@ -24,23 +25,15 @@ export default {
 };
 ";
 
+const QUESTION: &str = "What does the platform add to the latency of a call?";
+
 pub async fn measure(
     platform: &Platform,
     upstream: &AiServer,
     database: &mut AsyncPgConnection,
     args: &Args,
 ) -> Result<()> {
-    let organization = string_at(&platform.organizations().await?, "/items/0/id")?.parse()?;
-    // The webhooks may have created the account.
-    let remove = "ALTER TABLE billing.ledger DISABLE TRIGGER ledger_append_only; DELETE FROM billing.ledger; \
-        DELETE FROM billing.accounts;";
-    database.batch_execute(&format!("{remove} {}", deductions::credit(&organization))).await?;
-    let project = platform.create_project("models").await?;
-    platform.send(Method::POST, "models/ai", &json!(null)).await?;
-    project.deploy_with(r#"{"ai":true}"#, &[("worker/index.js", WORKER)]).await?;
-    let site =
-        Site { client: server::client()?, url: format!("http://{}/", platform.edge), host: project.hostname.clone() };
-    while site.ask(&question(false)).await?.status().as_u16() != 200 {}
+    let site = Site::deploy(platform, database).await?;
     if args.calls > 0 {
         compare(&site, upstream, args.calls).await?;
     }
@@ -50,15 +43,35 @@ pub async fn measure(
     Ok(())
 }
 
-/// The site whose worker calls the model.
-struct Site {
+/// A site whose worker calls the model, with the credit of its organization.
+pub struct Site {
     client: Client,
     url: String,
     host: String,
 }
 
 impl Site {
-    async fn ask(&self, question: &Value) -> Result<Response> {
+    /// Deploys the site, and waits until it responds.
+    pub async fn deploy(platform: &Platform, database: &mut AsyncPgConnection) -> Result<Self> {
+        let organization = string_at(&platform.organizations().await?, "/items/0/id")?.parse()?;
+        // The webhooks of this benchmark may have created the account.
+        let remove = "ALTER TABLE billing.ledger DISABLE TRIGGER ledger_append_only; \
+            DELETE FROM billing.ledger; DELETE FROM billing.accounts; DELETE FROM billing.project_usage; \
+            ALTER TABLE billing.ledger ENABLE TRIGGER ledger_append_only;";
+        database.batch_execute(&format!("{remove} {}", deductions::credit(&organization))).await?;
+        let project = platform.create_project("models").await?;
+        platform.send(Method::POST, "models/ai", &json!(null)).await?;
+        project.deploy_with(r#"{"ai":true}"#, &[("worker/index.js", WORKER)]).await?;
+        let url = format!("http://{}/", platform.edge);
+        let site = Self { client: server::client()?, url, host: project.hostname };
+        while site.ask(&question("Hello", false)).await?.status().as_u16() != 200 {
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(site)
+    }
+
+    /// Sends a request to the model, through the worker.
+    pub async fn ask(&self, question: &Value) -> Result<Response> {
         let request = self.client.post(&self.url).header("host", &self.host).body(question.to_string());
         Ok(request.send().await?)
     }
@@ -70,8 +83,9 @@ impl Site {
     }
 }
 
-fn question(stream: bool) -> Value {
-    let message = json!({ "role": "user", "content": "What does the platform add to the latency of a call?" });
+/// A request of the model.
+pub fn question(content: &str, stream: bool) -> Value {
+    let message = json!({ "role": "user", "content": content });
     json!({ "model": "small", "messages": [message], "stream": stream })
 }
 
@@ -82,7 +96,7 @@ async fn compare(site: &Site, upstream: &AiServer, calls: usize) -> Result<()> {
         "| measurement | upstream p50 ms | p99 ms | env.ai p50 ms | p99 ms | added p50 ms |\n|---|---|---|---|---|---|"
     );
     for (name, stream) in [("whole response", false), ("first byte of a stream", true)] {
-        let question = question(stream);
+        let question = question(QUESTION, stream);
         let (mut direct, mut metered) = (Vec::new(), Vec::new());
         for _ in 0..calls {
             direct.push(latency(site.ask_upstream(upstream, &question), stream).await?);
@@ -116,7 +130,7 @@ async fn latency(call: impl Future<Output = Result<Response>>, first_byte: bool)
 async fn measure_streams(platform: &Platform, site: &Site, upstream: &AiServer, count: usize) -> Result<()> {
     let (before, _) = usage::memory(platform.node_pid)?;
     upstream.inject(Some(AiFault::Pause(3)));
-    let question = question(true);
+    let question = question(QUESTION, true);
     let streams = try_join_all((0..count).map(|_| async {
         let mut response = site.ask(&question).await?;
         ensure!(response.chunk().await?.is_some(), "an empty stream");

@@ -1,0 +1,171 @@
+//! `kill -9` of node, control plane and Postgres while visitors call AI models.
+//!
+//! The visitors remember the questions that were answered completely. Afterwards, the ledger must have one row for each of
+//! them with its exact tokens, at most one row for each call that the upstream received, and exact sums.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures_util::future::join_all;
+use kernel::{ClockRng, Secret};
+use sandbox::AiServer;
+use store::migrations;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+use tokio_postgres::NoTls;
+use xtask::postgres::{Cluster, Stop};
+use xtask::process::Signals;
+use xtask::services::Services;
+use xtask::workerd;
+
+use super::Outcome;
+use super::report::Finding;
+use crate::bench::billing::{Site, question, settings};
+use crate::bench::platform::Platform;
+use crate::bench::server::SEALING_KEY;
+
+const VISITORS: usize = 8;
+const KILLS_PER_ROUND: usize = 6;
+/// The time from the last kill until every call is settled.
+const MAX_SETTLEMENT: Duration = Duration::from_secs(30);
+
+/// The process that is killed.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Node,
+    ControlPlane,
+    Postgres,
+}
+
+/// The tokens of a call.
+type Tokens = (i64, i64);
+
+pub async fn run(rounds: usize) -> Result<Outcome> {
+    let Some(workerd) = workerd::find() else {
+        return Ok(Outcome { skipped: vec!["calls of AI models (no workerd)".to_owned()], ..Outcome::default() });
+    };
+    let mut services = Services::new(Signals::listen()?);
+    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
+    std::fs::create_dir(&folder)?;
+    let outcome = measure(&mut services, &folder, &workerd, rounds).await;
+    services.stop().await;
+    std::fs::remove_dir_all(folder)?;
+    outcome
+}
+
+async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds: usize) -> Result<Outcome> {
+    let upstream = AiServer::start().await;
+    let cluster = Cluster::bench()?;
+    let url = cluster.url("postgres");
+    let mut platform = Platform::start_on(services, folder, cluster, settings(folder, &upstream, workerd)?).await?;
+    let site = Site::deploy(&platform, &mut migrations::connect(Secret::new(url.clone())).await?).await?;
+    let stopped = AtomicBool::new(false);
+    let visitors = (0..VISITORS).map(|number| visit(&site, number, &stopped));
+    let kills = async {
+        for number in 0..KILLS_PER_ROUND * rounds {
+            sleep(Duration::from_millis(700 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1000)).await;
+            let victims = [Victim::Node, Victim::ControlPlane, Victim::Postgres];
+            match victims.get(number % victims.len()).context("no victim")? {
+                Victim::Node => platform.kill_node(services).await?,
+                Victim::ControlPlane => platform.kill_server(services).await?,
+                Victim::Postgres => {
+                    let cluster = services.postgres.as_mut().context("no cluster")?;
+                    block_in_place(|| cluster.stop(Stop::Immediate));
+                    block_in_place(|| cluster.restart())?;
+                }
+            }
+        }
+        sleep(Duration::from_secs(2)).await;
+        stopped.store(true, Ordering::SeqCst);
+        anyhow::Ok(())
+    };
+    let (answered, killed) = tokio::join!(join_all(visitors), kills);
+    killed?;
+    let answered: Vec<Tokens> = answered.into_iter().flatten().collect();
+    ensure!(!answered.is_empty(), "no call was answered");
+    let (database, connection) = tokio_postgres::connect(&url, NoTls).await?;
+    tokio::spawn(connection);
+    let start = Instant::now();
+    while open_calls(&database).await? > 0 && start.elapsed() < MAX_SETTLEMENT {
+        sleep(Duration::from_millis(50)).await;
+    }
+    let settled_in = start.elapsed();
+    let rows = ledger(&database).await?;
+    let mut outcome = Outcome::default();
+    let open = open_calls(&database).await?;
+    if open > 0 {
+        outcome.violations.push(format!("{open} calls are not settled"));
+    }
+    let mut deducted: HashMap<Tokens, i64> = HashMap::new();
+    for tokens in &rows {
+        *deducted.entry(*tokens).or_default() += 1;
+    }
+    for tokens in &answered {
+        let count = deducted.entry(*tokens).or_default();
+        *count -= 1;
+        if *count < 0 {
+            outcome.violations.push(format!("an answer with {tokens:?} tokens is not deducted"));
+        }
+    }
+    let received = upstream.calls().len();
+    if rows.len() > received {
+        outcome.violations.push(format!("{} deductions of {received} calls", rows.len()));
+    }
+    outcome.violations.extend(chaos::violations(&url, &[SEALING_KEY]).await?);
+    outcome.findings.push(Finding::new(
+        "kill -9 of node, control plane and Postgres while visitors call AI models",
+        "every answered call is deducted once with its exact tokens, no call twice; all are settled within 30 s",
+        outcome.violations.is_empty() && settled_in < MAX_SETTLEMENT,
+        format!(
+            "{} kills, {received} calls at the upstream, {} answered completely, {} deducted; {} violations; all settled \
+             {:.1} s after the last call",
+            KILLS_PER_ROUND * rounds,
+            answered.len(),
+            rows.len(),
+            outcome.violations.len(),
+            settled_in.as_secs_f64(),
+        ),
+    ));
+    Ok(outcome)
+}
+
+/// Asks the model until stopped. Returns the tokens of the questions that were answered completely.
+async fn visit(site: &Site, visitor: usize, stopped: &AtomicBool) -> Vec<Tokens> {
+    let mut answered = Vec::new();
+    for number in 0.. {
+        if stopped.load(Ordering::SeqCst) {
+            break;
+        }
+        // Different lengths, so that different calls have different tokens.
+        let content = "x".repeat(1 + (number * VISITORS + visitor) % 2_000);
+        let request = question(&content, number % 2 == 0);
+        let answer = match site.ask(&request).await {
+            Ok(response) if response.status().as_u16() == 200 => response.text().await.ok(),
+            _ => None,
+        };
+        // A stream ends with this event, and a whole response is valid JSON.
+        if answer.is_some_and(|text| text.contains("[DONE]") || text.ends_with('}')) {
+            let tokens = |text: &str| i64::try_from(text.len().div_ceil(4)).unwrap_or(i64::MAX);
+            let messages = request.get("messages").map(ToString::to_string).unwrap_or_default();
+            let output_tokens = tokens(&format!("You said: {content}"));
+            answered.push((tokens(&messages), output_tokens));
+        } else {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    answered
+}
+
+async fn open_calls(database: &tokio_postgres::Client) -> Result<i64> {
+    Ok(database.query_one("SELECT count(*) FROM billing.calls WHERE ended_at IS NULL", &[]).await?.try_get(0)?)
+}
+
+/// The tokens of all deducted calls.
+async fn ledger(database: &tokio_postgres::Client) -> Result<Vec<Tokens>> {
+    let query = "SELECT input_tokens, output_tokens FROM billing.ledger WHERE kind = 'call'";
+    let rows = database.query(query, &[]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
