@@ -21,7 +21,7 @@ use xtask::workerd;
 
 use super::machine::with_release_build;
 use super::platform::{Platform, Settings};
-use super::run::{Run, percentile};
+use super::run::Run;
 pub use models::{Site, question};
 
 /// The only model: 6 microcents per token of input, 24 per token of output.
@@ -102,11 +102,5 @@ where
     for client in try_join_all(clients).await.context("a client stopped")? {
         latencies.extend(client?);
     }
-    latencies.sort_by(f64::total_cmp);
-    Ok(Run {
-        rate: f64::from(u32::try_from(latencies.len())?) / duration.as_secs_f64(),
-        p50: percentile(&latencies, 50),
-        p99: percentile(&latencies, 99),
-        errors: 0,
-    })
+    Run::of(latencies, duration)
 }

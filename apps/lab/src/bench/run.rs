@@ -1,5 +1,9 @@
 //! The figures of benchmark runs.
 
+use std::time::Duration;
+
+use anyhow::Result;
+
 /// The figures of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
@@ -13,6 +17,17 @@ pub struct Run {
 }
 
 impl Run {
+    /// The figures of successful operations with these latencies in milliseconds.
+    pub fn of(mut latencies: Vec<f64>, duration: Duration) -> Result<Self> {
+        latencies.sort_by(f64::total_cmp);
+        Ok(Self {
+            rate: f64::from(u32::try_from(latencies.len())?) / duration.as_secs_f64(),
+            p50: percentile(&latencies, 50),
+            p99: percentile(&latencies, 99),
+            errors: 0,
+        })
+    }
+
     /// Formats a table row. `ratio` compares the rate with the baseline.
     pub fn row(&self, what: &str, side: &str, ratio: f64) -> String {
         let Self { rate, p50, p99, errors } = self;

@@ -10,6 +10,19 @@ use crate::support::eventually;
 /// The paused transactions.
 const PAUSED: &str = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
 
+/// Pauses the commits of transactions that insert into this table, while the table `paused` has a row.
+pub fn pause_inserts(table: &str) -> String {
+    format!(
+        "CREATE TABLE public.paused (is_paused boolean PRIMARY KEY);
+        CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            WHILE EXISTS (SELECT FROM public.paused) LOOP PERFORM pg_sleep(0.01); END LOOP;
+            RETURN NULL;
+        END $$;
+        CREATE CONSTRAINT TRIGGER pause AFTER INSERT ON {table}
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.pause();"
+    )
+}
+
 #[derive(Debug, Clone, Copy)]
 pub enum Crash {
     /// The server is killed, and its transaction is rolled back.

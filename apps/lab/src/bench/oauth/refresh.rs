@@ -77,11 +77,5 @@ async fn refresh_repeatedly(rig: &Rig, clients: u32, duration: Duration) -> Resu
     for task in try_join_all(refreshed).await.context("a client stopped")? {
         latencies.extend(task?);
     }
-    latencies.sort_by(f64::total_cmp);
-    Ok(Run {
-        rate: f64::from(u32::try_from(latencies.len())?) / duration.as_secs_f64(),
-        p50: percentile(&latencies, 50),
-        p99: percentile(&latencies, 99),
-        errors: 0,
-    })
+    Run::of(latencies, duration)
 }

@@ -12,7 +12,7 @@ use futures_util::stream;
 use tokio::task::yield_now;
 
 use super::calls::{self, BodyError};
-use super::{Binding, Caller};
+use super::{Binding, BindingCall, Caller};
 use crate::ai::{Ai, AiError, Completion};
 use crate::environment::Environment;
 use crate::index::Code;
@@ -37,13 +37,10 @@ impl Binding for AiBinding {
         Some(include_str!("ai.js"))
     }
 
-    fn handle<'a>(
-        &'a self,
-        caller: Caller,
-        request: HttpRequest,
-        payload: &'a mut Payload,
-    ) -> LocalBoxFuture<'a, HttpResponse> {
-        Box::pin(async move { self.respond(&caller, &request, payload).await.unwrap_or_else(|error| error.response()) })
+    fn handle<'a>(&'a self, call: BindingCall<'a>) -> LocalBoxFuture<'a, HttpResponse> {
+        Box::pin(async move {
+            self.respond(&call.caller, call.request, call.payload).await.unwrap_or_else(|error| error.response())
+        })
     }
 }
 

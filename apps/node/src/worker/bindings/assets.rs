@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use actix_web::web::Payload;
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use futures_util::future::LocalBoxFuture;
 
-use super::{Binding, Caller};
+use super::{Binding, BindingCall};
 use crate::contents::Contents;
 use crate::environment::Environment;
 use crate::index::Code;
@@ -28,12 +27,7 @@ impl Binding for Assets {
         None
     }
 
-    fn handle<'a>(
-        &'a self,
-        caller: Caller,
-        request: HttpRequest,
-        _: &'a mut Payload,
-    ) -> LocalBoxFuture<'a, HttpResponse> {
-        Box::pin(async move { serve_assets(&request, &self.0, &caller.index).await })
+    fn handle<'a>(&'a self, BindingCall { caller, request, .. }: BindingCall<'a>) -> LocalBoxFuture<'a, HttpResponse> {
+        Box::pin(async move { serve_assets(request, &self.0, &caller.index).await })
     }
 }

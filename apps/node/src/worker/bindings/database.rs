@@ -14,7 +14,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::{StreamExt as _, stream};
 
 use super::calls::{self, BodyError};
-use super::{Binding, Caller, error};
+use super::{Binding, BindingCall, Caller, error};
 use crate::environment::Environment;
 use crate::index::Code;
 use crate::pg::{Call, DatabaseError, Mode, Pools, Result};
@@ -38,14 +38,9 @@ impl Binding for DatabaseBinding {
         Some(include_str!("database.js"))
     }
 
-    fn handle<'a>(
-        &'a self,
-        caller: Caller,
-        request: HttpRequest,
-        payload: &'a mut Payload,
-    ) -> LocalBoxFuture<'a, HttpResponse> {
+    fn handle<'a>(&'a self, call: BindingCall<'a>) -> LocalBoxFuture<'a, HttpResponse> {
         Box::pin(async move {
-            let response = self.respond(&caller, &request, payload).await;
+            let response = self.respond(&call.caller, call.request, call.payload).await;
             response.unwrap_or_else(|failed| error(status(&failed), failed.code(), &failed.to_string()))
         })
     }

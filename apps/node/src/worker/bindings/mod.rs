@@ -64,12 +64,14 @@ pub trait Binding: Send + Sync {
 
     /// Handles a request of the object. The number of requests in flight is limited for each process. The code of a
     /// worker can send any request here, if it escapes from `workerd`.
-    fn handle<'a>(
-        &'a self,
-        caller: Caller,
-        request: HttpRequest,
-        payload: &'a mut Payload,
-    ) -> LocalBoxFuture<'a, HttpResponse>;
+    fn handle<'a>(&'a self, call: BindingCall<'a>) -> LocalBoxFuture<'a, HttpResponse>;
+}
+
+/// A request of a process to a binding.
+pub struct BindingCall<'a> {
+    pub caller: Caller,
+    pub request: &'a HttpRequest,
+    pub payload: &'a mut Payload,
 }
 
 /// The process that sent a request.
@@ -202,7 +204,7 @@ async fn handle(request: HttpRequest, mut payload: Payload, bindings: Data<Bindi
     let caller = bindings.find_process(&request, |process| bindings.caller(process));
     let Some(caller) = caller else { return unknown() };
     let response = match bindings.find_binding(&request, &caller) {
-        Some(binding) => binding.handle(caller, request, &mut payload).await,
+        Some(binding) => binding.handle(BindingCall { caller, request: &request, payload: &mut payload }).await,
         None => error(StatusCode::FORBIDDEN, "not_granted", "The project no longer has this binding. Enable it again."),
     };
     calls::drain(&mut payload).await;

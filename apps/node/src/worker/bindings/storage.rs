@@ -21,7 +21,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::calls::{self, BodyError};
-use super::{Binding, Caller, error};
+use super::{Binding, BindingCall, Caller, error};
 use crate::environment::Environment;
 use crate::index::Code;
 use crate::storage::{
@@ -106,14 +106,9 @@ impl Binding for StorageBinding {
         Some(include_str!("storage.js"))
     }
 
-    fn handle<'a>(
-        &'a self,
-        caller: Caller,
-        request: HttpRequest,
-        payload: &'a mut Payload,
-    ) -> LocalBoxFuture<'a, HttpResponse> {
+    fn handle<'a>(&'a self, call: BindingCall<'a>) -> LocalBoxFuture<'a, HttpResponse> {
         Box::pin(async move {
-            let response = self.respond(&caller, &request, payload).await;
+            let response = self.respond(&call.caller, call.request, call.payload).await;
             response.unwrap_or_else(|failed| error(status(failed), failed.code(), &failed.to_string()))
         })
     }

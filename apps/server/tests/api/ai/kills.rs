@@ -7,7 +7,7 @@ use testkit::{PrivatePostgres, TestDatabase};
 
 use super::{AI, LEDGER};
 use crate::convergence::node_process::{Node, workerd};
-use crate::paused_commit::CRASHES;
+use crate::paused_commit::{CRASHES, pause_inserts};
 use crate::process::Process;
 use crate::support::{bundle, client, eventually};
 
@@ -22,16 +22,6 @@ const WORKER: &str = r#"export default {
     return new Response(await env.ai.chat({ model: "small", messages, stream: true }));
   },
 };"#;
-
-/// Pauses the commits that deduct a call while the table has a row.
-const PAUSE: &str = "
-    CREATE TABLE public.paused (is_paused boolean PRIMARY KEY);
-    CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        WHILE EXISTS (SELECT FROM public.paused) LOOP PERFORM pg_sleep(0.01); END LOOP;
-        RETURN NULL;
-    END $$;
-    CREATE CONSTRAINT TRIGGER pause AFTER INSERT ON billing.ledger
-        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.pause();";
 
 /// The credit that an operator gave to Ada's organization.
 const CREDIT: &str = "
@@ -56,7 +46,7 @@ impl Kit {
         let catalog = folder.path().join("models.json");
         std::fs::write(&catalog, CATALOG).unwrap();
         let database = TestDatabase::create_in(&postgres).await;
-        database.run(PAUSE).await;
+        database.run(&pause_inserts("billing.ledger")).await;
         let server = Process::on(database, &[("SVC_AI_MODELS", catalog.display().to_string())]).await;
         let upstream = AiServer::start().await;
         let settings = [&[("SVC_NODE_WORKERD", workerd)][..], &upstream.settings()].concat();

@@ -8,19 +8,9 @@ use testkit::{PrivatePostgres, TestDatabase};
 use webhooks::SigningKey;
 
 use super::HOOK;
-use crate::paused_commit::CRASHES;
+use crate::paused_commit::{CRASHES, pause_inserts};
 use crate::process::Process;
 use crate::support::client;
-
-/// Pauses commits that apply an event while the table has a row.
-const PAUSE: &str = "
-    CREATE TABLE public.paused (is_paused boolean PRIMARY KEY);
-    CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        WHILE EXISTS (SELECT FROM public.paused) LOOP PERFORM pg_sleep(0.01); END LOOP;
-        RETURN NULL;
-    END $$;
-    CREATE CONSTRAINT TRIGGER pause AFTER INSERT ON billing.webhooks
-        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.pause();";
 
 /// The payments provider of a server, which delivers by hand.
 struct Provider {
@@ -83,7 +73,7 @@ async fn thousand_redeliveries_of_ten_events_take_effect_once_each() {
 async fn event_takes_effect_once_after_a_crash() {
     let Some(mut postgres) = PrivatePostgres::start() else { return };
     let database = TestDatabase::create_in(&postgres).await;
-    database.run(PAUSE).await;
+    database.run(&pause_inserts("billing.webhooks")).await;
     let payments = PaymentsServer::start(None).await;
     let mut server = Process::on(database, &payments.settings()).await;
     let provider = Provider::of(&server).await;
