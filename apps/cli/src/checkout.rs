@@ -50,7 +50,7 @@ impl PurchaseArgs {
     }
 }
 
-/// Tells the user if the provider is a test environment.
+/// Prints a notice if the provider is a test environment.
 pub async fn warn_of_sandbox(svc: &Svc<'_>, client: &Client, org: &str) -> Result<(), CliError> {
     if client.billing_get(org).send().await?.sandbox {
         svc.out.info("This is a test environment: the payments provider charges no money");

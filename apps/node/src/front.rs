@@ -61,7 +61,7 @@ pub fn listen(address: SocketAddr, front: Front) -> io::Result<(SocketAddr, Serv
             .default_service(web::to(handle))
     };
     // A visitor who is gone ends the request, and thus the calls of worker code.
-    let server = HttpServer::new(app).h1_allow_half_closed(false).disable_signals().bind(address)?;
+    let server = HttpServer::new(app).tcp_nodelay(true).h1_allow_half_closed(false).disable_signals().bind(address)?;
     let address = server.addrs().first().copied().unwrap_or(address);
     Ok((address, server.run()))
 }

@@ -51,6 +51,7 @@ impl Server {
             public_app(&served)
         };
         let public = HttpServer::new(app)
+            .tcp_nodelay(true)
             .workers(config.database.threads.max(1))
             .client_request_timeout(Duration::from_secs(5))
             .client_disconnect_timeout(Duration::from_secs(1))
@@ -60,6 +61,7 @@ impl Server {
             .bind(config.listen)
             .with_context(|| format!("SVC_LISTEN {}", config.listen))?;
         let internal = HttpServer::new(move || internal_app(&services))
+            .tcp_nodelay(true)
             .workers(1)
             .disable_signals()
             .bind(config.internal_listen)

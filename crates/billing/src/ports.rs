@@ -52,7 +52,7 @@ pub struct NewOrder {
     pub product: String,
     /// In US cents.
     pub cents: i64,
-    /// What the order pays for.
+    /// The purpose of the order.
     pub purpose: &'static str,
     /// Our id of the charge.
     pub reference: String,

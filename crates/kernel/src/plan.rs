@@ -64,7 +64,7 @@ pub struct PlanLimits {
     /// Calls of AI models that a project may make in a minute.
     #[serde(default = "default_ai_requests_per_minute")]
     pub ai_requests_per_minute: u32,
-    /// What a project may spend on AI models in 24 hours, in microcents.
+    /// The largest spend of a project on AI models in 24 hours, in microcents.
     #[serde(default = "default_ai_spend_per_day_micro_cents")]
     pub ai_spend_per_day_micro_cents: i64,
     /// The longest input of a call of an AI model, in tokens; 0 if the model decides.

@@ -47,7 +47,7 @@ pub struct NewOrder<'a> {
     pub amount_cents: i64,
     /// Our id of the customer.
     pub org: &'a str,
-    /// What the order pays for.
+    /// The purpose of the order.
     pub purpose: &'a str,
     /// Our id of the charge.
     pub reference: &'a str,

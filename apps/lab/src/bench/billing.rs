@@ -1,4 +1,4 @@
-//! `bench billing`: deductions of AI calls, webhooks of payments, and what `env.ai` adds to a call of the upstream. A server,
+//! `bench billing`: deductions of AI calls, webhooks of payments, and the latency that `env.ai` adds to a call of the upstream. A server,
 //! a node, a durable Postgres and the sandbox's upstream run on this machine, from release builds.
 
 mod deductions;

@@ -1,7 +1,7 @@
 //! `kill -9` of node, control plane and Postgres while visitors call AI models.
 //!
-//! The visitors remember the questions that were answered completely. Afterwards, the ledger must have one row for each of
-//! them with its exact tokens, at most one row for each call that the upstream received, and exact sums.
+//! The visitors keep a list of complete responses. Afterwards, the ledger must have one row for each of them with its exact
+//! tokens, at most one row for each call that the upstream received, and exact sums.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -85,7 +85,7 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     let (answered, killed) = tokio::join!(join_all(visitors), kills);
     killed?;
     let answered: Vec<Tokens> = answered.into_iter().flatten().collect();
-    ensure!(!answered.is_empty(), "no call was answered");
+    ensure!(!answered.is_empty(), "no response was complete");
     let (database, connection) = tokio_postgres::connect(&url, NoTls).await?;
     tokio::spawn(connection);
     let start = Instant::now();
@@ -117,10 +117,10 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     outcome.violations.extend(chaos::violations(&url, &[SEALING_KEY]).await?);
     outcome.findings.push(Finding::new(
         "kill -9 of node, control plane and Postgres while visitors call AI models",
-        "every answered call is deducted once with its exact tokens, no call twice; all are settled within 30 s",
+        "every call with a complete response is deducted once with its exact tokens, no call twice; all are settled within 30 s",
         outcome.violations.is_empty() && settled_in < MAX_SETTLEMENT,
         format!(
-            "{} kills, {received} calls at the upstream, {} answered completely, {} deducted; {} violations; all settled \
+            "{} kills, {received} calls at the upstream, {} complete responses, {} deducted; {} violations; all settled \
              {:.1} s after the last call",
             KILLS_PER_ROUND * rounds,
             answered.len(),
@@ -132,7 +132,7 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     Ok(outcome)
 }
 
-/// Asks the model until stopped. Returns the tokens of the questions that were answered completely.
+/// Calls the model until stopped. Returns the tokens of the complete responses.
 async fn visit(site: &Site, visitor: usize, stopped: &AtomicBool) -> Vec<Tokens> {
     let mut answered = Vec::new();
     for number in 0.. {

@@ -50,7 +50,7 @@ impl Journal {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// The calls of the previous process. A malformed file is kept beside the journal, for the operator.
+    /// The calls of the previous process. A malformed file is renamed for the operator, and skipped.
     pub fn read(&self) -> anyhow::Result<Vec<(Uuid, CallState)>> {
         let mut calls = Vec::new();
         for entry in std::fs::read_dir(&self.dir).context("cannot list the journal of AI calls")? {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 kernel::words! {
-    /// The lane of a model.
+    /// The price class of a model (contract section 8).
     pub enum Lane {
         /// At the list price of its provider.
         Frontier = "frontier",
@@ -65,7 +65,7 @@ pub struct AiStatus {
     /// The credit of the organization, in microcents. Negative if the last calls cost more than was left.
     pub balance_micro_cents: i64,
     pub usage24h: AiUsage24h,
-    /// What the project spent in the last 24 hours, in microcents.
+    /// The cost of the project's calls in the last 24 hours, in microcents.
     #[serde(rename = "spentMicroCents24h")]
     pub spent_micro_cents_24h: i64,
 }

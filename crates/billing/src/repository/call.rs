@@ -75,7 +75,7 @@ pub struct CallUsage {
     pub estimated: bool,
 }
 
-/// A deducted call, and what follows for its organization.
+/// A deducted call, and the top-up that it starts.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
 pub struct Deduction {
     #[diesel(sql_type = diesel::sql_types::Uuid)]

@@ -15,7 +15,7 @@ const OPERATIONS: u64 = 10;
 struct Account {
     org: OrgId,
     projects: Vec<ProjectId>,
-    /// What the balance must be after the round.
+    /// The expected balance after the round.
     balance: AtomicI64,
     calls: AtomicI64,
 }

@@ -1,4 +1,4 @@
-//! What `env.ai` adds to a call of the upstream, and the memory of open streams.
+//! The latency of `env.ai` compared with a direct call of the upstream, and the memory of open streams.
 
 use std::time::{Duration, Instant};
 
@@ -133,6 +133,7 @@ async fn measure_streams(platform: &Platform, site: &Site, upstream: &AiServer, 
     let question = question(QUESTION, true);
     let streams = try_join_all((0..count).map(|_| async {
         let mut response = site.ask(&question).await?;
+        ensure!(response.status().as_u16() == 200, "a stream returned {}", response.status());
         ensure!(response.chunk().await?.is_some(), "an empty stream");
         Ok(response)
     }));

@@ -20,6 +20,8 @@ use crate::index::Code;
 /// The longest request.
 const MAX_BODY_BYTES: usize = 8 << 20;
 
+const MAX_IN_FLIGHT: usize = 1000;
+
 /// The binding `ai`.
 pub struct AiBinding(pub Arc<Ai>);
 
@@ -35,6 +37,11 @@ impl Binding for AiBinding {
 
     fn module(&self) -> Option<&'static str> {
         Some(include_str!("ai.js"))
+    }
+
+    /// As many as visitors of a process: a stream lasts as long as the model writes.
+    fn max_in_flight(&self) -> usize {
+        MAX_IN_FLIGHT
     }
 
     fn handle<'a>(&'a self, call: BindingCall<'a>) -> LocalBoxFuture<'a, HttpResponse> {

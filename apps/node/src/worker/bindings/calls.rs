@@ -15,8 +15,8 @@ use futures_util::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The number of calls of a process in flight. A call ends when its response was sent.
-const MAX_IN_FLIGHT: usize = 128;
+/// The default number of calls of a process to a binding in flight. A call ends when its response was sent.
+pub const MAX_IN_FLIGHT: usize = 128;
 /// The number of further calls that may wait, so that code may begin many calls at the same time.
 const MAX_WAITING: usize = 1024;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server copies a chunk to the buffer of the connection, where it no longer counts as in flight.
 const MAX_CHUNK_BYTES: usize = 32 << 10;
 
-/// The permits for calls of a process.
+/// The permits for calls of a process to a binding.
 pub struct CallLimit {
     accepted: Arc<Semaphore>,
     in_flight: Arc<Semaphore>,
@@ -54,10 +54,10 @@ struct GuardedBody<G> {
 }
 
 impl CallLimit {
-    pub fn new() -> Self {
+    pub fn new(max_in_flight: usize) -> Self {
         Self {
-            accepted: Arc::new(Semaphore::new(MAX_IN_FLIGHT + MAX_WAITING)),
-            in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+            accepted: Arc::new(Semaphore::new(max_in_flight + MAX_WAITING)),
+            in_flight: Arc::new(Semaphore::new(max_in_flight)),
         }
     }
 

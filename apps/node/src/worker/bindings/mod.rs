@@ -62,7 +62,12 @@ pub trait Binding: Send + Sync {
     /// The source of the internal module that makes the object; `None` if code sees the service itself.
     fn module(&self) -> Option<&'static str>;
 
-    /// Handles a request of the object. The number of requests in flight is limited for each process. The code of a
+    /// The largest number of requests of a process in flight. Slow requests of one binding do not delay another.
+    fn max_in_flight(&self) -> usize {
+        calls::MAX_IN_FLIGHT
+    }
+
+    /// Handles a request of the object. The code of a
     /// worker can send any request here, if it escapes from `workerd`.
     fn handle<'a>(&'a self, call: BindingCall<'a>) -> LocalBoxFuture<'a, HttpResponse>;
 }
@@ -96,7 +101,8 @@ pub struct Bindings {
 struct Registered {
     project: String,
     index: Arc<Index>,
-    calls: Arc<CallLimit>,
+    /// By the name of the binding.
+    calls: HashMap<&'static str, Arc<CallLimit>>,
 }
 
 /// The key of a process, valid until this is dropped.
@@ -135,7 +141,9 @@ impl Bindings {
     /// Registers a process under a new key.
     pub fn register(self: &Arc<Self>, project: &str, index: Arc<Index>) -> Registration {
         let key = random::id().simple().to_string();
-        let registered = Registered { project: project.to_owned(), index, calls: Arc::new(CallLimit::new()) };
+        let limit = |binding: &dyn Binding| Arc::new(CallLimit::new(binding.max_in_flight()));
+        let calls = self.all.iter().map(|binding| (binding.name(), limit(binding.as_ref()))).collect();
+        let registered = Registered { project: project.to_owned(), index, calls };
         self.processes.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), registered);
         Registration { key, bindings: Arc::clone(self) }
     }
@@ -154,7 +162,7 @@ impl Bindings {
     }
 
     fn find_binding(&self, request: &HttpRequest, caller: &Caller) -> Option<&dyn Binding> {
-        let name = request.headers().get(BINDING_HEADER)?.to_str().ok()?;
+        let name = binding_name(request)?;
         self.granted(&caller.environment, caller.index.code.as_ref()).find(|binding| binding.name() == name)
     }
 }
@@ -190,10 +198,14 @@ pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
         .run())
 }
 
+fn binding_name(request: &HttpRequest) -> Option<&str> {
+    request.headers().get(BINDING_HEADER)?.to_str().ok()
+}
+
 async fn handle(request: HttpRequest, mut payload: Payload, bindings: Data<Bindings>) -> HttpResponse {
     let unknown = || error(StatusCode::FORBIDDEN, "not_granted", "Only the workers of this node may use its bindings.");
-    let calls = bindings.find_process(&request, |process| Arc::clone(&process.calls));
-    let Some(calls) = calls else { return unknown() };
+    let limit = |process: &Registered| process.calls.get(binding_name(&request)?).map(Arc::clone);
+    let Some(calls) = bindings.find_process(&request, limit).flatten() else { return unknown() };
     let Some(call) = calls.begin().await else {
         let message = "The worker has too many calls in progress. Read or cancel the bodies of earlier results.";
         let mut response = error(StatusCode::TOO_MANY_REQUESTS, "too_many_calls", message);

@@ -20,7 +20,7 @@ async fn paid_checkout_is_credited_by_its_event_only() {
     kit.provider.hold();
     let checkout = kit.check_out(1_000_000_000).await;
     assert_eq!(kit.provider.pay(&checkout), RETURN_TO);
-    // The browser's return is no proof. The payment saved the card.
+    // The return of the browser changes nothing. The payment saved the card.
     let credit = kit.ada.get(CREDIT).await.expect(200).clone();
     assert_eq!((&credit["balanceMicroCents"], &credit["hasPaymentMethod"]), (&json!(0), &json!(true)));
     kit.provider.release(true);

@@ -120,7 +120,7 @@ impl Kit {
         let request = client().post(url).bearer_auth(&self.session).json(body).send();
         let request = tokio::spawn(request);
         crash.hit(&mut self.server, &mut self.control, "DELETE FROM paused_phases").await;
-        // Only an insertion that was not committed is lost. The error of the request says so, and the user repeats it.
+        // Only an insertion that was not committed is lost. The request fails with an error, and the user repeats it.
         let responded = request.await.unwrap();
         if self.operation(ended).await.is_none() {
             assert_eq!(phase, "draining", "{crash:?}");
