@@ -41,8 +41,10 @@ pub use call::Completion;
 pub use error::AiError;
 pub use metrics::AiMetrics;
 
-/// The memory of the requests that are not sent yet.
-const MAX_MEMORY_KIB: usize = 64 << 10;
+/// The memory of all requests whose upstream has not responded.
+const MAX_MEMORY_KIB: usize = 512 << 10;
+/// The memory of a parsed request, in multiples of its length: `[0,0,…` needs 32 bytes for each two.
+const PARSED_FACTOR: usize = 16;
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Result<T> = std::result::Result<T, AiError>;
@@ -82,7 +84,7 @@ impl Ai {
     /// # Errors
     /// [`AiError::NoUpstream`] if the other requests of the node need it for too long.
     pub async fn reserve(&self, bytes: usize) -> Result<SemaphorePermit<'_>> {
-        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let kib = u32::try_from((bytes * PARSED_FACTOR).div_ceil(1024)).unwrap_or(u32::MAX);
         let reserved = timeout(MEMORY_TIMEOUT, self.memory.acquire_many(kib)).await;
         reserved.ok().and_then(std::result::Result::ok).ok_or(AiError::NoUpstream)
     }
@@ -177,10 +179,11 @@ impl Ai {
             self.meter.end(id, None).await;
             return Err(error);
         }
-        let body = request.for_upstream(&upstream_model, max_output_tokens);
+        let (is_stream, includes_usage) = (request.is_stream(), request.includes_usage());
+        let body = request.into_upstream(&upstream_model, max_output_tokens);
         let call = Call::new(id, input_tokens, context_tokens, Arc::clone(&self.meter), self.metrics.clone());
-        if request.is_stream() {
-            call.open_stream(upstream, body, request.includes_usage()).await
+        if is_stream {
+            call.open_stream(upstream, body, includes_usage).await
         } else {
             call.complete(upstream, body).await.map(|completion| (completion, None))
         }

@@ -63,8 +63,8 @@ impl ChatRequest {
     }
 
     /// The body for the upstream. A stream always reports its usage.
-    pub fn for_upstream(&self, model: &str, max_output_tokens: u32) -> Vec<u8> {
-        let mut object = self.object.clone();
+    pub fn into_upstream(self, model: &str, max_output_tokens: u32) -> Vec<u8> {
+        let mut object = self.object;
         object.insert("model".to_owned(), model.into());
         if self.is_stream {
             let options = object.entry("stream_options").or_insert_with(|| json!({}));
@@ -92,7 +92,7 @@ mod tests {
 
     fn rewritten(body: &Value, max: u32) -> Value {
         let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
-        serde_json::from_slice(&request.for_upstream("up", max)).unwrap()
+        serde_json::from_slice(&request.into_upstream("up", max)).unwrap()
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub struct AiStatus {
     /// Whether AI is enabled for the project. `env.ai` exists if the live deployment also declares it.
     pub granted: bool,
     pub limits: AiLimits,
-    /// What the project spent in the last 24 hours, in microcents.
+    /// The cost of the project's calls in the last 24 hours, in microcents.
     pub spent_micro_cents24h: i64,
     pub usage24h: AiUsage24h,
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 use futures_util::future::try_join_all;
 use reqwest::{Client, Method, Response};
@@ -133,7 +133,10 @@ async fn measure_streams(platform: &Platform, site: &Site, upstream: &AiServer, 
     let question = question(QUESTION, true);
     let streams = try_join_all((0..count).map(|_| async {
         let mut response = site.ask(&question).await?;
-        ensure!(response.status().as_u16() == 200, "a stream returned {}", response.status());
+        let status = response.status();
+        if status.as_u16() != 200 {
+            bail!("a stream returned {status}: {}", response.text().await?);
+        }
         ensure!(response.chunk().await?.is_some(), "an empty stream");
         Ok(response)
     }));
