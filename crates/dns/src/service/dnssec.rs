@@ -153,7 +153,7 @@ impl Dns {
         let is_signed = !view.keys.is_empty();
         let is_as_desired = view.serial.is_some() && is_signed == should_be_signed;
         if view.error.is_none() && should_be_signed && is_as_desired && requests_new_ds(check, &view) {
-            self.record_observed(check, &view.cds).await?;
+            self.record_observed(check, &view).await?;
         }
         let is_stuck = view.error.is_none() && is_stuck(check, &view, is_as_desired);
         let signer_check_at = match &view.error {
@@ -177,14 +177,17 @@ impl Dns {
             .await
     }
 
-    async fn record_observed(&self, check: &SignerCheck, cds: &[Ds]) -> Result<()> {
+    async fn record_observed(&self, check: &SignerCheck, view: &SignerView) -> Result<()> {
+        let now = Some(self.store.clock_rng().now());
         self.store
             .transaction(&Actor::service("dnssec"), async |tx: &mut Connection| {
                 // A change by a user since the check began wins.
                 let is_unchanged = |zone: &ZoneRecord| zone.dnssec == check.dnssec && zone.ds == check.ds;
                 let zone = tx.zone_lock_by_id(check.id).await?.filter(is_unchanged);
                 let Some(zone) = zone else { return Ok(Outcome::Unchanged(())) };
-                let (zone, recorded) = set_ds(tx, zone, cds.to_vec(), Some(self.store.clock_rng().now())).await?;
+                // Readers see the DS records together with their keys.
+                tx.signer_check_record(check, view, now).await?;
+                let (zone, recorded) = set_ds(tx, zone, view.cds.clone(), now).await?;
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
                 let event = Event::in_org("dns.ds.set", check.org, zone.id, data);
                 Ok(if recorded { Outcome::Changed((), event) } else { Outcome::Unchanged(()) })
