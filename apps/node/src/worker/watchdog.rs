@@ -22,7 +22,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// The probe timeout of a process that used at least [`STUCK_CPU_TIME`] since the probe.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Below this CPU time, an overloaded machine may have caused the delay.
-const STUCK_CPU_TIME: Duration = Duration::from_millis(500);
+const STUCK_CPU_TIME: Duration = Duration::from_millis(1500);
 /// The probe timeout independent of CPU time.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 

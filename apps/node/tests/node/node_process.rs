@@ -1,8 +1,9 @@
 //! A node in its own process, which runs workers.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Seek as _;
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use testkit::reserved_address;
 
@@ -18,6 +19,7 @@ pub struct NodeProcess {
     front: SocketAddr,
     metrics: SocketAddr,
     process: Child,
+    log: File,
 }
 
 impl NodeProcess {
@@ -30,8 +32,8 @@ impl NodeProcess {
         let mut settings: Vec<(String, String)> =
             settings.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         settings.push(("SVC_NODE_METRICS_LISTEN".to_owned(), metrics.to_string()));
-        let process = spawn(&core, &dir, &settings, front);
-        let node = Self { core, dir, settings, front, metrics, process };
+        let (process, log) = spawn(&core, &dir, &settings, front);
+        let node = Self { core, dir, settings, front, metrics, process, log };
         node.wait_until_open().await;
         node
     }
@@ -43,7 +45,7 @@ impl NodeProcess {
 
     /// Starts the node after [`Self::kill`].
     pub async fn restart(&mut self) {
-        self.process = spawn(&self.core, &self.dir, &self.settings, self.front);
+        (self.process, self.log) = spawn(&self.core, &self.dir, &self.settings, self.front);
         self.wait_until_open().await;
     }
 
@@ -80,19 +82,25 @@ impl Drop for NodeProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            let _ = self.log.rewind();
+            println!("The log of the node:\n{}", std::io::read_to_string(&self.log).unwrap_or_default());
+        }
     }
 }
 
-fn spawn(core: &ControlPlane, dir: &Dir, settings: &[(String, String)], front: SocketAddr) -> Child {
-    let uids = unused_uids();
-    Command::new(env!("CARGO_BIN_EXE_svc-node"))
+/// The process, and the unnamed file of its log.
+fn spawn(core: &ControlPlane, dir: &Dir, settings: &[(String, String)], front: SocketAddr) -> (Child, File) {
+    let (uids, log) = (unused_uids(), tempfile::tempfile().unwrap());
+    let process = Command::new(env!("CARGO_BIN_EXE_svc-node"))
         .env_clear()
         .envs(environment(core, dir))
         .envs(settings.iter().cloned())
         .env("SVC_EDGE_LISTEN", front.to_string())
         .env("SVC_NODE_WORKERD", workerd().unwrap())
         .env("SVC_NODE_WORKER_UIDS", format!("{}-{}", uids.first, uids.last))
-        .stdout(Stdio::null())
+        .stdout(log.try_clone().unwrap())
         .spawn()
-        .unwrap()
+        .unwrap();
+    (process, log)
 }

@@ -30,6 +30,8 @@ const MAX_SHOWN: usize = 50;
 /// The bytes of the answer in an event.
 const EVENT_BYTES: usize = 12;
 const TRICKLE: Duration = Duration::from_millis(200);
+/// The time in which the server sends the events before a cut.
+const FLUSH: Duration = Duration::from_millis(50);
 
 /// A fault of every following call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,7 +212,11 @@ impl Ai {
             let mut outcome = "complete";
             for (number, part) in parts.into_iter().enumerate() {
                 if fault == Some(AiFault::Cut(number)) {
-                    let _ = sender.send(Err(io::Error::from(io::ErrorKind::ConnectionAborted))).await;
+                    // The server discards what it has not sent when the body fails: it first sends the events before.
+                    if let Ok(permit) = sender.reserve().await {
+                        tokio::time::sleep(FLUSH).await;
+                        permit.send(Err(io::Error::from(io::ErrorKind::ConnectionAborted)));
+                    }
                     outcome = "cut";
                     break;
                 }

@@ -72,6 +72,8 @@ impl Rig {
             ("SVC_NODE_DATABASE_ADDRESS", postgres.address()),
             ("SVC_NODE_DATABASE_SSLMODE", "disable".to_owned()),
             ("SVC_NODE_PG_BIN", postgres.programs().display().to_string()),
+            // On a busy machine, V8 collects the garbage of many large calls late.
+            ("SVC_NODE_WORKER_MEMORY", "512MiB".to_owned()),
         ];
         let node = NodeProcess::start(core, settings).await;
         let (admin, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.unwrap();
