@@ -1,7 +1,5 @@
 //! The part of the control plane in operations.
 
-use std::collections::BTreeMap;
-
 use protocol::{
     DatabaseOperation, DatabaseOperationKind, DatabaseReport, GenerationRef, OperationPhase, OperationReport,
 };
@@ -79,17 +77,17 @@ impl Kit {
         self.applied(project).await;
     }
 
-    /// The generations of a kind that the node reported, oldest first.
+    /// The generations of a kind, in the order in which the node first reported them.
     pub fn generations(&self, project: &str, kind: &str) -> Vec<GenerationRef> {
-        let mut found = BTreeMap::new();
+        let mut found: Vec<GenerationRef> = Vec::new();
         for report in self.core.reports_of(project, "generation") {
-            if report["kind"] == kind {
-                let text = |name: &str| report[name].as_str().unwrap().to_owned();
+            let text = |name: &str| report[name].as_str().unwrap().to_owned();
+            if report["kind"] == kind && found.iter().all(|known| known.key != text("key")) {
                 let size_bytes = report["sizeBytes"].as_u64().unwrap();
-                found.insert(text("key"), GenerationRef { key: text("key"), size_bytes, sha256: text("sha256") });
+                found.push(GenerationRef { key: text("key"), size_bytes, sha256: text("sha256") });
             }
         }
-        found.into_values().collect()
+        found
     }
 
     /// Stores the current content as a generation: that of a restore that is aborted.
