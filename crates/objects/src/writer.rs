@@ -140,10 +140,10 @@ impl ObjectWriter {
         }
         // The semaphore is never closed, so `acquire_owned` cannot fail.
         let permit = self.limits.permits.clone().acquire_owned().await.ok();
-        let upload = match &mut self.upload {
-            Some(upload) => upload,
-            none => none.insert(self.objects.put_multipart(&self.path).await?),
-        };
+        if self.upload.is_none() {
+            self.upload = create(self.objects.clone(), self.path.clone()).await?.0.take();
+        }
+        let Some(upload) = &mut self.upload else { return Ok(()) };
         let sending = upload.put_part(mem::take(&mut self.buffer).into());
         self.in_flight.spawn(async move {
             let sent = sending.await;
@@ -156,9 +156,28 @@ impl ObjectWriter {
 
 impl Drop for ObjectWriter {
     fn drop(&mut self) {
-        if let (Some(upload), Ok(runtime)) = (self.upload.take(), Handle::try_current()) {
-            runtime.spawn(abort(upload, mem::take(&mut self.in_flight)));
-        }
+        abort_later(self.upload.take(), mem::take(&mut self.in_flight));
+    }
+}
+
+/// A new upload of several parts. Dropping it aborts it.
+struct Created(Option<Box<dyn MultipartUpload>>);
+
+impl Drop for Created {
+    fn drop(&mut self) {
+        abort_later(self.0.take(), JoinSet::new());
+    }
+}
+
+/// Creates an upload of several parts. The request continues if the caller is dropped: a cancelled request would leave
+/// an upload in the store that nobody knows.
+async fn create(objects: Arc<dyn ObjectStore>, path: Path) -> Result<Created> {
+    tokio::spawn(async move { objects.put_multipart(&path).await.map(|upload| Created(Some(upload))) }).await?
+}
+
+fn abort_later(upload: Option<Box<dyn MultipartUpload>>, in_flight: JoinSet<Result<()>>) {
+    if let (Some(upload), Ok(runtime)) = (upload, Handle::try_current()) {
+        runtime.spawn(abort(upload, in_flight));
     }
 }
 
