@@ -27,6 +27,7 @@ mod follow;
 mod front;
 mod index;
 mod media;
+mod memory;
 mod metrics;
 pub mod observe;
 mod origin;

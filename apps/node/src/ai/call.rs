@@ -17,7 +17,7 @@ use super::journal::CallState;
 use super::meter::Meter;
 use super::upstream::{Upstream, failed};
 use super::usage::{estimate, output_bytes, reported, tokens_of};
-use super::{AiMetrics, Result};
+use super::{AiError, AiMetrics, Result};
 
 /// The longest duration of a call, also if its upstream keeps sending single bytes.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
@@ -27,6 +27,7 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 const MAX_WAITING_EVENTS: usize = 32;
 /// How often the journal records the progress of a stream.
 const RECORD_PERIOD: Duration = Duration::from_secs(1);
+const TOO_LONG: &str = "the call took too long";
 /// The data of the last event of a stream.
 const DONE: &str = "[DONE]";
 
@@ -34,14 +35,53 @@ const DONE: &str = "[DONE]";
 pub enum Completion {
     /// The upstream's response.
     Whole(Bytes),
-    /// The upstream's events, as they arrive. An error ends a stream that the upstream did not complete.
-    Stream(mpsc::Receiver<std::result::Result<Bytes, Interrupted>>),
+    /// The upstream's events, as they arrive.
+    Stream(Events),
 }
 
-/// The upstream did not complete a stream.
+/// The events of a stream.
+pub struct Events {
+    receiver: mpsc::Receiver<Event>,
+    is_ended: bool,
+}
+
+impl Events {
+    /// The next event; `None` after the last one.
+    ///
+    /// # Errors
+    /// Returns an error once if the stream ends without its last event.
+    pub async fn next(&mut self) -> Option<std::result::Result<Bytes, Interrupted>> {
+        if self.is_ended {
+            return None;
+        }
+        let event = self.receiver.recv().await;
+        self.is_ended = event.as_ref().is_none_or(|event| event.is_done);
+        Some(event.map(|event| event.bytes).ok_or(Interrupted))
+    }
+}
+
+/// The upstream did not complete a stream, or the code did not read it in time.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the upstream of the AI models ended the stream early")]
+#[error("the stream of the AI model ended early")]
 pub struct Interrupted;
+
+/// Why there is no whole response, or no first event.
+enum Failure {
+    /// The upstream failed, or sent something else than a completion: the call is free.
+    Failed(AiError),
+    /// The response began and did not end: the upstream charges for it.
+    Interrupted(AiError),
+}
+
+impl Failure {
+    fn failed(reason: &str) -> Self {
+        Self::Failed(failed(reason))
+    }
+
+    fn interrupted(reason: &str) -> Self {
+        Self::Interrupted(failed(reason))
+    }
+}
 
 /// A call in progress. It must be ended.
 pub struct Call {
@@ -62,7 +102,7 @@ pub struct Call {
 struct EventStream {
     response: Response,
     splitter: EventSplitter,
-    receiver: mpsc::Sender<std::result::Result<Bytes, Interrupted>>,
+    receiver: mpsc::Sender<Event>,
     /// Whether the code wants the event with the usage.
     includes_usage: bool,
 }
@@ -94,26 +134,43 @@ impl Call {
     }
 
     /// Waits for a whole response, also if the worker is gone: the upstream charges for it.
-    pub async fn complete(self, upstream: &Upstream, body: Vec<u8>) -> Result<Completion> {
-        let whole = async {
-            let response = upstream.send(body, "application/json").await?;
-            let body = read(response).await?;
-            let parsed: Value = serde_json::from_slice(&body).map_err(|_| failed("a response that is not JSON"))?;
-            let choices = parsed.get("choices").filter(|choices| choices.is_array());
-            let bytes = output_bytes(choices.ok_or_else(|| failed("a response without choices"))?, "message");
-            let usage = parsed.get("usage").and_then(|usage| reported(usage, self.context_tokens, bytes));
-            Ok((body, usage.unwrap_or_else(|| estimate(self.input_tokens, bytes, self.context_tokens))))
-        };
-        match timeout_at(self.deadline, whole).await.unwrap_or_else(|_| Err(failed("the call took too long"))) {
+    pub async fn complete(mut self, upstream: &Upstream, body: Vec<u8>) -> Result<Completion> {
+        match self.read_whole(upstream, body).await {
             Ok((body, usage)) => {
                 self.end(Some(usage)).await;
                 Ok(Completion::Whole(body))
             }
-            Err(error) => {
-                self.end(None).await;
-                Err(error)
+            Err(failure) => Err(self.fail(failure).await),
+        }
+    }
+
+    async fn read_whole(
+        &mut self,
+        upstream: &Upstream,
+        body: Vec<u8>,
+    ) -> std::result::Result<(Bytes, AiUsage), Failure> {
+        let response = self.send_upstream(upstream, body, "application/json").await?;
+        let body = timeout_at(self.deadline, self.read_body(response));
+        let body = body.await.unwrap_or_else(|_| Err(Failure::interrupted(TOO_LONG)))?;
+        let parsed: Value =
+            serde_json::from_slice(&body).map_err(|_| Failure::failed("a response that is not JSON"))?;
+        let choices = parsed.get("choices").filter(|choices| choices.is_array());
+        let choices = choices.ok_or_else(|| Failure::failed("a response without choices"))?;
+        self.output_bytes = output_bytes(choices, "message");
+        let usage = parsed.get("usage").and_then(|usage| reported(usage, self.context_tokens, self.output_bytes));
+        Ok((body, usage.unwrap_or_else(|| self.estimate())))
+    }
+
+    async fn read_body(&mut self, mut response: Response) -> std::result::Result<Bytes, Failure> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = next_chunk(&mut response).await? {
+            body.extend_from_slice(&chunk);
+            self.output_bytes = body.len();
+            if body.len() > MAX_RESPONSE_BYTES {
+                return Err(Failure::interrupted("a response that is too long"));
             }
         }
+        Ok(body.freeze())
     }
 
     /// Opens a stream, and waits for its first event.
@@ -122,75 +179,88 @@ impl Call {
         upstream: &Upstream,
         body: Vec<u8>,
         includes_usage: bool,
-    ) -> Result<(Completion, Option<Self>)> {
+    ) -> Result<(Completion, Self)> {
         let (sender, receiver) = mpsc::channel(MAX_WAITING_EVENTS);
-        let deadline = self.deadline;
-        let open = async {
-            let response = upstream.send(body, "text/event-stream").await?;
-            self.stream =
-                Some(EventStream { response, splitter: EventSplitter::default(), receiver: sender, includes_usage });
-            self.next_event().await?.filter(|event| !event.is_done).ok_or_else(|| failed("a stream without an event"))
-        };
-        let first = timeout_at(deadline, open).await.unwrap_or_else(|_| Err(failed("the call took too long")));
-        match first {
-            Ok(first) => {
-                if !self.send(first).await {
-                    self.end_with_estimate().await;
-                    return Ok((Completion::Stream(receiver), None));
-                }
-                Ok((Completion::Stream(receiver), Some(self)))
-            }
-            Err(error) => {
-                self.end(None).await;
-                Err(error)
-            }
+        let completion = Completion::Stream(Events { receiver, is_ended: false });
+        match self.first_event(upstream, body, sender, includes_usage).await {
+            // The channel has space, and its receiver is here.
+            Ok(first) => match self.send(first).await {
+                true => Ok((completion, self)),
+                false => Err(self.fail(Failure::interrupted("its events cannot be passed on")).await),
+            },
+            Err(failure) => Err(self.fail(failure).await),
         }
     }
 
-    /// Passes on the events of a stream, until it ends or the worker is gone. Then settles the call.
+    async fn first_event(
+        &mut self,
+        upstream: &Upstream,
+        body: Vec<u8>,
+        receiver: mpsc::Sender<Event>,
+        includes_usage: bool,
+    ) -> std::result::Result<Event, Failure> {
+        let response = self.send_upstream(upstream, body, "text/event-stream").await?;
+        self.stream = Some(EventStream { response, splitter: EventSplitter::default(), receiver, includes_usage });
+        let first = timeout_at(self.deadline, self.next_event()).await;
+        let first = first.unwrap_or_else(|_| Err(Failure::interrupted(TOO_LONG)))?;
+        first.filter(|event| !event.is_done).ok_or_else(|| Failure::failed("a stream without an event"))
+    }
+
+    async fn send_upstream(
+        &self,
+        upstream: &Upstream,
+        body: Vec<u8>,
+        content_type: &'static str,
+    ) -> std::result::Result<Response, Failure> {
+        let response = timeout_at(self.deadline, upstream.send(body, content_type)).await;
+        response.unwrap_or_else(|_| Err(failed(TOO_LONG))).map_err(Failure::Failed)
+    }
+
+    /// Passes on the events of a stream, until it ends, the worker is gone, or the call takes too long. Then settles the
+    /// call.
     pub async fn stream(mut self) {
-        let Some(receiver) = self.stream.as_ref().map(|stream| stream.receiver.clone()) else { return };
         let deadline = self.deadline;
-        let mut recorded = Instant::now();
-        loop {
-            let event = tokio::select! {
-                event = timeout_at(deadline, self.next_event()) => event,
-                // The worker or the visitor is gone.
-                () = receiver.closed() => break,
-            };
-            match event {
-                Ok(Ok(Some(event))) => {
-                    let is_done = event.is_done;
-                    if !self.send(event).await || is_done {
-                        break;
-                    }
-                    if recorded.elapsed() >= RECORD_PERIOD {
-                        self.record().await;
-                        recorded = Instant::now();
-                    }
-                }
-                // The stream ended without its last event, the upstream failed, or the call took too long.
-                Ok(Ok(None) | Err(_)) | Err(_) => {
-                    let _ = receiver.send(Err(Interrupted)).await;
-                    break;
-                }
-            }
+        if timeout_at(deadline, self.pass_on()).await.is_err() {
+            failed(TOO_LONG);
         }
         self.end_with_estimate().await;
     }
 
+    async fn pass_on(&mut self) {
+        let Some(receiver) = self.stream.as_ref().map(|stream| stream.receiver.clone()) else { return };
+        let mut recorded = Instant::now();
+        loop {
+            let event = tokio::select! {
+                event = self.next_event() => event,
+                // The worker or the visitor is gone.
+                () = receiver.closed() => return,
+            };
+            // A stream that ends without its last event is an error for the code.
+            let Ok(Some(event)) = event else { return };
+            let is_done = event.is_done;
+            if !self.send(event).await || is_done {
+                return;
+            }
+            if recorded.elapsed() >= RECORD_PERIOD {
+                self.record().await;
+                recorded = Instant::now();
+            }
+        }
+    }
+
     /// The next event with data; `None` at the end of the stream.
-    async fn next_event(&mut self) -> Result<Option<Event>> {
+    async fn next_event(&mut self) -> std::result::Result<Option<Event>, Failure> {
         loop {
             let Some(stream) = &mut self.stream else { return Ok(None) };
-            while let Some(bytes) = stream.splitter.next().map_err(|_| failed("an event is too long"))? {
+            while let Some(bytes) = stream.splitter.next().map_err(|_| Failure::interrupted("an event is too long"))? {
                 let Some(data) = data(&bytes) else { continue };
                 if data == DONE {
                     return Ok(Some(Event { bytes, is_done: true, is_hidden: false }));
                 }
-                let parsed: Value = serde_json::from_str(&data).map_err(|_| failed("an event that is not JSON"))?;
+                let parsed: Value =
+                    serde_json::from_str(&data).map_err(|_| Failure::failed("an event that is not JSON"))?;
                 let choices = parsed.get("choices").filter(|choices| choices.is_array());
-                let choices = choices.ok_or_else(|| failed("an event without choices"))?;
+                let choices = choices.ok_or_else(|| Failure::failed("an event without choices"))?;
                 self.output_bytes += output_bytes(choices, "delta");
                 self.output_tokens.store(tokens_of(self.output_bytes), Ordering::Relaxed);
                 let usage = parsed.get("usage").filter(|usage| !usage.is_null());
@@ -201,10 +271,9 @@ impl Call {
                 let is_hidden = is_empty && usage.is_some() && !stream.includes_usage;
                 return Ok(Some(Event { bytes, is_done: false, is_hidden }));
             }
-            match stream.response.chunk().await {
-                Ok(Some(chunk)) => stream.splitter.push(&chunk),
-                Ok(None) => return Ok(None),
-                Err(error) => return Err(failed(&error.without_url().to_string())),
+            match next_chunk(&mut stream.response).await? {
+                Some(chunk) => stream.splitter.push(&chunk),
+                None => return Ok(None),
             }
         }
     }
@@ -212,7 +281,7 @@ impl Call {
     /// Sends an event to the worker. Returns false if it is gone.
     async fn send(&self, event: Event) -> bool {
         let Some(stream) = &self.stream else { return false };
-        event.is_hidden || stream.receiver.send(Ok(event.bytes)).await.is_ok()
+        event.is_hidden || stream.receiver.send(event).await.is_ok()
     }
 
     /// Records the progress, so that the estimate after the death of the node is close.
@@ -223,9 +292,26 @@ impl Call {
         let _ = self.meter.record(self.id, state).await;
     }
 
+    /// Settles a call without a response, and returns its error.
+    async fn fail(self, failure: Failure) -> AiError {
+        match failure {
+            Failure::Failed(error) => {
+                self.end(None).await;
+                error
+            }
+            Failure::Interrupted(error) => {
+                self.end_with_estimate().await;
+                error
+            }
+        }
+    }
+
+    fn estimate(&self) -> AiUsage {
+        estimate(self.input_tokens, self.output_bytes, self.context_tokens)
+    }
+
     async fn end_with_estimate(self) {
-        let estimated = estimate(self.input_tokens, self.output_bytes, self.context_tokens);
-        let usage = self.usage.unwrap_or(estimated);
+        let usage = self.usage.unwrap_or_else(|| self.estimate());
         self.end(Some(usage)).await;
     }
 
@@ -237,13 +323,6 @@ impl Call {
     }
 }
 
-async fn read(mut response: Response) -> Result<Bytes> {
-    let mut body = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error.without_url().to_string()))? {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_RESPONSE_BYTES {
-            return Err(failed("a response that is too long"));
-        }
-    }
-    Ok(body.freeze())
+async fn next_chunk(response: &mut Response) -> std::result::Result<Option<Bytes>, Failure> {
+    response.chunk().await.map_err(|error| Failure::interrupted(&error.without_url().to_string()))
 }

@@ -24,6 +24,9 @@ pub enum AiError {
     /// 503: the upstream is not configured, or failed.
     #[error("The upstream of the AI models is not available. Try again later.")]
     NoUpstream,
+    /// 503: other requests need the memory.
+    #[error("Too many large requests are in progress. Try again later, or send smaller ones.")]
+    NoMemory,
     /// 503: the call could not be admitted.
     #[error("Calls of AI models cannot be admitted at the moment. Try again later.")]
     NoCore,
@@ -44,7 +47,7 @@ impl AiError {
                 RefusalCode::NotGranted => "not_granted",
             },
             Self::Rejected { code, .. } => code.as_deref().unwrap_or("invalid_request"),
-            Self::NoUpstream | Self::NoCore => "no_upstream",
+            Self::NoUpstream | Self::NoMemory | Self::NoCore => "no_upstream",
         }
     }
 
@@ -59,7 +62,7 @@ impl AiError {
                 RefusalCode::NotGranted => StatusCode::FORBIDDEN,
             },
             Self::Rejected { status, .. } => StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::NoUpstream | Self::NoCore => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoUpstream | Self::NoMemory | Self::NoCore => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

@@ -16,19 +16,21 @@ mod request;
 mod upstream;
 mod usage;
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::{AdmittedCall, AiAdmission, AiCallRequest, RefusedCall};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::client::Core;
+use crate::memory::{Memory, Reservation};
 use crate::random;
 use call::Call;
 use config::AiConfig;
@@ -42,7 +44,9 @@ pub use error::AiError;
 pub use metrics::AiMetrics;
 
 /// The memory of all requests whose upstream has not responded.
-const MAX_MEMORY_KIB: usize = 512 << 10;
+const MAX_BYTES: usize = 512 << 20;
+/// The part of it that a project may use: one request of the largest size while it is parsed.
+const MAX_PROJECT_BYTES: usize = 128 << 20;
 /// The memory of a parsed request, in multiples of its length: `[0,0,…` needs 32 bytes for each two.
 const PARSED_FACTOR: usize = 16;
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,8 +62,9 @@ pub struct Ai {
     metrics: AiMetrics,
     /// Calls outlive the workers and the threads that their requests arrive at.
     runtime: Handle,
-    /// The memory for requests, in KiB.
-    memory: Semaphore,
+    memory: Memory,
+    /// The memory of the projects with requests.
+    projects: Mutex<HashMap<String, Memory>>,
 }
 
 impl Ai {
@@ -75,18 +80,25 @@ impl Ai {
         let upstream = config.map(Upstream::new).transpose()?;
         let journal = Journal::open(&dir.join("ai"))?;
         let meter = Meter::start(journal, core.clone(), metrics.clone(), tasks)?;
-        let memory = Semaphore::new(MAX_MEMORY_KIB);
-        Ok(Self { upstream, core, meter, metrics, runtime: Handle::current(), memory })
+        let memory = Memory::new(MAX_BYTES, MAX_PROJECT_BYTES);
+        let (runtime, projects) = (Handle::current(), Mutex::default());
+        Ok(Self { upstream, core, meter, metrics, runtime, memory, projects })
     }
 
-    /// Waits for the memory of a request with this many bytes.
+    /// Waits for the memory to parse a request of this many bytes.
     ///
     /// # Errors
-    /// [`AiError::NoUpstream`] if the other requests of the node need it for too long.
-    pub async fn reserve(&self, bytes: usize) -> Result<SemaphorePermit<'_>> {
-        let kib = u32::try_from((bytes * PARSED_FACTOR).div_ceil(1024)).unwrap_or(u32::MAX);
-        let reserved = timeout(MEMORY_TIMEOUT, self.memory.acquire_many(kib)).await;
-        reserved.ok().and_then(std::result::Result::ok).ok_or(AiError::NoUpstream)
+    /// [`AiError::NoMemory`] if other requests of the project or of the node need it for too long.
+    pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation> {
+        let memory = {
+            let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+            if !projects.contains_key(project) {
+                projects.retain(|_, memory| !memory.is_unused());
+            }
+            projects.entry(project.to_owned()).or_insert_with(|| self.memory.of_project()).clone()
+        };
+        let reserved = timeout(MEMORY_TIMEOUT, memory.reserve(bytes * PARSED_FACTOR)).await;
+        reserved.ok().and_then(std::result::Result::ok).ok_or(AiError::NoMemory)
     }
 
     /// The list of models, in OpenAI's shape.
@@ -111,12 +123,12 @@ impl Ai {
     ///
     /// # Errors
     /// [`AiError`], if the call is refused or the upstream fails. Then it is free.
-    pub async fn complete(self: &Arc<Self>, project: &str, body: Bytes) -> Result<Completion> {
+    pub async fn complete(self: &Arc<Self>, project: &str, body: Bytes, memory: Reservation) -> Result<Completion> {
         let (sender, receiver) = oneshot::channel();
         let (this, project) = (Arc::clone(self), project.to_owned());
         self.runtime.spawn(async move {
             let mut sender = sender;
-            let completed = this.begin(&project, &body, &mut sender).await;
+            let completed = this.begin(&project, body, memory, &mut sender).await;
             this.metrics.count(completed.as_ref().map_or_else(AiError::code, |_| "ok"));
             let call = match completed {
                 Ok((completion, call)) => {
@@ -140,10 +152,12 @@ impl Ai {
     async fn begin(
         &self,
         project: &str,
-        body: &[u8],
+        body: Bytes,
+        mut memory: Reservation,
         receiver: &mut oneshot::Sender<Result<Completion>>,
     ) -> Result<(Completion, Option<Call>)> {
-        let request = ChatRequest::parse(body)?;
+        let request = ChatRequest::parse(&body)?;
+        drop(body);
         let upstream = self.upstream.as_ref().ok_or(AiError::NoUpstream)?;
         let (id, input_tokens) = (random::id(), request.input_tokens());
         self.meter.record(id, CallState::Asked).await?;
@@ -181,11 +195,13 @@ impl Ai {
         }
         let (is_stream, includes_usage) = (request.is_stream(), request.includes_usage());
         let body = request.into_upstream(&upstream_model, max_output_tokens);
+        memory.shrink(body.len());
         let call = Call::new(id, input_tokens, context_tokens, Arc::clone(&self.meter), self.metrics.clone());
         if is_stream {
-            call.open_stream(upstream, body, includes_usage).await
+            let (completion, call) = call.open_stream(upstream, body, includes_usage).await?;
+            Ok((completion, Some(call)))
         } else {
-            call.complete(upstream, body).await.map(|completion| (completion, None))
+            Ok((call.complete(upstream, body).await?, None))
         }
     }
 }

@@ -7,6 +7,43 @@ use super::{AiError, Result};
 
 /// The fields that limit the output.
 const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+/// The fields that are passed on. They change what the model writes, and not what a token costs or which model answers.
+const FIELDS: [&str; 32] = [
+    "frequency_penalty",
+    "function_call",
+    "functions",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "metadata",
+    "min_p",
+    "model",
+    "parallel_tool_calls",
+    "prediction",
+    "presence_penalty",
+    "prompt_cache_key",
+    "reasoning",
+    "reasoning_effort",
+    "repetition_penalty",
+    "response_format",
+    "safety_identifier",
+    "seed",
+    "stop",
+    "stream",
+    "stream_options",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "user",
+    "verbosity",
+];
+/// The tools that the code itself executes. Those of an upstream, such as a search of the web, have their own price.
+const TOOL_TYPES: [&str; 2] = ["function", "custom"];
 
 /// A request of a chat completion.
 pub struct ChatRequest {
@@ -22,7 +59,7 @@ impl ChatRequest {
     /// [`AiError::InvalidRequest`].
     pub fn parse(body: &[u8]) -> Result<Self> {
         let invalid = |message: &str| AiError::InvalidRequest(message.to_owned());
-        let Ok(Value::Object(object)) = serde_json::from_slice(body) else {
+        let Ok(Value::Object(mut object)) = serde_json::from_slice(body) else {
             return Err(invalid("The body must be a JSON object."));
         };
         let model = object.get("model").and_then(Value::as_str).map(str::to_owned);
@@ -38,6 +75,31 @@ impl ChatRequest {
         };
         if !object.get("stream_options").is_none_or(|it| it.is_object() || it.is_null()) {
             return Err(invalid("stream_options must be an object."));
+        }
+        // These values are the defaults, which some clients send.
+        object.retain(|name, value| match (name.as_str(), &*value) {
+            (name, Value::Null) => FIELDS.contains(&name),
+            ("n", value) => *value != json!(1),
+            ("store", value) => *value != json!(false),
+            ("service_tier", value) => *value != json!("auto") && *value != json!("default"),
+            ("modalities", value) => *value != json!(["text"]),
+            _ => true,
+        });
+        if let Some(name) = object.keys().find(|name| !FIELDS.contains(&name.as_str())) {
+            let name: String = name.chars().take(100).collect();
+            return Err(AiError::InvalidRequest(match name.as_str() {
+                "n" => "n must be 1. Make a call for each completion.".to_owned(),
+                "store" => "store must be false.".to_owned(),
+                "service_tier" => r#"service_tier must be "auto" or "default"."#.to_owned(),
+                "modalities" => r#"modalities must be ["text"]."#.to_owned(),
+                _ => format!("{name} is not supported."),
+            }));
+        }
+        let mut tools = object.get("tools").and_then(Value::as_array).into_iter().flatten();
+        let is_supported =
+            |tool: &Value| tool.get("type").and_then(Value::as_str).is_some_and(|it| TOOL_TYPES.contains(&it));
+        if !tools.all(is_supported) {
+            return Err(invalid(r#"The type of a tool must be "function" or "custom"."#));
         }
         Ok(Self { object, model, is_stream })
     }
@@ -122,11 +184,19 @@ mod tests {
             body[name] = value;
             body
         };
-        assert_eq!(rewritten(&with("n", json!(1)), 9)["max_tokens"], 9);
+        assert_eq!(rewritten(&with("seed", json!(1)), 9)["max_tokens"], 9);
         assert_eq!(rewritten(&with("max_tokens", json!(5)), 9)["max_tokens"], 5);
         let limited = rewritten(&with("max_completion_tokens", json!(50)), 9);
         assert_eq!((&limited["max_completion_tokens"], limited.get("max_tokens")), (&json!(9), None));
-        assert!(rewritten(&with("n", json!(1)), 0).get("max_tokens").is_none());
+        assert!(rewritten(&with("seed", json!(1)), 0).get("max_tokens").is_none());
+    }
+
+    #[test]
+    fn defaults_are_not_passed_on() {
+        let body = json!({ "model": "m", "messages": [], "n": 1, "store": false, "service_tier": "auto",
+            "modalities": ["text"], "audio": null, "models": null, "temperature": null, "tools": [{ "type": "function" }] });
+        let passed = json!({ "model": "up", "messages": [], "temperature": null, "tools": [{ "type": "function" }] });
+        assert_eq!(rewritten(&body, 0), passed);
     }
 
     #[test]
@@ -140,6 +210,17 @@ mod tests {
             (r#"{"model":"m","messages":{}}"#, "messages"),
             (r#"{"model":"m","messages":[],"stream":"yes"}"#, "stream"),
             (r#"{"model":"m","messages":[],"stream_options":1}"#, "stream_options"),
+            (r#"{"model":"m","messages":[],"n":2}"#, "n must be 1"),
+            (r#"{"model":"m","messages":[],"n":1.0}"#, "n must be 1"),
+            (r#"{"model":"m","messages":[],"service_tier":"priority"}"#, "service_tier"),
+            (r#"{"model":"m","messages":[],"modalities":["text","audio"]}"#, "modalities"),
+            (r#"{"model":"m","messages":[],"store":true}"#, "store"),
+            (r#"{"model":"m","messages":[],"models":["other"]}"#, "models is not supported"),
+            (r#"{"model":"m","messages":[],"plugins":[{"id":"web"}]}"#, "plugins"),
+            (r#"{"model":"m","messages":[],"web_search_options":{}}"#, "web_search_options"),
+            (r#"{"model":"m","messages":[],"provider":{"order":["x"]}}"#, "provider"),
+            (r#"{"model":"m","messages":[],"tools":[{"type":"function"},{"type":"web_search"}]}"#, "tool"),
+            (r#"{"model":"m","messages":[],"tools":[{}]}"#, "tool"),
         ] {
             let error = ChatRequest::parse(body.as_bytes()).err().unwrap();
             assert!(error.to_string().contains(named), "{body}: {error}");

@@ -8,9 +8,9 @@ use tokio::time::{Instant, timeout};
 use super::connection::Connection;
 use super::error::{DatabaseError, Failure, Result};
 use super::limits::Limits;
-use super::memory::Reservation;
 use super::output::Output;
 use super::statement::Statement;
+use crate::memory::Reservation;
 
 /// How the statements of a call are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use super::cancel::CancelKey;
 use super::error::{DatabaseError, Failure, violation};
-use super::memory::Memory;
 use super::output::Output;
 use super::parameter::Parameter;
 use super::refusal::COPY;
@@ -24,6 +23,7 @@ use super::types::{Encoded, Type, Types, encode, write_value};
 use super::wire::Wire;
 use super::{socket, startup};
 use crate::database::server::{Address, Credentials};
+use crate::memory::Memory;
 
 /// The longest time of a login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(8);

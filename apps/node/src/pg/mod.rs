@@ -18,7 +18,6 @@ mod cancel;
 mod connection;
 mod error;
 mod limits;
-mod memory;
 mod metrics;
 mod output;
 mod parameter;
@@ -37,3 +36,13 @@ pub use self::limits::Limits;
 pub use self::metrics::CallMetrics;
 pub use self::pool::Pool;
 pub use self::pools::Pools;
+
+use crate::memory::Memory;
+
+/// Smaller arguments and rows are not counted: the number of calls in flight limits them.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// The memory of large arguments, or of large rows.
+fn memory() -> Memory {
+    Memory::new(512 << 20, 64 << 20)
+}

@@ -7,17 +7,18 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::SMALL_BYTES;
 use super::call::{Call, execute};
 use super::connection::Connection;
 use super::error::{DatabaseError, Failure, Result};
 use super::limits::Limits;
-use super::memory::{Memory, Reservation, SMALL_BYTES};
 use super::metrics::CallMetrics;
 use super::output::{Chunks, Output};
 use super::statement::Statement;
 use super::wire::MAX_RESULT_BYTES;
 use crate::database::registry::Connection as Access;
 use crate::database::server::Credentials;
+use crate::memory::{Memory, Reservation};
 
 /// The state that the pools of all projects share.
 pub(super) struct Shared {
@@ -33,7 +34,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Must be called within the runtime that executes the calls.
     pub fn new(metrics: CallMetrics) -> Self {
-        Self { arguments: Memory::new(), rows: Memory::new(), metrics, runtime: Handle::current() }
+        Self { arguments: super::memory(), rows: super::memory(), metrics, runtime: Handle::current() }
     }
 
     /// For the pool of a project.

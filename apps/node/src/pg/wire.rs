@@ -9,9 +9,10 @@ use postgres_protocol::message::backend::{self, Header, Message};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
+use super::SMALL_BYTES;
 use super::error::{DatabaseError, Failure, ServerError, violation};
-use super::memory::{Memory, Reservation, SMALL_BYTES};
 use super::socket::Socket;
+use crate::memory::{Memory, Reservation};
 
 /// The largest result of a call, as JSON.
 pub const MAX_RESULT_BYTES: usize = 16 << 20;
@@ -169,7 +170,7 @@ mod tests {
     #[tokio::test]
     async fn idle_connection_holds_no_large_buffer() {
         let (socket, mut server) = tokio::io::duplex(64 << 10);
-        let mut wire = Wire::new(Box::new(socket), Memory::new());
+        let mut wire = Wire::new(Box::new(socket), crate::pg::memory());
         // A row with one large value.
         let value = vec![b'x'; 4 << 20];
         let length = |length: usize| u32::try_from(length).unwrap().to_be_bytes();

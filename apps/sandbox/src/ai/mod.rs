@@ -46,12 +46,14 @@ pub enum AiFault {
     Redirect,
     /// Does not respond while the fault lasts.
     Hang,
-    /// Closes the connection in the middle of a stream, after these events.
+    /// Closes the connection after these events of a stream, or in the middle of a whole response.
     Cut(usize),
     /// Pauses a stream after these events, until another kind of fault or none is injected.
     Pause(usize),
     /// Sends a byte at a time.
     Trickle,
+    /// Responds with an answer of these bytes.
+    LongAnswer(usize),
     /// Reports no usage.
     NoUsage,
     /// Reports a negative usage.
@@ -71,7 +73,7 @@ const FAULTS: [(&str, Option<AiFault>); 13] = [
     ("wrong shape", Some(AiFault::WrongShape)),
     ("redirect", Some(AiFault::Redirect)),
     ("hang", Some(AiFault::Hang)),
-    ("cut the stream", Some(AiFault::Cut(3))),
+    ("cut", Some(AiFault::Cut(3))),
     ("trickle", Some(AiFault::Trickle)),
     ("no usage", Some(AiFault::NoUsage)),
     ("huge usage", Some(AiFault::HugeUsage)),
@@ -165,7 +167,7 @@ impl Ai {
     }
 
     fn whole(&self, index: usize, body: &Value, fault: Option<AiFault>) -> Response {
-        let answer = answer(body);
+        let answer = answer(body, fault);
         let message = json!({ "role": "assistant", "content": answer });
         let mut completion = json!({
             "id": format!("chatcmpl-{index}"), "object": "chat.completion", "created": 0, "model": body["model"],
@@ -174,15 +176,22 @@ impl Ai {
         if let Some(usage) = usage(body, &answer, fault) {
             completion["usage"] = usage;
         }
-        if fault != Some(AiFault::Trickle) {
-            self.set_outcome(index, "complete");
-            return Response::json(&completion);
+        let mut bytes = Bytes::from(completion.to_string());
+        match fault {
+            Some(AiFault::Trickle) => self.send(index, fault, "application/json", vec![bytes]),
+            Some(AiFault::Cut(_)) => {
+                let first = bytes.split_to(bytes.len() / 2);
+                self.send(index, Some(AiFault::Cut(1)), "application/json", vec![first, bytes])
+            }
+            _ => {
+                self.set_outcome(index, "complete");
+                Response::json(&completion)
+            }
         }
-        self.send(index, fault, "application/json", vec![completion.to_string().into()])
     }
 
     fn stream(&self, index: usize, body: &Value, fault: Option<AiFault>) -> Response {
-        let answer = answer(body);
+        let answer = answer(body, fault);
         let chunk = |choices: Value| {
             json!({ "id": format!("chatcmpl-{index}"), "object": "chat.completion.chunk", "created": 0,
                 "model": body["model"], "choices": choices })
@@ -261,7 +270,10 @@ fn error(status: u16, message: &str, code: &str) -> Response {
 }
 
 /// The answer of the model.
-fn answer(body: &Value) -> String {
+fn answer(body: &Value, fault: Option<AiFault>) -> String {
+    if let Some(AiFault::LongAnswer(bytes)) = fault {
+        return "x".repeat(bytes);
+    }
     let messages = body["messages"].as_array().into_iter().flatten().rev();
     let mut questions = messages.filter(|message| message["role"] == "user").map(|message| &message["content"]);
     let question = questions.next().map(|content| content.as_str().map_or_else(|| content.to_string(), str::to_owned));

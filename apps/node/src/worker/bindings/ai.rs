@@ -63,14 +63,14 @@ impl AiBinding {
             (&Method::POST, "/v1/chat/completions") => {
                 let length = request.headers().get(CONTENT_LENGTH);
                 let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(MAX_BODY_BYTES);
-                let _memory = self.0.reserve(length.min(MAX_BODY_BYTES)).await?;
+                let memory = self.0.reserve(&caller.project, length.min(MAX_BODY_BYTES)).await?;
                 let body = calls::read_body(payload, MAX_BODY_BYTES).await.map_err(|error| {
                     AiError::InvalidRequest(match error {
                         BodyError::TooLong => format!("The request is too long. The limit is {MAX_BODY_BYTES} bytes."),
                         BodyError::Incomplete => "The request is incomplete.".to_owned(),
                     })
                 })?;
-                Ok(response(self.0.complete(&caller.project, body).await?))
+                Ok(response(self.0.complete(&caller.project, body, memory).await?))
             }
             _ => Err(AiError::UnknownEndpoint),
         }
@@ -82,7 +82,7 @@ fn response(completion: Completion) -> HttpResponse {
         Completion::Whole(body) => HttpResponse::Ok().content_type(ContentType::json()).body(body),
         Completion::Stream(events) => {
             let events = stream::unfold(events, async |mut events| {
-                let event = events.recv().await?;
+                let event = events.next().await?;
                 if event.is_err() {
                     // An error closes the connection. Without a pause, the events before it would not be written.
                     yield_now().await;

@@ -82,6 +82,8 @@ async fn malformed_requests_are_rejected_before_the_admission() {
         (json!({ "messages": [] }), "model"),
         (json!({ "model": "m", "messages": "x" }), "messages"),
         (json!({ "model": "m", "messages": [], "stream": 1 }), "stream"),
+        (json!({ "model": "m", "messages": [], "n": 5 }), "n must be 1"),
+        (json!({ "model": "m", "messages": [], "models": ["expensive"] }), "models is not supported"),
     ] {
         let response = rig.post_whole("/fetch", &body).await;
         assert_eq!(response.status, 400, "{}", response.body);

@@ -42,6 +42,26 @@ async fn failed_call_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn response_that_began_and_did_not_end_is_charged() {
+    let Some(rig) = Rig::start().await else { return };
+    let input_tokens = tokens(&question("x")["messages"].to_string());
+    let mut count = 0;
+    // The longest whole response has 16 MiB.
+    for fault in [AiFault::Cut(0), AiFault::LongAnswer(17 << 20)] {
+        rig.upstream.inject(Some(fault));
+        assert_eq!(error(&rig.post_whole("/fetch", &question("x")).await), no_upstream(), "{fault:?}");
+        count += 1;
+        let usage = rig.usage(count).await.unwrap();
+        assert!(usage.estimated && usage.input_tokens == input_tokens && usage.output_tokens > 0, "{usage:?}");
+    }
+    // A stream without its first event.
+    rig.upstream.inject(Some(AiFault::Cut(0)));
+    assert_eq!(error(&rig.post_whole("/fetch", &streamed("x")).await), no_upstream());
+    assert_eq!(rig.usage(count + 1).await, Some(AiUsage { input_tokens, output_tokens: 0, estimated: true }));
+    rig.waits_for_an_empty_journal().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unreachable_or_missing_upstream_is_named() {
     let unreachable = format!("http://{}/v1", testkit::reserved_address());
     let settings = [("SVC_NODE_AI_URL", unreachable), ("SVC_NODE_AI_KEY", AI_KEY.to_owned())];

@@ -1,0 +1,94 @@
+//! Limits on the memory of large requests and rows, for each project and for all projects of the node.
+
+use std::sync::Arc;
+
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+const UNIT_BYTES: usize = 1 << 10;
+
+/// The memory that calls may use for one purpose. A holder of a reservation waits only for memory of later purposes, so
+/// calls cannot wait for each other.
+#[derive(Clone)]
+pub struct Memory {
+    all: Arc<Semaphore>,
+    project: Arc<Semaphore>,
+    project_bytes: usize,
+}
+
+/// Reserved memory, until it is dropped.
+pub struct Reservation {
+    all: OwnedSemaphorePermit,
+    project: OwnedSemaphorePermit,
+}
+
+impl Memory {
+    /// The memory of the first project.
+    pub fn new(all_bytes: usize, project_bytes: usize) -> Self {
+        Self { all: semaphore(all_bytes), project: semaphore(project_bytes), project_bytes }
+    }
+
+    /// The memory of another project.
+    pub fn of_project(&self) -> Self {
+        Self { project: semaphore(self.project_bytes), ..self.clone() }
+    }
+
+    /// Whether this is the only handle on the memory of its project, and nothing of it is reserved.
+    pub fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.project) == 1
+    }
+
+    /// Waits until memory is available. A size above the limit of a project takes all of it.
+    ///
+    /// # Errors
+    /// Only if the node is stopping.
+    pub async fn reserve(&self, bytes: usize) -> Result<Reservation, AcquireError> {
+        let units = units(bytes.min(self.project_bytes));
+        let project = Arc::clone(&self.project).acquire_many_owned(units).await?;
+        let all = Arc::clone(&self.all).acquire_many_owned(units).await?;
+        Ok(Reservation { all, project })
+    }
+}
+
+impl Reservation {
+    /// Returns what exceeds these bytes.
+    pub fn shrink(&mut self, bytes: usize) {
+        for permit in [&mut self.all, &mut self.project] {
+            drop(permit.split(permit.num_permits().saturating_sub(units(bytes) as usize)));
+        }
+    }
+}
+
+fn semaphore(bytes: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(bytes / UNIT_BYTES))
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn projects_share_the_memory_of_the_node() {
+        let first = Memory::new(512 << 20, 64 << 20);
+        let reserve = |memory: &Memory| memory.reserve(usize::MAX).now_or_never().map(Result::unwrap);
+        let mut held = reserve(&first).unwrap();
+        assert!(reserve(&first).is_none(), "more than the limit of a project");
+        let others: Vec<_> = (0..7).map(|_| reserve(&first.of_project()).unwrap()).collect();
+        assert!(reserve(&first.of_project()).is_none(), "more than the limit of the node");
+        held.shrink(1 << 20);
+        assert!(reserve(&first).is_none(), "more than the rest");
+        let small = first.reserve(63 << 20).now_or_never();
+        assert!(small.is_some());
+        drop(small);
+        held.shrink(2 << 20);
+        assert!(first.reserve((63 << 20) + 1).now_or_never().is_none(), "a reservation does not grow");
+        drop(held);
+        assert!(reserve(&first).is_some());
+        drop(others);
+    }
+}
