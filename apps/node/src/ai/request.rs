@@ -42,7 +42,7 @@ const FIELDS: [&str; 32] = [
     "user",
     "verbosity",
 ];
-/// The tools that the code itself executes. Those of an upstream, such as a search of the web, have their own price.
+/// The tools that the code itself executes. A tool of the upstream, such as a search of the web, has its own price.
 const TOOL_TYPES: [&str; 2] = ["function", "custom"];
 
 /// A request of a chat completion.
