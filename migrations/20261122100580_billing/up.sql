@@ -113,6 +113,8 @@ CREATE TABLE billing.calls (
     -- When the node last reported that the call is in progress.
     seen_at timestamptz NOT NULL,
     ended_at timestamptz,
+    -- Whether it ended at its estimate, because the node did not report it any more. A later report corrects the balance.
+    is_lost boolean NOT NULL DEFAULT false,
     CONSTRAINT calls_admitted_check
         CHECK (num_nulls(org_id, project_id, project, model, input_price, output_price)
             IN (0, CASE WHEN ended_at IS NULL THEN 0 ELSE 6 END))
@@ -147,9 +149,12 @@ CREATE TABLE billing.ledger (
     created_at timestamptz NOT NULL,
     CONSTRAINT ledger_pkey PRIMARY KEY (org_id, ledger_id),
     CONSTRAINT ledger_order_id_check CHECK ((kind = 'topup') = (order_id IS NOT NULL)),
-    CONSTRAINT ledger_call_id_check CHECK (CASE kind WHEN 'call' THEN 10 ELSE 0 END = num_nonnulls(
-        call_id, project_id, project, model, input_tokens, output_tokens,
+    CONSTRAINT ledger_call_id_check CHECK (CASE kind WHEN 'call' THEN 8 ELSE 0 END = num_nonnulls(
+        call_id, project_id, input_tokens, output_tokens,
         project_calls, project_input_tokens, project_output_tokens, project_spent_micro_cents)),
+    -- The correction of a call names its project and model.
+    CONSTRAINT ledger_project_check CHECK (num_nonnulls(project, model)
+        = ANY (CASE kind WHEN 'call' THEN '{2}' WHEN 'adjust' THEN '{0,2}' ELSE '{0}' END::integer[])),
     CONSTRAINT ledger_amount_check CHECK (CASE kind
         WHEN 'topup' THEN amount_micro_cents > 0 WHEN 'call' THEN amount_micro_cents <= 0 ELSE true END)
 );

@@ -102,8 +102,14 @@ pub struct RemoteSubscription {
 
 /// An error of the payments provider. Contains no text of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the payments provider is not available: {0}")]
-pub struct PaymentsError(pub String);
+pub enum PaymentsError {
+    /// Another attempt may succeed.
+    #[error("the payments provider is not available: {0}")]
+    Unavailable(String),
+    /// No attempt with the same order succeeds.
+    #[error("the payments provider rejected the request: {0}")]
+    Rejected(String),
+}
 
 /// Access to organizations.
 #[async_trait]

@@ -43,6 +43,7 @@ diesel::table! {
         output_tokens -> BigInt,
         seen_at -> Timestamptz,
         ended_at -> Nullable<Timestamptz>,
+        is_lost -> Bool,
     }
 }
 

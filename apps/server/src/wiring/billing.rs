@@ -7,6 +7,7 @@ use billing::{
     Billing, Charge, Checkout, CustomerSession, NewOrder, Notice, PaymentsError, Ports, RemoteSubscription,
     TOP_UP_TOPIC, TopUpMessage,
 };
+use gateway::http::without_write_permit;
 use kernel::{OrgId, Plan, Time, error_chain};
 use orgs::Orgs;
 use providers::OutboundError;
@@ -74,7 +75,7 @@ impl billing::Payments for PaymentsPort {
             embed_origin,
             credit_cents: *credit_cents,
         };
-        Ok(self.0.create_checkout(&new).await.map_err(payments_error)?.into())
+        Ok(call(self.0.create_checkout(&new)).await?.into())
     }
 
     async fn customer_session(
@@ -82,7 +83,7 @@ impl billing::Payments for PaymentsPort {
         org: OrgId,
         return_to: Option<&str>,
     ) -> Result<Option<CustomerSession>, PaymentsError> {
-        let created = self.0.create_customer_session(&org.to_string(), return_to).await.map_err(payments_error)?;
+        let created = call(self.0.create_customer_session(&org.to_string(), return_to)).await?;
         Ok(created.map(|session| CustomerSession {
             token: session.token(),
             customer_id: session.customer_id,
@@ -96,7 +97,7 @@ impl billing::Payments for PaymentsPort {
         subscription: &str,
         cancel: bool,
     ) -> Result<Option<RemoteSubscription>, PaymentsError> {
-        let changed = self.0.set_cancel_at_period_end(subscription, cancel).await.map_err(payments_error)?;
+        let changed = call(self.0.set_cancel_at_period_end(subscription, cancel)).await?;
         Ok(changed.map(|changed| {
             let Subscription { status, current_period_end, cancel_at_period_end, modified_at } = changed;
             RemoteSubscription { status, current_period_end, cancel_at_period_end, modified_at }
@@ -104,11 +105,11 @@ impl billing::Payments for PaymentsPort {
     }
 
     async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError> {
-        self.0.has_payment_method(&org.to_string()).await.map_err(payments_error)
+        call(self.0.has_payment_method(&org.to_string())).await
     }
 
     async fn customer(&self, org: OrgId) -> Result<Option<String>, PaymentsError> {
-        self.0.customer_id(&org.to_string()).await.map_err(payments_error)
+        call(self.0.customer_id(&org.to_string())).await
     }
 
     async fn create_order(&self, order: &NewOrder) -> Result<String, PaymentsError> {
@@ -122,20 +123,29 @@ impl billing::Payments for PaymentsPort {
             purpose,
             reference,
         };
-        self.0.create_order(&new).await.map_err(payments_error)
+        call(self.0.create_order(&new)).await
     }
 
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
-        Ok(match self.0.finalize_order(order).await.map_err(payments_error)? {
+        Ok(match call(self.0.finalize_order(order)).await? {
             Finalized::Paid => Charge::Paid,
             Finalized::Declined => Charge::Declined,
         })
     }
 }
 
-fn payments_error(error: OutboundError) -> PaymentsError {
-    tracing::warn!(%error, "the payments provider failed");
-    PaymentsError(error.to_string())
+/// Calls the provider without the write permit of the request.
+async fn call<T>(call: impl Future<Output = Result<T, OutboundError>>) -> Result<T, PaymentsError> {
+    let result = without_write_permit(call)
+        .await
+        .ok_or_else(|| PaymentsError::Unavailable("too many concurrent changes to the organization".to_owned()))?;
+    result.map_err(|error| {
+        tracing::warn!(%error, "the payments provider failed");
+        match error {
+            OutboundError::Status(400 | 404 | 410 | 412 | 422) => PaymentsError::Rejected(error.to_string()),
+            error => PaymentsError::Unavailable(error.to_string()),
+        }
+    })
 }
 
 struct OrgsPort(Orgs);

@@ -16,7 +16,7 @@ pub const CREDIT_TIERS: [i64; 5] = [
 ];
 
 /// The automatic top-ups of an organization per UTC day.
-pub const AUTO_TOPUPS_PER_DAY: i64 = 5;
+pub const AUTO_TOPUPS_PER_DAY: i64 = 3;
 
 /// The AI credit of an organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ pub const AUTO_TOPUPS_PER_DAY: i64 = 5;
 #[cfg_attr(
     feature = "openapi",
     schema(example = json!({
-        "balanceMicroCents": 499_987_655, "hasPaymentMethod": true, "autoTopupsToday": 0, "autoTopupPerDay": 5,
+        "balanceMicroCents": 499_987_655, "hasPaymentMethod": true, "autoTopupsToday": 0, "autoTopupPerDay": 3,
         "tiersMicroCents": [500_000_000, 1_000_000_000],
     }))
 )]
@@ -57,7 +57,8 @@ pub struct AutoTopup {
     /// The amount of each top-up, in microcents. Kept when it is turned off; null if it was never turned on.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub amount_micro_cents: Option<i64>,
-    /// A deduction that leaves less than this starts a top-up, in microcents.
+    /// In microcents. A deduction that leaves less than this starts a top-up, and so does a call that is refused because
+    /// no credit is left.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub threshold_micro_cents: Option<i64>,
 }
@@ -101,7 +102,7 @@ kernel::words! {
         Call = "call",
         /// A paid order of credit; the amount is positive.
         Topup = "topup",
-        /// A correction by an operator.
+        /// A correction: of a call whose cost was first deducted by an estimate, or by an operator.
         Adjust = "adjust",
     } example Call
 }
@@ -126,7 +127,7 @@ pub struct LedgerRow {
     pub amount_micro_cents: i64,
     /// The balance after this row, in microcents.
     pub balance_micro_cents: i64,
-    /// The name of the project that called the model; null for other rows.
+    /// The name of the project that called the model; null for other rows. Also of a corrected call.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub project: Option<String>,
     #[cfg_attr(feature = "openapi", schema(required))]

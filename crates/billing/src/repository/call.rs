@@ -33,6 +33,8 @@ pub struct NewCall<'a> {
     pub output_price: i64,
     /// The estimated input, in tokens.
     pub input_tokens: i64,
+    /// The context of the model, in tokens. The stored estimate is not higher.
+    pub context_tokens: i64,
     pub free: CallLimits,
     pub pro: CallLimits,
 }
@@ -68,7 +70,7 @@ pub struct CallDecision {
 }
 
 /// The usage of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallUsage {
     pub input_tokens: i64,
     pub output_tokens: i64,
@@ -118,6 +120,10 @@ pub trait CallRepository {
     /// Ends an open call that its node has not reported since `seen_before`, and deducts its cost. Returns `None` if it
     /// was reported or ended in the meantime.
     async fn call_deduct_lost(&mut self, lost: &LostCall, seen_before: Time, at: Time) -> Result<Option<Deduction>>;
+
+    /// Corrects the balance by the usage of a call of the node that [`Self::call_deduct_lost`] ended, once. Returns `None`
+    /// if the balance is correct.
+    async fn call_correct(&mut self, id: Uuid, node: NodeId, usage: CallUsage, at: Time) -> Result<Option<Deduction>>;
 
     /// Ends an open call of the node without a cost. Also records the end of a call that was not admitted, so that it
     /// never is. Returns false if it had ended before.
@@ -174,20 +180,38 @@ const ADMIT: &str = concat!(
     admitted AS ( \
         INSERT INTO billing.calls (id, node_id, org_id, project_id, project, model, input_price, output_price, \
             input_tokens, seen_at) \
-        SELECT $5, $4, t.org_id, t.id, t.name, $6, $7, $8, $13, $3 FROM target t JOIN counted c ON c.project_id = t.id \
+        SELECT $5, $4, t.org_id, t.id, t.name, $6, $7, $8, least($13, $16), $3 \
+        FROM target t JOIN counted c ON c.project_id = t.id \
         ON CONFLICT (id) DO NOTHING RETURNING id) \
     SELECT is_granted, balance, spent, spend_per_day, per_minute, max_input, $13 AS input_tokens, plan, \
         EXISTS (SELECT FROM counted) AS is_counted, EXISTS (SELECT FROM admitted) AS is_admitted FROM target"
 );
 
+/// The cost of a call with $3 input tokens and $4 output tokens: each part is rounded up.
+macro_rules! cost {
+    () => {
+        "div($3::numeric * input_price + 999999, 1000000)::bigint \
+            + div($4::numeric * output_price + 999999, 1000000)::bigint"
+    };
+}
+
+/// The result of a change of an account: the inserted row of the ledger, and the top-up that it starts.
+macro_rules! deduction {
+    () => {
+        "RETURNING org_id, -amount_micro_cents AS amount, balance_micro_cents AS balance) \
+            SELECT e.org_id AS org, e.amount, e.balance, t.amount_micro_cents AS top_up FROM entry e \
+                LEFT JOIN billing.auto_topups t ON t.org_id = e.org_id AND t.enabled AND e.balance < t.threshold_micro_cents"
+    };
+}
+
 /// Deducts the call that `ended` returns. The update of the account locks it until the transaction ends. The rows of
 /// account and usage are updated after that, so they are the current ones.
 macro_rules! deduct {
-    ($ended:literal) => {
+    ($is_lost:literal, $ended:literal) => {
         concat!(
-            "WITH ended AS (UPDATE billing.calls SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL AND ", $ended, " \
-                RETURNING *, div($3::numeric * input_price + 999999, 1000000)::bigint \
-                    + div($4::numeric * output_price + 999999, 1000000)::bigint AS cost), \
+            "WITH ended AS (UPDATE billing.calls SET ended_at = $2, is_lost = ", $is_lost, " \
+                WHERE id = $1 AND ended_at IS NULL AND ", $ended, " \
+                RETURNING *, ", cost!(), " AS cost), \
             account AS ( \
                 UPDATE billing.accounts a SET balance_micro_cents = a.balance_micro_cents - e.cost, \
                     last_ledger_id = a.last_ledger_id + 1, last_ledger_at = greatest(a.last_ledger_at, $2) \
@@ -203,16 +227,34 @@ macro_rules! deduct {
                     project_input_tokens, project_output_tokens, project_spent_micro_cents, created_at) \
                 SELECT a.org_id, a.last_ledger_id, 'call', -a.cost, a.balance_micro_cents, a.id, a.project_id, a.project, \
                     a.model, $3, $4, $5, u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents, a.last_ledger_at \
-                FROM account a JOIN project_usage u ON u.project_id = a.project_id \
-                RETURNING org_id, -amount_micro_cents AS amount, balance_micro_cents AS balance) \
-            SELECT e.org_id AS org, e.amount, e.balance, t.amount_micro_cents AS top_up FROM entry e \
-                LEFT JOIN billing.auto_topups t ON t.org_id = e.org_id AND t.enabled AND e.balance < t.threshold_micro_cents"
+                FROM account a JOIN project_usage u ON u.project_id = a.project_id ",
+            deduction!()
         )
     };
 }
 
-const DEDUCT: &str = deduct!("node_id = $6");
-const DEDUCT_LOST: &str = deduct!("seen_at < $6");
+const DEDUCT: &str = deduct!("false", "node_id = $6");
+const DEDUCT_LOST: &str = deduct!("true", "seen_at < $6");
+
+/// The row of the ledger with the estimate is not changed.
+const CORRECT: &str = concat!(
+    "WITH corrected AS (UPDATE billing.calls SET is_lost = false WHERE id = $1 AND is_lost AND node_id = $5 \
+        RETURNING *, ",
+    cost!(),
+    " AS cost), \
+    account AS ( \
+        UPDATE billing.accounts a SET balance_micro_cents = a.balance_micro_cents - l.amount_micro_cents - c.cost, \
+            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = greatest(a.last_ledger_at, $2) \
+        FROM corrected c JOIN billing.ledger l ON l.call_id = c.id \
+        WHERE a.org_id = c.org_id AND l.amount_micro_cents <> -c.cost \
+        RETURNING a.*, c.project, c.model, -l.amount_micro_cents - c.cost AS amount), \
+    entry AS ( \
+        INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, project, model, \
+            created_at) \
+        SELECT org_id, last_ledger_id, 'adjust', amount, balance_micro_cents, project, model, last_ledger_at \
+        FROM account ",
+    deduction!()
+);
 
 const END_FREE: &str = "\
     INSERT INTO billing.calls AS c (id, node_id, input_tokens, seen_at, ended_at) VALUES ($1, $2, 0, $3, $3) \
@@ -274,7 +316,8 @@ impl CallRepository for Connection {
             .bind::<BigInt, _>(call.pro.spend_per_day)
             .bind::<BigInt, _>(call.input_tokens)
             .bind::<BigInt, _>(call.free.max_input)
-            .bind::<BigInt, _>(call.pro.max_input);
+            .bind::<BigInt, _>(call.pro.max_input)
+            .bind::<BigInt, _>(call.context_tokens);
         Ok(Prepared(admit).get_result(self).await.optional()?)
     }
 
@@ -299,6 +342,17 @@ impl CallRepository for Connection {
             .bind::<Bool, _>(true)
             .bind::<Timestamptz, _>(seen_before);
         Ok(Prepared(deduct).get_result(self).await.optional()?)
+    }
+
+    async fn call_correct(&mut self, id: Uuid, node: NodeId, usage: CallUsage, at: Time) -> Result<Option<Deduction>> {
+        use diesel::sql_types::Uuid as SqlUuid;
+        let correct = diesel::sql_query(CORRECT)
+            .bind::<SqlUuid, _>(id)
+            .bind::<Timestamptz, _>(at)
+            .bind::<BigInt, _>(usage.input_tokens)
+            .bind::<BigInt, _>(usage.output_tokens)
+            .bind::<SqlUuid, _>(node);
+        Ok(Prepared(correct).get_result(self).await.optional()?)
     }
 
     async fn call_end_free(&mut self, id: Uuid, node: NodeId, at: Time) -> Result<bool> {

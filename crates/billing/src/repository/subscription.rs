@@ -41,6 +41,9 @@ pub trait SubscriptionRepository {
     /// Stores the provider's id of an organization as a customer.
     async fn customer_set(&mut self, org: OrgId, customer_id: &str) -> Result<()>;
 
+    /// Returns a subscription.
+    async fn subscription_get(&mut self, id: &str) -> Result<Option<SubscriptionRecord>>;
+
     /// Stores the state of a subscription, unless a newer one is stored or it is of another organization. Returns
     /// whether it was stored.
     async fn subscription_set(&mut self, state: &SubscriptionRecord) -> Result<bool>;
@@ -63,6 +66,10 @@ impl SubscriptionRepository for Connection {
             .execute(self)
             .await?;
         Ok(())
+    }
+
+    async fn subscription_get(&mut self, id: &str) -> Result<Option<SubscriptionRecord>> {
+        Ok(subscriptions::table.find(id).select(SubscriptionRecord::as_select()).first(self).await.optional()?)
     }
 
     async fn subscription_set(&mut self, state: &SubscriptionRecord) -> Result<bool> {

@@ -1,10 +1,10 @@
 //! Automatic top-ups.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Timestamptz};
+use diesel::sql_types::{BigInt, Timestamptz, Uuid as SqlUuid};
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, Time};
-use store::{Connection, Result};
+use kernel::{OrgId, ProjectId, Time};
+use store::{Connection, Prepared, Result};
 use uuid::Uuid;
 
 use crate::model::{AutoTopup, TopUpState};
@@ -35,6 +35,13 @@ pub trait TopUpRepository {
     /// Turns auto top-up off. Returns false if it was off.
     async fn auto_topup_disable(&mut self, org: OrgId) -> Result<bool>;
 
+    /// Returns the organization of a project and the amount of its automatic top-up, if that is on, the balance is below
+    /// its threshold, and no top-up is in progress.
+    async fn topup_due(&mut self, project: ProjectId) -> Result<Option<(OrgId, i64)>>;
+
+    /// Locks the account of a project's organization until the transaction ends.
+    async fn account_lock(&mut self, project: ProjectId) -> Result<()>;
+
     /// Creates a top-up, unless one is in progress or the organization had `per_day` of them since `day`. Requires the
     /// lock of the account. Returns whether it was created.
     async fn topup_create(&mut self, new: &TopUpRecord, day: Time, per_day: i64) -> Result<bool>;
@@ -57,6 +64,12 @@ pub trait TopUpRepository {
     /// Returns the provider's id of an organization as a customer, as far as webhooks named it.
     async fn customer_find(&mut self, org: OrgId) -> Result<Option<String>>;
 }
+
+const DUE: &str = "\
+    SELECT t.org_id, t.amount_micro_cents FROM billing.ai_projects p JOIN billing.auto_topups t USING (org_id) \
+        LEFT JOIN billing.accounts a USING (org_id) \
+    WHERE p.id = $1 AND t.enabled AND coalesce(a.balance_micro_cents, 0) < t.threshold_micro_cents \
+        AND NOT EXISTS (SELECT FROM billing.topup_orders o WHERE o.org_id = t.org_id AND o.state IN ('pending', 'charged'))";
 
 impl TopUpRepository for Connection {
     async fn auto_topup_get(&mut self, org: OrgId) -> Result<AutoTopup> {
@@ -90,6 +103,26 @@ impl TopUpRepository for Connection {
         Ok(diesel::update(enabled).set(auto_topups::enabled.eq(false)).execute(self).await? == 1)
     }
 
+    async fn topup_due(&mut self, project: ProjectId) -> Result<Option<(OrgId, i64)>> {
+        #[derive(QueryableByName)]
+        struct Due {
+            #[diesel(sql_type = SqlUuid)]
+            org_id: OrgId,
+            #[diesel(sql_type = BigInt)]
+            amount_micro_cents: i64,
+        }
+        let due = diesel::sql_query(DUE).bind::<SqlUuid, _>(project);
+        let due: Option<Due> = Prepared(due).get_result(self).await.optional()?;
+        Ok(due.map(|Due { org_id, amount_micro_cents }| (org_id, amount_micro_cents)))
+    }
+
+    async fn account_lock(&mut self, project: ProjectId) -> Result<()> {
+        let lock =
+            "SELECT FROM billing.accounts a JOIN billing.ai_projects p USING (org_id) WHERE p.id = $1 FOR UPDATE OF a";
+        diesel::sql_query(lock).bind::<SqlUuid, _>(project).execute(self).await?;
+        Ok(())
+    }
+
     async fn topup_create(&mut self, new: &TopUpRecord, day: Time, per_day: i64) -> Result<bool> {
         if self.topup_count(new.org, day).await? >= per_day {
             return Ok(false);
@@ -106,7 +139,7 @@ impl TopUpRepository for Connection {
             count: i64,
         }
         let count = "SELECT count(*) AS count FROM billing.topup_orders WHERE org_id = $1 AND created_at >= $2";
-        let count = diesel::sql_query(count).bind::<diesel::sql_types::Uuid, _>(org).bind::<Timestamptz, _>(since);
+        let count = diesel::sql_query(count).bind::<SqlUuid, _>(org).bind::<Timestamptz, _>(since);
         let Count { count } = count.get_result(self).await?;
         Ok(count)
     }

@@ -73,6 +73,9 @@ impl Billing {
     /// [`BillingError::Store`](crate::BillingError::Store).
     pub async fn admit_call(&self, node: NodeId, request: &CallRequest) -> Result<CallResult> {
         let decided = self.decide(node, request).await?;
+        if decided == Err(CallRefusal::InsufficientCredit) {
+            self.start_due_topup(request.project).await?;
+        }
         let decision = match &decided {
             Ok(_) => "admitted",
             Err(CallRefusal::ModelNotFound) => "model_not_found",
@@ -109,6 +112,7 @@ impl Billing {
             input_price: model.input_micro_cents_per_m_tok,
             output_price: model.output_micro_cents_per_m_tok,
             input_tokens: i64::from(*input_tokens),
+            context_tokens: i64::from(model.context_tokens),
             free: limits(Plan::Free),
             pro: limits(Plan::Pro),
         };
@@ -121,26 +125,43 @@ impl Billing {
         }))
     }
 
-    /// Ends a call of the node: deducts its usage, or nothing for a free call. Returns false if it had ended before. Safe
-    /// to repeat, and concurrently with [`Self::end_lost_calls`].
+    /// Ends a call of the node: deducts its usage, or nothing for a free call. If [`Self::end_lost_calls`] ended it at its
+    /// estimate, corrects the balance. Returns false if the call had ended before. Safe to repeat, and concurrently with
+    /// [`Self::end_lost_calls`].
     ///
     /// # Errors
     /// [`BillingError::Store`](crate::BillingError::Store).
     pub async fn settle_call(&self, node: NodeId, id: Uuid, usage: Option<CallUsage>) -> Result<bool> {
         let now = self.store.clock_rng().now();
-        let Some(usage) = usage else {
-            return Ok(self.store.connection().await?.call_end_free(id, node, now).await?);
+        let is_first = match usage {
+            None => self.store.connection().await?.call_end_free(id, node, now).await?,
+            Some(usage) => {
+                let is_first = self
+                    .store
+                    .transaction_unaudited(async |tx: &mut Connection| {
+                        let deducted = tx.call_deduct(id, node, usage, now).await?;
+                        self.after_deduction(tx, deducted.as_ref(), now).await?;
+                        Ok::<_, Error>(deducted.is_some())
+                    })
+                    .await?;
+                count_end(is_first, usage.estimated);
+                is_first
+            }
         };
-        let deducted = self
-            .store
+        if !is_first {
+            self.correct_lost_call(node, id, usage.unwrap_or_default(), now).await?;
+        }
+        Ok(is_first)
+    }
+
+    async fn correct_lost_call(&self, node: NodeId, id: Uuid, usage: CallUsage, now: Time) -> Result<()> {
+        self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                let deducted = tx.call_deduct(id, node, usage, now).await?;
-                self.after_deduction(tx, deducted.as_ref(), now).await?;
-                Ok::<_, Error>(deducted.is_some())
+                let corrected = tx.call_correct(id, node, usage, now).await?;
+                self.after_deduction(tx, corrected.as_ref(), now).await
             })
             .await?;
-        count_end(deducted, usage.estimated);
-        Ok(deducted)
+        Ok(())
     }
 
     /// Records that these calls of the node are in progress.

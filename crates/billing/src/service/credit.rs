@@ -1,9 +1,11 @@
 //! AI credit: balance, ledger, checkout, and the settings of auto top-up.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, OrgId};
+use kernel::{InvalidField, OrgId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -18,6 +20,28 @@ use crate::repository::{AccountRepository as _, TopUpRepository as _};
 
 /// How long the balance waits for the provider's answer about the payment method.
 const CARD_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a found payment method is remembered, so that the balance can be polled.
+const CARD_SECONDS: i64 = 60;
+
+/// The organizations whose payment method the provider confirmed, and when. The absence of one is not remembered, so that
+/// a new one is shown at once.
+#[derive(Debug, Default)]
+pub(super) struct Cards(Mutex<HashMap<OrgId, Time>>);
+
+impl Cards {
+    fn contains(&self, org: OrgId, now: Time) -> bool {
+        let cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cards.get(&org).is_some_and(|at| now < at.plus_seconds(CARD_SECONDS))
+    }
+
+    fn set(&self, org: OrgId, has_card: bool, now: Time) {
+        let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cards.retain(|found, at| *found != org && now < at.plus_seconds(CARD_SECONDS));
+        if has_card {
+            cards.insert(org, now);
+        }
+    }
+}
 
 impl Billing {
     /// Returns the AI credit of an organization, also while the payments provider is down.
@@ -25,8 +49,13 @@ impl Billing {
     /// # Errors
     /// [`BillingError::Store`].
     pub async fn credit(&self, org: OrgId) -> Result<AiCredit> {
-        let (mut credit, has_payment_method) =
-            tokio::join!(self.stored_credit(org), tokio::time::timeout(CARD_TIMEOUT, self.has_payment_method(org)));
+        let has_payment_method = async {
+            if self.cards.contains(org, self.store.clock_rng().now()) {
+                return Ok(Ok(true));
+            }
+            tokio::time::timeout(CARD_TIMEOUT, self.has_payment_method(org)).await
+        };
+        let (mut credit, has_payment_method) = tokio::join!(self.stored_credit(org), has_payment_method);
         if let (Ok(credit), Ok(Ok(has_payment_method))) = (&mut credit, has_payment_method) {
             credit.has_payment_method = has_payment_method;
         }
@@ -131,7 +160,9 @@ impl Billing {
     /// Whether the organization can be charged for credit.
     async fn has_payment_method(&self, org: OrgId) -> Result<bool> {
         let Some((payments, _)) = self.sale_of_credit() else { return Ok(false) };
-        payments.has_payment_method(org).await.map_err(BillingError::Unavailable)
+        let has_card = payments.has_payment_method(org).await.map_err(BillingError::Unavailable)?;
+        self.cards.set(org, has_card, self.store.clock_rng().now());
+        Ok(has_card)
     }
 }
 

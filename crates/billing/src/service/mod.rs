@@ -52,13 +52,14 @@ pub struct Billing {
     limits: Limits,
     config: Arc<BillingConfig>,
     ports: Ports,
+    cards: Arc<credit::Cards>,
 }
 
 impl Billing {
     /// Creates the service.
     #[must_use]
     pub fn new(store: Store, limits: Limits, config: BillingConfig, ports: Ports) -> Self {
-        Self { store, limits, config: Arc::new(config), ports }
+        Self { store, limits, config: Arc::new(config), ports, cards: Arc::default() }
     }
 
     /// The payments provider and the product of the pro plan.

@@ -77,21 +77,33 @@ impl Billing {
         let found = self.store.connection().await?.subscription_find(org).await?;
         // The plan follows from the subscription.
         let live = found.filter(SubscriptionRecord::is_live).ok_or(BillingError::NotPro)?;
-        let changed = payments.set_cancel_at_period_end(&live.id, cancel).await.map_err(BillingError::Unavailable)?;
-        let name = if cancel { "billing.cancel" } else { "billing.resume" };
+        let changed = match payments.set_cancel_at_period_end(&live.id, cancel).await {
+            Ok(changed) => changed,
+            Err(error) => {
+                let known = self.store.connection().await?.subscription_get(&live.id).await?;
+                let is_applied = live.cancel_at_period_end != cancel
+                    && known.is_some_and(|known| known.is_live() && known.cancel_at_period_end == cancel);
+                if !is_applied {
+                    return Err(BillingError::Unavailable(error));
+                }
+                // Only the response was lost: the webhook of the change arrived.
+                None
+            }
+        };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 // Concurrent webhooks wait for the lock, and are compared with this state.
                 let plan = self.ports.organizations.lock(tx, org).await?.unwrap_or(plan);
-                let stored = match changed {
+                match changed {
                     Some(changed) => tx.subscription_set(&record(&live, changed)).await?,
                     // It was already so at the provider.
                     None => tx.subscription_schedule(&live.id, cancel).await?,
                 };
                 let status = self.status_of(plan, tx.subscription_find(org).await?);
-                if !stored || live.cancel_at_period_end == cancel {
+                if live.cancel_at_period_end == cancel {
                     return Ok(Outcome::Unchanged(status));
                 }
+                let name = if cancel { "billing.cancel" } else { "billing.resume" };
                 Ok(Outcome::Changed(status, Event::in_org(name, org, &live.id, json!({}))))
             })
             .await

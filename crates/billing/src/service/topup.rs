@@ -1,7 +1,7 @@
 //! Automatic top-ups of AI credit (contract section 8, "Auto top-up"; providers.md section 1, "off-session charge").
 
 use kernel::audit::Event;
-use kernel::{OrgId, Time};
+use kernel::{OrgId, ProjectId, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{Connection, Error};
@@ -60,6 +60,24 @@ impl Billing {
         Ok(())
     }
 
+    /// Starts a top-up for a project whose call was refused because no credit is left: no deduction would start one.
+    pub(super) async fn start_due_topup(&self, project: ProjectId) -> store::Result<()> {
+        let now = self.store.clock_rng().now();
+        let is_due = self.store.connection().await?.topup_due(project).await?.is_some();
+        if !is_due {
+            return Ok(());
+        }
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                tx.account_lock(project).await?;
+                match tx.topup_due(project).await? {
+                    Some((org, amount)) => self.start_topup(tx, org, amount, now).await,
+                    None => Ok(()),
+                }
+            })
+            .await
+    }
+
     /// Charges a top-up: creates the draft order, stores it, and finalizes it. Safe to repeat: each attempt finalizes the
     /// stored order. Charging does not change the balance: only the event of the order does.
     ///
@@ -67,21 +85,27 @@ impl Billing {
     /// [`TopUpError`].
     pub async fn charge_topup(&self, id: Uuid) -> Result<(), TopUpError> {
         let Some(topup) = self.pending_topup(id).await? else { return Ok(()) };
-        let (payments, product) = self.sale_of_credit().ok_or(TopUpError::Off)?;
-        let order = match topup.order_id.clone() {
-            Some(order) => order,
-            None => match self.create_order(&topup, payments, product).await? {
-                Some(order) => order,
-                // Without a customer, there is no card.
-                None => return self.decline_topup(&topup).await,
-            },
-        };
-        match payments.finalize_order(&order).await? {
-            Charge::Paid => {
+        match self.charge(&topup).await {
+            Ok(Charge::Paid) => {
                 self.store.connection().await?.topup_end_pending(id, TopUpState::Charged).await?;
                 Ok(())
             }
-            Charge::Declined => self.decline_topup(&topup).await,
+            Ok(Charge::Declined) => self.decline_topup(&topup, "declined").await,
+            Err(TopUpError::Payments(PaymentsError::Rejected(_))) => self.decline_topup(&topup, "rejected").await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn charge(&self, topup: &TopUpRecord) -> Result<Charge, TopUpError> {
+        let (payments, product) = self.sale_of_credit().ok_or(TopUpError::Off)?;
+        let order = match topup.order_id.clone() {
+            Some(order) => Some(order),
+            None => self.create_order(topup, payments, product).await?,
+        };
+        match order {
+            Some(order) => Ok(payments.finalize_order(&order).await?),
+            // Without a customer, there is no card.
+            None => Ok(Charge::Declined),
         }
     }
 
@@ -126,8 +150,8 @@ impl Billing {
         Ok(self.store.connection().await?.topup_set_order(topup.id, &order).await?)
     }
 
-    /// Turns auto top-up off, because its charge was declined.
-    async fn decline_topup(&self, topup: &TopUpRecord) -> Result<(), TopUpError> {
+    /// Turns auto top-up off, because its charge was declined by the bank, or its order rejected by the provider.
+    async fn decline_topup(&self, topup: &TopUpRecord, reason: &str) -> Result<(), TopUpError> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
                 if !tx.topup_end_pending(topup.id, TopUpState::Declined).await? {
@@ -135,7 +159,7 @@ impl Billing {
                 }
                 self.ports.organizations.raise(tx, topup.org, Notice::TopUpDeclined).await?;
                 if tx.auto_topup_disable(topup.org).await? {
-                    let data = json!({ "reason": "declined", "topup": topup.id });
+                    let data = json!({ "reason": reason, "topup": topup.id });
                     let event = Event::in_org("ai.autotopup.off", topup.org, topup.org, data);
                     self.store.append_system_event(tx, ACTOR, &event).await?;
                 }

@@ -139,15 +139,44 @@ async fn lost_calls_end_at_their_estimate() {
     assert_eq!(kit.balance(org).await, CENT - estimate);
     let row = kit.billing.ledger(org, 1, None).await.unwrap().items.remove(0);
     assert_eq!((row.estimated, row.input_tokens, row.output_tokens), (true, Some(10), Some(5)));
-    // The node is back, and settles both.
-    assert!(!kit.settle(lost, 1_000, 1_000).await);
+    // The node is back, and settles both. No other node corrects the estimate.
+    let stranger: NodeId = kit.store.clock_rng().id();
+    assert!(!kit.billing.settle_call(stranger, lost, None).await.unwrap());
+    let usage = 1_000 * 6 + 1_000 * 24;
+    for _ in 0..3 {
+        assert!(!kit.settle(lost, 1_000, 1_000).await);
+        assert_eq!(kit.balance(org).await, CENT - usage);
+    }
+    let row = json!(kit.billing.ledger(org, 1, None).await.unwrap().items.remove(0));
+    let fields = ["kind", "amountMicroCents", "project", "model", "inputTokens", "estimated"];
+    let row: Vec<&Value> = fields.iter().map(|field| &row[field]).collect();
+    assert_eq!(json!(row), json!(["adjust", estimate - usage, "site", SMALL, null, false]));
     assert!(kit.settle(open, 1, 1).await);
-    assert_eq!(kit.balance(org).await, CENT - estimate - 30);
+    assert_eq!(kit.balance(org).await, CENT - usage - 30);
     kit.billing.end_lost_calls().await.unwrap();
     assert_eq!(kit.count("calls").await, 2);
     kit.clock.advance(31 * 24 * 3600);
     kit.billing.end_lost_calls().await.unwrap();
-    assert_eq!((kit.count("calls").await, kit.balance(org).await), (0, CENT - estimate - 30));
+    assert_eq!((kit.count("calls").await, kit.balance(org).await), (0, CENT - usage - 30));
+    kit.assert_consistent().await;
+}
+
+/// The node reports that the upstream refused a call whose estimate was deducted. The estimate is not higher than the
+/// context of the model.
+#[tokio::test]
+async fn lost_call_that_was_free_is_returned() {
+    let kit = Kit::start().await;
+    let (org, project) = kit.customer("acme", 1).await;
+    let id = random_id();
+    let request = CallRequest { id, project, model: CHEAP.to_owned(), input_tokens: 1_000_000 };
+    kit.billing.admit_call(kit.node, &request).await.unwrap().unwrap();
+    kit.clock.advance(15 * 60 + 1);
+    kit.billing.end_lost_calls().await.unwrap();
+    assert_eq!(kit.balance(org).await, CENT - 2_667);
+    for _ in 0..2 {
+        assert!(!kit.billing.settle_call(kit.node, id, None).await.unwrap());
+        assert_eq!(kit.balance(org).await, CENT);
+    }
     kit.assert_consistent().await;
 }
 
@@ -183,8 +212,25 @@ async fn concurrent_settlements_deduct_once() {
         let (settled, ended) = tokio::join!(settles, kit.billing.end_lost_calls());
         ended.unwrap();
         assert!(settled.into_iter().filter(|first| *first).count() <= 1);
-        // The usage and the estimate are the same here.
+        // The usage and the estimate are the same here, so nothing is corrected.
         assert_eq!(kit.balance(org).await, 100 * CENT - round * 60, "{round}");
+    }
+    kit.assert_consistent().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_settlements_correct_an_estimate_once() {
+    let kit = Kit::start().await;
+    let (org, project) = kit.customer("acme", 100).await;
+    for round in 1..=10 {
+        let id = random_id();
+        kit.admit(project, id).await.unwrap();
+        kit.clock.advance(15 * 60 + 1);
+        let settles = join_all((0..5).map(|_| kit.settle(id, 1_000, 0)));
+        let (_, ended) = tokio::join!(settles, kit.billing.end_lost_calls());
+        ended.unwrap();
+        kit.settle(id, 1_000, 0).await;
+        assert_eq!(kit.balance(org).await, 100 * CENT - round * 6_000, "{round}");
     }
     kit.assert_consistent().await;
 }

@@ -16,6 +16,7 @@ use kernel::{Limits, NodeId, OrgId, Plan, ProjectId};
 use serde_json::{Value, json};
 use store::Connection;
 use testkit::{TestStore, random_id};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 use webhooks::{SignedMessage, SigningKey, VerifyingKeys};
 
@@ -51,8 +52,12 @@ pub struct Provider(pub Arc<Mutex<ProviderState>>);
 pub struct ProviderState {
     pub response: Option<Result<Option<RemoteSubscription>, PaymentsError>>,
     pub changes: Vec<(String, bool)>,
+    /// If set, a change waits for a permit before its response.
+    pub gate: Option<Arc<Semaphore>>,
     /// Whether the organizations are customers with a card.
     pub has_card: bool,
+    /// How often it was asked for the card.
+    pub card_lookups: u32,
     /// The draft orders. The id of an order is `draft_` and its number.
     pub orders: Vec<NewOrder>,
     /// The orders that were finalized.
@@ -99,7 +104,7 @@ impl Provider {
 #[async_trait]
 impl Payments for Provider {
     async fn check_out(&self, _: &Checkout) -> Result<String, PaymentsError> {
-        Err(PaymentsError("not part of these tests".to_owned()))
+        Err(PaymentsError::Unavailable("not part of these tests".to_owned()))
     }
 
     async fn customer_session(&self, _: OrgId, _: Option<&str>) -> Result<Option<CustomerSession>, PaymentsError> {
@@ -111,13 +116,18 @@ impl Payments for Provider {
         subscription: &str,
         cancel: bool,
     ) -> Result<Option<RemoteSubscription>, PaymentsError> {
-        let mut state = self.0.lock().unwrap();
-        state.changes.push((subscription.to_owned(), cancel));
-        state.response.take().unwrap()
+        self.state().changes.push((subscription.to_owned(), cancel));
+        let gate = self.state().gate.clone();
+        if let Some(gate) = gate {
+            gate.acquire().await.unwrap().forget();
+        }
+        self.state().response.take().unwrap()
     }
 
     async fn has_payment_method(&self, _: OrgId) -> Result<bool, PaymentsError> {
-        Ok(self.state().has_card)
+        let mut state = self.state();
+        state.card_lookups += 1;
+        Ok(state.has_card)
     }
 
     async fn customer(&self, _: OrgId) -> Result<Option<String>, PaymentsError> {

@@ -1,9 +1,12 @@
 //! The plan that follows from subscriptions, and its cancellation.
 
+use std::sync::Arc;
+
 use billing::{BillingError, Cancellation, PaymentsError, RemoteSubscription, SubscriptionStatus};
 use kernel::audit::Actor;
 use kernel::{OrgId, Plan};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::kit::{Kit, modified_at, subscription};
 
@@ -148,11 +151,36 @@ async fn cancellation_is_shown_at_once_and_can_be_reverted() {
     assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
     kit.provider.0.lock().unwrap().response = Some(Ok(None));
     assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
-    kit.provider.0.lock().unwrap().response = Some(Err(PaymentsError("timed out".to_owned())));
+    kit.provider.0.lock().unwrap().response = Some(Err(PaymentsError::Unavailable("timed out".to_owned())));
     assert!(matches!(cancel(false, Plan::Pro).await, Err(BillingError::Unavailable(_))));
     assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel", "billing.resume", "billing.cancel"]);
     // After the end of the subscription there is nothing to cancel.
     kit.deliver(&subscription(org, "sub_1", "canceled", 40)).await;
     assert!(matches!(cancel(true, Plan::Free).await, Err(BillingError::NotPro)));
     assert!(!kit.billing.status(org, Plan::Free).await.unwrap().cancel_at_period_end);
+}
+
+/// The provider schedules the end, and its webhook arrives, but the response is lost.
+#[tokio::test]
+async fn cancellation_whose_response_is_lost_is_audited() {
+    let kit = Kit::start().await;
+    let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
+    kit.deliver(&subscription(org, "sub_1", "active", 10)).await;
+    kit.clock.advance(1);
+    let gate = Arc::new(Semaphore::new(0));
+    kit.provider.state().gate = Some(gate.clone());
+    kit.provider.state().response = Some(Err(PaymentsError::Unavailable("timed out".to_owned())));
+    let webhook = async {
+        while kit.provider.state().changes.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let mut event = subscription(org, "sub_1", "active", 20);
+        event["data"]["cancel_at_period_end"] = json!(true);
+        kit.deliver(&event).await;
+        gate.add_permits(1);
+    };
+    let cancellation = kit.billing.cancel(&actor, org, Plan::Pro, Cancellation { cancel: true });
+    let (status, ()) = tokio::join!(cancellation, webhook);
+    assert!(status.unwrap().cancel_at_period_end);
+    assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel"]);
 }

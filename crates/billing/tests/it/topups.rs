@@ -2,7 +2,7 @@
 
 use billing::{AutoTopupChange, BillingError, Charge, Notice, PaymentsError, TOP_UP_TOPIC};
 use futures_util::future::join_all;
-use kernel::{OrgId, ProjectId};
+use kernel::{Limits, OrgId, ProjectId};
 use testkit::random_id;
 use uuid::Uuid;
 
@@ -117,17 +117,17 @@ async fn topups_of_a_day_are_limited() {
     )
     .await;
     for day in 1..=2 {
-        for number in 1..=7 {
+        for number in 1..=5 {
             kit.clock.advance(60);
             kit.call(project, 1, 1).await;
             let created = queued(&kit).await.len();
-            assert_eq!(created, 5 * (day - 1) + number.min(5), "{day} {number}");
+            assert_eq!(created, 3 * (day - 1) + number.min(3), "{day} {number}");
             let topup = queued(&kit).await[created - 1];
             kit.billing.charge_topup(topup).await.unwrap();
             kit.deliver(&order(org, &format!("draft_{created}"), 1)).await;
         }
         let credit = kit.billing.credit(org).await.unwrap();
-        assert_eq!((credit.auto_topups_today, credit.auto_topup_per_day), (5, 5));
+        assert_eq!((credit.auto_topups_today, credit.auto_topup_per_day), (3, 3));
         kit.clock.advance(24 * 3600);
         assert_eq!(kit.billing.credit(org).await.unwrap().auto_topups_today, 0);
     }
@@ -139,7 +139,7 @@ async fn lost_response_is_resumed_with_the_same_order() {
     let (org, project) = customer(&kit).await;
     kit.call(project, 0, 2 * DOLLAR).await;
     let topup = queued(&kit).await[0];
-    let lost = || Err(PaymentsError("the response was lost".to_owned()));
+    let lost = || Err(PaymentsError::Unavailable("the response was lost".to_owned()));
     kit.provider.state().charges.extend([lost(), lost()]);
     for _ in 0..2 {
         kit.billing.charge_topup(topup).await.unwrap_err();
@@ -159,7 +159,7 @@ async fn event_may_precede_the_response() {
     let (org, project) = customer(&kit).await;
     kit.call(project, 0, 2 * DOLLAR).await;
     let topup = queued(&kit).await[0];
-    kit.provider.state().charges.push_back(Err(PaymentsError("lost".to_owned())));
+    kit.provider.state().charges.push_back(Err(PaymentsError::Unavailable("lost".to_owned())));
     kit.billing.charge_topup(topup).await.unwrap_err();
     kit.deliver(&order(org, "draft_1", 500)).await;
     kit.billing.charge_topup(topup).await.unwrap();
@@ -206,4 +206,78 @@ async fn organization_without_a_customer_is_declined() {
     kit.provider.state().has_card = false;
     kit.billing.charge_topup(queued(&kit).await[0]).await.unwrap();
     assert_eq!(kit.provider.state().notices, [(org, Notice::TopUpDeclined)]);
+}
+
+/// A provider that rejects the order for good does not block the next top-ups.
+#[tokio::test]
+async fn rejected_order_turns_auto_topup_off() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    kit.clock.advance(1);
+    kit.provider.state().charges.push_back(Err(PaymentsError::Rejected("status 422".to_owned())));
+    kit.billing.charge_topup(queued(&kit).await[0]).await.unwrap();
+    assert_eq!(states(&kit).await, ["declined"]);
+    assert_eq!(kit.provider.state().notices, [(org, Notice::TopUpDeclined)]);
+    kit.billing.set_auto_topup(&actor(), org, ON).await.unwrap();
+    kit.call(project, 1, 1).await;
+    assert_eq!(states(&kit).await, ["declined", "pending"]);
+}
+
+/// Without credit, no call is admitted, so no deduction starts a top-up. A refused call does.
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_calls_start_one_topup() {
+    let mut limits = Limits::default();
+    limits.free.ai_spend_per_day_micro_cents = i64::MAX;
+    let kit = Kit::with(limits).await;
+    let (org, project) = kit.customer("acme", 0).await;
+    kit.provider.state().has_card = true;
+    kit.admit(project, random_id()).await.unwrap_err();
+    assert_eq!(states(&kit).await, Vec::<String>::new());
+    kit.billing.set_auto_topup(&actor(), org, ON).await.unwrap();
+    for refused in join_all((0..10).map(|_| kit.admit(project, random_id()))).await {
+        refused.unwrap_err();
+    }
+    let [topup] = queued(&kit).await[..] else { panic!("not one") };
+    kit.billing.charge_topup(topup).await.unwrap();
+    kit.deliver(&order(org, "draft_1", 500)).await;
+    assert_eq!(kit.balance(org).await, AMOUNT);
+    // The limit of the day applies, and the first call of the next day starts the next.
+    for number in 2..=3 {
+        kit.clock.advance(1);
+        kit.call(project, 0, 6 * DOLLAR).await;
+        kit.billing.charge_topup(queued(&kit).await[number - 1]).await.unwrap();
+        kit.deliver(&order(org, &format!("draft_{number}"), 500)).await;
+    }
+    kit.call(project, 0, 6 * DOLLAR).await;
+    kit.admit(project, random_id()).await.unwrap_err();
+    assert_eq!(states(&kit).await, ["credited", "credited", "credited"]);
+    kit.clock.advance(24 * 3600);
+    kit.admit(project, random_id()).await.unwrap_err();
+    assert_eq!(states(&kit).await, ["credited", "credited", "credited", "pending"]);
+    kit.assert_consistent().await;
+}
+
+#[tokio::test]
+async fn payment_method_is_looked_up_once_a_minute() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let shown = async || kit.billing.credit(org).await.unwrap().has_payment_method;
+    assert!(!shown().await);
+    // A new one is shown at once.
+    kit.provider.state().has_card = true;
+    for _ in 0..5 {
+        assert!(shown().await);
+    }
+    assert_eq!(kit.provider.state().card_lookups, 2);
+    kit.provider.state().has_card = false;
+    kit.clock.advance(60);
+    assert!(!shown().await);
+    // A change is always checked.
+    kit.provider.state().has_card = true;
+    assert!(shown().await);
+    kit.provider.state().has_card = false;
+    let changed = kit.billing.set_auto_topup(&actor(), org, ON).await;
+    assert!(matches!(changed, Err(BillingError::NoPaymentMethod)));
+    assert!(!shown().await);
 }

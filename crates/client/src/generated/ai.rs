@@ -96,7 +96,8 @@ pub struct AutoTopup {
     /// The amount of each top-up, in microcents. Kept when it is turned off; null if it was never turned on.
     pub amount_micro_cents: Option<i64>,
     pub enabled: bool,
-    /// A deduction that leaves less than this starts a top-up, in microcents.
+    /// In microcents. A deduction that leaves less than this starts a top-up, and so does a call that is refused because
+    /// no credit is left.
     pub threshold_micro_cents: Option<i64>,
 }
 
@@ -155,7 +156,7 @@ pub struct LedgerRow {
     pub ledger_id: i64,
     pub model: Option<String>,
     pub output_tokens: Option<i64>,
-    /// The name of the project that called the model; null for other rows.
+    /// The name of the project that called the model; null for other rows. Also of a corrected call.
     pub project: Option<String>,
 }
 

@@ -14,7 +14,7 @@ async fn paid_checkout_is_credited_by_its_event_only() {
     let off = json!({ "enabled": false, "amountMicroCents": null, "thresholdMicroCents": null });
     assert_eq!(
         *kit.ada.get(CREDIT).await.expect(200),
-        json!({ "balanceMicroCents": 0, "hasPaymentMethod": false, "autoTopupsToday": 0, "autoTopupPerDay": 5,
+        json!({ "balanceMicroCents": 0, "hasPaymentMethod": false, "autoTopupsToday": 0, "autoTopupPerDay": 3,
             "autoTopup": off, "tiersMicroCents": TIERS })
     );
     kit.provider.hold();
