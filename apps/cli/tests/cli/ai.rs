@@ -18,7 +18,7 @@ async fn credit_is_bought_and_topped_up() {
     assert_eq!(credit, "credit  $0.00\nsold    $5.00, $10.00, $25.00, $50.00, $100.00\ntop-up  off\n");
     assert_eq!(
         ai(&["topup"]).succeeds().out,
-        "top-up          off\ntoday           0 of 5\npayment method  none: a purchase saves it\n"
+        "top-up          off\ntoday           0 of 3\npayment method  none: a purchase saves it\n"
     );
     ai(&["topup", "on", "--amount", "25", "--below", "5"]).fails(1).stderr_contains("svc ai credit buy");
     ai(&["topup", "on", "--amount", "abc", "--below", "5"]).fails(2).stderr_contains("not an amount in dollars");
