@@ -4,6 +4,8 @@ CREATE SCHEMA convergence;
 CREATE TABLE convergence.nodes (
     id uuid CONSTRAINT nodes_pkey PRIMARY KEY,
     name text NOT NULL CONSTRAINT nodes_name_key UNIQUE,
+    -- 'app' serves projects, 'git' serves repositories.
+    kind text NOT NULL DEFAULT 'app' CONSTRAINT nodes_kind_check CHECK (kind IN ('app', 'git')),
     -- SHA-256 of the node's credential.
     token_hash bytea NOT NULL CONSTRAINT nodes_token_hash_key UNIQUE,
     -- Increased by each transaction that changes the node's desired state. A node without any state is at 0.
@@ -24,6 +26,9 @@ CREATE TABLE convergence.nodes (
     CONSTRAINT nodes_database_check
         CHECK (num_nulls(database_host, database_port, database_sslmode, backup_interval_seconds) IN (0, 4))
 );
+
+-- One git node has the contents of all repositories.
+CREATE UNIQUE INDEX nodes_git_key ON convergence.nodes (kind) WHERE kind = 'git';
 
 CREATE TABLE convergence.placements (
     project_id uuid CONSTRAINT placements_pkey PRIMARY KEY,

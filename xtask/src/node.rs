@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use convergence::{NodeName, Nodes};
+use convergence::{Node, NodeKind, NodeName, Nodes};
 use kernel::audit::Actor;
 
 use crate::setting::DatabaseArgs;
@@ -14,11 +14,21 @@ pub type Args = DatabaseArgs<Command>;
 #[derive(Subcommand)]
 pub enum Command {
     /// Add a node and print its credential, which is shown only once
-    Add { name: NodeName },
-    /// List the nodes: name, id, number of placed projects, time last seen
+    Add {
+        name: NodeName,
+        /// Add the git node instead of a node for projects
+        #[arg(long)]
+        git: bool,
+    },
+    /// List the nodes: name, id, kind, number of placed projects, time last seen
     List,
     /// Give a node a new credential and print it; the old one is revoked immediately
-    Renew { name: NodeName },
+    Renew {
+        name: NodeName,
+        /// If the node does not exist, add the git node instead of a node for projects
+        #[arg(long)]
+        git: bool,
+    },
     /// Revoke a node's credential and move its projects to other nodes
     Revoke { name: NodeName },
 }
@@ -26,16 +36,19 @@ pub enum Command {
 pub async fn run(args: Args) -> Result<ExitCode> {
     let nodes = Nodes::new(args.database.store()?);
     match args.command {
-        Command::Add { name } => {
-            println!("{}", nodes.add(&Actor::operator("xtask node add"), name).await?.token.reveal());
+        Command::Add { name, git } => {
+            let added = nodes.add(&Actor::operator("xtask node add"), name, kind(git)).await?;
+            println!("{}", added.token.reveal());
         }
-        Command::Renew { name } => {
-            println!("{}", nodes.renew(&Actor::operator("xtask node renew"), name).await?.token.reveal());
+        Command::Renew { name, git } => {
+            let renewed = nodes.renew(&Actor::operator("xtask node renew"), name, kind(git)).await?;
+            println!("{}", renewed.token.reveal());
         }
         Command::List => {
             for view in nodes.list().await? {
                 let last_seen = view.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
-                println!("{}  {}  projects: {}  last seen {last_seen}", view.node.name, view.node.id, view.placements);
+                let Node { name, id, kind, .. } = view.node;
+                println!("{name}  {id}  {kind}  projects: {}  last seen {last_seen}", view.placements);
             }
         }
         Command::Revoke { name } => {
@@ -44,4 +57,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+const fn kind(git: bool) -> NodeKind {
+    if git { NodeKind::Git } else { NodeKind::App }
 }

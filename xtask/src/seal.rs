@@ -33,7 +33,13 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 /// The sealed columns of all contexts.
 fn columns() -> impl Iterator<Item = SealedColumn> {
-    let contexts = [store::SEALED_COLUMNS, resources::SEALED_COLUMNS, databases::SEALED_COLUMNS, oauth::SEALED_COLUMNS];
+    let contexts = [
+        store::SEALED_COLUMNS,
+        resources::SEALED_COLUMNS,
+        databases::SEALED_COLUMNS,
+        oauth::SEALED_COLUMNS,
+        git::SEALED_COLUMNS,
+    ];
     contexts.into_iter().flatten().copied()
 }
 

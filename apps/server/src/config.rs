@@ -92,6 +92,10 @@ settings::table! {
     pub OAUTH_DEVICE_FLOW: Flag = Setting::with_default("SVC_OAUTH_DEVICE_FLOW", "off");
     /// Client ID of `svc login --device`, which the metadata shows. Requires `SVC_OAUTH_DEVICE_FLOW`.
     pub OAUTH_CLI_CLIENT_ID: Option<ClientId> = Setting::optional("SVC_OAUTH_CLI_CLIENT_ID");
+    /// Base URL of git repositories over HTTPS, as git clients see it. Without it, the API shows no such URLs.
+    pub GIT_URL: Option<Url> = Setting::optional("SVC_GIT_URL");
+    /// Host of git repositories over SSH, as git clients see it: `host` or `host:port`. Without it, the API shows no such URLs.
+    pub GIT_SSH_HOST: Option<String> = Setting::optional("SVC_GIT_SSH_HOST");
     /// Base URL of the payments provider's API, with its version.
     pub PAYMENTS_URL: Option<url::Url> = Setting::optional("SVC_PAYMENTS_URL");
     /// The access token of the payments provider.

@@ -225,3 +225,15 @@ WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents)
 
 -- a call that was deducted and is still open
 SELECT c.id FROM billing.calls c JOIN billing.ledger l ON l.call_id = c.id WHERE c.ended_at IS NULL;
+
+-- a project whose count of repositories is wrong
+SELECT project_id, c.repositories, r.live FROM git.counts c FULL JOIN (
+    SELECT project_id, count(*) AS live FROM git.repositories r JOIN projects.projects p ON p.id = r.project_id
+    WHERE erase_at IS NULL GROUP BY project_id) r USING (project_id)
+WHERE coalesce(c.repositories, 0) <> coalesce(r.live, 0);
+
+-- a repository whose updates of refs have a gap, or do not end with the last one
+SELECT r.id, r.last_update FROM git.repositories r LEFT JOIN (
+    SELECT repository_id, max(number) AS last, max(number) - min(number) + 1 - count(*) AS missing
+    FROM git.ref_updates GROUP BY repository_id) u ON u.repository_id = r.id
+WHERE r.last_update <> coalesce(u.last, 0) OR u.missing <> 0;

@@ -48,6 +48,11 @@ const VALID: &str = "
         FROM (VALUES (1, 'secret.set', '{\"name\": \"A\"}'), (2, 'secret.set', '{\"set\": [\"B\"], \"deleted\": [\"A\"]}'),
             (3, 'secret.set', '{\"set\": [\"A\"], \"deleted\": []}'), (4, 'secret.set', '{\"name\": \"A\"}'),
             (5, 'secret.delete', '{\"name\": \"C\"}')) changes (number, event, data);
+    INSERT INTO git.counts VALUES (md5('p')::uuid, 1);
+    INSERT INTO git.repositories (id, project_id, name, visibility, default_branch, created_at, updated_at, last_update)
+        VALUES (md5('r')::uuid, md5('p')::uuid, 'r', 'private', 'main', now(), now(), 3);
+    INSERT INTO git.ref_updates (repository_id, number, name, old_oid, new_oid, forced, created_at)
+        SELECT md5('r')::uuid, number, 'refs/heads/main', 'a', 'b', false, now() FROM generate_series(1, 3) number;
     INSERT INTO billing.accounts (org_id, balance_micro_cents, last_ledger_id, last_ledger_at)
         VALUES (md5('o')::uuid, 4, 4, now());
     INSERT INTO billing.project_usage (project_id, minute, minute_calls, calls, input_tokens, output_tokens, spent_micro_cents)
@@ -87,7 +92,7 @@ const VALID: &str = "
         VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 42] = [
+const VIOLATIONS: [(&str, &str); 45] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -164,6 +169,9 @@ const VIOLATIONS: [(&str, &str); 42] = [
         "UPDATE billing.calls SET ended_at = NULL, org_id = md5('o')::uuid, \
          project_id = md5('p')::uuid, project = 'p', model = 'm', input_price = 1, output_price = 1",
     ),
+    ("a project whose count of repositories", "UPDATE git.counts SET repositories = 2"),
+    ("a repository whose updates", "UPDATE git.repositories SET last_update = 4"),
+    ("a repository whose updates", "DELETE FROM git.ref_updates WHERE number = 2"),
     ("a token that", "UPDATE databases.databases SET applied_revision = 2"),
     (
         "a created object without",

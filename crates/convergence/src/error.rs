@@ -9,6 +9,8 @@ use crate::model::NodeName;
 pub enum ConvergenceError {
     #[error("a node named {0} already exists")]
     NodeNameTaken(NodeName),
+    #[error("the installation already has a git node; revoke it first")]
+    GitNodeExists,
     #[error("the node's credential is not valid")]
     UnknownNode,
     #[error("no placement of this node uses the bundle")]
@@ -32,6 +34,9 @@ pub enum ConvergenceError {
 impl ConvergenceError {
     /// 409: the node's name is in use.
     pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has this name.");
+    /// 409: there is a git node. No route returns it.
+    pub const GIT_NODE_EXISTS: Code =
+        Code::new("git_node_exists", Kind::Conflict, "The installation already has a git node.");
     /// 409: an operation on the database must end first. No route returns it.
     pub const PLACEMENT_BUSY: Code =
         Code::new("placement_busy", Kind::Conflict, "An operation on the project's database is in progress.");
@@ -43,6 +48,7 @@ impl ApiError for ConvergenceError {
     fn code(&self) -> &'static Code {
         match self {
             Self::NodeNameTaken(_) => &Self::NODE_NAME_TAKEN,
+            Self::GitNodeExists => &Self::GIT_NODE_EXISTS,
             Self::UnknownNode => &Code::UNAUTHENTICATED,
             Self::NoCore => &Self::NO_CORE,
             Self::InvalidReport(_) => &Code::BAD_REQUEST,

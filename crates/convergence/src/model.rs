@@ -10,6 +10,16 @@ kernel::text! {
 }
 
 kernel::words! {
+    /// What a node serves.
+    pub enum NodeKind {
+        /// Deployments of projects, with their resources.
+        App = "app",
+        /// The contents of git repositories.
+        Git = "git",
+    }
+}
+
+kernel::words! {
     /// The state of a placement (specification, States, "Placement").
     pub enum PlacementState {
         /// The project has no home node yet.
@@ -60,6 +70,7 @@ pub enum DatabaseHome {
 pub struct Node {
     pub id: NodeId,
     pub name: NodeName,
+    pub kind: NodeKind,
     pub created_at: Time,
 }
 

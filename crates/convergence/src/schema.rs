@@ -4,6 +4,7 @@ diesel::table! {
     convergence.nodes (id) {
         id -> Uuid,
         name -> Text,
+        kind -> Text,
         token_hash -> Binary,
         revision -> BigInt,
         created_at -> Timestamptz,

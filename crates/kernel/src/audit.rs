@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{ClientId, GrantId, OrgId, Role, SessionId, TokenId, UserId};
+use crate::{ClientId, GrantId, KeyId, OrgId, Role, SessionId, TokenId, UserId};
 
 /// The actor of an operation, and its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub enum Credential {
     Token(TokenId),
     /// An access token of a connected app, by its grant.
     Grant(GrantId),
+    /// An SSH key.
+    SshKey(KeyId),
     /// A connected app that authenticated as itself at the token endpoint.
     Client(ClientId),
     /// No credential, on an endpoint for anonymous callers.
@@ -73,6 +75,7 @@ impl std::fmt::Display for Credential {
             Self::Session(id) => write!(f, "{id}"),
             Self::Token(id) => write!(f, "{id}"),
             Self::Grant(id) => write!(f, "{id}"),
+            Self::SshKey(id) => write!(f, "{id}"),
             Self::Client(id) => write!(f, "{id}"),
             Self::None => f.write_str(Self::NONE),
             Self::Operator => f.write_str(Self::OPERATOR),

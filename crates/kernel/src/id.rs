@@ -173,6 +173,8 @@ ids! {
     GrantId = "gnt";
     /// A key that signs the access tokens of connected apps (`kid` in their headers).
     SigningKeyId = "jwk";
+    /// A git repository.
+    RepositoryId = "rep";
     /// A row of the audit log.
     AuditId = "aud";
 }

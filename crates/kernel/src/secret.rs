@@ -125,6 +125,12 @@ impl TokenHash {
         Self(hash)
     }
 
+    /// Wraps a SHA-256 digest.
+    #[must_use]
+    pub const fn from_digest(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+
     /// The digest as 64 hex digits, for a comparison elsewhere, such as at a node.
     #[must_use]
     pub fn hex(&self) -> String {

@@ -11,6 +11,7 @@ mod ai;
 mod cookie;
 mod database;
 mod desired;
+mod git;
 mod report;
 mod secrets;
 mod site;
@@ -27,6 +28,7 @@ pub use database::{
     OperationPhase, OperationReport, SslMode, StoredExport, Verifier,
 };
 pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA, UnavailablePart};
+pub use git::{GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitRepositories, GitUpdate, GitUpdates};
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use secrets::{SecretValue, Secrets};
 pub use sha256::{Digest, Digester, InvalidDigest};

@@ -1,11 +1,13 @@
 //! Adapters for external services: the code host at which users sign in, the mail server, the DNS lookups of the
-//! ownership verification, the model-lending service and the payments provider.
+//! ownership verification, the model-lending service, the payments provider, and the git node of this
+//! installation.
 //!
 //! An external service may be slow, faulty or hostile. The adapters bound each response in time and size and validate
 //! it. Errors contain no credential, no contact and no text of the response. The crate does not depend on any context:
 //! `apps/server` implements their ports with these types.
 
 mod codehost;
+mod git_node;
 mod lending;
 mod mail;
 mod mail_content;
@@ -17,6 +19,7 @@ mod smtp;
 mod tls;
 
 pub use codehost::{CodeHost, CodeHostConfig, CodeHostError};
+pub use git_node::{GitNodeClient, GitNodeError};
 pub use lending::Lending;
 pub use lettre::message::Mailbox;
 pub use mail::Mail;

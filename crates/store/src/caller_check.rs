@@ -86,6 +86,7 @@ impl Store {
             Credential::Session(session) => session.as_uuid(),
             Credential::Token(token) => token.as_uuid(),
             Credential::Grant(grant) => grant.as_uuid(),
+            Credential::SshKey(key) => key.as_uuid(),
             Credential::Client(_) | Credential::None | Credential::Operator | Credential::Service => return None,
         };
         let (org, roles) = match actor.required_role {

@@ -7,6 +7,7 @@ mod database_values;
 mod databases;
 mod dns;
 mod error;
+mod git;
 mod identity;
 mod oauth;
 mod orgs;
@@ -42,14 +43,20 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let mut convergence = convergence::wire(config, &store);
     let (dns, primary) = dns::wire(config, &store, &mut background)?;
     let resources = resources::wire(config, &store, &orgs, &mut convergence)?;
-    let dependencies =
-        projects::Dependencies { orgs: &orgs, convergence: &mut convergence, dns: &dns, resources: &resources };
+    let git = git::wire(config, &store);
+    let dependencies = projects::Dependencies {
+        orgs: &orgs,
+        convergence: &mut convergence,
+        dns: &dns,
+        resources: &resources,
+        git: &git,
+    };
     let projects = projects::wire(config, &store, dependencies, &mut background)?;
     let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
     let oauth = oauth::wire(config, &store, &mut background)?;
     let billing = billing::wire(config, &store, &orgs, &mut background)?;
     let convergence = convergence.build();
-    let contexts = Contexts { identity, orgs, projects, convergence, dns, resources, databases, oauth, billing };
+    let contexts = Contexts { identity, orgs, projects, convergence, dns, git, resources, databases, oauth, billing };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {

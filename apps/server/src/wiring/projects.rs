@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use convergence::{Builder, PartWriter, ProjectRemover, ReportReceiver};
 use dns::{Dns, LinkResult};
 use gateway::http::without_write_permit;
+use git::Repositories;
 use kernel::{AccessMode, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
 use orgs::{OrgRepository as _, Orgs};
 use projects::{
@@ -33,6 +34,7 @@ pub(super) struct Dependencies<'a> {
     pub(super) convergence: &'a mut Builder,
     pub(super) dns: &'a Dns,
     pub(super) resources: &'a Resources,
+    pub(super) git: &'a Repositories,
 }
 
 pub(super) fn wire(
@@ -48,9 +50,9 @@ pub(super) fn wire(
         own_domains: config.own_domains.clone(),
     };
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
-    let Dependencies { orgs, convergence, dns, resources } = dependencies;
+    let Dependencies { orgs, convergence, dns, resources, git } = dependencies;
     let (site_part, removal) = (convergence.register_part()?, convergence.project_remover());
-    let placements = ConvergencePort { site: site_part, removal, resources: resources.clone() };
+    let placements = ConvergencePort { site: site_part, removal, resources: resources.clone(), git: git.clone() };
     convergence.register_receiver::<DeploymentReport>(Arc::new(DeploymentsPort))?;
     let ports = Ports {
         organizations: Arc::new(OrgsPort(orgs.clone())),
@@ -115,6 +117,7 @@ struct ConvergencePort {
     site: PartWriter<Site>,
     removal: ProjectRemover,
     resources: Resources,
+    git: Repositories,
 }
 
 #[async_trait]
@@ -130,6 +133,7 @@ impl projects::Placements for ConvergencePort {
     async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
         // The placements of projects whose objects must be deleted are kept.
         self.resources.storage_purge(tx, projects).await?;
+        self.git.purge(tx, projects).await?;
         self.removal.purge(tx, projects).await.map_err(IntoStoreError::into_store_error)
     }
 }

@@ -7,19 +7,22 @@ use kernel::{NodeId, Time, TokenHash};
 use protocol::NodeInfo;
 use store::{Connection, Prepared, Result};
 
-use crate::model::{Node, NodeName, NodeView};
+use crate::model::{Node, NodeKind, NodeName, NodeView};
 use crate::schema::nodes;
 
 /// Nodes on a [`store::Connection`].
 pub trait NodeRepository {
     /// Inserts a node; false if its name is taken.
+    ///
+    /// # Errors
+    /// A violation of `nodes_git_key` if there is another git node.
     async fn node_insert(&mut self, node: &Node, token_hash: TokenHash) -> Result<bool>;
 
     /// Replaces a node's credential; `None` if the node does not exist.
     async fn node_set_token(&mut self, name: &str, token_hash: TokenHash) -> Result<Option<Node>>;
 
-    /// Returns the node with this credential.
-    async fn node_by_token(&mut self, token_hash: TokenHash) -> Result<Option<NodeId>>;
+    /// Returns the node of this kind with this credential.
+    async fn node_by_token(&mut self, token_hash: TokenHash, kind: NodeKind) -> Result<Option<NodeId>>;
 
     /// Returns the node with this name.
     async fn node_find(&mut self, name: &str) -> Result<Option<Node>>;
@@ -27,10 +30,10 @@ pub trait NodeRepository {
     /// Lists the nodes by name.
     async fn node_list(&mut self) -> Result<Vec<NodeView>>;
 
-    /// Returns the node with the fewest placements, of those with a Postgres if `with_database`.
+    /// Returns the node for projects with the fewest placements, of those with a Postgres if `with_database`.
     async fn node_least_loaded(&mut self, with_database: bool) -> Result<Option<NodeId>>;
 
-    /// Returns the load of each node except `excluded`.
+    /// Returns the load of each node for projects except `excluded`.
     async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<NodeLoad>>;
 
     /// Whether the node announced a Postgres.
@@ -75,6 +78,7 @@ pub struct NodeLoad {
 struct NodeRow {
     id: NodeId,
     name: NodeName,
+    kind: NodeKind,
     created_at: Time,
 }
 
@@ -83,6 +87,7 @@ impl NodeRepository for Connection {
         let row = (
             nodes::id.eq(node.id),
             nodes::name.eq(&node.name),
+            nodes::kind.eq(node.kind),
             nodes::token_hash.eq(token_hash),
             nodes::created_at.eq(node.created_at),
         );
@@ -97,8 +102,8 @@ impl NodeRepository for Connection {
         Ok(update.get_result::<NodeRow>(self).await.optional()?.map(Node::from))
     }
 
-    async fn node_by_token(&mut self, token_hash: TokenHash) -> Result<Option<NodeId>> {
-        let query = nodes::table.filter(nodes::token_hash.eq(token_hash)).select(nodes::id);
+    async fn node_by_token(&mut self, token_hash: TokenHash, kind: NodeKind) -> Result<Option<NodeId>> {
+        let query = nodes::table.filter(nodes::token_hash.eq(token_hash).and(nodes::kind.eq(kind))).select(nodes::id);
         Ok(query.first(self).await.optional()?)
     }
 
@@ -120,13 +125,15 @@ impl NodeRepository for Connection {
     }
 
     async fn node_least_loaded(&mut self, with_database: bool) -> Result<Option<NodeId>> {
-        let query = nodes::table.order((nodes::placements, nodes::id)).select(nodes::id).into_boxed();
+        let query = nodes::table.filter(nodes::kind.eq(NodeKind::App)).order((nodes::placements, nodes::id));
+        let query = query.select(nodes::id).into_boxed();
         let query = if with_database { query.filter(nodes::database_host.is_not_null()) } else { query };
         Ok(query.first(self).await.optional()?)
     }
 
     async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<NodeLoad>> {
-        let query = nodes::table.filter(nodes::id.ne(excluded)).order(nodes::id);
+        let others = nodes::id.ne(excluded).and(nodes::kind.eq(NodeKind::App));
+        let query = nodes::table.filter(others).order(nodes::id);
         Ok(query.select((nodes::id, nodes::placements, nodes::database_host.is_not_null())).load(self).await?)
     }
 
@@ -176,7 +183,7 @@ impl NodeRepository for Connection {
 
 impl From<NodeRow> for Node {
     fn from(row: NodeRow) -> Self {
-        let NodeRow { id, name, created_at } = row;
-        Self { id, name, created_at }
+        let NodeRow { id, name, kind, created_at } = row;
+        Self { id, name, kind, created_at }
     }
 }

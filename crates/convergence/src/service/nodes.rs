@@ -12,7 +12,7 @@ use super::Result;
 use crate::assignment::assign_to_node;
 use crate::core::{Core as _, EmbeddedCore};
 use crate::error::ConvergenceError;
-use crate::model::{NewNode, Node, NodeName, NodeView, Revocation};
+use crate::model::{NewNode, Node, NodeKind, NodeName, NodeView, Revocation};
 use crate::repository::{NodeLoad, NodeRepository as _, PartRepository as _, PlacementRepository as _};
 
 /// A revocation is retried if a project is concurrently assigned to the node.
@@ -31,31 +31,39 @@ impl Nodes {
         Self { store }
     }
 
-    /// Adds a node and assigns the pending projects without a database to it.
+    /// Adds a node. Assigns the pending projects without a database to a node for projects.
     ///
     /// # Errors
-    /// [`ConvergenceError::NodeNameTaken`].
-    pub async fn add(&self, actor: &Actor, name: NodeName) -> Result<NewNode> {
+    /// [`ConvergenceError::NodeNameTaken`], [`ConvergenceError::GitNodeExists`].
+    pub async fn add(&self, actor: &Actor, name: NodeName, kind: NodeKind) -> Result<NewNode> {
         let clock_rng = self.store.clock_rng();
-        let node = Node { id: clock_rng.id(), name, created_at: clock_rng.now() };
+        let node = Node { id: clock_rng.id(), name, kind, created_at: clock_rng.now() };
         let token = Token::mint(TokenKind::Node, clock_rng);
         self.store
             .transaction(actor, async |tx| {
-                if !tx.node_insert(&node, token.hash()).await? {
+                let inserted = tx.node_insert(&node, token.hash()).await;
+                let inserted = inserted.map_err(|error| match error.violates("nodes_git_key") {
+                    true => ConvergenceError::GitNodeExists,
+                    false => error.into(),
+                })?;
+                if !inserted {
                     return Err(ConvergenceError::NodeNameTaken(node.name));
                 }
-                assign_pending(tx, node.id).await?;
-                let event = event("node.add", &node, json!({ "name": node.name }));
+                if kind == NodeKind::App {
+                    assign_pending(tx, node.id).await?;
+                }
+                let event = event("node.add", &node, json!({ "name": node.name, "kind": kind }));
                 Ok(Outcome::Changed(NewNode { node, token }, event))
             })
             .await
     }
 
-    /// Replaces a node's credential, or adds the node if it does not exist. The old credential is revoked immediately.
+    /// Replaces a node's credential, or adds a node of this kind if it does not exist. The old credential is revoked
+    /// immediately.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
-    pub async fn renew(&self, actor: &Actor, name: NodeName) -> Result<NewNode> {
+    /// [`ConvergenceError::GitNodeExists`].
+    pub async fn renew(&self, actor: &Actor, name: NodeName, kind: NodeKind) -> Result<NewNode> {
         let token = Token::mint(TokenKind::Node, self.store.clock_rng());
         let renewed = self.store.transaction(actor, async |tx| {
             Ok::<_, ConvergenceError>(match tx.node_set_token(name.as_str(), token.hash()).await? {
@@ -68,7 +76,7 @@ impl Nodes {
         });
         match renewed.await? {
             Some(node) => Ok(node),
-            None => self.add(actor, name).await,
+            None => self.add(actor, name, kind).await,
         }
     }
 
@@ -136,12 +144,12 @@ impl Nodes {
             .await
     }
 
-    /// Returns the node with this credential.
+    /// Returns the node of this kind with this credential.
     ///
     /// # Errors
     /// [`ConvergenceError::UnknownNode`].
-    pub async fn authenticate(&self, token: &Token) -> Result<NodeId> {
-        let node = self.store.connection().await?.node_by_token(token.hash()).await?;
+    pub async fn authenticate(&self, token: &Token, kind: NodeKind) -> Result<NodeId> {
+        let node = self.store.connection().await?.node_by_token(token.hash(), kind).await?;
         node.ok_or(ConvergenceError::UnknownNode)
     }
 }

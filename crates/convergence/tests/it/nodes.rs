@@ -1,6 +1,6 @@
 //! Nodes and their credentials.
 
-use convergence::{ConvergenceError, NodeName};
+use convergence::{ConvergenceError, NodeKind, NodeName};
 use kernel::audit::Event;
 use kernel::{ApiError as _, Digest, Token, TokenKind};
 use serde_json::json;
@@ -9,7 +9,10 @@ use testkit::Audit;
 use crate::kit::{Kit, operator};
 
 fn audit_row(event: &'static str, target: impl ToString, name: &str) -> Audit {
-    let data = json!({ "name": name });
+    let data = match event {
+        "node.add" => json!({ "name": name, "kind": "app" }),
+        _ => json!({ "name": name }),
+    };
     Audit::of(&operator(), Event::of_platform(event, target, data))
 }
 
@@ -20,11 +23,11 @@ async fn node_authenticates_with_its_credential() {
     let (one, two) = (kit.add_node("edge-1").await, kit.add_node("edge-2").await);
     assert_eq!((one.node.name.as_str(), one.node.created_at), ("edge-1", now));
     for node in [&one, &two] {
-        assert_eq!(kit.nodes.authenticate(&node.token).await.unwrap(), node.node.id);
+        assert_eq!(kit.nodes.authenticate(&node.token, NodeKind::App).await.unwrap(), node.node.id);
         assert_eq!(Token::parse(TokenKind::Node, node.token.reveal()).as_ref(), Some(&node.token));
     }
     let unknown = Token::mint(TokenKind::Node, kit.store.clock_rng());
-    let error = kit.nodes.authenticate(&unknown).await.unwrap_err();
+    let error = kit.nodes.authenticate(&unknown, NodeKind::App).await.unwrap_err();
     assert_eq!(error.code(), &kernel::Code::UNAUTHENTICATED);
     let mut expected = [audit_row("node.add", one.node.id, "edge-1"), audit_row("node.add", two.node.id, "edge-2")];
     let mut audited = kit.audited().await;
@@ -47,11 +50,11 @@ async fn taken_name_is_rejected() {
     let kit = Kit::start().await;
     let first = kit.add_node("edge").await;
     kit.audited().await;
-    let taken = kit.nodes.add(&operator(), first.node.name.clone()).await.unwrap_err();
+    let taken = kit.nodes.add(&operator(), first.node.name.clone(), NodeKind::App).await.unwrap_err();
     assert!(matches!(&taken, ConvergenceError::NodeNameTaken(name) if *name == first.node.name));
     assert_eq!(taken.code(), &ConvergenceError::NODE_NAME_TAKEN);
     assert_eq!(kit.audited().await, []);
-    assert_eq!(kit.nodes.authenticate(&first.token).await.unwrap(), first.node.id);
+    assert_eq!(kit.nodes.authenticate(&first.token, NodeKind::App).await.unwrap(), first.node.id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,17 +62,17 @@ async fn renewal_revokes_old_credential() {
     let kit = Kit::start().await;
     let (edge, other) = (kit.add_node("edge").await, kit.add_node("other").await);
     kit.audited().await;
-    let renewed = kit.nodes.renew(&operator(), edge.node.name.clone()).await.unwrap();
+    let renewed = kit.nodes.renew(&operator(), edge.node.name.clone(), NodeKind::App).await.unwrap();
     assert_eq!(renewed.node, edge.node);
     assert_eq!(kit.audited().await, [audit_row("node.renew", edge.node.id, "edge")]);
-    let authenticated = kit.nodes.authenticate(&edge.token).await;
+    let authenticated = kit.nodes.authenticate(&edge.token, NodeKind::App).await;
     assert!(matches!(authenticated, Err(ConvergenceError::UnknownNode)));
     for node in [&renewed, &other] {
-        assert_eq!(kit.nodes.authenticate(&node.token).await.unwrap(), node.node.id);
+        assert_eq!(kit.nodes.authenticate(&node.token, NodeKind::App).await.unwrap(), node.node.id);
     }
 
-    let added = kit.nodes.renew(&operator(), "new".parse().unwrap()).await.unwrap();
-    assert_eq!(kit.nodes.authenticate(&added.token).await.unwrap(), added.node.id);
+    let added = kit.nodes.renew(&operator(), "new".parse().unwrap(), NodeKind::App).await.unwrap();
+    assert_eq!(kit.nodes.authenticate(&added.token, NodeKind::App).await.unwrap(), added.node.id);
     assert_eq!(kit.audited().await, [audit_row("node.add", added.node.id, "new")]);
 }
 

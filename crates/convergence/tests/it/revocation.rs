@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convergence::{ConvergenceError, NodeView};
+use convergence::{ConvergenceError, NodeKind, NodeView};
 use futures_util::future::join_all;
 use kernel::ApiError as _;
 use serde_json::json;
@@ -28,12 +28,12 @@ async fn projects_move_to_nodes_with_fewest_placements() {
     assert_eq!((one.len(), two.len()), (3, 3));
     let listed: Vec<_> = one.iter().chain(&two).map(|site| site.project).collect();
     assert!(moving.iter().all(|project| listed.contains(project)));
-    let authenticated = kit.nodes.authenticate(&revoked_node.token).await;
+    let authenticated = kit.nodes.authenticate(&revoked_node.token, NodeKind::App).await;
     assert!(matches!(authenticated, Err(ConvergenceError::UnknownNode)));
     let again = kit.nodes.revoke(&operator(), &name).await.unwrap_err();
     assert_eq!(again.code(), &kernel::Code::NOT_FOUND);
     // The name is available again.
-    kit.nodes.add(&operator(), name).await.unwrap();
+    kit.nodes.add(&operator(), name, NodeKind::App).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

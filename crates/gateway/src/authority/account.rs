@@ -106,6 +106,7 @@ impl Extract for Session {
             Credential::Session(session) => Ok(Self { actor: caller.actor(request, None), user: caller.user, session }),
             Credential::Token(_)
             | Credential::Grant(_)
+            | Credential::SshKey(_)
             | Credential::Client(_)
             | Credential::None
             | Credential::Operator
@@ -132,6 +133,7 @@ impl Extract for CurrentToken {
             Credential::Token(token) => Ok(Self { actor: caller.actor(request, None), user: caller.user, token }),
             Credential::Session(_)
             | Credential::Grant(_)
+            | Credential::SshKey(_)
             | Credential::Client(_)
             | Credential::None
             | Credential::Operator

@@ -2,7 +2,7 @@
 
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
-use convergence::Convergence;
+use convergence::{Convergence, NodeKind};
 use kernel::audit::Actor;
 use kernel::{Code, NodeId};
 
@@ -18,9 +18,15 @@ pub struct Open {
     pub actor: Actor,
 }
 
-/// A node, on the internal listener.
+/// A node for projects, on the internal listener.
 #[derive(Debug)]
 pub struct NodeCaller {
+    pub node: NodeId,
+}
+
+/// The git node, on the internal listener.
+#[derive(Debug)]
+pub struct GitNodeCaller {
     pub node: NodeId,
 }
 
@@ -77,19 +83,28 @@ counted! {
     Anonymous by Limit::General;
 }
 
-impl Describe for NodeCaller {
-    fn describe(operation: &mut Operation) {
-        operation.target = PolicyTarget::Node;
-        operation.code(&Code::UNAUTHENTICATED);
-    }
+macro_rules! node_policies {
+    ($($policy:ident: $kind:expr;)+) => { $(
+        impl Describe for $policy {
+            fn describe(operation: &mut Operation) {
+                operation.target = PolicyTarget::Node;
+                operation.code(&Code::UNAUTHENTICATED);
+            }
+        }
+
+        impl Extract for $policy {
+            async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+                let token = node_token(request)?;
+                let nodes = web::Data::<Convergence>::extract(request, payload).await?;
+                Ok(Self { node: nodes.nodes().authenticate(&token, $kind).await? })
+            }
+        }
+
+        impl Policy for $policy {}
+    )+ };
 }
 
-impl Extract for NodeCaller {
-    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-        let token = node_token(request)?;
-        let nodes = web::Data::<Convergence>::extract(request, payload).await?;
-        Ok(Self { node: nodes.nodes().authenticate(&token).await? })
-    }
+node_policies! {
+    NodeCaller: NodeKind::App;
+    GitNodeCaller: NodeKind::Git;
 }
-
-impl Policy for NodeCaller {}

@@ -49,6 +49,9 @@ static OF_ACCESS_TOKEN: LazyLock<CallerChecks> = LazyLock::new(|| {
 static OF_GRANT: LazyLock<CallerChecks> =
     LazyLock::new(|| caller_checks!("oauth.grants c WHERE c.id = $1 AND c.expires_at > $2"));
 
+static OF_SSH_KEY: LazyLock<CallerChecks> =
+    LazyLock::new(|| caller_checks!("identity.ssh_keys c WHERE c.id = $1 AND $2::timestamptz IS NOT NULL"));
+
 /// The statements for a credential, with or without a required role.
 #[must_use]
 pub fn find_caller_check(credential: Credential, required_role: Option<RequiredRole>) -> Option<&'static CallerCheck> {
@@ -56,6 +59,7 @@ pub fn find_caller_check(credential: Credential, required_role: Option<RequiredR
         Credential::Session(_) => &OF_SESSION,
         Credential::Token(_) => &OF_ACCESS_TOKEN,
         Credential::Grant(_) => &OF_GRANT,
+        Credential::SshKey(_) => &OF_SSH_KEY,
         // A client was authenticated in the transaction itself, which locks the row of the client.
         Credential::Client(_) | Credential::None | Credential::Operator | Credential::Service => return None,
     };

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use kernel::{CallerError, Token, TokenHash, TokenKind};
 use oauth::{InvalidToken, OAuth, RejectedToken, VerifiedToken};
 use opentelemetry::KeyValue;
@@ -26,13 +26,15 @@ pub(crate) enum PresentedCredential {
     AccessToken(TokenHash),
     /// An access token of a connected app, with a valid signature.
     ConnectedApp(VerifiedToken),
+    /// An SSH key whose private key the caller has, by the SHA-256 of its public key. Only git clients present it.
+    SshKey(TokenHash),
 }
 
 impl PresentedCredential {
     /// The key of the credential's rate limit.
     pub(super) fn hash(self) -> TokenHash {
         match self {
-            Self::Session(hash) | Self::AccessToken(hash) => hash,
+            Self::Session(hash) | Self::AccessToken(hash) | Self::SshKey(hash) => hash,
             // All access tokens of a grant share its limit.
             Self::ConnectedApp(token) => TokenHash::of(&token.grant.to_string()),
         }
@@ -41,6 +43,12 @@ impl PresentedCredential {
     /// Parses a personal access token; `None` if the text has another form.
     pub(crate) fn access_token(text: &str) -> Option<Self> {
         Token::parse(TokenKind::Access, text.trim()).map(|token| Self::AccessToken(token.hash()))
+    }
+
+    /// Parses the fingerprint of an SSH key; `None` if the text has another form.
+    pub(crate) fn ssh_key(fingerprint: &str) -> Option<Self> {
+        let digest = STANDARD_NO_PAD.decode(fingerprint.strip_prefix("SHA256:")?).ok()?;
+        Some(Self::SshKey(TokenHash::from_digest(digest.try_into().ok()?)))
     }
 
     /// Parses a bearer token. Its prefix determines its kind; a text without one is a token of a connected app

@@ -12,17 +12,22 @@ mod caller;
 mod caller_check;
 mod credential;
 mod org;
+mod repository;
 mod resolve;
 pub mod role;
 pub mod scope;
 mod statement;
 
 pub use account::{CurrentToken, Session, SignedIn, SignedInFiltered};
-pub use anonymous::{Anonymous, DeviceCaller, NodeCaller, Open, Preview, RevokeCaller, SignIn, TokenCaller};
+pub use anonymous::{
+    Anonymous, DeviceCaller, GitNodeCaller, NodeCaller, Open, Preview, RevokeCaller, SignIn, TokenCaller,
+};
 pub(crate) use authenticate::authenticate_with;
 pub(crate) use caller::impl_caller_policies;
 pub use caller_check::find_caller_check;
 pub(crate) use credential::{PresentedCredential, invalid_credential};
 pub use org::{InOrg, InOrgFiltered, InProject, InZone, TargetOrg, TargetProject};
+pub use repository::RepositoryReader;
+pub(crate) use repository::{GitCredential, GitDecision, authorize_git};
 pub(crate) use resolve::{ResolvedCaller, ResolvedOrg};
 pub(crate) use statement::Target;

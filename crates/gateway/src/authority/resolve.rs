@@ -8,7 +8,8 @@ use diesel_async::RunQueryDsl;
 use identity::Profile;
 use kernel::audit::Credential;
 use kernel::{
-    OrgId, Plan, ProjectId, Provider, Resource, ResourceSet, Role, Scope, SessionId, Time, TokenId, UserId, ZoneId,
+    KeyId, OrgId, Plan, ProjectId, Provider, Resource, ResourceSet, Role, Scope, SessionId, Time, TokenId, UserId,
+    ZoneId,
 };
 use store::{Prepared, Store};
 
@@ -133,7 +134,9 @@ pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<
     let text = statement(presented, target).text(permit_request.is_some());
     let query = diesel::sql_query(text).into_boxed::<Pg>();
     let query = match presented {
-        PresentedCredential::Session(hash) | PresentedCredential::AccessToken(hash) => query.bind::<Binary, _>(hash),
+        PresentedCredential::Session(hash)
+        | PresentedCredential::AccessToken(hash)
+        | PresentedCredential::SshKey(hash) => query.bind::<Binary, _>(hash),
         PresentedCredential::ConnectedApp(token) => {
             query.bind::<Array<Uuid>, _>(vec![token.grant.as_uuid(), token.client.as_uuid(), token.user.as_uuid()])
         }
@@ -160,9 +163,12 @@ impl ResolvedCaller {
             PresentedCredential::Session(_) => Credential::Session(SessionId::from_uuid(credential_id)),
             PresentedCredential::AccessToken(_) => Credential::Token(TokenId::from_uuid(credential_id)),
             PresentedCredential::ConnectedApp(token) => Credential::Grant(token.grant),
+            PresentedCredential::SshKey(_) => Credential::SshKey(KeyId::from_uuid(credential_id)),
         };
         let scopes = match presented {
-            PresentedCredential::Session(_) | PresentedCredential::AccessToken(_) => row.scopes,
+            PresentedCredential::Session(_) | PresentedCredential::AccessToken(_) | PresentedCredential::SshKey(_) => {
+                row.scopes
+            }
             PresentedCredential::ConnectedApp(token) => Some(token.scopes.iter().collect()),
         };
         let targets = match (row.restricted_project_ids, row.restricted_zone_ids) {

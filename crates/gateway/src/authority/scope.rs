@@ -31,5 +31,7 @@ scopes!(
     ProjectWrite,
     Deploy,
     DnsRead,
-    DnsWrite
+    DnsWrite,
+    GitRead,
+    GitWrite
 );

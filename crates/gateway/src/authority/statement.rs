@@ -53,6 +53,13 @@ const GRANT: &str = "\
     FROM oauth.grants \
     WHERE id = ($1::uuid[])[1] AND client_id = ($1::uuid[])[2] AND user_id = ($1::uuid[])[3] AND expires_at > $2";
 
+/// A key has all scopes.
+const SSH_KEY: &str = "\
+    SELECT id, user_id, last_used_at, NULL::text[] AS scopes, \
+           NULL::uuid AS restricted_org_id, NULL::uuid[] AS restricted_project_ids, NULL::uuid[] AS restricted_zone_ids \
+    FROM identity.ssh_keys \
+    WHERE fingerprint = 'SHA256:' || rtrim(encode($1, 'base64'), '=') AND $2::timestamptz IS NOT NULL";
+
 const NO_ORG: &str = "NULL::uuid AS org_id, NULL::text AS slug, NULL::text AS plan, NULL::text AS role";
 const ORG: &str = "o.id AS org_id, o.slug, o.plan, m.role";
 const NO_PROJECT: &str = "NULL::uuid AS project_id, NULL::text AS project_name, NULL::text[] AS granted_resources";
@@ -150,12 +157,15 @@ static OF_SESSION: LazyLock<Statements> = LazyLock::new(|| Statements::new(SESSI
 static OF_ACCESS_TOKEN: LazyLock<Statements> = LazyLock::new(|| Statements::new(ACCESS_TOKEN));
 static OF_GRANT: LazyLock<Statements> = LazyLock::new(|| Statements::new(GRANT));
 
+static OF_SSH_KEY: LazyLock<Statements> = LazyLock::new(|| Statements::new(SSH_KEY));
+
 /// The statement for a credential and a target.
 pub(super) fn statement(presented: PresentedCredential, target: Target<'_>) -> &'static Statement {
     let statements: &'static Statements = match presented {
         PresentedCredential::Session(_) => &OF_SESSION,
         PresentedCredential::AccessToken(_) => &OF_ACCESS_TOKEN,
         PresentedCredential::ConnectedApp(_) => &OF_GRANT,
+        PresentedCredential::SshKey(_) => &OF_SSH_KEY,
     };
     match target {
         Target::Account => &statements.account,
@@ -197,11 +207,13 @@ mod tests {
             PresentedCredential::Session(hash),
             PresentedCredential::AccessToken(hash),
             PresentedCredential::ConnectedApp(token),
+            PresentedCredential::SshKey(hash),
         ] {
             let credential = match presented {
                 PresentedCredential::Session(_) => "session",
                 PresentedCredential::AccessToken(_) => "access token",
                 PresentedCredential::ConnectedApp(_) => "connected app",
+                PresentedCredential::SshKey(_) => "SSH key",
             };
             for target in targets {
                 for with_permits in [false, true] {

@@ -24,9 +24,28 @@ pub struct PageBefore {
     pub before: Option<i64>,
 }
 
+/// `limit` of a listing without pages; `DEFAULT` if absent.
+#[derive(Debug)]
+pub struct Limit<const DEFAULT: u16>(pub u16);
+
+impl<const DEFAULT: u16> Describe for Limit<DEFAULT> {
+    fn describe(operation: &mut Operation) {
+        describe_limit(operation, DEFAULT);
+        operation.code(&Code::BAD_REQUEST);
+    }
+}
+
+impl<const DEFAULT: u16> Extract for Limit<DEFAULT> {
+    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        let mut errors = Vec::new();
+        let limit = limit(request, DEFAULT, &mut errors);
+        if errors.is_empty() { Ok(Self(limit)) } else { Err(Problem::validation_errors(&errors)) }
+    }
+}
+
 impl<K> Describe for Pagination<K> {
     fn describe(operation: &mut Operation) {
-        describe_limit(operation);
+        describe_limit(operation, Paging::<()>::DEFAULT_LIMIT);
         let cursor = json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" });
         operation.parameter("query", "cursor", "The `nextCursor` of the previous page.", &cursor);
         operation.code(&Code::BAD_REQUEST);
@@ -36,7 +55,7 @@ impl<K> Describe for Pagination<K> {
 impl<K: DeserializeOwned> Extract for Pagination<K> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let mut errors = Vec::new();
-        let limit = limit(request, &mut errors);
+        let limit = limit(request, Paging::<()>::DEFAULT_LIMIT, &mut errors);
         let paging = match single(request, "cursor", &mut errors) {
             None => Paging { limit, after: None },
             Some(cursor) => Paging::after(limit, &cursor).unwrap_or_else(|error| {
@@ -50,7 +69,7 @@ impl<K: DeserializeOwned> Extract for Pagination<K> {
 
 impl Describe for PageBefore {
     fn describe(operation: &mut Operation) {
-        describe_limit(operation);
+        describe_limit(operation, Paging::<()>::DEFAULT_LIMIT);
         let before = json!({ "type": "integer", "minimum": 1 });
         operation.parameter("query", "before", "The `nextBefore` of the previous page.", &before);
         operation.code(&Code::BAD_REQUEST);
@@ -60,7 +79,7 @@ impl Describe for PageBefore {
 impl Extract for PageBefore {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let mut errors = Vec::new();
-        let limit = limit(request, &mut errors);
+        let limit = limit(request, Paging::<()>::DEFAULT_LIMIT, &mut errors);
         let before = single(request, "before", &mut errors).and_then(|text| {
             let number = positive(&text).then(|| text.parse().unwrap_or(i64::MAX));
             if number.is_none() {
@@ -72,22 +91,22 @@ impl Extract for PageBefore {
     }
 }
 
-fn describe_limit(operation: &mut Operation) {
-    let limit = json!({ "type": "integer", "minimum": 1, "default": Paging::<()>::DEFAULT_LIMIT });
+fn describe_limit(operation: &mut Operation, default: u16) {
+    let limit = json!({ "type": "integer", "minimum": 1, "default": default });
     let description = "The largest number of items to return. Values above 200 count as 200.";
     operation.parameter("query", "limit", description, &limit);
 }
 
-fn limit(request: &HttpRequest, errors: &mut Vec<FieldError>) -> u16 {
+fn limit(request: &HttpRequest, default: u16, errors: &mut Vec<FieldError>) -> u16 {
     match single(request, "limit", errors) {
-        None => Paging::<()>::DEFAULT_LIMIT,
+        None => default,
         // A number that overflows means the maximum.
         Some(text) if positive(&text) => {
             text.parse().map_or(Paging::<()>::MAX_LIMIT, |limit: u16| limit.min(Paging::<()>::MAX_LIMIT))
         }
         Some(_) => {
             errors.push(field_error("limit".to_owned(), "must be an integer of at least 1".to_owned()));
-            Paging::<()>::DEFAULT_LIMIT
+            default
         }
     }
 }

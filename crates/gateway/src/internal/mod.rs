@@ -1,6 +1,7 @@
 //! The internal listener: the routes for nodes, and the metrics endpoint.
 
 mod ai;
+mod git;
 mod nodes;
 
 use actix_web::web::Data;
@@ -15,6 +16,7 @@ use crate::problem::Problem;
 pub fn routes() -> Routes {
     let mut routes = Routes::default();
     nodes::routes(&mut routes);
+    git::routes(&mut routes);
     let mut area = routes.area("internal", "Metrics.");
     area.get("metrics", "/metrics", metrics).summary("Get metrics in the Prometheus format");
     routes

@@ -4,6 +4,7 @@ mod ai;
 mod billing;
 mod databases;
 mod dns;
+mod git;
 mod identity;
 mod oauth;
 mod orgs;
@@ -15,6 +16,7 @@ use ::billing::Billing;
 use ::convergence::Convergence;
 use ::databases::Databases;
 use ::dns::Dns;
+use ::git::Repositories;
 use ::identity::Identity;
 use ::oauth::OAuth;
 use ::orgs::Orgs;
@@ -35,6 +37,7 @@ pub struct Contexts {
     pub projects: Projects,
     pub convergence: Convergence,
     pub dns: Dns,
+    pub git: Repositories,
     pub resources: Resources,
     pub databases: Databases,
     pub oauth: OAuth,
@@ -44,9 +47,13 @@ pub struct Contexts {
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns, resources, databases, oauth, billing } = self.clone();
+        let Self { identity, orgs, projects, convergence, dns, git, resources, databases, oauth, billing } =
+            self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
-        app.app_data(Data::new(convergence)).app_data(Data::new(dns)).app_data(Data::new(resources));
+        app.app_data(Data::new(git))
+            .app_data(Data::new(convergence))
+            .app_data(Data::new(dns))
+            .app_data(Data::new(resources));
         app.app_data(Data::new(databases)).app_data(Data::new(oauth)).app_data(Data::new(billing));
     }
 }
@@ -63,6 +70,7 @@ pub fn routes(sign_ins: SignInMethods) -> Routes {
     resources::routes(&mut routes);
     databases::routes(&mut routes);
     dns::routes(&mut routes);
+    git::routes(&mut routes);
     billing::routes(&mut routes);
     ai::routes(&mut routes);
     oauth::routes(&mut routes);

@@ -30,6 +30,9 @@ pub trait KeyRepository {
 
     /// Deletes a key of the user and returns its fingerprint. Returns `None` if the user has no such key.
     async fn key_delete(&mut self, user: UserId, key: KeyId) -> Result<Option<String>>;
+
+    /// Sets the last use of a key to `at`, unless the stored one is `stale` or later.
+    async fn key_touch(&mut self, key: KeyId, at: Time, stale: Time) -> Result<()>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -67,6 +70,13 @@ impl KeyRepository for Connection {
     async fn key_delete(&mut self, user: UserId, key: KeyId) -> Result<Option<String>> {
         let own = ssh_keys::table.find(key).filter(ssh_keys::user_id.eq(user));
         Ok(diesel::delete(own).returning(ssh_keys::fingerprint).get_result(self).await.optional()?)
+    }
+
+    async fn key_touch(&mut self, key: KeyId, at: Time, stale: Time) -> Result<()> {
+        let old = ssh_keys::last_used_at.is_null().or(ssh_keys::last_used_at.lt(stale));
+        let touch = diesel::update(ssh_keys::table.find(key).filter(old)).set(ssh_keys::last_used_at.eq(at));
+        Prepared(touch).execute(self).await?;
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ use store::{Connection, Outcome, Store};
 use crate::error::IdentityError;
 use crate::model::{DevLogin, LoginSession, Session};
 use crate::ports::{PersonalOrgs, RestrictionTargets};
-use crate::repository::{IdentityRepository as _, NewSession, SignIn, TokenRepository as _};
+use crate::repository::{IdentityRepository as _, KeyRepository as _, NewSession, SignIn, TokenRepository as _};
 
 /// The lifetime of a login session (contract section 1): 30 days.
 const SESSION_LIFETIME_SECONDS: i64 = 30 * 24 * 3600;
@@ -116,6 +116,7 @@ impl Identity {
         match credential {
             Credential::Session(session) => connection.session_touch(session, now, stale).await?,
             Credential::Token(token) => connection.token_touch(token, now, stale).await?,
+            Credential::SshKey(key) => connection.key_touch(key, now, stale).await?,
             Credential::Grant(_)
             | Credential::Client(_)
             | Credential::None

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use convergence::{
-    Builder, Convergence, ConvergenceError, Core, EmbeddedCore, NewNode, Nodes, PartWriter, ReportReceiver,
+    Builder, Convergence, ConvergenceError, Core, EmbeddedCore, NewNode, NodeKind, Nodes, PartWriter, ReportReceiver,
 };
 use kernel::audit::{Actor, Event};
 use kernel::{NodeId, ProjectId};
@@ -110,7 +110,7 @@ impl Kit {
     }
 
     pub async fn add_node(&self, name: &str) -> NewNode {
-        self.nodes.add(&operator(), name.parse().unwrap()).await.unwrap()
+        self.nodes.add(&operator(), name.parse().unwrap(), NodeKind::App).await.unwrap()
     }
 
     /// Writes or removes the site of a project in a separate transaction.

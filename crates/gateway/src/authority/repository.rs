@@ -1,0 +1,133 @@
+//! The policies of git repositories: of the API, and of git clients. A public repository has readers without a role.
+
+use std::marker::PhantomData;
+
+use actix_web::dev::Payload;
+use actix_web::{HttpRequest, web};
+use git::{ProjectPath, RepoName, RepoRecord, Repositories, Visibility};
+use kernel::audit::Actor;
+use kernel::{CallerError, Code, Role, Scope, UserId};
+use store::Store;
+
+use super::authenticate::authenticate;
+use super::caller::impl_caller_policies;
+use super::credential::PresentedCredential;
+use super::resolve::{Lookup, ResolvedCaller, resolve};
+use super::scope::RequiredScope;
+use super::statement::Target;
+use crate::http::{Describe, Extract, Operation, PolicyTarget, RouteMatch};
+use crate::problem::Problem;
+
+/// A viewer of the path's repository, or any user if the repository is public (contract section 1, "Roles"). The
+/// credential has the scope.
+#[derive(Debug)]
+pub struct RepositoryReader<S> {
+    pub actor: Actor,
+    pub org: String,
+    pub project: String,
+    pub repo: RepoRecord,
+    scope: PhantomData<S>,
+}
+
+impl<S: RequiredScope> Describe for RepositoryReader<S> {
+    fn describe(operation: &mut Operation) {
+        operation.require_caller(PolicyTarget::Project, Some(Role::Viewer), Some(S::SCOPE));
+        operation.claim_parameter::<orgs::Slug>();
+        operation.claim_parameter::<projects::ProjectName>();
+        operation.claim_parameter::<RepoName>();
+        operation.accepts_restricted_tokens = true;
+    }
+}
+
+impl<S: RequiredScope> Extract for RepositoryReader<S> {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let path = RouteMatch::of(request);
+        let parameter = |name: &str| path.as_ref().and_then(|path| path.get(name)).unwrap_or_default();
+        let (org, project, name) = (parameter("orgSlug"), parameter("projectName"), parameter("repoName"));
+        let caller = authenticate(request, payload, Target::Project { org, project }).await?;
+        let caller = caller.with_scope(request, S::SCOPE)?;
+        caller.require_access(caller.project.is_some())?;
+        let Some(target) = &caller.org else {
+            return Err(Problem::new(&Code::NOT_FOUND, "there is no such organization"));
+        };
+        let repositories = web::Data::<Repositories>::extract(request, payload).await?;
+        let repo = repositories.find_by_path(ProjectPath { org, project }, name).await?;
+        let is_public = |repo: &RepoRecord| repo.visibility == Visibility::Public && caller.restriction.is_none();
+        if target.role.is_none() && !repo.as_ref().is_some_and(is_public) {
+            return Err(CallerError::NotAMember.into());
+        }
+        let repo = repo.ok_or(git::GitError::RepoNotFound)?;
+        let (org, project) = (org.to_owned(), project.to_owned());
+        Ok(Self { actor: caller.actor(request, None), org, project, repo, scope: PhantomData })
+    }
+}
+
+impl_caller_policies! {
+    [S: RequiredScope] RepositoryReader<S>;
+}
+
+/// The credential of a git client.
+#[derive(Clone, Copy)]
+pub(crate) enum GitCredential<'a> {
+    /// A personal access token, or another password.
+    Password(&'a str),
+    /// The fingerprint of an SSH key whose private key the client has.
+    SshKey(&'a str),
+}
+
+/// The decision about the access of a git client (runtime specification, "Git").
+pub(crate) enum GitDecision {
+    /// The access is allowed. Anonymous clients have no user.
+    Allowed(RepoRecord, Option<UserId>),
+    Unauthenticated,
+    Forbidden(String),
+    NotFound,
+}
+
+/// Decides whether a git client may read or write a repository. What the client may not see does not exist for it.
+pub(crate) async fn authorize_git(
+    store: &Store,
+    repositories: &Repositories,
+    credential: Option<GitCredential<'_>>,
+    path: ProjectPath<'_>,
+    name: &str,
+    write: bool,
+) -> Result<GitDecision, Problem> {
+    let caller = match credential {
+        None => None,
+        Some(credential) => {
+            let presented = match credential {
+                GitCredential::Password(password) => PresentedCredential::access_token(password),
+                GitCredential::SshKey(fingerprint) => PresentedCredential::ssh_key(fingerprint),
+            };
+            let Some(credential) = presented else { return Ok(GitDecision::Unauthenticated) };
+            let target = Target::Project { org: path.org, project: path.project };
+            let lookup = Lookup { credential, target, permit_request: None };
+            let Some(caller) = resolve(store, lookup).await? else { return Ok(GitDecision::Unauthenticated) };
+            Some(caller)
+        }
+    };
+    let repo = repositories.find_by_path(path, name).await?;
+    Ok(decide(caller.as_ref(), repo, write))
+}
+
+fn decide(caller: Option<&ResolvedCaller>, repo: Option<RepoRecord>, write: bool) -> GitDecision {
+    let is_public = repo.as_ref().is_some_and(|repo| repo.visibility == Visibility::Public);
+    let Some(caller) = caller else {
+        return match repo {
+            Some(repo) if is_public && !write => GitDecision::Allowed(repo, None),
+            _ => GitDecision::Unauthenticated,
+        };
+    };
+    // The lookup finds the project only for its members, and only if the token is not restricted to another one.
+    let role = caller.org.as_ref().and_then(|org| org.role).filter(|_| caller.project.is_some());
+    let Some(repo) = repo.filter(|_| is_public || role.is_some()) else { return GitDecision::NotFound };
+    let (minimum, scope) = if write { (Role::Member, Scope::GitWrite) } else { (Role::Viewer, Scope::GitRead) };
+    let has_scope = caller.scopes.as_ref().is_none_or(|scopes| scopes.iter().any(|granted| granted.covers(scope)));
+    match role {
+        _ if is_public && !write => GitDecision::Allowed(repo, Some(caller.user.id)),
+        Some(role) if role >= minimum && has_scope => GitDecision::Allowed(repo, Some(caller.user.id)),
+        Some(role) if role >= minimum => GitDecision::Forbidden(format!("the token lacks the scope {scope}")),
+        _ => GitDecision::Forbidden("pushing requires the role member in the organization".to_owned()),
+    }
+}

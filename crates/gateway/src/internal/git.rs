@@ -1,0 +1,125 @@
+//! The routes for the git node.
+
+use actix_web::web::Data;
+use git::{ProjectPath, RefUpdate, RefUpdateRecord, Repositories};
+use kernel::{Code, RepositoryId, Secret};
+use protocol::{
+    GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitRepositories, GitUpdate, GitUpdates,
+};
+use store::Store;
+
+use crate::authority::{GitCredential, GitDecision, GitNodeCaller, authorize_git};
+use crate::http::{Body, Json, NoContent, Path, Routes, path_parameters};
+use crate::problem::Problem;
+
+/// The largest body, in bytes. An update of a ref has a name of up to 1,024 bytes.
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let mut area = routes.area("git", "Access to repositories, and updates of refs, for the git node.");
+    area.post("authorize", "/internal/v1/git/access", authorize)
+        .summary("Decide whether a git client may access a repository")
+        .codes(&[&Code::BAD_REQUEST]);
+    area.post("report_updates", "/internal/v1/git/updates", report_updates)
+        .summary("Report updates of refs")
+        .description("Safe to repeat: each number is recorded once.")
+        .codes(&[&Code::BAD_REQUEST]);
+    area.put("announce_git", "/internal/v1/git/node", announce)
+        .summary("Announce the internal listener of the git node")
+        .codes(&[&Code::BAD_REQUEST]);
+    area.get("listed_objects", "/internal/v1/git/repositories/{repositoryId}/objects", listed_objects)
+        .summary("List the objects of a repository that must stay readable");
+    area.get("erasable", "/internal/v1/git/erasures", erasable)
+        .summary("List deleted repositories whose contents are to be erased");
+    area.post("erased", "/internal/v1/git/erasures", erased)
+        .summary("Report repositories whose contents were erased")
+        .codes(&[&Code::BAD_REQUEST]);
+}
+
+path_parameters! {
+    RepositoryId: "The repository's id.";
+}
+
+async fn authorize(
+    _: GitNodeCaller,
+    store: Data<Store>,
+    repositories: Data<Repositories>,
+    Body(request): Body<GitAccessRequest>,
+) -> Result<Json<GitAccess>, Problem> {
+    let GitAccessRequest { password, ssh_key, org, project, repository, write } = request;
+    let credential = match (&password, &ssh_key) {
+        (None, None) => None,
+        (Some(password), None) => Some(GitCredential::Password(password.reveal())),
+        (None, Some(fingerprint)) => Some(GitCredential::SshKey(fingerprint)),
+        (Some(_), Some(_)) => return Err(Problem::bad_request("a client has a password or an SSH key, not both")),
+    };
+    let path = ProjectPath { org: &org, project: &project };
+    let decision = authorize_git(&store, &repositories, credential, path, &repository, write).await?;
+    Ok(Json(match decision {
+        GitDecision::Allowed(repo, user) => GitAccess::Allowed(GitGrant {
+            repository: repo.id.to_string(),
+            default_branch: repo.default_branch.to_string(),
+            user: user.map(|user| user.to_string()),
+            last_update: repo.last_update,
+        }),
+        GitDecision::Unauthenticated => GitAccess::Unauthenticated,
+        GitDecision::Forbidden(message) => GitAccess::Forbidden(message),
+        GitDecision::NotFound => GitAccess::NotFound,
+    }))
+}
+
+async fn report_updates(
+    _: GitNodeCaller,
+    repositories: Data<Repositories>,
+    Body(GitUpdates { repository, updates }): Body<GitUpdates, MAX_BODY_BYTES>,
+) -> Result<NoContent, Problem> {
+    let record = |GitUpdate { number, name, old, new, forced, pusher, at }| {
+        let pusher = pusher.map(|id| id.parse()).transpose().map_err(|error| invalid("pusher", &error))?;
+        let created_at = at.parse().map_err(|_| Problem::bad_request("at must be a time"))?;
+        Ok(RefUpdateRecord { number, update: RefUpdate { name, old, new, forced, pusher, created_at } })
+    };
+    let updates = updates.into_iter().map(record).collect::<Result<Vec<_>, Problem>>()?;
+    repositories.record_updates(repository_id(&repository)?, updates).await?;
+    Ok(NoContent)
+}
+
+async fn announce(
+    by: GitNodeCaller,
+    repositories: Data<Repositories>,
+    Body(GitNodeInfo { url, secret }): Body<GitNodeInfo>,
+) -> Result<NoContent, Problem> {
+    repositories.announce(by.node, url, &Secret::new(secret.reveal().to_owned())).await?;
+    Ok(NoContent)
+}
+
+async fn listed_objects(
+    _: GitNodeCaller,
+    Path(repository): Path<RepositoryId>,
+    repositories: Data<Repositories>,
+) -> Result<Json<GitObjects>, Problem> {
+    Ok(Json(GitObjects { objects: repositories.listed_objects(repository).await? }))
+}
+
+async fn erasable(_: GitNodeCaller, repositories: Data<Repositories>) -> Result<Json<GitRepositories>, Problem> {
+    let repositories = repositories.erasable().await?.iter().map(ToString::to_string).collect();
+    Ok(Json(GitRepositories { repositories }))
+}
+
+async fn erased(
+    _: GitNodeCaller,
+    repositories: Data<Repositories>,
+    Body(GitRepositories { repositories: erased }): Body<GitRepositories>,
+) -> Result<NoContent, Problem> {
+    for repository in &erased {
+        repositories.erased(repository_id(repository)?).await?;
+    }
+    Ok(NoContent)
+}
+
+fn repository_id(text: &str) -> Result<RepositoryId, Problem> {
+    text.parse().map_err(|error| invalid("repository", &error))
+}
+
+fn invalid(field: &str, error: &kernel::InvalidId) -> Problem {
+    Problem::bad_request(format!("{field} {error}"))
+}

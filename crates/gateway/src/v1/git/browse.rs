@@ -1,0 +1,73 @@
+//! The contents of a repository.
+
+use actix_web::web::Data;
+use git::{Commits, GitError, PathQuery, RepoBlob, RepoRefs, RepoTree, Repositories};
+use kernel::Code;
+
+use super::repos::ANY_USER;
+use crate::authority::RepositoryReader;
+use crate::authority::scope::GitRead;
+use crate::http::{Area, Json, Limit, Query};
+use crate::problem::Problem;
+use crate::protocol::URI_TOO_LONG;
+
+const REFS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/refs";
+const TREE: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/tree";
+const BLOB: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/blob";
+const COMMITS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/commits";
+
+/// The errors of the git node.
+const NODE: [&Code; 2] = [&GitError::UNAVAILABLE, &GitError::UNREACHABLE];
+const CONTENTS: [&Code; 5] =
+    [&GitError::NO_REF, &GitError::NO_PATH, &GitError::UNAVAILABLE, &GitError::UNREACHABLE, &URI_TOO_LONG];
+
+pub(super) fn routes(area: &mut Area<'_>) {
+    area.get("refs", REFS, refs)
+        .summary("List the branches and tags of a repository")
+        .description(ANY_USER)
+        .codes(&NODE);
+    area.get("tree", TREE, tree)
+        .summary("List a directory of a repository")
+        .description("At most 1,000 entries. Any signed-in user can read a public repository.")
+        .codes(&CONTENTS);
+    area.get("blob", BLOB, blob)
+        .summary("Read a file of a repository")
+        .description("At most 1 MiB of UTF-8. Any signed-in user can read a public repository.")
+        .codes(&CONTENTS);
+    area.get("commits", COMMITS, commits)
+        .summary("List the commits of a branch, newest first")
+        .description(
+            "With `path`, only commits that change it. The history continues at the parents of the last commit. Any \
+             signed-in user can read a public repository.",
+        )
+        .codes(&CONTENTS);
+}
+
+async fn refs(at: RepositoryReader<GitRead>, repositories: Data<Repositories>) -> Result<Json<RepoRefs>, Problem> {
+    Ok(Json(repositories.refs(&at.repo).await?))
+}
+
+async fn tree(
+    at: RepositoryReader<GitRead>,
+    repositories: Data<Repositories>,
+    Query(query): Query<PathQuery>,
+) -> Result<Json<RepoTree>, Problem> {
+    Ok(Json(repositories.tree(&at.repo, query).await?))
+}
+
+async fn blob(
+    at: RepositoryReader<GitRead>,
+    repositories: Data<Repositories>,
+    Query(query): Query<PathQuery>,
+) -> Result<Json<RepoBlob>, Problem> {
+    Ok(Json(repositories.blob(&at.repo, query).await?))
+}
+
+async fn commits(
+    at: RepositoryReader<GitRead>,
+    repositories: Data<Repositories>,
+    Query(query): Query<PathQuery>,
+    Limit(limit): Limit<200>,
+) -> Result<Json<Commits>, Problem> {
+    Ok(Json(repositories.commits(&at.repo, query, limit).await?))
+}

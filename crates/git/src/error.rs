@@ -1,0 +1,77 @@
+//! The errors of this context.
+
+use kernel::{ApiError, Code, InvalidField, Kind};
+use serde_json::{Value, json};
+
+use crate::model::RepoName;
+
+/// An error of the service of repositories.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    #[error("there is no such repository in this project")]
+    RepoNotFound,
+    #[error("the project already has a repository with the name {0}; choose another name")]
+    RepoExists(RepoName),
+    #[error("a project can have {limit} repositories, the number of this project; delete a repository first")]
+    RepoLimit { limit: i32 },
+    #[error("the repository has no branch, tag or commit {0}")]
+    NoRef(String),
+    #[error("the commit has no file or directory at this path")]
+    NoPath,
+    #[error("the installation has no git node; add one with `xtask node add --git`")]
+    Unavailable,
+    #[error("the git node does not respond; try again in a moment")]
+    Unreachable,
+    #[error("there is no project at this path")]
+    ProjectNotFound,
+    #[error(transparent)]
+    Field(#[from] InvalidField),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+impl GitError {
+    /// 409: the name of the repository is taken.
+    pub const REPO_EXISTS: Code =
+        Code::new("repo_exists", Kind::Conflict, "The project already has a repository with this name.");
+    /// 409: the project has the maximum number of repositories.
+    pub const REPO_LIMIT: Code = Code::new(
+        "repo_limit",
+        Kind::Conflict,
+        "The project has reached the limit of repositories. `details` contains `limit`.",
+    );
+    /// 404: no such ref.
+    pub const NO_REF: Code =
+        Code::new("no_ref", Kind::NotFound, "The repository has no such branch, tag or commit, or no commits at all.");
+    /// 404: no such path.
+    pub const NO_PATH: Code = Code::new("no_path", Kind::NotFound, "The commit has no file or directory at this path.");
+    /// 503: no git node.
+    pub const UNAVAILABLE: Code = Code::new("git_unavailable", Kind::Unavailable, "The installation has no git node.");
+    /// 503: the git node does not respond.
+    pub const UNREACHABLE: Code = Code::new("git_unreachable", Kind::Unavailable, "The git node does not respond.");
+}
+
+impl ApiError for GitError {
+    fn code(&self) -> &'static Code {
+        match self {
+            Self::RepoNotFound | Self::ProjectNotFound => &Code::NOT_FOUND,
+            Self::RepoExists(_) => &Self::REPO_EXISTS,
+            Self::RepoLimit { .. } => &Self::REPO_LIMIT,
+            Self::NoRef(_) => &Self::NO_REF,
+            Self::NoPath => &Self::NO_PATH,
+            Self::Unavailable => &Self::UNAVAILABLE,
+            Self::Unreachable => &Self::UNREACHABLE,
+            Self::Field(_) => &Code::BAD_REQUEST,
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    fn details(&self) -> Option<Value> {
+        match self {
+            Self::RepoLimit { limit } => Some(json!({ "limit": limit })),
+            Self::Field(invalid) => Some(invalid.details()),
+            Self::Store(error) => error.details(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Repositories and ref updates.
+
+use kernel::{RepositoryId, Time, UserId};
+use serde::{Deserialize, Serialize};
+use validator::Validate;
+
+kernel::text! {
+    /// The name of a repository in its project.
+    pub struct RepoName matches "^[a-z0-9][a-z0-9._-]{0,63}$"
+        means "1 to 64 characters of a-z, 0-9, ., _ and -, beginning with a letter or a digit, not ending with .git"
+        example "app"
+}
+
+impl RepoName {
+    /// Whether the name ends with `.git`, which is the optional end of a repository's URL.
+    #[must_use]
+    pub fn has_git_suffix(&self) -> bool {
+        self.as_str().ends_with(".git")
+    }
+}
+
+kernel::text! {
+    /// The name of a branch, without `refs/heads/`.
+    pub struct BranchName matches r"^[^\x00-\x20\x7f~^:?*\[\\]{1,200}$"
+        means "1 to 200 characters that git allows in the name of a branch" example "main"
+}
+
+impl BranchName {
+    /// Whether git accepts the name as the name of a branch (git-check-ref-format).
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        let name = self.as_str();
+        let is_valid_component = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+        name.split('/').all(is_valid_component)
+            && !name.contains("..")
+            && !name.contains("@{")
+            && !name.starts_with('-')
+            && !name.ends_with('.')
+            && !matches!(name, "@" | "HEAD")
+    }
+}
+
+kernel::words! {
+    /// The readers of a repository.
+    pub enum Visibility {
+        /// The members of the organization.
+        Private = "private",
+        /// Everyone, also without an account. Only members can push.
+        Public = "public",
+    } example Private
+}
+
+/// A repository to create.
+#[derive(Debug, Clone, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewRepo {
+    pub name: RepoName,
+    /// `private` by default.
+    #[serde(default)]
+    pub visibility: Option<Visibility>,
+    /// `main` by default.
+    #[serde(default)]
+    pub default_branch: Option<BranchName>,
+}
+
+/// A change of a repository. Absent fields keep their values.
+#[derive(Debug, Clone, Default, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RepoChange {
+    #[serde(default)]
+    pub name: Option<RepoName>,
+    #[serde(default)]
+    pub visibility: Option<Visibility>,
+    #[serde(default)]
+    pub default_branch: Option<BranchName>,
+}
+
+/// A repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Repo {
+    pub id: RepositoryId,
+    pub name: RepoName,
+    pub visibility: Visibility,
+    /// The branch of `HEAD`, which need not exist.
+    pub default_branch: BranchName,
+    pub clone_urls: CloneUrls,
+    pub created_at: Time,
+    pub updated_at: Time,
+}
+
+/// The URLs of a repository for git.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(example = json!({
+    "https": "https://git.example.org/acme/site/app.git",
+    "ssh": "ssh://git@git.example.org/acme/site/app.git",
+})))]
+pub struct CloneUrls {
+    /// Null if the installation does not serve git over HTTPS.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub https: Option<String>,
+    /// Null if the installation does not serve git over SSH.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub ssh: Option<String>,
+}
+
+/// An update of a ref that the git node accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({
+    "ref": "refs/heads/main",
+    "old": "8ab686eafeb1f44702738c8b0f24f2567c36da6d",
+    "new": "c1d4f2ab9f0f3a6e2a0c3d8d4ce2b9d1f5f0a6b7",
+    "forced": false,
+})))]
+pub struct RefUpdate {
+    /// The full name of the ref, such as `refs/heads/main`.
+    #[serde(rename = "ref")]
+    pub name: String,
+    /// The object id before the update; null for a new ref. `git fetch` and browsing accept it as long as the update is
+    /// listed.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub old: Option<String>,
+    /// The object id after the update; null for a deleted ref. For an annotated tag, the id of the tag object.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub new: Option<String>,
+    /// Whether the update of a branch removed commits from it. False for other refs.
+    pub forced: bool,
+    /// The user who pushed.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub pusher: Option<UserId>,
+    pub created_at: Time,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_repositories_follow_the_contract() {
+        for name in ["a", "0", "app", "my.app", "a_b-c", "a..b", &"a".repeat(64)] {
+            assert!(name.parse::<RepoName>().is_ok_and(|name| !name.has_git_suffix()), "{name}");
+        }
+        for name in ["", ".", "..", "-a", "_a", ".a", "A", "a/b", "a b", "é", &"a".repeat(65)] {
+            assert!(name.parse::<RepoName>().is_err(), "{name}");
+        }
+        assert!("app.git".parse::<RepoName>().unwrap().has_git_suffix());
+    }
+
+    /// The rules of git-check-ref-format.
+    #[test]
+    fn names_of_branches_follow_the_rules_of_git() {
+        let is_valid = |name: &str| name.parse::<BranchName>().is_ok_and(|name| name.is_valid());
+        for name in ["main", "feature/a", "a@b", "é", "v1.0", "a-b", "HEAD/a", "x{y"] {
+            assert!(is_valid(name), "{name}");
+        }
+        for name in [
+            "", "HEAD", "@", "-a", "a..b", "a//b", "/a", "a/", ".a", "a/.b", "a.lock", "a.lock/b", "a.", "a@{b", "a b",
+            "a~", "a^", "a:", "a?", "a*", "a[", "a\\b", "a\u{7f}", "a\n",
+        ] {
+            assert!(!is_valid(name), "{name}");
+        }
+    }
+}

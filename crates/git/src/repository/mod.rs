@@ -1,0 +1,9 @@
+//! The storage of this context, a trait for each topic.
+
+mod node;
+mod ref_update;
+mod repo;
+
+pub use node::*;
+pub use ref_update::*;
+pub use repo::*;

@@ -1,0 +1,90 @@
+//! Ref updates.
+
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
+use kernel::{RepositoryId, Time, UserId};
+use store::{Connection, Prepared, Result};
+
+use crate::model::RefUpdate;
+use crate::schema::{ref_updates, repositories};
+
+/// A ref update with the number that the git node gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefUpdateRecord {
+    pub number: i64,
+    pub update: RefUpdate,
+}
+
+/// Ref updates on a [`store::Connection`].
+pub trait RefUpdateRepository {
+    /// Returns the number of the last ref update of a repository, deleted or not, and locks its row until the
+    /// transaction ends.
+    async fn ref_update_lock(&mut self, repository: RepositoryId) -> Result<Option<i64>>;
+
+    /// Inserts ref updates of a locked repository. The numbers continue those that were inserted before.
+    async fn ref_update_insert(&mut self, repository: RepositoryId, updates: &[RefUpdateRecord]) -> Result<()>;
+
+    /// Deletes the ref updates of a locked repository up to this number.
+    async fn ref_update_trim(&mut self, repository: RepositoryId, number: i64) -> Result<()>;
+
+    /// Returns the ref updates of a repository, newest first.
+    async fn ref_update_list(&mut self, repository: RepositoryId, limit: i64) -> Result<Vec<RefUpdate>>;
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = ref_updates)]
+struct RefUpdateRow {
+    name: String,
+    old_oid: Option<String>,
+    new_oid: Option<String>,
+    forced: bool,
+    pusher_id: Option<UserId>,
+    created_at: Time,
+}
+
+impl RefUpdateRepository for Connection {
+    async fn ref_update_lock(&mut self, repository: RepositoryId) -> Result<Option<i64>> {
+        let query = repositories::table.find(repository).select(repositories::last_update);
+        Ok(query.for_no_key_update().first(self).await.optional()?)
+    }
+
+    async fn ref_update_insert(&mut self, repository: RepositoryId, updates: &[RefUpdateRecord]) -> Result<()> {
+        let Some(last) = updates.last().map(|record| record.number) else { return Ok(()) };
+        let row = |RefUpdateRecord { number, update }: &RefUpdateRecord| {
+            (
+                ref_updates::repository_id.eq(repository),
+                ref_updates::number.eq(*number),
+                ref_updates::name.eq(update.name.clone()),
+                ref_updates::old_oid.eq(update.old.clone()),
+                ref_updates::new_oid.eq(update.new.clone()),
+                ref_updates::forced.eq(update.forced),
+                ref_updates::pusher_id.eq(update.pusher),
+                ref_updates::created_at.eq(update.created_at),
+            )
+        };
+        let rows: Vec<_> = updates.iter().map(row).collect();
+        diesel::insert_into(ref_updates::table).values(rows).execute(self).await?;
+        let raise = diesel::update(repositories::table.find(repository)).set(repositories::last_update.eq(last));
+        Prepared(raise).execute(self).await?;
+        Ok(())
+    }
+
+    async fn ref_update_trim(&mut self, repository: RepositoryId, number: i64) -> Result<()> {
+        let old = ref_updates::repository_id.eq(repository).and(ref_updates::number.le(number));
+        diesel::delete(ref_updates::table.filter(old)).execute(self).await?;
+        Ok(())
+    }
+
+    async fn ref_update_list(&mut self, repository: RepositoryId, limit: i64) -> Result<Vec<RefUpdate>> {
+        let query = ref_updates::table.filter(ref_updates::repository_id.eq(repository));
+        let query = query.order(ref_updates::number.desc()).limit(limit).select(RefUpdateRow::as_select());
+        Ok(query.load::<RefUpdateRow>(self).await?.into_iter().map(RefUpdate::from).collect())
+    }
+}
+
+impl From<RefUpdateRow> for RefUpdate {
+    fn from(row: RefUpdateRow) -> Self {
+        let RefUpdateRow { name, old_oid, new_oid, forced, pusher_id, created_at } = row;
+        Self { name, old: old_oid, new: new_oid, forced, pusher: pusher_id, created_at }
+    }
+}

@@ -1,0 +1,152 @@
+//! Repositories.
+
+use diesel::prelude::*;
+use diesel::query_builder::AsQuery as _;
+use diesel_async::RunQueryDsl;
+use kernel::{OrgId, Paging, ProjectId, RepositoryId, Time};
+use store::{Connection, Prepared, Result, newest_first};
+
+use crate::model::{BranchName, RepoName, Visibility};
+use crate::schema::{counts, projects, repositories};
+
+/// A live repository.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[diesel(table_name = repositories)]
+pub struct RepoRecord {
+    pub id: RepositoryId,
+    #[diesel(column_name = project_id)]
+    pub project: ProjectId,
+    pub name: RepoName,
+    pub visibility: Visibility,
+    pub default_branch: BranchName,
+    pub created_at: Time,
+    pub updated_at: Time,
+    /// The number of the last ref update.
+    pub last_update: i64,
+}
+
+/// Repositories on a [`store::Connection`].
+pub trait RepoRepository {
+    /// Counts a new repository of the project; false above `limit`. Locks the number until the transaction ends.
+    ///
+    /// # Errors
+    /// A violation of `counts_project_id_fkey` if the project does not exist.
+    async fn repo_count_raise(&mut self, project: ProjectId, limit: i32) -> Result<bool>;
+
+    /// Inserts a repository; false if its name is taken.
+    async fn repo_insert(&mut self, repo: &RepoRecord) -> Result<bool>;
+
+    /// Returns the live repository with this name.
+    async fn repo_find(&mut self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>>;
+
+    /// Returns the live repository with this name, and its organization.
+    async fn repo_find_by_path(&mut self, org: &str, project: &str, name: &str) -> Result<Option<(OrgId, RepoRecord)>>;
+
+    /// Returns the live repository with this name, and locks its row until the transaction ends.
+    async fn repo_lock(&mut self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>>;
+
+    /// Returns the live repositories of a project, newest first.
+    async fn repo_list(&mut self, project: ProjectId, paging: &Paging<RepositoryId>) -> Result<Vec<RepoRecord>>;
+
+    /// Stores the name, the visibility and the default branch of a locked repository.
+    ///
+    /// # Errors
+    /// A violation of `repositories_project_id_name_live_key` if the name is taken.
+    async fn repo_update(&mut self, repo: &RepoRecord) -> Result<()>;
+
+    /// Deletes a locked repository, whose contents are to be erased at this time.
+    async fn repo_delete(&mut self, repo: &RepoRecord, erase_at: Time) -> Result<()>;
+
+    /// Deletes all repositories of purged projects, whose contents are to be erased at this time.
+    async fn repo_purge(&mut self, projects: &[ProjectId], erase_at: Time) -> Result<()>;
+
+    /// Returns repositories whose contents are due for erasure, in ascending order.
+    async fn repo_list_erasable(&mut self, now: Time, limit: i64) -> Result<Vec<RepositoryId>>;
+
+    /// Removes a repository whose contents were erased. A no-op for a repository that is not due.
+    async fn repo_erase(&mut self, repository: RepositoryId, now: Time) -> Result<()>;
+}
+
+impl RepoRepository for Connection {
+    async fn repo_count_raise(&mut self, project: ProjectId, limit: i32) -> Result<bool> {
+        let upsert = diesel::insert_into(counts::table)
+            .values((counts::project_id.eq(project), counts::repositories.eq(1)))
+            .on_conflict(counts::project_id)
+            .do_update()
+            .set(counts::repositories.eq(counts::repositories + 1))
+            .returning(counts::repositories);
+        let count: i32 = Prepared(upsert).get_result(self).await?;
+        Ok(count <= limit)
+    }
+
+    async fn repo_insert(&mut self, repo: &RepoRecord) -> Result<bool> {
+        let insert = diesel::insert_into(repositories::table).values(repo).on_conflict_do_nothing();
+        Ok(insert.execute(self).await? == 1)
+    }
+
+    async fn repo_find(&mut self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>> {
+        let query = repositories::table.filter(live(project, name)).select(RepoRecord::as_select());
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn repo_find_by_path(&mut self, org: &str, project: &str, name: &str) -> Result<Option<(OrgId, RepoRecord)>> {
+        let query = repositories::table
+            .inner_join(projects::table.on(projects::id.eq(repositories::project_id)))
+            .filter(projects::slug.eq(org).and(projects::name.eq(project)))
+            .filter(repositories::name.eq(name).and(repositories::erase_at.is_null()))
+            .select((projects::org_id, RepoRecord::as_select()));
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn repo_lock(&mut self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>> {
+        let query = repositories::table.filter(live(project, name)).select(RepoRecord::as_select());
+        Ok(query.for_update().first(self).await.optional()?)
+    }
+
+    async fn repo_list(&mut self, project: ProjectId, paging: &Paging<RepositoryId>) -> Result<Vec<RepoRecord>> {
+        let all = repositories::table.filter(repositories::erase_at.is_null()).select(RepoRecord::as_select());
+        let page = newest_first!(all, repositories::project_id = project, repositories::id, paging);
+        Ok(page.load(self).await?)
+    }
+
+    async fn repo_update(&mut self, repo: &RepoRecord) -> Result<()> {
+        let change = (
+            repositories::name.eq(&repo.name),
+            repositories::visibility.eq(repo.visibility),
+            repositories::default_branch.eq(&repo.default_branch),
+            repositories::updated_at.eq(repo.updated_at),
+        );
+        Prepared(diesel::update(repositories::table.find(repo.id)).set(change)).execute(self).await?;
+        Ok(())
+    }
+
+    async fn repo_delete(&mut self, repo: &RepoRecord, erase_at: Time) -> Result<()> {
+        let change = repositories::erase_at.eq(erase_at);
+        Prepared(diesel::update(repositories::table.find(repo.id)).set(change)).execute(self).await?;
+        let count = diesel::update(counts::table.find(repo.project));
+        Prepared(count.set(counts::repositories.eq(counts::repositories - 1))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn repo_purge(&mut self, projects: &[ProjectId], erase_at: Time) -> Result<()> {
+        let all = repositories::table.filter(repositories::project_id.eq_any(projects));
+        diesel::update(all).set(repositories::erase_at.eq(erase_at)).execute(self).await?;
+        Ok(())
+    }
+
+    async fn repo_list_erasable(&mut self, now: Time, limit: i64) -> Result<Vec<RepositoryId>> {
+        let due = repositories::table.filter(repositories::erase_at.le(now)).order(repositories::erase_at);
+        Ok(due.select(repositories::id).limit(limit).load(self).await?)
+    }
+
+    async fn repo_erase(&mut self, repository: RepositoryId, now: Time) -> Result<()> {
+        let due = repositories::table.filter(repositories::id.eq(repository).and(repositories::erase_at.le(now)));
+        Prepared(diesel::delete(due).as_query()).execute(self).await?;
+        Ok(())
+    }
+}
+
+#[diesel::dsl::auto_type(no_type_alias)]
+fn live<'a>(project: ProjectId, name: &'a str) -> _ {
+    repositories::project_id.eq(project).and(repositories::name.eq(name)).and(repositories::erase_at.is_null())
+}

@@ -1,0 +1,51 @@
+//! The use cases of repositories. Each submodule is one topic.
+
+mod browse;
+mod node;
+mod repo;
+
+use kernel::{OrgId, ProjectId};
+use store::{SealedColumn, Store};
+
+use crate::error::GitError;
+use crate::ports::Ports;
+
+pub use node::NodeAddress;
+pub use repo::ProjectPath;
+
+/// The sealed columns of this context.
+pub const SEALED_COLUMNS: &[SealedColumn] = &[node::SECRET];
+
+type Result<T> = std::result::Result<T, GitError>;
+
+/// The project of a request, with its organization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    pub org: OrgId,
+    pub project: ProjectId,
+}
+
+/// The addresses of the git node for users.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Site {
+    /// The base URL of repositories over HTTPS, without a trailing slash.
+    pub git_url: Option<String>,
+    /// The host of repositories over SSH, with its port if that is not 22.
+    pub ssh_host: Option<String>,
+}
+
+/// The service of repositories. Cheap to clone.
+#[derive(Clone)]
+pub struct Repositories {
+    store: Store,
+    site: Site,
+    ports: Ports,
+}
+
+impl Repositories {
+    /// Creates the service.
+    #[must_use]
+    pub fn new(store: Store, site: Site, ports: Ports) -> Self {
+        Self { store, site, ports }
+    }
+}

@@ -1,0 +1,96 @@
+//! The operations of the git node.
+
+use kernel::{NodeId, RepositoryId, Secret};
+use store::{Connection, Error, SealedColumn};
+
+use super::repo::MAX_REF_UPDATES;
+use super::{Repositories, Result};
+use crate::repository::{
+    GitNodeRepository as _, NodeRecord, RefUpdateRecord, RefUpdateRepository as _, RepoRepository as _,
+};
+
+/// The credential of the control plane at the git node.
+pub(super) const SECRET: SealedColumn =
+    SealedColumn { table: "git.nodes", column: "sealed", row_key: &[("node_id", "uuid")] };
+
+/// The repositories of one response to the git node.
+const MAX_ERASABLE: i64 = 100;
+
+/// How the control plane reaches the git node.
+#[derive(Debug, Clone)]
+pub struct NodeAddress {
+    /// The base URL of its internal listener.
+    pub url: String,
+    /// The bearer token at that listener.
+    pub secret: Secret,
+}
+
+impl Repositories {
+    /// Stores how the control plane reaches a git node.
+    ///
+    /// # Errors
+    /// [`crate::GitError::Store`].
+    pub async fn announce(&self, node: NodeId, url: String, secret: &Secret) -> Result<()> {
+        let row = SealedColumn::row(&[node.as_uuid().to_string()]);
+        let secret = self.store.seal(SECRET.associated_data(&row), secret.reveal().as_bytes())?;
+        let record = NodeRecord { id: node, url, secret, announced_at: self.store.clock_rng().now() };
+        Ok(self.store.connection().await?.git_node_upsert(record).await?)
+    }
+
+    /// Returns how the control plane reaches the git node that announced itself last.
+    pub(super) async fn node_address(&self) -> Result<Option<NodeAddress>> {
+        let Some(node) = self.store.connection().await?.git_node_last().await? else { return Ok(None) };
+        let row = SealedColumn::row(&[node.id.as_uuid().to_string()]);
+        let secret = self.store.open(SECRET.associated_data(&row), &node.secret)?;
+        let secret = String::from_utf8(secret).map_err(|_| Error::inconsistent("the secret of a git node"))?;
+        Ok(Some(NodeAddress { url: node.url, secret: Secret::new(secret) }))
+    }
+
+    /// Records ref updates of a repository, in ascending order of their numbers. Safe to repeat: updates that were
+    /// recorded before are skipped. Updates of an erased repository are dropped.
+    ///
+    /// # Errors
+    /// [`crate::GitError::Store`].
+    pub async fn record_updates(&self, repository: RepositoryId, updates: Vec<RefUpdateRecord>) -> Result<()> {
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let Some(last) = tx.ref_update_lock(repository).await? else { return Ok(()) };
+                let mut new: Vec<_> = updates.into_iter().filter(|record| record.number > last).collect();
+                // Only the most recent updates are kept.
+                let skipped = new.len().saturating_sub(usize::try_from(MAX_REF_UPDATES).unwrap_or(usize::MAX));
+                let new = new.split_off(skipped);
+                let Some(newest) = new.last().map(|record| record.number) else { return Ok(()) };
+                tx.ref_update_insert(repository, &new).await?;
+                tx.ref_update_trim(repository, newest - MAX_REF_UPDATES).await?;
+                Ok(())
+            })
+            .await
+    }
+
+    /// Returns the object ids that the ref updates of a repository list, which must stay readable.
+    ///
+    /// # Errors
+    /// [`crate::GitError::Store`].
+    pub async fn listed_objects(&self, repository: RepositoryId) -> Result<Vec<String>> {
+        let updates = self.store.connection().await?.ref_update_list(repository, MAX_REF_UPDATES).await?;
+        Ok(updates.into_iter().filter_map(|update| update.old).collect())
+    }
+
+    /// Returns deleted repositories whose contents are to be erased now.
+    ///
+    /// # Errors
+    /// [`crate::GitError::Store`].
+    pub async fn erasable(&self) -> Result<Vec<RepositoryId>> {
+        let now = self.store.clock_rng().now();
+        Ok(self.store.connection().await?.repo_list_erasable(now, MAX_ERASABLE).await?)
+    }
+
+    /// Removes a repository whose contents were erased.
+    ///
+    /// # Errors
+    /// [`crate::GitError::Store`].
+    pub async fn erased(&self, repository: RepositoryId) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        Ok(self.store.connection().await?.repo_erase(repository, now).await?)
+    }
+}

@@ -1,0 +1,199 @@
+//! Repositories, for members of an organization.
+
+use kernel::audit::{Actor, Event};
+use kernel::{InvalidField, Page, Paging, ProjectId, RepositoryId};
+use serde_json::json;
+use store::{Connection, Outcome};
+
+use super::{Repositories, Result, Target};
+use crate::error::GitError;
+use crate::model::{BranchName, CloneUrls, NewRepo, RefUpdate, Repo, RepoChange, RepoName, Visibility};
+use crate::repository::{RefUpdateRepository as _, RepoRecord, RepoRepository as _};
+
+/// The repositories that a project can have.
+const MAX_REPOSITORIES: i32 = 1000;
+
+/// The ref updates that are kept for each repository (specification, "Limits").
+pub(super) const MAX_REF_UPDATES: i64 = 200;
+
+/// How long the contents of a deleted repository are kept (contract section 1, "Plan limits").
+const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
+
+/// The path of a repository in URLs.
+#[derive(Debug, Clone, Copy)]
+pub struct ProjectPath<'a> {
+    pub org: &'a str,
+    pub project: &'a str,
+}
+
+impl Repositories {
+    /// Lists the repositories of a project, newest first.
+    ///
+    /// # Errors
+    /// [`GitError::Store`].
+    pub async fn list(
+        &self,
+        project: ProjectId,
+        at: ProjectPath<'_>,
+        paging: &Paging<RepositoryId>,
+    ) -> Result<Page<Repo>> {
+        let records = self.store.connection().await?.repo_list(project, paging).await?;
+        let repos = records.into_iter().map(|record| self.view(record, at)).collect();
+        Ok(Page::cut(repos, paging, |repo: &Repo| repo.id))
+    }
+
+    /// Creates an empty repository. The git node creates its directory on the first access.
+    ///
+    /// # Errors
+    /// [`GitError::Field`], [`GitError::RepoExists`], [`GitError::RepoLimit`].
+    pub async fn create(&self, actor: &Actor, target: Target, at: ProjectPath<'_>, new: NewRepo) -> Result<Repo> {
+        let NewRepo { name, visibility, default_branch } = new;
+        require_name(&name)?;
+        let default_branch = match default_branch {
+            Some(branch) => require_branch(branch)?,
+            None => "main".parse().map_err(|error| InvalidField::new("defaultBranch", error))?,
+        };
+        let now = self.store.clock_rng().now();
+        let record = RepoRecord {
+            id: self.store.clock_rng().id_at(now),
+            project: target.project,
+            name,
+            visibility: visibility.unwrap_or(Visibility::Private),
+            default_branch,
+            created_at: now,
+            updated_at: now,
+            last_update: 0,
+        };
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                let is_counted = tx.repo_count_raise(target.project, MAX_REPOSITORIES).await;
+                // The project was deleted after the policy found it.
+                let is_counted = is_counted.map_err(|error| match error.violates("counts_project_id_fkey") {
+                    true => GitError::ProjectNotFound,
+                    false => error.into(),
+                })?;
+                if !is_counted {
+                    return Err(GitError::RepoLimit { limit: MAX_REPOSITORIES });
+                }
+                if !tx.repo_insert(&record).await? {
+                    return Err(GitError::RepoExists(record.name));
+                }
+                let data = json!({ "name": record.name, "visibility": record.visibility, "project": target.project });
+                let event = Event::in_org("repo.create", target.org, record.id, data);
+                Ok(Outcome::Changed(self.view(record, at), event))
+            })
+            .await
+    }
+
+    /// Finds a live repository by its name.
+    ///
+    /// # Errors
+    /// [`GitError::Store`].
+    pub async fn find(&self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>> {
+        Ok(self.store.connection().await?.repo_find(project, name).await?)
+    }
+
+    /// Finds a live repository by its path.
+    ///
+    /// # Errors
+    /// [`GitError::Store`].
+    pub async fn find_by_path(&self, at: ProjectPath<'_>, name: &str) -> Result<Option<RepoRecord>> {
+        let found = self.store.connection().await?.repo_find_by_path(at.org, at.project, name).await?;
+        Ok(found.map(|(_, record)| record))
+    }
+
+    /// Changes the name, the visibility or the default branch. Without a difference, nothing happens.
+    ///
+    /// # Errors
+    /// [`GitError::Field`], [`GitError::RepoNotFound`], [`GitError::RepoExists`].
+    pub async fn update(&self, actor: &Actor, target: Target, name: &str, change: RepoChange) -> Result<()> {
+        let RepoChange { name: new_name, visibility, default_branch } = change;
+        new_name.as_ref().map(require_name).transpose()?;
+        let default_branch = default_branch.map(require_branch).transpose()?;
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                let before = tx.repo_lock(target.project, name).await?.ok_or(GitError::RepoNotFound)?;
+                let after = RepoRecord {
+                    name: new_name.unwrap_or_else(|| before.name.clone()),
+                    visibility: visibility.unwrap_or(before.visibility),
+                    default_branch: default_branch.unwrap_or_else(|| before.default_branch.clone()),
+                    ..before.clone()
+                };
+                if after == before {
+                    return Ok(Outcome::Unchanged(()));
+                }
+                let after = RepoRecord { updated_at: self.store.clock_rng().now(), ..after };
+                tx.repo_update(&after).await.map_err(|error| match error.violates(LIVE_NAME) {
+                    true => GitError::RepoExists(after.name.clone()),
+                    false => error.into(),
+                })?;
+                let RepoRecord { id, name, visibility, default_branch, .. } = after;
+                let data = json!({ "name": name, "visibility": visibility, "defaultBranch": default_branch });
+                Ok(Outcome::Changed((), Event::in_org("repo.update", target.org, id, data)))
+            })
+            .await
+    }
+
+    /// Deletes a repository. Its name is free immediately, and its contents are erased after 30 days.
+    ///
+    /// # Errors
+    /// [`GitError::RepoNotFound`].
+    pub async fn delete(&self, actor: &Actor, target: Target, name: &str) -> Result<()> {
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                let repo = tx.repo_lock(target.project, name).await?.ok_or(GitError::RepoNotFound)?;
+                let erase_at = self.store.clock_rng().now().plus_seconds(RETENTION_SECONDS);
+                tx.repo_delete(&repo, erase_at).await?;
+                let data = json!({ "name": repo.name, "project": target.project });
+                Ok(Outcome::Changed((), Event::in_org("repo.delete", target.org, repo.id, data)))
+            })
+            .await
+    }
+
+    /// Deletes the repositories of purged projects, in the caller's transaction. Their contents are erased at once.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
+        tx.repo_purge(projects, self.store.clock_rng().now()).await
+    }
+
+    /// Returns the most recent ref updates of a repository, newest first.
+    ///
+    /// # Errors
+    /// [`GitError::RepoNotFound`].
+    pub async fn ref_updates(&self, project: ProjectId, name: &str) -> Result<Page<RefUpdate>> {
+        let mut connection = self.store.connection().await?;
+        let repo = connection.repo_find(project, name).await?.ok_or(GitError::RepoNotFound)?;
+        let items = connection.ref_update_list(repo.id, MAX_REF_UPDATES).await?;
+        Ok(Page { items, next_cursor: None })
+    }
+
+    /// The repository as the API shows it.
+    #[must_use]
+    pub fn view(&self, record: RepoRecord, at: ProjectPath<'_>) -> Repo {
+        let RepoRecord { id, name, visibility, default_branch, created_at, updated_at, .. } = record;
+        let path = format!("{}/{}/{name}.git", at.org, at.project);
+        let clone_urls = CloneUrls {
+            https: self.site.git_url.as_ref().map(|base| format!("{base}/{path}")),
+            ssh: self.site.ssh_host.as_ref().map(|host| format!("ssh://git@{host}/{path}")),
+        };
+        Repo { id, name, visibility, default_branch, clone_urls, created_at, updated_at }
+    }
+}
+
+const LIVE_NAME: &str = "repositories_project_id_name_live_key";
+
+fn require_name(name: &RepoName) -> Result<()> {
+    match name.has_git_suffix() {
+        true => Err(InvalidField::new("name", "must not end with .git").into()),
+        false => Ok(()),
+    }
+}
+
+fn require_branch(branch: BranchName) -> Result<BranchName> {
+    match branch.is_valid() {
+        true => Ok(branch),
+        false => Err(InvalidField::new("defaultBranch", "must be a name that git accepts for a branch").into()),
+    }
+}

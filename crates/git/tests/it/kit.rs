@@ -1,0 +1,94 @@
+//! The test fixture: the service on a separate database per test.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use git::{
+    BranchName, Commits, Contents, ContentsError, NewRepo, NodeAddress, PathQuery, Ports, ProjectPath, Repo, RepoBlob,
+    RepoRefs, RepoTree, Repositories, Site, Target,
+};
+use kernel::audit::Actor;
+use kernel::{OrgId, ProjectId, RepositoryId};
+use testkit::TestStore;
+
+pub const AT: ProjectPath<'static> = ProjectPath { org: "acme", project: "site" };
+
+pub struct Kit {
+    pub repositories: Repositories,
+    pub target: Target,
+    base: TestStore,
+}
+
+/// No git node: these tests read no contents.
+struct NoContents;
+
+fn unreachable<T>() -> Result<T, ContentsError> {
+    Err(ContentsError::Unreachable("there is no git node".to_owned()))
+}
+
+#[async_trait]
+impl Contents for NoContents {
+    async fn refs(&self, _: &NodeAddress, _: RepositoryId, _: &BranchName) -> Result<RepoRefs, ContentsError> {
+        unreachable()
+    }
+
+    async fn tree(&self, _: &NodeAddress, _: RepositoryId, _: &PathQuery) -> Result<RepoTree, ContentsError> {
+        unreachable()
+    }
+
+    async fn blob(&self, _: &NodeAddress, _: RepositoryId, _: &PathQuery) -> Result<RepoBlob, ContentsError> {
+        unreachable()
+    }
+
+    async fn commits(&self, _: &NodeAddress, _: RepositoryId, _: &PathQuery, _: u16) -> Result<Commits, ContentsError> {
+        unreachable()
+    }
+}
+
+impl Deref for Kit {
+    type Target = TestStore;
+
+    fn deref(&self) -> &TestStore {
+        &self.base
+    }
+}
+
+impl Kit {
+    /// A project `site` of the organization `acme`.
+    pub async fn start() -> Self {
+        let base = TestStore::start().await;
+        let (org, project): (OrgId, ProjectId) = (base.store.clock_rng().id(), base.store.clock_rng().id());
+        base.db_execute(&format!(
+            "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) \
+             VALUES ('{}', 'acme', 'Acme', 'free', false, now())",
+            org.as_uuid()
+        ))
+        .await;
+        base.db_execute(&format!(
+            "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
+             VALUES ('{}', '{}', 'site', 'public', 0, now())",
+            project.as_uuid(),
+            org.as_uuid()
+        ))
+        .await;
+        let ports = Ports { contents: Arc::new(NoContents) };
+        let repositories = Repositories::new(base.store.clone(), Site::default(), ports);
+        Self { repositories, target: Target { org, project }, base }
+    }
+
+    pub async fn create(&self, name: &str) -> Repo {
+        self.advance(1);
+        let new = NewRepo { name: name.parse().unwrap(), visibility: None, default_branch: None };
+        self.repositories.create(&actor(), self.target, AT, new).await.unwrap()
+    }
+
+    pub async fn delete(&self, name: &str) {
+        self.advance(1);
+        self.repositories.delete(&actor(), self.target, name).await.unwrap();
+    }
+}
+
+pub fn actor() -> Actor {
+    Actor::service("test")
+}

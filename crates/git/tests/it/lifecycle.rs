@@ -1,0 +1,79 @@
+//! Creation, deletion and erasure.
+
+use git::{GitError, NewRepo};
+use kernel::Secret;
+use store::Connection;
+
+use crate::kit::{AT, Kit, actor};
+
+#[tokio::test]
+async fn deleted_repository_is_erased_after_thirty_days() {
+    let kit = Kit::start().await;
+    let first = kit.create("app").await;
+    kit.delete("app").await;
+    // The name is free at once.
+    let second = kit.create("app").await;
+    assert_eq!(kit.repositories.find_by_path(AT, "app").await.unwrap().unwrap().id, second.id);
+    kit.clock.advance_days(29);
+    assert_eq!(kit.repositories.erasable().await.unwrap(), []);
+    // A node that reports too early erases nothing.
+    kit.repositories.erased(first.id).await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM git.repositories").await, 2);
+    kit.clock.advance_days(1);
+    assert_eq!(kit.repositories.erasable().await.unwrap(), [first.id]);
+    for _ in 0..2 {
+        kit.repositories.erased(first.id).await.unwrap();
+        kit.repositories.erased(second.id).await.unwrap();
+    }
+    assert_eq!(kit.repositories.erasable().await.unwrap(), []);
+    assert_eq!(kit.db_number("SELECT count(*) FROM git.repositories").await, 1);
+    assert_eq!(kit.db_number("SELECT sum(repositories)::bigint FROM git.counts").await, 1);
+}
+
+#[tokio::test]
+async fn repositories_of_a_purged_project_are_erased_at_once() {
+    let kit = Kit::start().await;
+    let repo = kit.create("app").await;
+    let projects = [kit.target.project];
+    let purge =
+        kit.store.transaction_unaudited(async |tx: &mut Connection| kit.repositories.purge(tx, &projects).await);
+    purge.await.unwrap();
+    assert_eq!(kit.repositories.erasable().await.unwrap(), [repo.id]);
+}
+
+#[tokio::test]
+async fn project_has_a_limited_number_of_repositories() {
+    let kit = Kit::start().await;
+    kit.create("first").await;
+    kit.db_execute("UPDATE git.counts SET repositories = 999").await;
+    kit.create("last").await;
+    let new = NewRepo { name: "more".parse().unwrap(), visibility: None, default_branch: None };
+    let refused = kit.repositories.create(&actor(), kit.target, AT, new.clone()).await;
+    assert!(matches!(refused, Err(GitError::RepoLimit { limit: 1000 })), "{refused:?}");
+    kit.delete("last").await;
+    kit.repositories.create(&actor(), kit.target, AT, new).await.unwrap();
+}
+
+#[tokio::test]
+async fn node_is_announced_with_a_sealed_secret() {
+    let kit = Kit::start().await;
+    let node = kit.store.clock_rng().id();
+    let add = "INSERT INTO convergence.nodes (id, name, kind, token_hash, created_at)";
+    let values = format!("VALUES ('{}', 'git', 'git', '\\x01', now())", kernel::NodeId::as_uuid(&node));
+    kit.db_execute(&format!("{add} {values}")).await;
+    for secret in ["hush-1", "hush-2"] {
+        let secret = Secret::new(secret.to_owned());
+        kit.repositories.announce(node, "http://127.0.0.1:8094".to_owned(), &secret).await.unwrap();
+    }
+    let stored = "SELECT count(*) FROM git.nodes WHERE position('hush'::bytea IN sealed) = 0";
+    assert_eq!(kit.db_number(stored).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repositories_example_prints_the_repositories() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    kit.create("docs").await;
+    let printed = kit.database.example("repositories", &[&kit.target.project.to_string()]);
+    assert_eq!(printed, "docs  private  main\napp  private  main\n");
+}

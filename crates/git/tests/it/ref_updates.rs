@@ -1,0 +1,70 @@
+//! The updates of refs that the git node reports.
+
+use git::{RefUpdate, RefUpdateRecord};
+
+use crate::kit::Kit;
+
+fn id(number: i64) -> Option<String> {
+    (number > 0).then(|| format!("{number:040x}"))
+}
+
+/// The update with this number: of `main`, from the object before to this one.
+fn update(kit: &Kit, number: i64) -> RefUpdateRecord {
+    let name = "refs/heads/main".to_owned();
+    let (old, new) = (id(number - 1), id(number));
+    RefUpdateRecord { number, update: RefUpdate { name, old, new, forced: false, pusher: None, created_at: kit.now() } }
+}
+
+/// A node repeats reports whose response was lost, also together with new ones.
+#[tokio::test]
+async fn repeated_reports_are_recorded_once() {
+    let kit = Kit::start().await;
+    let repo = kit.create("app").await;
+    for (first, last) in [(1, 3), (1, 3), (2, 5), (4, 4), (6, 6)] {
+        let updates = (first..=last).map(|number| update(&kit, number)).collect();
+        kit.repositories.record_updates(repo.id, updates).await.unwrap();
+    }
+    let listed = kit.repositories.ref_updates(kit.target.project, "app").await.unwrap();
+    let new: Vec<_> = listed.items.iter().map(|update| update.new.clone()).collect();
+    assert_eq!(new, (1..=6).rev().map(id).collect::<Vec<_>>());
+    assert_eq!(kit.repositories.find(kit.target.project, "app").await.unwrap().unwrap().last_update, 6);
+    assert_eq!(kit.repositories.listed_objects(repo.id).await.unwrap().len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_reports_are_recorded_once() {
+    let kit = Kit::start().await;
+    let repo = kit.create("app").await;
+    let report = || async {
+        let updates = (1..=50).map(|number| update(&kit, number)).collect();
+        kit.repositories.record_updates(repo.id, updates).await.unwrap();
+    };
+    tokio::join!(report(), report(), report(), report());
+    assert_eq!(kit.db_number("SELECT count(*) FROM git.ref_updates").await, 50);
+}
+
+#[tokio::test]
+async fn the_200_most_recent_updates_are_kept() {
+    let kit = Kit::start().await;
+    let repo = kit.create("app").await;
+    for chunk in [1..=150, 151..=260, 261..=900] {
+        let updates = chunk.map(|number| update(&kit, number)).collect();
+        kit.repositories.record_updates(repo.id, updates).await.unwrap();
+    }
+    assert_eq!(kit.db_number("SELECT count(*) FROM git.ref_updates").await, 200);
+    let listed = kit.repositories.ref_updates(kit.target.project, "app").await.unwrap();
+    assert_eq!((listed.items.len(), listed.items[0].new.clone()), (200, id(900)));
+}
+
+/// A push continues after the deletion of its repository. Reports about an erased repository are dropped.
+#[tokio::test]
+async fn reports_of_deleted_repositories_are_accepted() {
+    let kit = Kit::start().await;
+    let repo = kit.create("app").await;
+    kit.delete("app").await;
+    kit.repositories.record_updates(repo.id, vec![update(&kit, 1)]).await.unwrap();
+    kit.clock.advance_days(31);
+    kit.repositories.erased(repo.id).await.unwrap();
+    kit.repositories.record_updates(repo.id, vec![update(&kit, 2)]).await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM git.ref_updates").await, 0);
+}

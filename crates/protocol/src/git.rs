@@ -1,0 +1,131 @@
+//! The calls of the git node: it asks who may access a repository, and reports the updates of refs.
+//!
+//! The node numbers the updates of a repository from 1, without gaps, in the order in which they took effect. It may
+//! report an update repeatedly; the control plane records each number once.
+
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use validator::Validate;
+
+use crate::secrets::SecretValue;
+
+/// A request to access a repository, with the client's password or key. An anonymous client has neither.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitAccessRequest {
+    /// A personal access token, or another password.
+    pub password: Option<SecretValue>,
+    /// The fingerprint of an SSH key whose private key the client has: `SHA256:…`.
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub ssh_key: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub org: String,
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub project: String,
+    /// The name of the repository, without `.git`.
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub repository: String,
+    /// Whether the client pushes.
+    #[cfg_attr(feature = "openapi", schema(example = false))]
+    pub write: bool,
+}
+
+/// The decision about an access.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum GitAccess {
+    Allowed(GitGrant),
+    /// The credential is missing or not valid.
+    Unauthenticated,
+    /// The client may see the repository but not do this; with a message for the user.
+    Forbidden(String),
+    /// The repository does not exist for this client.
+    NotFound,
+}
+
+/// An access that is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GitGrant {
+    /// an id that starts with rep_
+    pub repository: String,
+    pub default_branch: String,
+    /// The user; null for an anonymous client.
+    pub user: Option<String>,
+    /// The number of the last update of a ref that the control plane recorded.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 7))]
+    pub last_update: i64,
+}
+
+/// Updates of the refs of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitUpdates {
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub repository: String,
+    /// In ascending order of their numbers.
+    #[cfg_attr(feature = "openapi", schema(max_items = 1000), validate(length(max = 1000), nested))]
+    pub updates: Vec<GitUpdate>,
+}
+
+/// An update of a ref.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitUpdate {
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 8), validate(range(min = 1)))]
+    pub number: i64,
+    /// The full name.
+    #[serde(rename = "ref")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 1024), validate(length(max = 1024)))]
+    pub name: String,
+    /// The object before; null for a new ref.
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub old: Option<String>,
+    /// The object after; null for a deleted ref.
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub new: Option<String>,
+    /// Whether the update of a branch removed commits from it.
+    #[cfg_attr(feature = "openapi", schema(example = false))]
+    pub forced: bool,
+    /// The user who pushed.
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub pusher: Option<String>,
+    /// The time of the update (RFC 3339).
+    #[cfg_attr(feature = "openapi", schema(max_length = 64, example = "2026-11-21T09:00:00.000Z"))]
+    #[cfg_attr(feature = "openapi", validate(length(max = 64)))]
+    pub at: String,
+}
+
+/// How the control plane reaches the git node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitNodeInfo {
+    /// The base URL of the node's internal listener.
+    #[cfg_attr(feature = "openapi", schema(max_length = 255), validate(length(max = 255)))]
+    pub url: String,
+    /// The bearer token that the node expects there.
+    pub secret: SecretValue,
+}
+
+/// Repositories, by id.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitRepositories {
+    #[cfg_attr(feature = "openapi", schema(max_items = 100), validate(length(max = 100)))]
+    pub repositories: Vec<String>,
+}
+
+/// Objects of a repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GitObjects {
+    /// The ids of the objects that the updates of refs list as `old`. They must stay readable.
+    pub objects: Vec<String>,
+}

@@ -1,0 +1,62 @@
+-- Git repositories of projects, without their contents.
+CREATE SCHEMA git;
+
+-- The number of repositories of a project, without deleted ones.
+CREATE TABLE git.counts (
+    project_id uuid CONSTRAINT counts_pkey PRIMARY KEY
+        CONSTRAINT counts_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
+    repositories integer NOT NULL CONSTRAINT counts_repositories_check CHECK (repositories >= 0)
+);
+
+-- The row of a deleted repository stays until the git node has erased its contents, also after the purge of its project.
+CREATE TABLE git.repositories (
+    id uuid CONSTRAINT repositories_pkey PRIMARY KEY,
+    project_id uuid NOT NULL,
+    name text NOT NULL,
+    visibility text NOT NULL CONSTRAINT repositories_visibility_check CHECK (visibility IN ('private', 'public')),
+    default_branch text NOT NULL,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    -- When the contents of a deleted repository are erased; null for a live one.
+    erase_at timestamptz,
+    -- The number of the last ref update. The git node numbers the updates of a repository without gaps.
+    last_update bigint NOT NULL DEFAULT 0 CONSTRAINT repositories_last_update_check CHECK (last_update >= 0)
+);
+-- The name of a deleted repository can be reused.
+CREATE UNIQUE INDEX repositories_project_id_name_live_key ON git.repositories (project_id, name) WHERE erase_at IS NULL;
+CREATE INDEX repositories_project_id_id_idx ON git.repositories (project_id, id);
+CREATE INDEX repositories_erase_at_idx ON git.repositories (erase_at) WHERE erase_at IS NOT NULL;
+
+-- The most recent ref updates of each repository.
+CREATE TABLE git.ref_updates (
+    repository_id uuid NOT NULL
+        CONSTRAINT ref_updates_repository_id_fkey REFERENCES git.repositories (id) ON DELETE CASCADE,
+    number bigint NOT NULL,
+    name text NOT NULL,
+    -- Object ids in hexadecimal; null for a created or deleted ref.
+    old_oid text,
+    new_oid text,
+    forced boolean NOT NULL,
+    -- The user who pushed.
+    pusher_id uuid,
+    created_at timestamptz NOT NULL,
+    CONSTRAINT ref_updates_pkey PRIMARY KEY (repository_id, number),
+    CONSTRAINT ref_updates_oids_check CHECK (num_nulls(old_oid, new_oid) < 2)
+);
+
+-- The git node that serves the contents.
+CREATE TABLE git.nodes (
+    node_id uuid CONSTRAINT nodes_pkey PRIMARY KEY
+        CONSTRAINT nodes_node_id_fkey REFERENCES convergence.nodes (id) ON DELETE CASCADE,
+    -- The base URL of its internal listener.
+    url text NOT NULL,
+    -- The credential of the control plane at that listener, sealed with the node's id as its row.
+    key_id text NOT NULL,
+    sealed bytea NOT NULL,
+    announced_at timestamptz NOT NULL
+);
+
+-- The only columns of other contexts that this context reads.
+CREATE VIEW git.projects AS
+    SELECT p.id, p.org_id, o.slug, p.name
+        FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;
