@@ -6,25 +6,34 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use convergence::{ConvergenceError, Nodes};
+use convergence::{ConvergenceError, NodeKind, Nodes};
 use kernel::audit::Actor;
 use kernel::{ClientId, ClockRng, Secret, Token, TokenKind};
 use oauth::{Clients, NewClient, RegisteredClient};
 use store::{Config, Store};
 
-/// Ensures that the file contains a valid node credential. Renews it if the file or the database was replaced.
+/// Ensures that the file contains a valid credential of the node. Renews it if the file or the database was replaced.
 pub async fn ensure_node(database_url: Secret, token_file: &Path) -> Result<()> {
+    ensure(database_url, token_file, "dev", NodeKind::App).await
+}
+
+/// Ensures that the file contains a valid credential of the git node.
+pub async fn ensure_git_node(database_url: Secret, token_file: &Path) -> Result<()> {
+    ensure(database_url, token_file, "dev-git", NodeKind::Git).await
+}
+
+async fn ensure(database_url: Secret, token_file: &Path, name: &str, kind: NodeKind) -> Result<()> {
     let store = Store::new(&Config::new(database_url, "xtask"), ClockRng::system())?;
     let nodes = Nodes::new(store);
     if let Some(token) = fs::read_to_string(token_file).ok().and_then(|it| Token::parse(TokenKind::Node, it.trim())) {
-        match nodes.authenticate(&token).await {
+        match nodes.authenticate(&token, kind).await {
             Ok(_) => return Ok(()),
             Err(ConvergenceError::UnknownNode) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    let name = "dev".parse().context("invalid node name")?;
-    let renewed = nodes.renew(&Actor::operator("xtask dev"), name).await?;
+    let name = name.parse().context("invalid node name")?;
+    let renewed = nodes.renew(&Actor::operator("xtask dev"), name, kind).await?;
     write_secret(token_file, renewed.token.reveal())
 }
 

@@ -66,8 +66,13 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     register_apps(&database_url, &mut settings).await?;
     if settings.node_token.is_none() {
         let token = folder.join("node.token");
-        credential::ensure_node(database_url, &token).await?;
+        credential::ensure_node(database_url.clone(), &token).await?;
         settings.set("SVC_NODE_TOKEN_FILE", token.display());
+    }
+    if settings.git_token.is_none() {
+        let token = folder.join("git.token");
+        credential::ensure_git_node(database_url, &token).await?;
+        settings.set("SVC_GIT_TOKEN_FILE", token.display());
     }
     if read_setting::<String>("SVC_NODE_WORKERD")?.is_none()
         && let Some(workerd) = workerd::find()
@@ -94,6 +99,16 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     services.supervise(probe::wait_until_ok(settings.edge, "/__svc/node/health")).await?;
     print_step("Node", "ready", start);
 
+    let start = Instant::now();
+    if has_git() {
+        services.start("git", &programs.join("svc-git"), folder, |it| settings.apply_to(Program::GitNode, it))?;
+        let [http, _, internal] = settings.git;
+        services.supervise(probe::wait_until_ok(internal, "/metrics")).await?;
+        print_step("Git", format_args!("ready at {http}"), start);
+    } else {
+        println!("  git       not found in PATH: repositories can be created, but not cloned and pushed");
+    }
+
     let svc = programs.join("svc");
     let zones = knot.map(|_| Knot::usage()).unwrap_or_default();
     println!(
@@ -102,6 +117,11 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
         settings.api_url()
     );
     services.supervise(std::future::pending()).await
+}
+
+/// Whether `git` is in `PATH`.
+fn has_git() -> bool {
+    std::process::Command::new("git").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// Returns the configured database URL, or starts the checkout's own Postgres cluster and returns its URL.

@@ -13,7 +13,7 @@ use xtask::workspace;
 use graph::Graph;
 
 /// The crates that may depend on an HTTP server.
-const HTTP_CRATES: &[&str] = &["bare", "gateway", "server", "node"];
+const HTTP_CRATES: &[&str] = &["bare", "gateway", "git-node", "server", "node"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
 /// Crates that no operator command needs.
 const NOT_FOR_OPERATORS: &[&str] =
@@ -78,6 +78,9 @@ fn check_dependencies(graph: &Graph) -> Vec<String> {
                     forbid(member, other, "the sandbox simulates external systems and shares no code with the product");
                 }
                 "client" => forbid(member, other, "client depends only on the OpenAPI document"),
+                "git-node" if !["protocol", "settings", "sha256"].contains(&other) => {
+                    forbid(member, other, "the git node depends on the control plane only through the protocol");
+                }
                 "node" if !["bundle", "objects", "protocol", "settings", "sha256"].contains(&other) => {
                     forbid(member, other, "a node depends on the control plane only through the protocol");
                 }

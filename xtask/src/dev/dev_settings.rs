@@ -26,6 +26,8 @@ pub struct DevSettings {
     pub api: SocketAddr,
     /// The address at which the node serves projects.
     pub edge: SocketAddr,
+    /// The addresses of the git node for HTTP, for SSH, and for the control plane.
+    pub git: [SocketAddr; 3],
     /// The addresses of the sandbox.
     pub sandbox: Sandbox,
     internal: SocketAddr,
@@ -36,6 +38,8 @@ pub struct DevSettings {
     pub project_databases: Option<SocketAddr>,
     /// The credential of the node, if configured.
     pub node_token: Option<Secret>,
+    /// The credential of the git node, if configured.
+    pub git_token: Option<Secret>,
     values: BTreeMap<&'static str, String>,
 }
 
@@ -44,6 +48,7 @@ pub struct DevSettings {
 pub enum Program {
     Server,
     Node,
+    GitNode,
     Sandbox,
 }
 
@@ -52,6 +57,8 @@ impl Program {
     fn for_setting(setting: &str) -> Self {
         match setting {
             name if name.starts_with("SVC_NODE_") || name.starts_with("SVC_EDGE_") => Self::Node,
+            "SVC_GIT_URL" | "SVC_GIT_SSH_HOST" => Self::Server,
+            name if name.starts_with("SVC_GIT_") => Self::GitNode,
             name if name.starts_with("SVC_SANDBOX_") => Self::Sandbox,
             _ => Self::Server,
         }
@@ -64,6 +71,9 @@ impl DevSettings {
         let api = listen_address("SVC_LISTEN", 8080)?;
         let internal = listen_address("SVC_INTERNAL_LISTEN", 8081)?;
         let edge = listen_address("SVC_EDGE_LISTEN", 8088)?;
+        let git = [("SVC_GIT_LISTEN", 8093), ("SVC_GIT_SSH_LISTEN", 2222), ("SVC_GIT_INTERNAL_LISTEN", 8094)];
+        let [git_http, git_ssh, git_internal] = git.map(|(name, port)| listen_address(name, port));
+        let git = [git_http?, git_ssh?, git_internal?];
         let state = folder.display();
         let sandbox = Sandbox::read()?;
         let mut values = BTreeMap::new();
@@ -83,6 +93,13 @@ impl DevSettings {
             ("SVC_NODE_CORE_URL", base_url(internal)),
             ("SVC_NODE_DIR", format!("{state}/node")),
             ("SVC_NODE_STORAGE", format!("file://{state}/objects")),
+            ("SVC_GIT_LISTEN", git[0].to_string()),
+            ("SVC_GIT_SSH_LISTEN", git[1].to_string()),
+            ("SVC_GIT_INTERNAL_LISTEN", git[2].to_string()),
+            ("SVC_GIT_CORE_URL", base_url(internal)),
+            ("SVC_GIT_DIR", format!("{state}/git")),
+            ("SVC_GIT_URL", base_url(git[0])),
+            ("SVC_GIT_SSH_HOST", format!("localhost:{}", git[1].port())),
             ("SVC_SANDBOX_S3_DIR", format!("{state}/s3")),
         ] {
             values.insert(name, read_setting::<String>(name)?.unwrap_or(default));
@@ -96,11 +113,12 @@ impl DevSettings {
             values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
         }
         let (database_url, node_token) = (read_setting("SVC_DATABASE_URL")?, read_setting("SVC_NODE_TOKEN")?);
+        let git_token = read_setting("SVC_GIT_TOKEN")?;
         let project_databases = match read_setting::<Secret>("SVC_NODE_DATABASE_URL")? {
             Some(_) => None,
             None => Some(listen_address("SVC_NODE_DATABASE_ADDRESS", 8432)?),
         };
-        Ok(Self { api, edge, sandbox, internal, database_url, project_databases, node_token, values })
+        Ok(Self { api, edge, git, sandbox, internal, database_url, project_databases, node_token, git_token, values })
     }
 
     /// Adds the settings of the checkout's own cluster for the databases of projects, and of their backups.
@@ -143,7 +161,8 @@ impl DevSettings {
         const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
         let listeners =
             [("SVC_LISTEN", self.api), ("SVC_INTERNAL_LISTEN", self.internal), ("SVC_EDGE_LISTEN", self.edge)];
-        for (name, listen) in listeners.into_iter().chain(self.sandbox.listeners()) {
+        let git = ["SVC_GIT_LISTEN", "SVC_GIT_SSH_LISTEN", "SVC_GIT_INTERNAL_LISTEN"].into_iter().zip(self.git);
+        for (name, listen) in listeners.into_iter().chain(git).chain(self.sandbox.listeners()) {
             let start = Instant::now();
             while let Err(error) = TcpListener::bind(listen) {
                 let wait = error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < EXIT_TIMEOUT;
@@ -163,6 +182,8 @@ impl Display for DevSettings {
         let api = base_url(self.api);
         writeln!(f, "  API       {api}  (reference: {api}/docs)")?;
         writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
+        let [git, ssh, _] = self.git;
+        writeln!(f, "  Git       {}/<org>/<project>/<repository>.git  (SSH: {ssh})", base_url(git))?;
         writeln!(f, "  Internal  {}  (metrics: /metrics)", base_url(self.internal))?;
         writeln!(
             f,

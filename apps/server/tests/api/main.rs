@@ -19,6 +19,7 @@ mod crashes;
 mod databases;
 mod dns;
 mod examples;
+mod git;
 mod idempotency;
 mod identity;
 mod jobs;

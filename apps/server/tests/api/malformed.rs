@@ -12,6 +12,7 @@ fn path(template: &str, operation: &Value) -> String {
     let mut path = template.replace("{orgSlug}", "acme").replace("{projectName}", "site");
     path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
     path = path.replace("{secretName}", "API_KEY").replace("{userCode}", "BCDF-GHJK");
+    path = path.replace("{repoName}", "app");
     for parameter in operation["parameters"].as_array().unwrap() {
         let pattern = parameter["schema"]["pattern"].as_str().and_then(|pattern| pattern.strip_prefix('^'));
         if let Some((prefix, _)) = pattern.and_then(|pattern| pattern.split_once("_[0-7]")) {
@@ -57,6 +58,7 @@ async fn acme(app: &App) -> Caller {
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
     ada.post("/v1/orgs/acme/projects", json!({ "name": "site" })).await.expect(201);
+    ada.post("/v1/orgs/acme/projects/site/repos", json!({ "name": "app" })).await.expect(201);
     ada.post("/v1/orgs/acme/dns/zones", json!({ "name": "example.org" })).await.expect(200);
     ada
 }

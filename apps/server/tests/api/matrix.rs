@@ -67,7 +67,7 @@ const SCOPES: &[&str] =
     &["account:read", "org:write", "project:write", "deploy", "dns:write", "billing:write", "git:write", "ai:use"];
 
 /// The only scope of the app without the scope of a route. A grant has at least one scope.
-const UNRELATED_SCOPE: &str = "git:write";
+const UNRELATED_SCOPE: &str = "account:read";
 
 /// The organization `acme` with the projects `site` and `hidden`, and a caller of each kind. The tokens belong to an
 /// admin, who also signed in to the connected apps.
@@ -88,6 +88,7 @@ impl Fixture {
             ada.post("/v1/orgs/acme/projects", json!({ "name": project })).await.expect(201);
         }
         ada.post("/v1/orgs/acme/dns/zones", json!({ "name": "example.org" })).await.expect(200);
+        ada.post("/v1/orgs/acme/projects/site/repos", json!({ "name": "app" })).await.expect(201);
         for role in ["viewer", "member", "admin"] {
             app.add_member(&ada, "acme", role, role).await;
         }
@@ -152,6 +153,7 @@ impl Fixture {
         let path = path.replace("{userId}", &self.outsider_id).replace("{file}", "index.html");
         let path = path.replace("{host}", "www.example.org").replace("{version}", "1");
         let path = path.replace("{secretName}", "API_KEY").replace("{userCode}", "BCDF-GHJK");
+        let path = path.replace("{repoName}", "app");
         let path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
         // A token that does not exist.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");

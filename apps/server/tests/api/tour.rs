@@ -8,6 +8,7 @@ use sandbox::{AiServer, PaymentsServer};
 use testkit::{PrivatePostgres, reserved_port};
 
 use crate::convergence::node_process::{Node, program, workerd};
+use crate::git::kit::GitNode;
 use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 
@@ -64,6 +65,7 @@ async fn readme_tour_works() {
         ]);
     }
     let node = Node::start(&server, &settings).await;
+    let git = GitNode::start(&server.database.url(), &server.internal).await;
     let edge = format!(":{}", port(&node.edge));
     let omitted = match (&workerd, &postgres) {
         (None, _) => BLOCKS_WITH_CODE,
@@ -71,6 +73,7 @@ async fn readme_tour_works() {
         (Some(_), Some(_)) => 0,
     };
     let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
+    let script = script.replace(":8093", &format!(":{}", git.http));
     assert!(script.contains(&server.base), "the tour does not use the API");
     // Wait for the payment, which arrives by webhook, and for the binding of the models.
     let ready =
@@ -105,6 +108,7 @@ async fn readme_tour_works() {
     let mut expected = vec![hello, again, hello, "401", hello];
     expected.extend(&code[..BLOCKS_WITH_CODE - omitted]);
     assert_eq!(seen, expected, "{out}\n{err}");
+    assert!(out.contains("Begin by Ada"), "the commit is not in {out}\n{err}");
     for event in ["deployment.rollback", "access.bypass.new", "project.create"] {
         assert!(out.contains(event), "{event} is not in {out}\n{err}");
     }

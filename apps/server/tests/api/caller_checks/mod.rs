@@ -91,6 +91,9 @@ impl Fixture {
         ada.post("/v1/orgs/acme/projects/site/storage", json!({})).await.expect(200);
         ada.post("/v1/orgs/acme/projects/site/ai", json!({})).await.expect(200);
         ada.put("/v1/orgs/acme/projects/site/secrets/OLD_KEY", json!({ "value": "value" })).await.expect(200);
+        for name in ["app", "old"] {
+            ada.post("/v1/orgs/acme/projects/site/repos", json!({ "name": name })).await.expect(201);
+        }
         for host in ["old.example.net", "check.example.org"] {
             ada.post("/v1/orgs/acme/projects/site/hostnames", json!({ "name": host })).await.expect(200);
         }
@@ -200,7 +203,8 @@ impl Fixture {
             let url = created.expect(201)["acceptUrl"].as_str().unwrap().to_owned();
             path = path.replace("{invitation}", url.rsplit('/').next().unwrap());
         }
-        let scopes = ["account:read", "billing:write", "org:write", "project:write", "deploy", "dns:write"];
+        let scopes =
+            ["account:read", "billing:write", "org:write", "project:write", "deploy", "dns:write", "git:write"];
         let token = match kind {
             Kind::Session => caller.token.clone().unwrap(),
             Kind::Token => {

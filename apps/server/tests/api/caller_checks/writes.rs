@@ -121,6 +121,19 @@ impl Fixture {
                 Wait::Body,
             ),
             ("delete /v1/orgs/{orgSlug}/projects/{projectName}/secrets/{secretName}", "site OLD_KEY", vec![], AUDIT),
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/repos",
+                "site",
+                json(json!({ "name": "new" })),
+                Wait::Body,
+            ),
+            (
+                "patch /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}",
+                "site app",
+                json(json!({ "visibility": "public" })),
+                Wait::Body,
+            ),
+            ("delete /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}", "site old", vec![], AUDIT),
             ("post /v1/orgs/{orgSlug}/projects/{projectName}/database", "renamed", vec![], AUDIT),
             (
                 "post /v1/orgs/{orgSlug}/projects/{projectName}/database/tokens",

@@ -31,7 +31,11 @@ impl Node {
     pub async fn at(server: &Process, port: u16, extra: &[(&'static str, String)]) -> Self {
         let config = store::Config::new(Secret::new(server.database.url()), "test");
         let nodes = Nodes::new(Store::new(&config, ClockRng::system()).unwrap());
-        let token = nodes.add(&Actor::operator("test"), "edge".parse().unwrap()).await.unwrap().token;
+        let token = nodes
+            .add(&Actor::operator("test"), "edge".parse().unwrap(), convergence::NodeKind::App)
+            .await
+            .unwrap()
+            .token;
         let edge = format!("127.0.0.1:{port}");
         let folder = std::env::temp_dir().join(format!("svc-node-{}", edge.replace(':', "-")));
         let mut settings = vec![

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convergence::Nodes;
+use convergence::{NodeKind, Nodes};
 use kernel::audit::Actor;
 use kernel::{ClockRng, Secret};
 use sandbox::{DnsServer, RecordType};
@@ -87,7 +87,8 @@ fn store(app: &App) -> Store {
 
 /// Registers a node and returns its token.
 async fn token(app: &App, name: &str) -> String {
-    let node = Nodes::new(store(app)).add(&Actor::operator("test"), name.parse().unwrap()).await.unwrap();
+    let node =
+        Nodes::new(store(app)).add(&Actor::operator("test"), name.parse().unwrap(), NodeKind::App).await.unwrap();
     node.token.reveal().to_owned()
 }
 

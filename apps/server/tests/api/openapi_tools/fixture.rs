@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::databases::kit::{announce, node_info};
 use crate::databases::node_task::NodeTask;
+use crate::git::kit::GitNode;
 use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 use crate::support::{Folder, ManualNode, client, site};
@@ -28,8 +29,8 @@ const LIMITS: &str = "
 ";
 
 /// Scopes that cover all routes.
-const SCOPES: [&str; 7] =
-    ["account:read", "billing:write", "org:write", "project:write", "deploy", "dns:write", "ai:use"];
+const SCOPES: [&str; 8] =
+    ["account:read", "billing:write", "org:write", "project:write", "deploy", "dns:write", "git:write", "ai:use"];
 
 /// A server with Ada's organization `acme`, and Bob's organization `guild`, to which Ada is invited.
 pub struct Fixture {
@@ -38,6 +39,7 @@ pub struct Fixture {
     pub config: PathBuf,
     pub document: String,
     _node: NodeTask,
+    _git: GitNode,
     _payments: PaymentsServer,
 }
 
@@ -61,6 +63,7 @@ impl Fixture {
             ("SVC_LOG", "warn".to_owned()),
         ];
         let server = Process::with(&[&payments.settings()[..], &settings].concat()).await;
+        let git = GitNode::start(&server.database.url(), &server.internal).await;
         let node = ManualNode::register(&server.database.url(), &server.internal, "edge").await;
         announce(&node, &node_info()).await.expect(204);
         let node = NodeTask::run(node);
@@ -86,7 +89,7 @@ impl Fixture {
         let config = config.iter().fold(CONFIG.to_owned(), |config, (word, value)| config.replace(word, value));
         let (config, document) =
             (folder.write("schemathesis.toml", config), format!("{}/v1/openapi.json", server.base));
-        Self { server, folder, config, document, _node: node, _payments: payments }
+        Self { server, folder, config, document, _node: node, _git: git, _payments: payments }
     }
 }
 
@@ -114,6 +117,9 @@ async fn create_acme(server: &Process, ada: &str) -> String {
         let upload = client().post(format!("{}/v1/orgs/acme/projects/site/deployments", server.base)).bearer_auth(ada);
         let upload = upload.header("content-type", "application/gzip").body(site(page));
         assert_eq!(upload.send().await.unwrap().status(), 201);
+    }
+    for repository in ["app", "spare"] {
+        post("/v1/orgs/acme/projects/site/repos", json!({ "name": repository })).await;
     }
     post("/v1/orgs/acme/projects/site/hostnames", json!({ "name": "www.example.net" })).await;
     for zone in ["example.org", "spare.example.org"] {

@@ -34,7 +34,8 @@ impl ManualNode {
     pub async fn register(database: &str, internal: &str, name: &str) -> Self {
         let config = store::Config::new(Secret::new(database.to_owned()), "test");
         let nodes = Nodes::new(Store::new(&config, ClockRng::system()).unwrap());
-        let node = nodes.add(&Actor::operator("test"), name.parse().unwrap()).await.unwrap();
+        let node =
+            nodes.add(&Actor::operator("test"), name.parse().unwrap(), convergence::NodeKind::App).await.unwrap();
         let token = node.token.reveal().to_owned();
         Self { internal: internal.to_owned(), client: client(), token, batch: AtomicI64::new(0) }
     }

@@ -1,0 +1,426 @@
+//! Browsing: the contents of a repository for the control plane (contract section 10). Read-only.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, SecondsFormat};
+use gix::bstr::{BStr, ByteSlice as _};
+use gix::object::Kind;
+use gix::objs::TreeRefIter;
+use gix::objs::tree::EntryKind;
+use gix::revision::walk::Sorting;
+use gix::traverse::commit::simple::CommitTimeOrder;
+use gix::{ObjectId, Repository};
+use serde::Serialize;
+
+/// The entries of a directory that are listed (specification, "Limits").
+const MAX_ENTRIES: usize = 1000;
+/// The largest file that is read, in bytes.
+const MAX_BLOB_BYTES: u64 = 1 << 20;
+/// A file is binary if its first 8,000 bytes contain a NUL.
+const BINARY_PREFIX_BYTES: usize = 8000;
+/// The largest directory or commit that is read, in bytes.
+const MAX_OBJECT_BYTES: u64 = 32 << 20;
+/// Longer commit messages are cut, so that a response has a limit.
+const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+/// The refs of one response.
+const MAX_REFS: usize = 50_000;
+/// The longest search for the commits of a path.
+const MAX_WALK: Duration = Duration::from_secs(5);
+/// The shortest abbreviation of a commit id.
+const MIN_ID_CHARACTERS: usize = 7;
+/// The end of the year 9999, in seconds since the epoch.
+const MAX_SECONDS: i64 = 253_402_300_799;
+
+/// The reason why something cannot be browsed.
+#[derive(Debug, thiserror::Error)]
+pub enum BrowseError {
+    #[error("no such branch, tag or commit")]
+    NoRef,
+    #[error("no such path")]
+    NoPath,
+    #[error(transparent)]
+    Internal(#[from] anyhow::Error),
+}
+
+type Result<T> = std::result::Result<T, BrowseError>;
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Refs {
+    pub branches: Vec<Target>,
+    pub tags: Vec<Target>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Target {
+    pub name: String,
+    pub commit: String,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Tree {
+    pub commit: String,
+    pub path: String,
+    pub entries: Vec<Entry>,
+    pub truncated: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub mode: String,
+    pub oid: String,
+    pub size: Option<u64>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Blob {
+    pub commit: String,
+    pub path: String,
+    pub oid: String,
+    pub size: u64,
+    pub too_large: bool,
+    pub binary: bool,
+    pub contents: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Commits {
+    pub items: Vec<Commit>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Commit {
+    pub oid: String,
+    pub message: String,
+    pub author: Person,
+    pub committer: Person,
+    pub parents: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Person {
+    pub name: String,
+    pub email: String,
+    pub at: String,
+}
+
+/// A repository that is browsed.
+pub struct Browser {
+    repository: Repository,
+}
+
+/// A file or directory of a commit.
+struct Found {
+    commit: ObjectId,
+    /// The path, with escapes.
+    path: String,
+    oid: ObjectId,
+    kind: EntryKind,
+}
+
+fn internal(error: impl std::error::Error + Send + Sync + 'static) -> BrowseError {
+    BrowseError::Internal(error.into())
+}
+
+impl Browser {
+    /// Opens a repository. Neither the environment nor the configuration of the system or a user applies.
+    pub fn open(path: &std::path::Path) -> Result<Self> {
+        let options = gix::open::Options::isolated().open_path_as_is(true);
+        let mut repository = gix::open_opts(path, options).map_err(internal)?;
+        repository.object_cache_size(4 << 20);
+        Ok(Self { repository })
+    }
+
+    /// The branches and tags. A tag of something else than a commit is not listed.
+    pub fn refs(&self) -> Result<Refs> {
+        Ok(Refs { branches: self.targets("refs/heads/")?, tags: self.targets("refs/tags/")? })
+    }
+
+    fn targets(&self, prefix: &str) -> Result<Vec<Target>> {
+        let platform = self.repository.references().map_err(internal)?;
+        let mut targets = Vec::new();
+        for reference in platform.prefixed(prefix).map_err(internal)?.take(MAX_REFS) {
+            let reference = reference.map_err(|error| BrowseError::Internal(anyhow::anyhow!(error.to_string())))?;
+            let name = reference.name().as_bstr();
+            let name = escape(name.strip_prefix(prefix.as_bytes()).unwrap_or(name).as_bstr());
+            let Some(id) = reference.try_id() else { continue };
+            if let Some(commit) = self.peel(id.detach()) {
+                targets.push(Target { name, commit: commit.to_string() });
+            }
+        }
+        targets.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(targets)
+    }
+
+    /// The commit of an object: of a commit itself, or of a tag.
+    fn peel(&self, id: ObjectId) -> Option<ObjectId> {
+        let header = self.repository.find_header(id).ok()?;
+        match header.kind() {
+            Kind::Commit => Some(id),
+            Kind::Tag if header.size() <= MAX_OBJECT_BYTES => {
+                let commit = self.repository.find_object(id).ok()?.peel_to_kind(Kind::Commit).ok()?;
+                Some(commit.id)
+            }
+            _ => None,
+        }
+    }
+
+    /// The commit of a branch, a tag or a commit id, in this order.
+    fn commit(&self, name: &str) -> Result<ObjectId> {
+        for prefix in ["refs/heads/", "refs/tags/"] {
+            let full = format!("{prefix}{name}");
+            // A name that no ref can have.
+            let Ok(found) = self.repository.try_find_reference(full.as_str()) else { continue };
+            if let Some(id) = found.as_ref().and_then(|found| found.try_id()) {
+                return self.peel(id.detach()).ok_or(BrowseError::NoRef);
+            }
+        }
+        let is_id = name.len() >= MIN_ID_CHARACTERS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let prefix = is_id.then(|| gix::hash::Prefix::from_hex(name).ok()).flatten().ok_or(BrowseError::NoRef)?;
+        match self.repository.objects.lookup_prefix(prefix, None) {
+            Ok(Some(Ok(id))) => self.peel(id).ok_or(BrowseError::NoRef),
+            Ok(_) => Err(BrowseError::NoRef),
+            Err(error) => Err(internal(error)),
+        }
+    }
+
+    fn find(&self, name: &str, path: &str) -> Result<Found> {
+        let commit = self.commit(name)?;
+        let mut found = Found { commit, path: String::new(), oid: self.tree_of(commit)?, kind: EntryKind::Tree };
+        let components = components(path).ok_or(BrowseError::NoPath)?;
+        for component in components {
+            if found.kind != EntryKind::Tree {
+                return Err(BrowseError::NoPath);
+            }
+            let (name, kind, oid) = self.entry(found.oid, component)?.ok_or(BrowseError::NoPath)?;
+            let separator = if found.path.is_empty() { "" } else { "/" };
+            found = Found { commit, path: format!("{}{separator}{name}", found.path), oid, kind };
+        }
+        Ok(found)
+    }
+
+    fn tree_of(&self, commit: ObjectId) -> Result<ObjectId> {
+        let data = self.read(commit, MAX_OBJECT_BYTES)?;
+        gix::objs::CommitRefIter::from_bytes(&data, gix::hash::Kind::Sha1).tree_id().map_err(internal)
+    }
+
+    /// The entry of a directory with this name, or with this name after its escapes are resolved.
+    fn entry(&self, tree: ObjectId, name: &str) -> Result<Option<(String, EntryKind, ObjectId)>> {
+        let data = self.read(tree, MAX_OBJECT_BYTES)?;
+        let escaped = unescape(name);
+        let entries = TreeRefIter::from_bytes(&data, gix::hash::Kind::Sha1);
+        for entry in entries {
+            let entry = entry.map_err(internal)?;
+            if entry.filename == name || escaped.as_deref().is_some_and(|escaped| entry.filename == escaped) {
+                return Ok(Some((escape(entry.filename), entry.mode.kind(), entry.oid.to_owned())));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read(&self, id: ObjectId, max: u64) -> Result<Vec<u8>> {
+        let header = self.repository.find_header(id).map_err(internal)?;
+        if header.size() > max {
+            return Err(BrowseError::NoPath);
+        }
+        Ok(self.repository.find_object(id).map_err(internal)?.detach().data)
+    }
+
+    /// A directory.
+    pub fn tree(&self, name: &str, path: &str) -> Result<Tree> {
+        let found = self.find(name, path)?;
+        if found.kind != EntryKind::Tree {
+            return Err(BrowseError::NoPath);
+        }
+        let data = self.read(found.oid, MAX_OBJECT_BYTES)?;
+        let mut entries = Vec::new();
+        let mut iterator = TreeRefIter::from_bytes(&data, gix::hash::Kind::Sha1);
+        for entry in iterator.by_ref().take(MAX_ENTRIES) {
+            let entry = entry.map_err(internal)?;
+            let kind = match entry.mode.kind() {
+                EntryKind::Tree => "tree",
+                EntryKind::Blob | EntryKind::BlobExecutable => "blob",
+                EntryKind::Link => "symlink",
+                EntryKind::Commit => "commit",
+            };
+            let size = (kind == "blob").then(|| self.repository.find_header(entry.oid).map(|header| header.size()));
+            entries.push(Entry {
+                name: escape(entry.filename),
+                kind,
+                mode: format!("{:06o}", entry.mode.value()),
+                oid: entry.oid.to_string(),
+                size: size.transpose().map_err(internal)?,
+            });
+        }
+        let truncated = iterator.next().is_some();
+        Ok(Tree { commit: found.commit.to_string(), path: found.path, entries, truncated })
+    }
+
+    /// A file, or the target of a symbolic link.
+    pub fn blob(&self, name: &str, path: &str) -> Result<Blob> {
+        let Found { commit, path, oid, kind } = self.find(name, path)?;
+        if !matches!(kind, EntryKind::Blob | EntryKind::BlobExecutable | EntryKind::Link) {
+            return Err(BrowseError::NoPath);
+        }
+        let size = self.repository.find_header(oid).map_err(internal)?.size();
+        let too_large = size > MAX_BLOB_BYTES;
+        let data = if too_large { None } else { Some(self.read(oid, MAX_BLOB_BYTES)?) };
+        let contents = data.as_ref().filter(|data| !data.iter().take(BINARY_PREFIX_BYTES).any(|byte| *byte == 0));
+        let contents = contents.and_then(|data| String::from_utf8(data.clone()).ok());
+        let binary = data.is_some() && contents.is_none();
+        let (commit, oid) = (commit.to_string(), oid.to_string());
+        Ok(Blob { commit, path, oid, size, too_large, binary, contents })
+    }
+
+    /// The newest commits of a history, or those that changed a path.
+    pub fn commits(&self, name: &str, path: &str, limit: usize) -> Result<Commits> {
+        let start = self.commit(name)?;
+        let path: Vec<&str> = components(path).ok_or(BrowseError::NoPath)?;
+        if !path.is_empty() {
+            self.find(name, &path.join("/"))?;
+        }
+        let sorting = Sorting::ByCommitTime(CommitTimeOrder::NewestFirst);
+        let walk = self.repository.rev_walk([start]).sorting(sorting).all().map_err(internal)?;
+        let (mut items, deadline) = (Vec::new(), Instant::now() + MAX_WALK);
+        for commit in walk {
+            if items.len() == limit {
+                break;
+            }
+            if Instant::now() > deadline {
+                return Err(anyhow::anyhow!("the search for the commits of a path took too long").into());
+            }
+            let commit = commit.map_err(internal)?;
+            if path.is_empty() || self.changes(commit.id, &commit.parent_ids, &path)? {
+                items.push(self.show(commit.id)?);
+            }
+        }
+        Ok(Commits { items })
+    }
+
+    /// Whether a commit has another object at the path than each of its parents.
+    fn changes(&self, commit: ObjectId, parents: &[ObjectId], path: &[&str]) -> Result<bool> {
+        let own = self.object_at(commit, path)?;
+        for parent in parents {
+            if self.object_at(*parent, path)? == own {
+                return Ok(false);
+            }
+        }
+        Ok(!parents.is_empty() || own.is_some())
+    }
+
+    fn object_at(&self, commit: ObjectId, path: &[&str]) -> Result<Option<ObjectId>> {
+        let mut oid = self.tree_of(commit)?;
+        for (index, component) in path.iter().enumerate() {
+            match self.entry(oid, component)? {
+                Some((_, kind, found)) if kind == EntryKind::Tree || index + 1 == path.len() => oid = found,
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(oid))
+    }
+
+    fn show(&self, id: ObjectId) -> Result<Commit> {
+        let data = self.read(id, MAX_OBJECT_BYTES)?;
+        let commit = gix::objs::CommitRef::from_bytes(&data, gix::hash::Kind::Sha1).map_err(internal)?;
+        let message = commit.message.get(..MAX_MESSAGE_BYTES).unwrap_or(commit.message);
+        let encoding = commit.encoding.and_then(|label| encoding_rs::Encoding::for_label(label));
+        let decode = |text: &[u8]| match encoding {
+            Some(encoding) => encoding.decode_without_bom_handling(text).0.into_owned(),
+            None => String::from_utf8_lossy(text).into_owned(),
+        };
+        let person = |signature: gix::actor::SignatureRef<'_>| {
+            let seconds = signature.seconds().clamp(0, MAX_SECONDS);
+            Person {
+                name: decode(signature.name),
+                email: decode(signature.email),
+                at: DateTime::from_timestamp(seconds, 0)
+                    .unwrap_or_default()
+                    .to_rfc3339_opts(SecondsFormat::Millis, true),
+            }
+        };
+        Ok(Commit {
+            oid: id.to_string(),
+            message: decode(message),
+            author: person(commit.author().map_err(internal)?),
+            committer: person(commit.committer().map_err(internal)?),
+            parents: commit.parents().map(|parent| parent.to_string()).collect(),
+        })
+    }
+}
+
+/// The names of a path. `None` if the path leaves the tree.
+fn components(path: &str) -> Option<Vec<&str>> {
+    let mut components = Vec::new();
+    for component in path.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => {
+                components.pop()?;
+            }
+            name => components.push(name),
+        }
+    }
+    Some(components)
+}
+
+/// A name as text. Bytes that are not UTF-8 become `\xHH`, and in such a name a backslash becomes `\\`.
+fn escape(name: &BStr) -> String {
+    if let Ok(name) = name.to_str() {
+        return name.to_owned();
+    }
+    let mut escaped = String::new();
+    for chunk in name.utf8_chunks() {
+        escaped.push_str(&chunk.valid().replace('\\', "\\\\"));
+        for byte in chunk.invalid() {
+            escaped.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    escaped
+}
+
+/// The bytes of a name with escapes; `None` for a name without them.
+fn unescape(name: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut rest) = (Vec::new(), name.as_bytes());
+    let mut is_escaped = false;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'\\' {
+            bytes.push(*first);
+        } else if let Some(after) = rest.strip_prefix(b"\\") {
+            bytes.push(b'\\');
+            rest = after;
+        } else {
+            let hex = str::from_utf8(rest.strip_prefix(b"x")?.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(hex, 16).ok()?);
+            rest = rest.get(3..)?;
+            is_escaped = true;
+        }
+    }
+    is_escaped.then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_do_not_leave_the_tree() {
+        assert_eq!(components(""), Some(vec![]));
+        assert_eq!(components("/a//./b/../c/"), Some(vec!["a", "c"]));
+        assert_eq!(components("a/../.."), None);
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_are_escaped_and_found() {
+        for name in [&b"caf\xe9"[..], b"a\\b\xff", b"\xff\xfe"] {
+            let escaped = escape(name.as_bstr());
+            assert_eq!(unescape(&escaped).unwrap(), name, "{escaped}");
+        }
+        assert_eq!(escape(b"a\\x41".as_bstr()), "a\\x41");
+        assert_eq!(unescape("plain"), None);
+        assert_eq!(unescape("a\\"), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! The settings of the git node.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+use settings::{Claim, Error, Secret, Setting, Settings};
+use tracing_subscriber::EnvFilter;
+
+settings::table! {
+    /// The address that the node listens on for git over HTTP. A proxy in front of it terminates TLS.
+    pub LISTEN: SocketAddr = Setting::with_default("SVC_GIT_LISTEN", "127.0.0.1:8093");
+    /// The address that the node listens on for git over SSH.
+    pub SSH_LISTEN: SocketAddr = Setting::with_default("SVC_GIT_SSH_LISTEN", "127.0.0.1:2222");
+    /// The address at which the control plane reads the contents of repositories, and Prometheus finds `/metrics`. Never
+    /// expose it to the internet.
+    pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_GIT_INTERNAL_LISTEN", "127.0.0.1:8094");
+    /// The URL of that listener for the control plane (default: `http://` and the address).
+    pub INTERNAL_URL: Option<Url> = Setting::optional("SVC_GIT_INTERNAL_URL");
+    /// Base address of the control plane's internal listener.
+    pub CORE_URL: Url = Setting::with_default("SVC_GIT_CORE_URL", "http://127.0.0.1:8081");
+    /// The node's credential for that listener, `svc_nod_…`, from `xtask node add --git`.
+    pub TOKEN: Secret = Setting::required("SVC_GIT_TOKEN");
+    /// The directory of the repositories, the SSH host key and the journal of ref updates. Back it up. One process uses
+    /// it.
+    pub DIR: PathBuf = Setting::required("SVC_GIT_DIR");
+    /// The log filter, in the syntax of `RUST_LOG`.
+    pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn");
+}
+
+/// The node rejects unknown settings with this prefix, except the settings of the control plane.
+pub const CLAIM: Claim = Claim { prefixes: &["SVC_GIT_"], except: &["SVC_GIT_URL", "SVC_GIT_SSH_HOST"] };
+
+/// The validated configuration of a git node.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The address for git over HTTP.
+    pub listen: SocketAddr,
+    /// The address for git over SSH.
+    pub ssh_listen: SocketAddr,
+    /// The address for the control plane and the metrics.
+    pub internal_listen: SocketAddr,
+    /// The URL of that address, if it is not `http://` and the address.
+    pub internal_url: Option<String>,
+    /// Base address of the control plane's internal listener, without a trailing slash.
+    pub core_url: String,
+    /// The `Authorization` header for the control plane; marked as sensitive, so `Debug` does not show it.
+    pub authorization: HeaderValue,
+    /// The node's directory.
+    pub dir: PathBuf,
+}
+
+impl Config {
+    /// Reads the configuration from the settings.
+    ///
+    /// # Errors
+    /// Returns an error that names the missing or malformed setting.
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        let token = settings.get(&TOKEN)?;
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
+            .map_err(|_| TOKEN.malformed("it contains a character that is not allowed in a header"))?;
+        authorization.set_sensitive(true);
+        Ok(Self {
+            listen: settings.get(&LISTEN)?,
+            ssh_listen: settings.get(&SSH_LISTEN)?,
+            internal_listen: settings.get(&INTERNAL_LISTEN)?,
+            internal_url: settings.opt(&INTERNAL_URL)?.map(|url| base_address(&INTERNAL_URL, &url)).transpose()?,
+            core_url: base_address(&CORE_URL, &settings.get(&CORE_URL)?)?,
+            authorization,
+            dir: settings.get(&DIR)?,
+        })
+    }
+}
+
+/// The URL is logged, so it must not contain credentials.
+fn base_address<T>(setting: &Setting<T>, url: &Url) -> Result<String, Error> {
+    let is_base = matches!(url.scheme(), "http" | "https")
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    if is_base {
+        Ok(url.as_str().trim_end_matches('/').to_owned())
+    } else {
+        Err(setting.malformed("it must be an http or https URL without credentials, query and fragment"))
+    }
+}

@@ -1,0 +1,85 @@
+//! The client of the control plane's internal API.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use protocol::{GitAccess, GitAccessRequest, GitNodeInfo, GitObjects, GitRepositories, GitUpdates};
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Response};
+
+use crate::config::Config;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A client of the control plane. Its errors are for the log and contain no URL.
+#[derive(Debug, Clone)]
+pub struct Core {
+    client: Client,
+    base: String,
+}
+
+impl Core {
+    /// Redirects and proxies are disabled, so the credential is sent only to the configured address.
+    pub fn new(config: &Config) -> anyhow::Result<Self> {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, config.authorization.clone())]);
+        let client = Client::builder()
+            .default_headers(headers)
+            .redirect(Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(TIMEOUT)
+            .build()?;
+        Ok(Self { client, base: config.core_url.clone() })
+    }
+
+    /// Requests the decision about an access. It is not cached, so a revocation applies to the next access.
+    pub async fn authorize(&self, request: &GitAccessRequest) -> anyhow::Result<GitAccess> {
+        let response = self.send(self.client.post(self.url("access")).json(request)).await?;
+        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+    }
+
+    /// Reports updates of refs.
+    pub async fn report(&self, updates: &GitUpdates) -> anyhow::Result<()> {
+        self.send(self.client.post(self.url("updates")).json(updates)).await?;
+        Ok(())
+    }
+
+    /// Announces the internal listener.
+    pub async fn announce(&self, info: &GitNodeInfo) -> anyhow::Result<()> {
+        self.send(self.client.put(self.url("node")).json(info)).await?;
+        Ok(())
+    }
+
+    /// Returns the objects of a repository that must stay readable.
+    pub async fn listed_objects(&self, repository: &str) -> anyhow::Result<Vec<String>> {
+        let response = self.send(self.client.get(self.url(&format!("repositories/{repository}/objects")))).await?;
+        let GitObjects { objects } = response.json().await.map_err(reqwest::Error::without_url)?;
+        Ok(objects)
+    }
+
+    /// Returns deleted repositories whose contents must be erased.
+    pub async fn erasable(&self) -> anyhow::Result<Vec<String>> {
+        let response = self.send(self.client.get(self.url("erasures"))).await?;
+        let GitRepositories { repositories } = response.json().await.map_err(reqwest::Error::without_url)?;
+        Ok(repositories)
+    }
+
+    /// Reports repositories that were erased.
+    pub async fn erased(&self, repositories: Vec<String>) -> anyhow::Result<()> {
+        self.send(self.client.post(self.url("erasures")).json(&GitRepositories { repositories })).await?;
+        Ok(())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/internal/v1/git/{path}", self.base)
+    }
+
+    async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
+        let response = request.send().await.map_err(reqwest::Error::without_url);
+        let response = response.context("the control plane did not respond")?;
+        ensure!(response.status().is_success(), "the control plane returned {}", response.status());
+        Ok(response)
+    }
+}

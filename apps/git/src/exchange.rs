@@ -1,0 +1,261 @@
+//! The exchange between a client and a program of git: of an HTTP request, or of an SSH channel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt as _};
+use protocol::{GitAccess, GitAccessRequest, GitGrant, SecretValue};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{sleep, timeout};
+
+use crate::core::Core;
+use crate::git::{Process, Program};
+use crate::journal::{Journal, PushGuard};
+use crate::metrics::{Metrics, Transport};
+use crate::path::RepositoryPath;
+use crate::repository::{Repositories, Repository};
+
+/// The programs that run at the same time. Others wait.
+const MAX_PROGRAMS: usize = 64;
+/// How long a client waits for a free program.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A client that sends nothing for this long, while git waits for it, is disconnected.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The longest exchange.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+/// The input of an exchange, in bytes: a push of 2 GiB, whose rest is skipped so that the client receives the error.
+const MAX_INPUT_BYTES: u64 = 4 << 30;
+const CHUNK_BYTES: usize = 64 * 1024;
+/// The error output that is kept, in bytes.
+const MAX_ERROR_BYTES: usize = 8 * 1024;
+
+/// Serves git clients. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    core: Core,
+    repositories: Repositories,
+    journal: Journal,
+    programs: Arc<Semaphore>,
+    metrics: Metrics,
+}
+
+/// The credential of a client.
+pub enum Credential {
+    /// A personal access token, or another password.
+    Password(SecretValue),
+    /// The fingerprint of an SSH key whose private key the client has.
+    SshKey(String),
+}
+
+/// The decision about a request.
+pub enum Access {
+    Allowed(GitGrant),
+    Unauthenticated,
+    Forbidden(String),
+    NotFound,
+}
+
+/// A running program of a client.
+pub struct Exchange {
+    process: Process,
+    /// While it is in use, it is not erased.
+    _repository: Repository,
+    push: Option<PushGuard>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A part of the output of git.
+#[derive(Debug)]
+pub enum Output {
+    Data(Bytes),
+    /// Text for the user of the client.
+    Error(Bytes),
+}
+
+/// How a program of git communicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode<'a> {
+    pub program: Program,
+    /// Further arguments: those of one HTTP request.
+    pub arguments: &'a [&'a str],
+    /// The protocol version that the client requested.
+    pub protocol: Option<&'a str>,
+}
+
+impl Service {
+    pub fn new(core: Core, repositories: Repositories, journal: Journal, metrics: Metrics) -> Self {
+        Self { core, repositories, journal, programs: Arc::new(Semaphore::new(MAX_PROGRAMS)), metrics }
+    }
+
+    /// Requests the decision about an access. A malformed path is a repository that does not exist.
+    pub async fn authorize(
+        &self,
+        transport: Transport,
+        credential: Option<Credential>,
+        path: Option<RepositoryPath<'_>>,
+        write: bool,
+    ) -> anyhow::Result<Access> {
+        let RepositoryPath { org, project, repository } = path.unwrap_or_default();
+        let (org, project, repository) = (org.to_owned(), project.to_owned(), repository.to_owned());
+        let (password, ssh_key) = match credential {
+            None => (None, None),
+            Some(Credential::Password(password)) => (Some(password), None),
+            Some(Credential::SshKey(fingerprint)) => (None, Some(fingerprint)),
+        };
+        let access = GitAccessRequest { password, ssh_key, org, project, repository, write };
+        let access = self.core.authorize(&access).await;
+        let access = access.inspect_err(|error| tracing::error!(%error, "cannot authorize a git client"));
+        let label = match &access {
+            Err(_) => "unavailable",
+            Ok(GitAccess::Allowed(_)) => "allowed",
+            Ok(GitAccess::Unauthenticated) => "unauthenticated",
+            Ok(GitAccess::Forbidden(_)) => "forbidden",
+            Ok(GitAccess::NotFound) => "not_found",
+        };
+        self.metrics.access(transport, label);
+        Ok(match access? {
+            GitAccess::Allowed(grant) => Access::Allowed(grant),
+            GitAccess::Unauthenticated => Access::Unauthenticated,
+            GitAccess::Forbidden(message) => Access::Forbidden(message),
+            GitAccess::NotFound => Access::NotFound,
+        })
+    }
+
+    /// Starts the program for an allowed access.
+    pub async fn start(&self, grant: &GitGrant, mode: Mode<'_>) -> anyhow::Result<Exchange> {
+        let permit = timeout(QUEUE_TIMEOUT, Arc::clone(&self.programs).acquire_owned()).await;
+        let permit = permit.context("too many git programs run")??;
+        let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch).await?;
+        let Mode { program, arguments, protocol } = mode;
+        let push = program.writes().then(|| self.journal.begin(&repository.path, grant)).transpose()?;
+        let id = push.as_ref().map(PushGuard::id);
+        match self.repositories.git().serve(program, arguments, &repository.path, protocol, id) {
+            Ok(process) => Ok(Exchange { process, _repository: repository, push, _permit: permit }),
+            Err(error) => {
+                if let Some(push) = push {
+                    push.finish().await;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Exchange {
+    /// Passes the input to git and its output to the client, until git ends or the client disconnects. Then no process of
+    /// the exchange runs any more. Returns the exit code of git.
+    ///
+    /// `skips_input`: whether the input is read to its end, although git ended. A client over HTTP reads the response
+    /// only after that.
+    pub async fn run<I, E>(mut self, input: I, output: mpsc::Sender<Output>, skips_input: bool) -> anyhow::Result<u8>
+    where
+        I: Stream<Item = Result<Bytes, E>>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let result = tokio::select! {
+            result = self.communicate(input, &output, skips_input) => result,
+            () = output.closed() => Err(anyhow::anyhow!("the client disconnected")),
+            () = sleep(TIMEOUT) => Err(anyhow::anyhow!("the exchange took longer than {} minutes", TIMEOUT.as_secs() / 60)),
+        };
+        let result = match result {
+            Ok(()) => self.process.wait().await,
+            Err(error) => Err(error),
+        };
+        self.process.end().await;
+        if let Some(push) = self.push.take() {
+            push.finish().await;
+        }
+        result
+    }
+
+    async fn communicate<I, E>(
+        &mut self,
+        input: I,
+        output: &mpsc::Sender<Output>,
+        skips_input: bool,
+    ) -> anyhow::Result<()>
+    where
+        I: Stream<Item = Result<Bytes, E>>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let (stdin, stdout) = (self.process.stdin.take(), self.process.stdout.take());
+        let (mut stdout, mut stderr) = (stdout.context("git has an output")?, self.process.stderr.take());
+        let feed = async {
+            let (mut stdin, mut total) = (stdin, 0);
+            let mut input = std::pin::pin!(input);
+            loop {
+                let Ok(chunk) = timeout(IDLE_TIMEOUT, input.next()).await else { bail!("the client sent nothing") };
+                let Some(chunk) = chunk else { return Ok(()) };
+                let chunk = chunk?;
+                total += u64::try_from(chunk.len())?;
+                if total > MAX_INPUT_BYTES {
+                    bail!("the client sent more than {MAX_INPUT_BYTES} bytes");
+                }
+                if let Some(open) = &mut stdin
+                    && open.write_all(&chunk).await.is_err()
+                {
+                    // git does not read any more.
+                    stdin = None;
+                }
+            }
+        };
+        let drain = async {
+            let errors = async {
+                match &mut stderr {
+                    Some(stderr) => forward_errors(stderr, output).await,
+                    None => Ok(()),
+                }
+            };
+            let data = async {
+                let mut buffer = BytesMut::new();
+                loop {
+                    buffer.reserve(CHUNK_BYTES);
+                    if stdout.read_buf(&mut buffer).await? == 0 {
+                        return Ok(());
+                    }
+                    output.send(Output::Data(buffer.split().freeze())).await.context("the client disconnected")?;
+                }
+            };
+            tokio::try_join!(data, errors).map(drop)
+        };
+        let mut feed = std::pin::pin!(feed);
+        let mut drain = std::pin::pin!(drain);
+        let mut is_fed = false;
+        loop {
+            tokio::select! {
+                fed = &mut feed, if !is_fed => {
+                    fed?;
+                    is_fed = true;
+                }
+                drained = &mut drain => {
+                    drained?;
+                    break;
+                }
+            }
+        }
+        if skips_input && !is_fed {
+            feed.await?;
+        }
+        Ok(())
+    }
+}
+
+/// Passes the error output on, up to a limit.
+async fn forward_errors(stderr: &mut (impl AsyncRead + Unpin), output: &mpsc::Sender<Output>) -> anyhow::Result<()> {
+    let (mut buffer, mut total) = (BytesMut::new(), 0);
+    loop {
+        buffer.reserve(CHUNK_BYTES);
+        let length = stderr.read_buf(&mut buffer).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        let text = buffer.split().freeze();
+        total += length;
+        if total <= MAX_ERROR_BYTES {
+            output.send(Output::Error(text)).await.context("the client disconnected")?;
+        }
+    }
+}

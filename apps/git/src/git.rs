@@ -1,0 +1,186 @@
+//! The programs of git, with an environment that no client influences.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::time::timeout;
+
+use crate::hook::{PUSH, SOCKET};
+
+/// The time between SIGTERM, after which git removes its locks, and SIGKILL.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A program that serves a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    UploadPack,
+    ReceivePack,
+    UploadArchive,
+}
+
+impl Program {
+    /// The program with this name: `git-upload-pack`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::UploadPack, Self::ReceivePack, Self::UploadArchive].into_iter().find(|program| program.name() == name)
+    }
+
+    /// The name, as clients request it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UploadPack => "git-upload-pack",
+            Self::ReceivePack => "git-receive-pack",
+            Self::UploadArchive => "git-upload-archive",
+        }
+    }
+
+    /// Whether the program changes the repository.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::ReceivePack)
+    }
+
+    fn subcommand(self) -> &'static str {
+        self.name().trim_start_matches("git-")
+    }
+}
+
+/// Starts programs of git.
+#[derive(Debug, Clone)]
+pub struct Git {
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+/// A running program. When it is dropped, its process group is ended.
+pub struct Process {
+    child: Option<Child>,
+    pub stdin: Option<ChildStdin>,
+    pub stdout: Option<ChildStdout>,
+    pub stderr: Option<ChildStderr>,
+}
+
+impl Git {
+    /// Finds git in `PATH`.
+    pub fn new(dir: &Path) -> anyhow::Result<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|program| program.is_file());
+        Ok(Self { program: found.context("git is not in PATH; install git 2.34 or newer")?, dir: dir.to_owned() })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_clear();
+        command.envs([
+            ("PATH", OsStr::new("/usr/local/bin:/usr/bin:/bin")),
+            ("LC_ALL", OsStr::new("C")),
+            ("HOME", self.dir.join("home").as_os_str()),
+            ("GIT_CONFIG_GLOBAL", self.dir.join("gitconfig").as_os_str()),
+            ("GIT_CONFIG_NOSYSTEM", OsStr::new("1")),
+            ("GIT_TERMINAL_PROMPT", OsStr::new("0")),
+            ("GIT_NO_LAZY_FETCH", OsStr::new("1")),
+            ("GIT_NO_REPLACE_OBJECTS", OsStr::new("1")),
+            // The processes of an earlier run are found by it.
+            (SOCKET, self.dir.join("hook.sock").as_os_str()),
+        ]);
+        command.current_dir(self.dir.join("home")).stdin(Stdio::null());
+        command
+    }
+
+    /// A command of the node itself, in a repository. It runs no hooks.
+    pub fn maintenance(&self, repository: Option<&Path>) -> Command {
+        let mut command = self.command();
+        command.args(["-c", "core.hooksPath=/dev/null"]);
+        if let Some(repository) = repository {
+            command.arg("--git-dir").arg(repository);
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Starts a program for a client, in its own process group. `protocol` is the protocol version that the client
+    /// requested, and `push` the id of its push.
+    pub fn serve(
+        &self,
+        program: Program,
+        arguments: &[&str],
+        repository: &Path,
+        protocol: Option<&str>,
+        push: Option<&str>,
+    ) -> anyhow::Result<Process> {
+        let mut command = self.command();
+        command.arg("-c").arg(format!("core.hooksPath={}", self.dir.join("hooks").display()));
+        command.arg(program.subcommand()).args(arguments).arg(repository);
+        if let Some(protocol) = protocol.filter(|protocol| is_protocol(protocol)) {
+            command.env("GIT_PROTOCOL", protocol);
+        }
+        if let Some(push) = push {
+            command.env(PUSH, push);
+        }
+        let mut command = tokio::process::Command::from(command);
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("cannot start git")?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Ok(Process { child: Some(child), stdin, stdout, stderr })
+    }
+}
+
+/// Whether a client may pass this text to git: `version=2`, or several keys and numbers separated by colons.
+fn is_protocol(text: &str) -> bool {
+    text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'=' | b':' | b'-'))
+}
+
+impl Process {
+    /// Waits for the end. Returns the exit code.
+    pub async fn wait(&mut self) -> anyhow::Result<u8> {
+        let Some(child) = &mut self.child else { return Ok(0) };
+        let status = child.wait().await?;
+        self.child = None;
+        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255))
+    }
+
+    /// Ends the process group, and waits for it.
+    pub async fn end(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        end(&mut child).await;
+    }
+}
+
+async fn end(child: &mut Child) {
+    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let signal = |signal| {
+        if let Some(group) = group {
+            // It may have ended.
+            let _ = kill_process_group(group, signal);
+        }
+    };
+    signal(Signal::TERM);
+    if timeout(GRACE, child.wait()).await.is_err() {
+        signal(Signal::KILL);
+        // Only a child that was waited for fails.
+        let _ = child.wait().await;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let (Some(mut child), Ok(runtime)) = (self.child.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move { end(&mut child).await });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_have_names_and_protocols_are_checked() {
+        assert_eq!(Program::named("git-receive-pack"), Some(Program::ReceivePack));
+        assert_eq!(Program::named("git"), None);
+        assert!(is_protocol("version=2") && !is_protocol("version=2\n") && !is_protocol("a b"));
+    }
+}

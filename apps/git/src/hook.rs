@@ -1,0 +1,172 @@
+//! The hooks that `git receive-pack` runs: this program under another name. They ask the node through its socket, and
+//! execute nothing else.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _, stdin};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+
+/// The variable with the path of the node's socket.
+pub(crate) const SOCKET: &str = "SVC_GIT_HOOK_SOCKET";
+/// The variable with the id of the push.
+pub(crate) const PUSH: &str = "SVC_GIT_HOOK_PUSH";
+
+/// The updates of refs in one push.
+const MAX_UPDATES: usize = 10_000;
+/// The longest name of a ref, in bytes.
+const MAX_NAME_BYTES: usize = 1024;
+/// The longest line of a hook: two object ids and a name.
+const MAX_LINE_BYTES: u64 = 64 * 1024;
+/// The response of the node if it recorded the step.
+pub(crate) const OK: &str = "ok";
+
+/// A hook of git.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// Before any update of a push. It refuses what the journal cannot contain.
+    PreReceive,
+    /// At each step of a transaction of refs. It records the transaction.
+    ReferenceTransaction,
+}
+
+impl Hook {
+    /// All hooks, by the names that git gives them.
+    pub(crate) const ALL: [(&'static str, Self); 2] =
+        [("pre-receive", Self::PreReceive), ("reference-transaction", Self::ReferenceTransaction)];
+}
+
+/// The hook with this file name.
+#[must_use]
+pub fn named(name: &str) -> Option<Hook> {
+    Hook::ALL.iter().find_map(|(known, hook)| (*known == name).then_some(*hook))
+}
+
+/// The step of a transaction (githooks(5), "reference-transaction").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Phase {
+    /// All refs are locked. The transaction can still be aborted.
+    Prepared,
+    Committed,
+    Aborted,
+}
+
+/// An update of a ref.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Update {
+    pub name: String,
+    /// `None` for a new ref.
+    pub old: Option<String>,
+    /// `None` for a deleted ref.
+    pub new: Option<String>,
+}
+
+/// A step of a transaction, as the hook reports it to the node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Step {
+    pub push: String,
+    pub phase: Phase,
+    pub updates: Vec<Update>,
+}
+
+/// Runs a hook with the step of a transaction, if git passed one.
+#[must_use]
+pub fn run(hook: Hook, phase: Option<&str>) -> ExitCode {
+    let phase = match (hook, phase) {
+        (Hook::PreReceive, _) => None,
+        (Hook::ReferenceTransaction, Some("prepared")) => Some(Phase::Prepared),
+        (Hook::ReferenceTransaction, Some("committed")) => Some(Phase::Committed),
+        (Hook::ReferenceTransaction, Some("aborted")) => Some(Phase::Aborted),
+        // A step of a newer git.
+        (Hook::ReferenceTransaction, _) => return ExitCode::SUCCESS,
+    };
+    let done = read_updates().and_then(|updates| phase.map_or(Ok(()), |phase| report(phase, updates)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn read_updates() -> io::Result<Vec<Update>> {
+    let mut updates = Vec::new();
+    let mut lines = BufReader::new(stdin().lock());
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
+            return Ok(updates);
+        }
+        if updates.len() == MAX_UPDATES {
+            return Err(io::Error::other(format!("A push can update {MAX_UPDATES} refs. Push fewer refs at once.")));
+        }
+        updates.extend(parse(&line)?);
+    }
+}
+
+/// Parses a line `<old> <new> <name>`. Returns `None` for an update without a difference, and for a symbolic ref.
+fn parse(line: &[u8]) -> io::Result<Option<Update>> {
+    let line = str::from_utf8(line).map_err(|_| io::Error::other("The name of a ref is not UTF-8. Rename the ref."))?;
+    let mut fields = line.trim_end_matches('\n').splitn(3, ' ');
+    let (Some(old), Some(new), Some(name)) = (fields.next(), fields.next(), fields.next()) else {
+        return Err(io::Error::other("git passed a malformed update of a ref"));
+    };
+    if name.len() > MAX_NAME_BYTES {
+        return Err(io::Error::other(format!("The name of a ref is longer than {MAX_NAME_BYTES} bytes.")));
+    }
+    let is_object = |id: &str| id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if old == new || !is_object(old) || !is_object(new) {
+        return Ok(None);
+    }
+    let object = |id: &str| id.bytes().any(|byte| byte != b'0').then(|| id.to_owned());
+    Ok(Some(Update { name: name.to_owned(), old: object(old), new: object(new) }))
+}
+
+fn report(phase: Phase, updates: Vec<Update>) -> io::Result<()> {
+    if updates.is_empty() {
+        return Ok(());
+    }
+    let unavailable = |error: io::Error| io::Error::other(format!("The git node cannot record the push: {error}"));
+    let variable = |name: &str| env::var_os(name).ok_or_else(|| unavailable(io::Error::other("it runs no such push")));
+    let (socket, push): (OsString, OsString) = (variable(SOCKET)?, variable(PUSH)?);
+    let push = push.into_string().map_err(|_| unavailable(io::Error::other("it runs no such push")))?;
+    let step = serde_json::to_vec(&Step { push, phase, updates })?;
+    let exchange = || {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.write_all(&step)?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        Ok(response)
+    };
+    match exchange().map_err(unavailable)?.as_str() {
+        OK => Ok(()),
+        "" => Err(unavailable(io::Error::other("it stopped"))),
+        message => Err(unavailable(io::Error::other(message.to_owned()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "1111111111111111111111111111111111111111";
+    const NONE: &str = "0000000000000000000000000000000000000000";
+
+    #[test]
+    fn updates_are_parsed() {
+        let line = |old: &str, new: &str| parse(format!("{old} {new} refs/heads/a b\n").as_bytes()).unwrap();
+        let created = line(NONE, A).unwrap();
+        assert_eq!((created.name.as_str(), created.old, created.new.as_deref()), ("refs/heads/a b", None, Some(A)));
+        assert_eq!(line(A, NONE).unwrap().new, None);
+        assert_eq!(line(A, A), None);
+        assert_eq!(line(A, "ref:refs/heads/main"), None);
+        assert!(parse(b"1111 2222\n").is_err() && parse(b"1111 2222 refs/\xff\n").is_err());
+        assert!(parse(format!("{A} {NONE} {}\n", "n".repeat(1025)).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,251 @@
+//! Git over HTTP: the smart protocol (gitprotocol-http(5)). The older "dumb" protocol is not served.
+
+use std::io::{self, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use actix_web::dev::Server;
+use actix_web::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, EXPIRES, HeaderName, PRAGMA, RETRY_AFTER,
+    WWW_AUTHENTICATE,
+};
+use actix_web::http::{Method, StatusCode};
+use actix_web::web::{self, Data};
+use actix_web::{App, HttpRequest, HttpResponse, HttpResponseBuilder, HttpServer, rt};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use flate2::write::GzDecoder;
+use futures_util::{Stream, StreamExt as _, stream};
+use protocol::SecretValue;
+use tokio::sync::mpsc;
+
+use crate::exchange::{Access, Credential, Exchange, Mode, Output, Service};
+use crate::git::Program;
+use crate::metrics::{Metrics, Transport};
+use crate::path::RepositoryPath;
+
+const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
+/// The longest password, in bytes.
+const MAX_PASSWORD_BYTES: usize = 1024;
+const COMPRESSED_PIECE_BYTES: usize = 4096;
+/// The parts of a response that wait for the client.
+const BUFFERED_PARTS: usize = 4;
+
+/// A request of the smart protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SmartRequest<'a> {
+    /// `None` for a path that no repository has.
+    path: Option<RepositoryPath<'a>>,
+    program: Program,
+    /// Whether it asks for the refs, before the exchange itself.
+    is_advertisement: bool,
+}
+
+/// Starts to serve git clients.
+pub fn listen(address: SocketAddr, service: Service, metrics: Metrics) -> io::Result<(SocketAddr, Server)> {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    let app = move || {
+        App::new()
+            .app_data(Data::new(service.clone()))
+            .app_data(Data::new(metrics.clone()))
+            .default_service(web::to(serve))
+    };
+    let server = HttpServer::new(app)
+        .client_request_timeout(Duration::from_secs(10))
+        .shutdown_timeout(30)
+        .disable_signals()
+        .listen(listener)?;
+    Ok((address, server.run()))
+}
+
+async fn serve(
+    request: HttpRequest,
+    payload: web::Payload,
+    service: Data<Service>,
+    metrics: Data<Metrics>,
+) -> HttpResponse {
+    let asked = match parse(request.method(), request.uri().path(), request.query_string()) {
+        Ok(asked) => asked,
+        Err((status, message)) => return refuse(status, message),
+    };
+    let Ok(credential) = password(&request) else { return unauthenticated() };
+    let protocol = request.headers().get(GIT_PROTOCOL).and_then(|value| value.to_str().ok());
+    let access = service.authorize(Transport::Http, credential, asked.path, asked.program.writes()).await;
+    let grant = match access {
+        Ok(Access::Allowed(grant)) => grant,
+        Ok(Access::Unauthenticated) => return unauthenticated(),
+        Ok(Access::Forbidden(message)) => return refuse(StatusCode::FORBIDDEN, &message),
+        Ok(Access::NotFound) => return refuse(StatusCode::NOT_FOUND, "The repository does not exist."),
+        Err(_) => return unavailable(),
+    };
+    let program = asked.program;
+    let (arguments, kind): (&[&str], _) = match asked.is_advertisement {
+        true => (&["--stateless-rpc", "--http-backend-info-refs"], "advertisement"),
+        false => (&["--stateless-rpc"], "result"),
+    };
+    if !asked.is_advertisement {
+        let expected = format!("application/x-{}-request", program.name());
+        let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if given != Some(expected.as_str()) {
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &format!("The Content-Type must be {expected}."));
+        }
+    }
+    let exchange = match service.start(&grant, Mode { program, arguments, protocol }).await {
+        Ok(exchange) => exchange,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), repository = grant.repository, "cannot serve a repository");
+            return unavailable();
+        }
+    };
+    let is_v2 = protocol.is_some_and(|protocol| protocol.split(':').any(|part| part == "version=2"));
+    let first = (asked.is_advertisement && !is_v2).then(|| {
+        let line = format!("# service={}\n", program.name());
+        Bytes::from(format!("{:04x}{line}0000", line.len() + 4))
+    });
+    let is_gzip = request.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
+    let output = run(exchange, program, decode(payload, is_gzip), metrics.get_ref().clone());
+    uncached(StatusCode::OK)
+        .insert_header((CONTENT_TYPE, format!("application/x-{}-{kind}", program.name())))
+        .streaming(stream::iter(first).map(Ok::<_, io::Error>).chain(output))
+}
+
+/// Runs an exchange. Returns its output.
+fn run(
+    exchange: Exchange,
+    program: Program,
+    input: impl Stream<Item = io::Result<Bytes>> + 'static,
+    metrics: Metrics,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    let (sender, receiver) = mpsc::channel(BUFFERED_PARTS);
+    let started = Instant::now();
+    rt::spawn(async move {
+        let result = exchange.run(input, sender, true).await;
+        let outcome = match result {
+            Ok(0) => "success",
+            Ok(_) => "failure",
+            Err(error) => {
+                tracing::debug!(error = format!("{error:#}"), program = program.name(), "an exchange was ended");
+                "ended"
+            }
+        };
+        metrics.exchange(Transport::Http, program.name(), outcome, started.elapsed());
+    });
+    stream::unfold(receiver, async |mut receiver| {
+        loop {
+            match receiver.recv().await? {
+                Output::Data(data) => return Some((Ok(data), receiver)),
+                // The protocol sends messages for the user as part of the data.
+                Output::Error(text) => {
+                    let text = String::from_utf8_lossy(&text);
+                    tracing::debug!(text = text.trim_end(), "git wrote to its error output");
+                }
+            }
+        }
+    })
+}
+
+/// The body of a request, decompressed in small pieces, each of which can become a thousand times longer.
+fn decode(payload: web::Payload, is_gzip: bool) -> impl Stream<Item = io::Result<Bytes>> {
+    let decoder = is_gzip.then(|| GzDecoder::new(Vec::new()));
+    stream::unfold((payload, decoder, Bytes::new()), async |(mut payload, mut decoder, mut rest)| {
+        if rest.is_empty() {
+            match payload.next().await? {
+                Ok(chunk) => rest = chunk,
+                Err(error) => return Some((Err(io::Error::other(error)), (payload, decoder, rest))),
+            }
+        }
+        let decoded = match &mut decoder {
+            None => Ok(std::mem::take(&mut rest)),
+            Some(decoder) => {
+                let piece = rest.split_to(rest.len().min(COMPRESSED_PIECE_BYTES));
+                let written = decoder.write_all(&piece).and_then(|()| decoder.flush());
+                written.map(|()| Bytes::from(std::mem::take(decoder.get_mut())))
+            }
+        };
+        Some((decoded, (payload, decoder, rest)))
+    })
+}
+
+fn parse<'a>(method: &Method, path: &'a str, query: &str) -> Result<SmartRequest<'a>, (StatusCode, &'static str)> {
+    const DUMB: (StatusCode, &str) =
+        (StatusCode::FORBIDDEN, "This server requires the smart protocol. Update your git client.");
+    let (repository, is_advertisement, program) = if let Some(repository) = path.strip_suffix("/info/refs") {
+        let service = query.split('&').find_map(|parameter| parameter.strip_prefix("service=")).ok_or(DUMB)?;
+        (repository, true, Program::named(service))
+    } else {
+        let (repository, program) = path.rsplit_once('/').unwrap_or_default();
+        (repository, false, Program::named(program))
+    };
+    // An archive is served over SSH only.
+    let program = program.filter(|program| *program != Program::UploadArchive);
+    let program = program.ok_or((StatusCode::NOT_FOUND, "Clone this address with git."))?;
+    let expected = if is_advertisement { Method::GET } else { Method::POST };
+    if *method != expected {
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "The smart protocol does not use this method here."));
+    }
+    Ok(SmartRequest { path: RepositoryPath::parse(repository), program, is_advertisement })
+}
+
+/// The password of a request (RFC 7617). `Err` if the header is malformed.
+fn password(request: &HttpRequest) -> Result<Option<Credential>, ()> {
+    let Some(header) = request.headers().get(AUTHORIZATION) else { return Ok(None) };
+    let (scheme, encoded) = header.to_str().map_err(drop)?.split_once(' ').ok_or(())?;
+    if !scheme.eq_ignore_ascii_case("basic") || encoded.len() > 2 * MAX_PASSWORD_BYTES {
+        return Err(());
+    }
+    let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).map_err(drop)?).map_err(drop)?;
+    let (_, password) = decoded.split_once(':').ok_or(())?;
+    Ok(Some(Credential::Password(SecretValue::new(password.to_owned()))))
+}
+
+fn uncached(status: StatusCode) -> HttpResponseBuilder {
+    let mut response = HttpResponse::build(status);
+    response
+        .insert_header((EXPIRES, "Fri, 01 Jan 1980 00:00:00 GMT"))
+        .insert_header((PRAGMA, "no-cache"))
+        .insert_header((CACHE_CONTROL, "no-cache, max-age=0, must-revalidate"));
+    response
+}
+
+fn refuse(status: StatusCode, message: &str) -> HttpResponse {
+    uncached(status).insert_header((CONTENT_TYPE, "text/plain; charset=utf-8")).body(format!("{message}\n"))
+}
+
+fn unauthenticated() -> HttpResponse {
+    let mut response = refuse(
+        StatusCode::UNAUTHORIZED,
+        "Use a personal access token with the scope git:read or git:write as the password.",
+    );
+    let challenge = actix_web::http::header::HeaderValue::from_static("Basic realm=\"git\", charset=\"UTF-8\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    response
+}
+
+fn unavailable() -> HttpResponse {
+    let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, "The service is not available. Try again in a moment.");
+    response.headers_mut().insert(RETRY_AFTER, actix_web::http::header::HeaderValue::from_static("5"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_the_smart_protocol_are_parsed() {
+        let app = RepositoryPath::parse("/ada/site/app");
+        let asked = parse(&Method::GET, "/ada/site/app.git/info/refs", "service=git-upload-pack").unwrap();
+        assert_eq!(asked, SmartRequest { path: app, program: Program::UploadPack, is_advertisement: true });
+        let asked = parse(&Method::POST, "/ada/site/app/git-receive-pack", "").unwrap();
+        assert_eq!(asked, SmartRequest { path: app, program: Program::ReceivePack, is_advertisement: false });
+        let status = |method, path, query| parse(&method, path, query).unwrap_err().0.as_u16();
+        assert_eq!(status(Method::GET, "/ada/site/app.git/info/refs", ""), 403);
+        assert_eq!(status(Method::GET, "/ada/site/app.git/info/refs", "service=git-upload-archive"), 404);
+        assert_eq!(status(Method::GET, "/ada/site/app.git/HEAD", ""), 404);
+        assert_eq!(status(Method::GET, "/ada/site/app.git/git-upload-pack", ""), 405);
+        let hidden = parse(&Method::POST, "/ada/../site/app.git/git-upload-pack", "").unwrap();
+        assert_eq!(hidden.path, None);
+    }
+}

@@ -1,0 +1,129 @@
+//! The internal listener: browsing for the control plane, and the metrics.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Instant;
+
+use actix_web::dev::Server;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use actix_web::web::{self, Data};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use crate::browse::{BrowseError, Browser, Refs};
+use crate::metrics::Metrics;
+use crate::repository::Repositories;
+
+/// The browse requests at the same time. Others wait.
+const MAX_BROWSES: usize = 16;
+
+/// The state of the listener.
+#[derive(Clone)]
+struct State {
+    repositories: Repositories,
+    metrics: Metrics,
+    /// The `Authorization` header of the control plane.
+    authorization: Arc<str>,
+    browses: Arc<Semaphore>,
+}
+
+/// The parameters of a browse request.
+#[derive(Debug, Default, Deserialize)]
+struct Query {
+    #[serde(default, rename = "ref")]
+    name: String,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    limit: usize,
+}
+
+/// Starts to serve the control plane, which sends this secret.
+pub fn listen(
+    address: SocketAddr,
+    secret: &str,
+    repositories: Repositories,
+    metrics: Metrics,
+) -> io::Result<(SocketAddr, Server)> {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    let authorization = format!("Bearer {secret}").into();
+    let state = State { repositories, metrics, authorization, browses: Arc::new(Semaphore::new(MAX_BROWSES)) };
+    let app = move || {
+        App::new()
+            .app_data(Data::new(state.clone()))
+            .route("/metrics", web::get().to(show_metrics))
+            .route("/internal/v1/repositories/{id}/{operation}", web::get().to(browse))
+    };
+    Ok((address, HttpServer::new(app).workers(2).disable_signals().listen(listener)?.run()))
+}
+
+async fn show_metrics(state: Data<State>) -> HttpResponse {
+    match state.metrics.text() {
+        Ok((kind, text)) => HttpResponse::Ok().insert_header((CONTENT_TYPE, kind)).body(text),
+        Err(error) => {
+            tracing::error!(%error, "failed to encode the metrics");
+            HttpResponse::InternalServerError().finish()
+        }
+    }
+}
+
+async fn browse(
+    request: HttpRequest,
+    path: web::Path<(String, String)>,
+    query: web::Query<Query>,
+    state: Data<State>,
+) -> HttpResponse {
+    let given = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
+    // Digests are compared, so the time does not depend on the secret.
+    if digest(&SHA256, given).as_ref() != digest(&SHA256, state.authorization.as_bytes()).as_ref() {
+        return refuse(StatusCode::UNAUTHORIZED, "unauthorized");
+    }
+    let (id, operation) = path.into_inner();
+    let started = Instant::now();
+    let response = match operation.as_str() {
+        "refs" => respond(&state, &id, |browser| browser.refs(), Some(Refs::default())).await,
+        "tree" => respond(&state, &id, move |browser| browser.tree(&query.name, &query.path), None).await,
+        "blob" => respond(&state, &id, move |browser| browser.blob(&query.name, &query.path), None).await,
+        "commits" => {
+            respond(&state, &id, move |browser| browser.commits(&query.name, &query.path, query.limit), None).await
+        }
+        _ => return refuse(StatusCode::NOT_FOUND, "not_found"),
+    };
+    state.metrics.browse(&operation, started.elapsed());
+    response
+}
+
+/// Responds with the result of `read`, or with `empty` for a repository that was never accessed.
+async fn respond<T: Serialize + Send + 'static>(
+    state: &State,
+    id: &str,
+    read: impl FnOnce(&Browser) -> Result<T, BrowseError> + Send + 'static,
+    empty: Option<T>,
+) -> HttpResponse {
+    let read = async {
+        let _permit = state.browses.acquire().await.map_err(anyhow::Error::from)?;
+        let Some(repository) = state.repositories.find(id).await? else { return empty.ok_or(BrowseError::NoRef) };
+        let read = move || read(&Browser::open(&repository.path)?);
+        spawn_blocking(read).await.map_err(anyhow::Error::from)?
+    };
+    match read.await {
+        Ok(found) => HttpResponse::Ok().json(found),
+        Err(BrowseError::NoRef) => refuse(StatusCode::NOT_FOUND, "no_ref"),
+        Err(BrowseError::NoPath) => refuse(StatusCode::NOT_FOUND, "no_path"),
+        Err(BrowseError::Internal(error)) => {
+            tracing::error!(error = format!("{error:#}"), repository = id, "cannot read a repository");
+            refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal")
+        }
+    }
+}
+
+fn refuse(status: StatusCode, code: &str) -> HttpResponse {
+    HttpResponse::build(status).json(json!({ "code": code }))
+}

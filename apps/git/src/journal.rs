@@ -1,0 +1,485 @@
+//! The journal of ref updates: a file per repository with updates that the control plane does not have yet.
+//!
+//! The hook of git appends the updates of a transaction while git holds the locks of its refs, and before it changes
+//! them. So the order of the file is the order of the updates of each ref. When the transaction ends, the hook appends
+//! its outcome, before git reports it to the client. After a crash, a transaction without an outcome is compared with the
+//! refs. The updates that took effect are numbered in the order of the file, and delivered until the control plane has
+//! them; it records each number once.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, ensure};
+use chrono::{DateTime, SecondsFormat, Utc};
+use protocol::{GitGrant, GitUpdate, GitUpdates};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use crate::core::Core;
+use crate::git::Git;
+use crate::hook::{OK, Phase, Step, Update};
+use crate::metrics::Metrics;
+use crate::random;
+use crate::repository::Repositories;
+
+/// The updates of one request to the control plane.
+const MAX_UPDATES_PER_REQUEST: usize = 1000;
+/// The largest message of a hook, in bytes: 10,000 updates of refs with long names.
+const MAX_STEP_BYTES: u64 = 16 << 20;
+/// The longest delay before a failed delivery is repeated.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// The journal. Cheap to clone.
+#[derive(Clone)]
+pub struct Journal(Arc<Inner>);
+
+struct Inner {
+    dir: PathBuf,
+    git: Git,
+    repositories: Repositories,
+    books: Mutex<HashMap<String, Arc<Mutex<Book>>>>,
+    pushes: Mutex<HashMap<String, Push>>,
+    /// The repositories with updates to deliver.
+    changed: mpsc::UnboundedSender<String>,
+}
+
+/// A push in progress.
+#[derive(Debug, Clone)]
+struct Push {
+    repository: String,
+    path: PathBuf,
+    pusher: Option<String>,
+    /// The updates that the control plane had when it authorized the push.
+    last_update: i64,
+}
+
+/// A registered push. Its transactions are resolved when it is finished.
+pub struct PushGuard {
+    journal: Journal,
+    id: String,
+    is_finished: bool,
+}
+
+/// The updates of a repository that are not delivered yet.
+#[derive(Debug)]
+struct Book {
+    path: PathBuf,
+    /// The number before that of the first update.
+    after: i64,
+    transactions: Vec<Transaction>,
+    file: Option<File>,
+}
+
+/// A transaction of refs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Transaction {
+    push: String,
+    pusher: Option<String>,
+    at: String,
+    updates: Vec<Update>,
+    /// Whether it took effect; `None` if that is not known yet.
+    #[serde(skip)]
+    outcome: Option<bool>,
+}
+
+/// A line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Line {
+    /// The first line.
+    After(i64),
+    Prepared(Transaction),
+    /// The outcome of the last transaction of a push without one.
+    Ended {
+        push: String,
+        is_committed: bool,
+    },
+}
+
+impl Journal {
+    /// Loads the journal, and decides about transactions without an outcome. No process of git may run.
+    pub fn open(repositories: &Repositories) -> anyhow::Result<(Self, mpsc::UnboundedReceiver<String>)> {
+        let (dir, git) = (repositories.journal_dir(), repositories.git().clone());
+        fs::create_dir_all(&dir)?;
+        let (changed, receiver) = mpsc::unbounded_channel();
+        let mut books = HashMap::new();
+        for entry in fs::read_dir(&dir)? {
+            let path = entry?.path();
+            let Some(id) = path.file_name().and_then(|name| name.to_str()).map(ToOwned::to_owned) else { continue };
+            let mut book = Book::load(&path).with_context(|| format!("the journal of {id} is damaged"))?;
+            let repository = repositories.path(&id)?;
+            if repository.is_dir() {
+                Repositories::remove_stale_locks(&repository)?;
+            }
+            book.resolve(&git, &repository, None)?;
+            // Only a closed receiver fails.
+            let _ = changed.send(id.clone());
+            books.insert(id, Arc::new(Mutex::new(book)));
+        }
+        let repositories = repositories.clone();
+        let inner = Inner { dir, git, repositories, books: Mutex::new(books), pushes: Mutex::default(), changed };
+        Ok((Self(Arc::new(inner)), receiver))
+    }
+
+    /// Registers a push to a repository.
+    pub fn begin(&self, repository: &Path, grant: &GitGrant) -> io::Result<PushGuard> {
+        let id = random::token()?;
+        let push = Push {
+            repository: grant.repository.clone(),
+            path: repository.to_owned(),
+            pusher: grant.user.clone(),
+            last_update: grant.last_update,
+        };
+        self.pushes().insert(id.clone(), push);
+        Ok(PushGuard { journal: self.clone(), id, is_finished: false })
+    }
+
+    fn pushes(&self) -> MutexGuard<'_, HashMap<String, Push>> {
+        self.0.pushes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn book(&self, repository: &str) -> Arc<Mutex<Book>> {
+        let mut books = self.0.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Mutex::new(Book::new(self.0.dir.join(repository))));
+        Arc::clone(books.entry(repository.to_owned()).or_insert_with(new))
+    }
+
+    /// Records a step of a transaction.
+    fn record(&self, step: Step) -> anyhow::Result<()> {
+        let Step { push: id, phase, mut updates } = step;
+        let push = self.pushes().get(&id).cloned().context("there is no such push")?;
+        updates.retain(|update| update.name.starts_with("refs/") && !update.name.starts_with("refs/svc/"));
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let book = self.book(&push.repository);
+        let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        match phase {
+            Phase::Prepared => {
+                if book.transactions.is_empty() {
+                    book.after = book.after.max(push.last_update);
+                }
+                let at: DateTime<Utc> = now().into();
+                let at = at.to_rfc3339_opts(SecondsFormat::Millis, true);
+                book.append(Transaction { push: id, pusher: push.pusher, at, updates, outcome: None })
+            }
+            Phase::Committed | Phase::Aborted => {
+                book.end(&id, phase == Phase::Committed)?;
+                // Only a closed receiver fails.
+                let _ = self.0.changed.send(push.repository);
+                Ok(())
+            }
+        }
+    }
+
+    /// Decides about the transactions of a push whose processes ended.
+    fn finish(&self, id: &str) -> anyhow::Result<()> {
+        let Some(push) = self.pushes().remove(id) else { return Ok(()) };
+        let book = self.book(&push.repository);
+        let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        book.resolve(&self.0.git, &push.path, Some(id))?;
+        // Only a closed receiver fails.
+        let _ = self.0.changed.send(push.repository);
+        Ok(())
+    }
+
+    /// The old objects of updates that are not delivered yet.
+    pub fn undelivered_objects(&self, repository: &str) -> Vec<String> {
+        let book = self.book(repository);
+        let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        let updates = book.transactions.iter().flat_map(|transaction| &transaction.updates);
+        updates.filter_map(|update| update.old.clone()).collect()
+    }
+
+    /// Serves the hooks.
+    pub async fn serve_hooks(self, socket: PathBuf) -> anyhow::Result<()> {
+        match fs::remove_file(&socket) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
+        let listener = UnixListener::bind(&socket).context("cannot listen on the socket of the hooks")?;
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let journal = self.clone();
+            tokio::spawn(async move {
+                if let Err(error) = journal.answer(stream).await {
+                    tracing::error!(%error, "failed to answer a hook");
+                }
+            });
+        }
+    }
+
+    async fn answer(&self, mut stream: UnixStream) -> anyhow::Result<()> {
+        let mut step = Vec::new();
+        (&mut stream).take(MAX_STEP_BYTES).read_to_end(&mut step).await?;
+        let step: Step = serde_json::from_slice(&step)?;
+        let journal = self.clone();
+        let response = match spawn_blocking(move || journal.record(step)).await? {
+            Ok(()) => OK.to_owned(),
+            Err(error) => {
+                tracing::error!(%error, "failed to record a transaction");
+                "its journal cannot be written".to_owned()
+            }
+        };
+        stream.write_all(response.as_bytes()).await?;
+        Ok(())
+    }
+
+    /// Delivers updates to the control plane.
+    pub async fn deliver_all(self, core: Core, mut changed: mpsc::UnboundedReceiver<String>, metrics: Metrics) {
+        let mut waiting = HashSet::new();
+        let mut delay = Duration::ZERO;
+        loop {
+            if waiting.is_empty() {
+                let Some(repository) = changed.recv().await else { return };
+                waiting.insert(repository);
+            }
+            while let Ok(repository) = changed.try_recv() {
+                waiting.insert(repository);
+            }
+            let mut failed = HashSet::new();
+            for repository in waiting.drain() {
+                match self.deliver(&core, &repository).await {
+                    Ok(delivered) => metrics.delivered(delivered),
+                    Err(error) => {
+                        tracing::warn!(%error, repository, "failed to deliver updates of refs");
+                        failed.insert(repository);
+                    }
+                }
+            }
+            delay = if failed.is_empty() {
+                Duration::ZERO
+            } else {
+                (delay * 2).clamp(Duration::from_millis(100), MAX_RETRY_DELAY)
+            };
+            waiting = failed;
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// Delivers the updates of a repository that are known to have taken effect. Returns their number.
+    async fn deliver(&self, core: &Core, repository: &str) -> anyhow::Result<usize> {
+        let (book, mut delivered) = (self.book(repository), 0);
+        loop {
+            let (transactions, after) = {
+                let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+                (book.decided(), book.after)
+            };
+            if transactions.is_empty() {
+                return Ok(delivered);
+            }
+            let (git, path, count) = (self.0.git.clone(), self.0.repositories.path(repository)?, transactions.len());
+            let updates = spawn_blocking(move || updates(&git, &path, transactions, after)).await?;
+            for chunk in updates.chunks(MAX_UPDATES_PER_REQUEST) {
+                core.report(&GitUpdates { repository: repository.to_owned(), updates: chunk.to_vec() }).await?;
+                delivered += chunk.len();
+            }
+            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+            book.forget(count, after + i64::try_from(updates.len())?)?;
+        }
+    }
+}
+
+impl PushGuard {
+    /// The id, for the environment of git.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Decides about transactions that did not report their end. The processes of the push have ended.
+    pub async fn finish(mut self) {
+        self.is_finished = true;
+        let (journal, id) = (self.journal.clone(), self.id.clone());
+        match spawn_blocking(move || journal.finish(&id)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "failed to end a push in the journal"),
+            Err(error) => tracing::error!(%error, "the task that ends a push failed"),
+        }
+    }
+}
+
+impl Drop for PushGuard {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Transactions without an outcome stay so until the next start. Those before them are delivered.
+            tracing::error!("a push was not ended in the journal");
+        }
+    }
+}
+
+impl Book {
+    const fn new(path: PathBuf) -> Self {
+        Self { path, after: 0, transactions: Vec::new(), file: None }
+    }
+
+    fn load(path: &Path) -> anyhow::Result<Self> {
+        let mut book = Self::new(path.to_owned());
+        let text = fs::read(path)?;
+        let (mut lines, mut length) = (text.split_inclusive(|byte| *byte == b'\n').peekable(), 0);
+        while let Some(line) = lines.next() {
+            // A crash can leave the last line incomplete. Its transaction was not confirmed, so git did not continue it.
+            match serde_json::from_slice(line).ok().filter(|_| line.ends_with(b"\n")) {
+                Some(Line::After(after)) => book.after = after,
+                Some(Line::Prepared(transaction)) => book.transactions.push(transaction),
+                Some(Line::Ended { push, is_committed }) => book.set_outcome(&push, is_committed),
+                None => {
+                    ensure!(lines.peek().is_none(), "line {} is malformed", book.transactions.len());
+                    break;
+                }
+            }
+            length += u64::try_from(line.len())?;
+        }
+        let file = OpenOptions::new().append(true).open(path)?;
+        file.set_len(length)?;
+        book.file = Some(file);
+        Ok(book)
+    }
+
+    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
+        let mut text = Vec::new();
+        if self.file.is_none() {
+            serde_json::to_writer(&mut text, &Line::After(self.after))?;
+            text.push(b'\n');
+            self.file = Some(OpenOptions::new().create(true).append(true).open(&self.path)?);
+            if let Some(directory) = self.path.parent() {
+                File::open(directory)?.sync_all()?;
+            }
+        }
+        serde_json::to_writer(&mut text, line)?;
+        text.push(b'\n');
+        let file = self.file.as_mut().context("the file is open")?;
+        file.write_all(&text)?;
+        file.sync_data()?;
+        Ok(())
+    }
+
+    fn append(&mut self, transaction: Transaction) -> anyhow::Result<()> {
+        self.write(&Line::Prepared(transaction.clone()))?;
+        self.transactions.push(transaction);
+        Ok(())
+    }
+
+    fn end(&mut self, push: &str, is_committed: bool) -> anyhow::Result<()> {
+        self.set_outcome(push, is_committed);
+        self.write(&Line::Ended { push: push.to_owned(), is_committed })
+    }
+
+    fn set_outcome(&mut self, push: &str, is_committed: bool) {
+        let open = self.transactions.iter_mut().rev().find(|it| it.push == push && it.outcome.is_none());
+        if let Some(open) = open {
+            open.outcome = Some(is_committed);
+        }
+    }
+
+    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. A transaction took effect if
+    /// a ref has its new value, or a later one replaced that value.
+    fn resolve(&mut self, git: &Git, repository: &Path, push: Option<&str>) -> anyhow::Result<()> {
+        for index in 0..self.transactions.len() {
+            let (before, after) = self.transactions.split_at(index + 1);
+            let Some(transaction) = before.last() else { continue };
+            if transaction.outcome.is_some() || push.is_some_and(|push| transaction.push != push) {
+                continue;
+            }
+            let Some(update) = transaction.updates.first() else { continue };
+            let later = after.iter().flat_map(|it| &it.updates).find(|later| later.name == update.name);
+            let current = match later {
+                Some(later) => later.old.clone(),
+                None => read_ref(git, repository, &update.name)?,
+            };
+            let (push, is_committed) = (transaction.push.clone(), current == update.new);
+            self.write(&Line::Ended { push, is_committed })?;
+            if let Some(transaction) = self.transactions.get_mut(index) {
+                transaction.outcome = Some(is_committed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The transactions before the first one without an outcome.
+    fn decided(&self) -> Vec<Transaction> {
+        self.transactions.iter().take_while(|transaction| transaction.outcome.is_some()).cloned().collect()
+    }
+
+    /// Removes the first transactions. `after` is the number of their last update.
+    fn forget(&mut self, count: usize, after: i64) -> anyhow::Result<()> {
+        self.transactions.drain(..count);
+        self.after = after;
+        if self.transactions.is_empty() {
+            self.file = None;
+            fs::remove_file(&self.path)?;
+            return Ok(());
+        }
+        // The file is replaced as a whole: a line cannot be removed.
+        let mut new = tempfile::NamedTempFile::new_in(self.path.parent().context("the journal has a directory")?)?;
+        let mut write = |line: &Line| {
+            serde_json::to_writer(&mut new, line)?;
+            new.write_all(b"\n")
+        };
+        write(&Line::After(after))?;
+        for transaction in &self.transactions {
+            write(&Line::Prepared(transaction.clone()))?;
+            if let Some(is_committed) = transaction.outcome {
+                write(&Line::Ended { push: transaction.push.clone(), is_committed })?;
+            }
+        }
+        new.as_file().sync_data()?;
+        new.persist(&self.path)?;
+        self.file = Some(OpenOptions::new().append(true).open(&self.path)?);
+        Ok(())
+    }
+}
+
+/// The updates of transactions that took effect, with their numbers.
+fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, after: i64) -> Vec<GitUpdate> {
+    let committed = transactions.into_iter().filter(|transaction| transaction.outcome == Some(true));
+    let updates = committed.flat_map(|Transaction { pusher, at, updates, .. }| {
+        updates.into_iter().map(move |update| (update, pusher.clone(), at.clone()))
+    });
+    let numbered = updates.zip(after + 1..);
+    let numbered = numbered.map(|((Update { name, old, new }, pusher, at), number)| {
+        let forced = match (&old, &new) {
+            (Some(old), Some(new)) if name.starts_with("refs/heads/") => !is_ancestor(git, repository, old, new),
+            _ => false,
+        };
+        GitUpdate { number, name, old, new, forced, pusher, at }
+    });
+    numbered.collect()
+}
+
+fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {
+    let mut command = git.maintenance(Some(repository));
+    match command.args(["merge-base", "--is-ancestor", old, new]).status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            tracing::error!(%error, "cannot start git");
+            false
+        }
+    }
+}
+
+/// The object of a ref; `None` if the ref does not exist.
+fn read_ref(git: &Git, repository: &Path, name: &str) -> anyhow::Result<Option<String>> {
+    if !repository.is_dir() {
+        return Ok(None);
+    }
+    let mut command = git.maintenance(Some(repository));
+    let command = command.args(["rev-parse", "--verify", "--quiet", "--end-of-options", name]);
+    let output = command.stdout(Stdio::piped()).output()?;
+    Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}

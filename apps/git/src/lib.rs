@@ -1,0 +1,121 @@
+//! The git node: repositories over HTTPS and SSH, and their contents for the control plane.
+//!
+//! The control plane decides about each access. The system's `git` serves clients, with a cleaned environment. A hook
+//! records each update of a ref before git reports it (see `journal`).
+
+pub mod config;
+pub mod hook;
+
+mod browse;
+mod core;
+mod exchange;
+mod git;
+mod http;
+mod internal;
+mod journal;
+mod maintenance;
+mod metrics;
+mod path;
+mod random;
+mod repository;
+mod ssh;
+
+use std::net::SocketAddr;
+
+use actix_web::dev::Server;
+use anyhow::{Context as _, bail};
+use tokio::task::JoinSet;
+
+use crate::config::Config;
+use crate::core::Core;
+use crate::exchange::Service;
+use crate::journal::Journal;
+use crate::metrics::Metrics;
+use crate::repository::{Repositories, end_leftover_processes};
+use crate::ssh::SshServer;
+
+/// A git node that listens; [`GitNode::run_until`] drives it.
+pub struct GitNode {
+    address: SocketAddr,
+    ssh_address: SocketAddr,
+    internal_address: SocketAddr,
+    http: Server,
+    internal: Server,
+    tasks: JoinSet<()>,
+}
+
+impl GitNode {
+    /// Opens the directory, resolves what an earlier run left, and listens.
+    ///
+    /// # Errors
+    /// Returns an error if git is missing, or if the directory or an address cannot be used.
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        let (core, metrics) = (Core::new(&config)?, Metrics::new()?);
+        let repositories = Repositories::open(&config.dir).context("cannot use SVC_GIT_DIR")?;
+        end_leftover_processes(&repositories.socket())?;
+        let (journal, changed) = Journal::open(&repositories).context("cannot open the journal")?;
+        let mut tasks = JoinSet::new();
+        let hooks = journal.clone().serve_hooks(repositories.socket());
+        tasks.spawn(async move {
+            if let Err(error) = hooks.await {
+                tracing::error!(error = format!("{error:#}"), "the hooks cannot be served");
+            }
+        });
+        tasks.spawn(journal.clone().deliver_all(core.clone(), changed, metrics.clone()));
+        let service = Service::new(core.clone(), repositories.clone(), journal.clone(), metrics.clone());
+        let listening = |address| move || format!("cannot listen on {address}");
+        let (address, http) =
+            http::listen(config.listen, service.clone(), metrics.clone()).with_context(listening(config.listen))?;
+        let ssh = SshServer::bind(config.ssh_listen, &repositories.host_key(), service, metrics.clone()).await;
+        let ssh = ssh.with_context(listening(config.ssh_listen))?;
+        let ssh_address = ssh.address()?;
+        tasks.spawn(ssh.run());
+        let secret = random::token()?;
+        let (internal_address, internal) =
+            internal::listen(config.internal_listen, &secret, repositories.clone(), metrics)
+                .with_context(listening(config.internal_listen))?;
+        let url = config.internal_url.unwrap_or_else(|| format!("http://{internal_address}"));
+        tasks.spawn(maintenance::announce(core.clone(), url, secret));
+        tasks.spawn(maintenance::erase(core.clone(), repositories.clone()));
+        tasks.spawn(maintenance::repack(core, repositories, journal));
+        tracing::info!(%address, %ssh_address, %internal_address, core = config.core_url, "listening");
+        Ok(Self { address, ssh_address, internal_address, http, internal, tasks })
+    }
+
+    /// The address for git over HTTP.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address for git over SSH.
+    #[must_use]
+    pub const fn ssh_address(&self) -> SocketAddr {
+        self.ssh_address
+    }
+
+    /// The address of the internal listener.
+    #[must_use]
+    pub const fn internal_address(&self) -> SocketAddr {
+        self.internal_address
+    }
+
+    /// Serves until `stop`, then finishes the requests in flight.
+    ///
+    /// # Errors
+    /// Returns an error if a listener or a background task ends before `stop`.
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let (http_handle, internal_handle) = (self.http.handle(), self.internal.handle());
+        let (mut http, internal) = (tokio::spawn(self.http), tokio::spawn(self.internal));
+        tokio::select! {
+            () = stop => {}
+            ended = self.tasks.join_next() => bail!("a background task ended unexpectedly: {ended:?}"),
+            ended = &mut http => bail!("the listener ended unexpectedly: {ended:?}"),
+        }
+        http_handle.stop(true).await;
+        self.tasks.shutdown().await;
+        internal_handle.stop(false).await;
+        http.await??;
+        Ok(internal.await??)
+    }
+}

@@ -1,0 +1,80 @@
+//! The metrics of the git node.
+
+use std::time::Duration;
+
+use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
+
+/// How a client connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    Http,
+    Ssh,
+}
+
+impl Transport {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Ssh => "ssh",
+        }
+    }
+}
+
+/// The metrics. Clones share their values.
+#[derive(Clone)]
+pub struct Metrics {
+    accesses: IntCounterVec,
+    exchanges: HistogramVec,
+    delivered: IntCounter,
+    browses: HistogramVec,
+    registry: Registry,
+}
+
+impl Metrics {
+    /// Creates the metrics. Fails only if two have one name.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let accesses = Opts::new("svc_git_accesses_total", "Requests of git clients, by the decision about them");
+        let accesses = IntCounterVec::new(accesses, &["transport", "decision"])?;
+        let buckets = prometheus::exponential_buckets(0.01, 3.0, 12)?;
+        let exchanges = HistogramOpts::new("svc_git_exchange_seconds", "Duration of programs of git, by their outcome");
+        let exchanges = HistogramVec::new(exchanges.buckets(buckets.clone()), &["transport", "program", "outcome"])?;
+        let delivered =
+            IntCounter::new("svc_git_ref_updates_total", "Updates of refs that the control plane received")?;
+        let browses = HistogramOpts::new("svc_git_browse_seconds", "Duration of browse requests, by operation");
+        let browses = HistogramVec::new(browses.buckets(buckets), &["operation"])?;
+        let registry = Registry::new();
+        registry.register(Box::new(accesses.clone()))?;
+        registry.register(Box::new(exchanges.clone()))?;
+        registry.register(Box::new(delivered.clone()))?;
+        registry.register(Box::new(browses.clone()))?;
+        Ok(Self { accesses, exchanges, delivered, browses, registry })
+    }
+
+    /// Counts a decision about an access.
+    pub fn access(&self, transport: Transport, decision: &str) {
+        self.accesses.with_label_values(&[transport.name(), decision]).inc();
+    }
+
+    /// Records an ended program.
+    pub fn exchange(&self, transport: Transport, program: &str, outcome: &str, duration: Duration) {
+        let labels = [transport.name(), program, outcome];
+        self.exchanges.with_label_values(&labels).observe(duration.as_secs_f64());
+    }
+
+    /// Counts delivered updates of refs.
+    pub fn delivered(&self, updates: usize) {
+        self.delivered.inc_by(u64::try_from(updates).unwrap_or(u64::MAX));
+    }
+
+    /// Records a browse request.
+    pub fn browse(&self, operation: &str, duration: Duration) {
+        self.browses.with_label_values(&[operation]).observe(duration.as_secs_f64());
+    }
+
+    /// The metrics in the text format of Prometheus, with its content type.
+    pub fn text(&self) -> Result<(String, Vec<u8>), prometheus::Error> {
+        let (encoder, mut text) = (TextEncoder::new(), Vec::new());
+        encoder.encode(&self.registry.gather(), &mut text)?;
+        Ok((encoder.format_type().to_owned(), text))
+    }
+}

@@ -1,0 +1,406 @@
+//! Git over SSH (RFC 4254, section 6.5): the three programs of git, and nothing else.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use futures_util::{FutureExt as _, stream};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use russh::keys::ssh_key::private::Ed25519Keypair;
+use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
+use russh::keys::{HashAlg, PublicKey};
+use russh::server::{Auth, Config, Handler, Msg, Session, VerifiedPublicKey, run_stream};
+use russh::{
+    Channel, ChannelId, ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Disconnect, MethodKind, MethodSet, Preferred,
+};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{sleep, timeout};
+
+use crate::exchange::{Access, Credential, Mode, Output, Service};
+use crate::git::Program;
+use crate::metrics::{Metrics, Transport};
+use crate::path::RepositoryPath;
+
+/// The connections at the same time.
+const MAX_CONNECTIONS: usize = 1024;
+/// How long a client may take to authenticate.
+const LOGIN_GRACE: Duration = Duration::from_secs(30);
+/// A connection without any data for this long is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest command, in bytes.
+const MAX_COMMAND_BYTES: usize = 1024;
+/// The shortest modulus of an RSA key, in bits (specification, "SSH keys").
+const MIN_RSA_BITS: usize = 2048;
+/// The parts of an output that wait for the client.
+const BUFFERED_PARTS: usize = 4;
+/// The exit code of a refused command, as git uses it.
+const REFUSED: u8 = 128;
+
+/// Serves git clients over SSH.
+pub struct SshServer {
+    listener: TcpListener,
+    config: Arc<Config>,
+    service: Service,
+    metrics: Metrics,
+}
+
+/// A connection.
+struct Connection {
+    service: Service,
+    metrics: Metrics,
+    is_authenticated: Arc<AtomicBool>,
+    /// The fingerprint of the client's key, after authentication.
+    fingerprint: Option<String>,
+    /// The opened channels that have not started a command.
+    channels: HashMap<ChannelId, OpenChannel>,
+}
+
+struct OpenChannel {
+    channel: Channel<Msg>,
+    /// The protocol version of git that the client requested.
+    protocol: Option<String>,
+}
+
+/// A command of a channel.
+struct Command {
+    service: Service,
+    metrics: Metrics,
+    fingerprint: String,
+    program: Program,
+    /// The path, as the client sent it.
+    path: String,
+    protocol: Option<String>,
+}
+
+impl SshServer {
+    /// Listens. Creates the host key on the first start.
+    pub async fn bind(
+        address: SocketAddr,
+        host_key: &Path,
+        service: Service,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let keys = vec![host_key_at(host_key).context("cannot use the SSH host key")?];
+        // Without signatures with SHA-1.
+        let is_strong = |algorithm: &&Algorithm| !matches!(algorithm, Algorithm::Rsa { hash: None });
+        let algorithms = Preferred::DEFAULT.key.iter().filter(is_strong).cloned().collect();
+        let config = Config {
+            methods: MethodSet::from([MethodKind::PublicKey].as_slice()),
+            auth_rejection_time: Duration::from_millis(300),
+            auth_rejection_time_initial: Some(Duration::ZERO),
+            keys,
+            preferred: Preferred { key: algorithms, ..Preferred::DEFAULT },
+            inactivity_timeout: Some(IDLE_TIMEOUT),
+            keepalive_interval: Some(Duration::from_secs(60)),
+            nodelay: true,
+            ..Config::default()
+        };
+        Ok(Self { listener, config: Arc::new(config), service, metrics })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Accepts connections.
+    pub async fn run(self) {
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        loop {
+            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept an SSH connection");
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let is_authenticated = Arc::new(AtomicBool::new(false));
+            let connection = Connection {
+                service: self.service.clone(),
+                metrics: self.metrics.clone(),
+                is_authenticated: Arc::clone(&is_authenticated),
+                fingerprint: None,
+                channels: HashMap::new(),
+            };
+            let config = Arc::clone(&self.config);
+            tokio::spawn(async move {
+                if let Err(error) = serve(config, stream, connection, &is_authenticated).await {
+                    tracing::debug!(%error, "an SSH connection failed");
+                }
+                drop(permit);
+            });
+        }
+    }
+}
+
+async fn serve(
+    config: Arc<Config>,
+    stream: TcpStream,
+    connection: Connection,
+    is_authenticated: &AtomicBool,
+) -> Result<(), russh::Error> {
+    let started = timeout(LOGIN_GRACE, run_stream(config, stream, connection)).await;
+    let session = started.map_err(|_| russh::Error::ConnectionTimeout)??;
+    let handle = session.handle();
+    let mut session = session.fuse();
+    tokio::select! {
+        ended = &mut session => return ended,
+        () = sleep(LOGIN_GRACE) => {}
+    }
+    if !is_authenticated.load(Ordering::Relaxed) {
+        // The connection may have ended.
+        let _ =
+            handle.disconnect(Disconnect::ByApplication, "authentication took too long".into(), String::new()).await;
+    }
+    session.await
+}
+
+impl Handler for Connection {
+    type Error = russh::Error;
+
+    async fn auth_publickey(&mut self, _: &str, key: VerifiedPublicKey<'_>) -> Result<Auth, Self::Error> {
+        if !is_acceptable(key.public_key, key.algorithm) {
+            return Ok(Auth::reject());
+        }
+        let fingerprint = key.public_key.fingerprint(HashAlg::Sha256).to_string();
+        let credential = Some(Credential::SshKey(fingerprint.clone()));
+        // Only the key is checked here. Each command checks its access.
+        let access = self.service.authorize(Transport::Ssh, credential, None, false).await;
+        if !matches!(access, Ok(Access::Allowed(_) | Access::Forbidden(_) | Access::NotFound)) {
+            return Ok(Auth::reject());
+        }
+        self.fingerprint = Some(fingerprint);
+        self.is_authenticated.store(true, Ordering::Relaxed);
+        Ok(Auth::Accept)
+    }
+
+    async fn channel_open_session(
+        &mut self,
+        channel: Channel<Msg>,
+        reply: russh::server::ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        self.channels.insert(channel.id(), OpenChannel { channel, protocol: None });
+        reply.accept().await;
+        Ok(())
+    }
+
+    async fn env_request(
+        &mut self,
+        id: ChannelId,
+        name: &str,
+        value: &str,
+        session: &mut Session,
+    ) -> Result<(), Self::Error> {
+        match self.channels.get_mut(&id).filter(|_| name == "GIT_PROTOCOL") {
+            Some(channel) => {
+                channel.protocol = Some(value.to_owned());
+                session.channel_success(id)
+            }
+            // No other variable reaches git.
+            None => session.channel_failure(id),
+        }
+    }
+
+    async fn exec_request(&mut self, id: ChannelId, command: &[u8], session: &mut Session) -> Result<(), Self::Error> {
+        let (Some(OpenChannel { channel, protocol }), Some(fingerprint)) =
+            (self.channels.remove(&id), self.fingerprint.clone())
+        else {
+            return session.channel_failure(id);
+        };
+        session.channel_success(id)?;
+        let (service, metrics) = (self.service.clone(), self.metrics.clone());
+        let command =
+            parse(command).map(|(program, path)| Command { service, metrics, fingerprint, program, path, protocol });
+        tokio::spawn(async move {
+            let (reader, writer) = channel.split();
+            let code = match command {
+                Some(command) => command.run(reader, &writer).await,
+                None => {
+                    refuse(&writer, "this server runs git-upload-pack, git-receive-pack and git-upload-archive").await
+                }
+            };
+            if let Err(error) = end(&writer, code).await {
+                tracing::debug!(%error, "an SSH client disconnected");
+            }
+        });
+        Ok(())
+    }
+
+    async fn shell_request(&mut self, id: ChannelId, session: &mut Session) -> Result<(), Self::Error> {
+        if let Some(OpenChannel { channel, .. }) = self.channels.remove(&id) {
+            session.channel_success(id)?;
+            tokio::spawn(async move {
+                let (_, writer) = channel.split();
+                let code = refuse(&writer, "your key is registered; this server has no shell, use git").await;
+                if let Err(error) = end(&writer, code).await {
+                    tracing::debug!(%error, "an SSH client disconnected");
+                }
+            });
+        }
+        Ok(())
+    }
+
+    async fn subsystem_request(&mut self, id: ChannelId, _: &str, session: &mut Session) -> Result<(), Self::Error> {
+        session.channel_failure(id)
+    }
+
+    async fn channel_close(&mut self, id: ChannelId, _: &mut Session) -> Result<(), Self::Error> {
+        self.channels.remove(&id);
+        Ok(())
+    }
+}
+
+impl Command {
+    /// Runs the command. Returns its exit code.
+    async fn run(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> u8 {
+        let credential = Some(Credential::SshKey(self.fingerprint.clone()));
+        let path = RepositoryPath::parse(&self.path);
+        let access = self.service.authorize(Transport::Ssh, credential, path, self.program.writes()).await;
+        let grant = match access {
+            Ok(Access::Allowed(grant)) => grant,
+            Ok(Access::Unauthenticated) => return refuse(writer, "your key is not registered any more").await,
+            Ok(Access::Forbidden(message)) => return refuse(writer, &message).await,
+            Ok(Access::NotFound) => return refuse(writer, "repository not found").await,
+            Err(_) => return refuse(writer, "the service is not available; try again in a moment").await,
+        };
+        let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
+        let exchange = match self.service.start(&grant, mode).await {
+            Ok(exchange) => exchange,
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(error, repository = grant.repository, "cannot serve a repository");
+                return refuse(writer, "the service is not available; try again in a moment").await;
+            }
+        };
+        let input = stream::unfold(reader, async |mut reader| {
+            loop {
+                match reader.wait().await? {
+                    ChannelMsg::Data { data } => return Some((Ok::<_, io::Error>(data), reader)),
+                    ChannelMsg::Eof | ChannelMsg::Close => return None,
+                    _ => {}
+                }
+            }
+        });
+        let (sender, mut receiver) = mpsc::channel(BUFFERED_PARTS);
+        let started = Instant::now();
+        let send = async {
+            while let Some(output) = receiver.recv().await {
+                let sent = match output {
+                    Output::Data(data) => writer.data_bytes(data).await,
+                    Output::Error(text) => writer.extended_data_bytes(1, text).await,
+                };
+                if sent.is_err() {
+                    // The client disconnected. The exchange ends when the receiver is dropped.
+                    break;
+                }
+            }
+            drop(receiver);
+        };
+        let (result, ()) = tokio::join!(exchange.run(input, sender, false), send);
+        let (outcome, code) = match result {
+            Ok(0) => ("success", 0),
+            Ok(code) => ("failure", code),
+            Err(error) => {
+                let program = self.program.name();
+                tracing::debug!(error = format!("{error:#}"), program, "an exchange was ended");
+                ("ended", REFUSED)
+            }
+        };
+        self.metrics.exchange(Transport::Ssh, self.program.name(), outcome, started.elapsed());
+        code
+    }
+}
+
+async fn refuse(writer: &ChannelWriteHalf<Msg>, message: &str) -> u8 {
+    // The client may have disconnected.
+    let _ = writer.extended_data_bytes(1, Bytes::from(format!("svc: {message}\n"))).await;
+    REFUSED
+}
+
+async fn end(writer: &ChannelWriteHalf<Msg>, code: u8) -> Result<(), russh::Error> {
+    writer.exit_status(u32::from(code)).await?;
+    writer.eof().await?;
+    writer.close().await
+}
+
+/// Parses a command of a git client: `git-upload-pack '/ada/site/app.git'`. There is no shell: only the quotes that git
+/// writes are understood.
+fn parse(command: &[u8]) -> Option<(Program, String)> {
+    let command = str::from_utf8(command).ok().filter(|command| command.len() <= MAX_COMMAND_BYTES)?;
+    let (program, path) = match command.strip_prefix("git ") {
+        // The form without a hyphen: `git upload-pack '…'`.
+        Some(rest) => rest.split_once(' ').map(|(program, path)| (format!("git-{program}"), path))?,
+        None => command.split_once(' ').map(|(program, path)| (program.to_owned(), path))?,
+    };
+    let path = path.trim();
+    let path = path.strip_prefix('\'').and_then(|path| path.strip_suffix('\'')).unwrap_or(path);
+    Some((Program::named(&program)?, path.to_owned()))
+}
+
+/// Whether a key may authenticate: its type, its length and the algorithm of its signature.
+fn is_acceptable(key: &PublicKey, algorithm: &Algorithm) -> bool {
+    match algorithm {
+        Algorithm::Ed25519 | Algorithm::Ecdsa { .. } => true,
+        Algorithm::Rsa { hash: Some(_) } => key.key_data().rsa().is_some_and(|rsa| {
+            let bits = rsa.n().as_positive_bytes().map_or(0, |bytes| {
+                let leading = bytes.first().map_or(0, |first| first.leading_zeros() as usize);
+                bytes.len() * 8 - leading
+            });
+            bits >= MIN_RSA_BITS
+        }),
+        _ => false,
+    }
+}
+
+/// Reads the host key, or creates it.
+#[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
+fn host_key_at(path: &Path) -> anyhow::Result<PrivateKey> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(PrivateKey::from_openssh(text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut seed = [0; 32];
+            SystemRandom::new().fill(&mut seed).map_err(io::Error::other)?;
+            let key = PrivateKey::from(Ed25519Keypair::from_seed(&seed));
+            // A temporary file is readable only for its owner.
+            let mut file = tempfile::NamedTempFile::new_in(path.parent().context("the key has a directory")?)?;
+            file.write_all(key.to_openssh(LineEnding::LF)?.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            Ok(key)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_commands_of_git_are_parsed() {
+        let path = "/ada/site/app.git".to_owned();
+        for command in [
+            "git-upload-pack '/ada/site/app.git'",
+            "git upload-pack '/ada/site/app.git'",
+            "git-upload-pack /ada/site/app.git",
+        ] {
+            assert_eq!(parse(command.as_bytes()), Some((Program::UploadPack, path.clone())), "{command}");
+        }
+        for command in ["ls", "git", "git-shell 'x'", "git-upload-pack", "sh -c 'git-upload-pack x'", ""] {
+            assert_eq!(parse(command.as_bytes()), None, "{command}");
+        }
+        assert_eq!(parse(b"git-upload-pack '\xff'"), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! The journal of ref updates: each accepted update is listed once, in order.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Kit;
+
+/// In each round, 20 clients push a commit on top of the same one.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_pushes_are_listed_once_in_order() {
+    const CLIENTS: usize = 20;
+    const ROUNDS: usize = 3;
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let mut head = work.commit("a", b"0");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let mut expected = vec![head.clone()];
+    for round in 0..ROUNDS {
+        let commits: Vec<String> = (0..CLIENTS)
+            .map(|client| {
+                work.git(&["reset", "--quiet", "--hard", &head]);
+                work.commit("a", format!("{round} {client}").as_bytes())
+            })
+            .collect();
+        let pushes: Vec<_> = commits
+            .iter()
+            .map(|commit| {
+                let mut push = work.command(&["push", "--quiet", "origin", &format!("{commit}:refs/heads/main")]);
+                push.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+            })
+            .collect();
+        let pushed: Vec<bool> = pushes.into_iter().map(|mut push| push.wait().unwrap().success()).collect();
+        let winners: Vec<&String> =
+            commits.iter().zip(&pushed).filter_map(|(commit, won)| won.then_some(commit)).collect();
+        let [winner] = winners[..] else { panic!("{} pushes won", winners.len()) };
+        head.clone_from(winner);
+        expected.push(head.clone());
+    }
+    let updates = kit.ref_updates(expected.len()).await;
+    let new: Vec<&str> = updates.iter().map(|update| update["new"].as_str().unwrap()).collect();
+    assert_eq!(new, expected);
+}
+
+/// The node is killed while a client pushes again and again. No acknowledged push is lost, and each is listed once.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_node_loses_no_acknowledged_update() {
+    const ROUNDS: u64 = 12;
+    let mut kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let mut acknowledged = Vec::new();
+    let mut number = 0;
+    for round in 0..ROUNDS {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let pusher = scope.spawn(|| {
+                let mut pushed = Vec::new();
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    number += 1;
+                    let commit = work.commit("a", format!("{number}").as_bytes());
+                    let output = work.try_git(&["push", "--porcelain", "origin", "main"]);
+                    if output.status.success() {
+                        pushed.push(commit);
+                    }
+                }
+                pushed
+            });
+            std::thread::sleep(Duration::from_millis(150 + 37 * round));
+            kit.node.kill();
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            acknowledged.extend(pusher.join().unwrap());
+        });
+        kit.node.restart().await;
+    }
+    work.commit("a", b"last");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let last = work.git(&["rev-parse", "HEAD"]);
+    let updates = crate::support::eventually("the last update is delivered", async || {
+        let updates = kit.ref_updates(1).await;
+        (updates.last().unwrap()["new"] == last.as_str()).then_some(updates)
+    })
+    .await;
+    // Each update continues the one before.
+    let mut before = Value::Null;
+    for update in &updates {
+        assert_eq!(update["old"], before, "{update}");
+        before = update["new"].clone();
+    }
+    let listed: Vec<&str> = updates.iter().map(|update| update["new"].as_str().unwrap()).collect();
+    for commit in &acknowledged {
+        assert_eq!(listed.iter().filter(|new| *new == commit).count(), 1, "{commit}");
+    }
+    assert!(acknowledged.len() > 10, "{}", acknowledged.len());
+    let bare = kit.bare().await;
+    work.git(&["--git-dir", bare.to_str().unwrap(), "fsck", "--full"]);
+}

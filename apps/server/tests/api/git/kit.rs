@@ -1,0 +1,262 @@
+//! The test fixture: a server, a `svc-git` process, and git clients.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use convergence::{NodeKind, Nodes};
+use diesel::QueryDsl as _;
+use diesel_async::{AsyncConnection as _, RunQueryDsl as _};
+use kernel::audit::Actor;
+use kernel::{ClockRng, Secret};
+use serde_json::{Value, json};
+use store::Store;
+use testkit::reserved_port;
+
+use super::{REPO, REPOS};
+use crate::convergence::node_process::program;
+use crate::support::{App, Caller, eventually};
+
+/// A server with Ada's project `site`, and a git node.
+pub struct Kit {
+    pub app: App,
+    pub ada: Caller,
+    /// Ada's token with the scope `git:write`.
+    pub token: String,
+    pub node: GitNode,
+    /// The clones.
+    folder: tempfile::TempDir,
+}
+
+/// A `svc-git` process.
+pub struct GitNode {
+    pub http: u16,
+    pub ssh: u16,
+    child: Child,
+    settings: Vec<(&'static str, String)>,
+    folder: tempfile::TempDir,
+}
+
+/// A clone of a repository.
+pub struct Clone {
+    path: PathBuf,
+    environment: Vec<(String, String)>,
+}
+
+impl Kit {
+    pub async fn start() -> Self {
+        let (http, ssh) = (reserved_port(), reserved_port());
+        let app = App::with(|config| {
+            config.gateway.site.git_url = Some(format!("http://127.0.0.1:{http}"));
+            config.gateway.site.ssh_host = Some(format!("127.0.0.1:{ssh}"));
+        })
+        .await;
+        let ada = app.sign_in("ada").await;
+        ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+        let node = GitNode::at(&app.database.url(), &app.internal, http, ssh).await;
+        let token = token(&ada, &["git:write"]).await;
+        Self { app, ada, token, node, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Creates a repository.
+    pub async fn create(&self, name: &str) {
+        self.ada.post(REPOS, json!({ "name": name })).await.expect(201);
+    }
+
+    /// The URL of a repository of the project `site` over HTTP, with this token.
+    pub fn url(&self, token: &str, name: &str) -> String {
+        let user = if token.is_empty() { String::new() } else { format!("git:{token}@") };
+        format!("http://{user}127.0.0.1:{}/ada/site/{name}.git", self.node.http)
+    }
+
+    /// The URL over SSH.
+    pub fn ssh_url(&self, name: &str) -> String {
+        format!("ssh://git@127.0.0.1:{}/ada/site/{name}.git", self.node.ssh)
+    }
+
+    /// Creates an empty repository of a client, with Ada's token for `origin`.
+    pub fn init(&self, name: &str) -> Clone {
+        let clone = self.clone_at(name);
+        std::fs::create_dir_all(&clone.path).unwrap();
+        clone.git(&["init", "--quiet", "--initial-branch=main"]);
+        clone.git(&["remote", "add", "origin", &self.url(&self.token, "app")]);
+        clone
+    }
+
+    /// Clones a URL into a folder.
+    pub fn clone(&self, url: &str, name: &str, arguments: &[&str]) -> Clone {
+        let clone = self.clone_at(name);
+        std::fs::create_dir_all(&clone.path).unwrap();
+        clone.git(&[&["clone", "--quiet"], arguments, &[url, "."]].concat());
+        clone
+    }
+
+    fn clone_at(&self, name: &str) -> Clone {
+        let path = self.folder.path().join(name);
+        let key = self.folder.path().join("key");
+        let ssh = format!(
+            "ssh -i {} -F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile={} \
+             -o BatchMode=yes -o LogLevel=ERROR",
+            key.display(),
+            self.folder.path().join("known_hosts").display()
+        );
+        let environment = [
+            ("HOME", self.folder.path().display().to_string()),
+            ("PATH", std::env::var_os("PATH").unwrap().into_string().unwrap()),
+            ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
+            ("GIT_TERMINAL_PROMPT", "0".to_owned()),
+            ("GIT_AUTHOR_NAME", "Ada".to_owned()),
+            ("GIT_AUTHOR_EMAIL", "ada@example.org".to_owned()),
+            ("GIT_COMMITTER_NAME", "Ada".to_owned()),
+            ("GIT_COMMITTER_EMAIL", "ada@example.org".to_owned()),
+            ("GIT_SSH_COMMAND", ssh),
+        ];
+        Clone { path, environment: environment.map(|(name, value)| (name.to_owned(), value)).into() }
+    }
+
+    /// Generates a key of this type for the client, and registers it for a user. Returns its id.
+    pub async fn register_key(&self, user: &Caller, arguments: &[&str]) -> String {
+        let key = self.folder.path().join("key");
+        for file in [key.clone(), key.with_extension("pub")] {
+            let _ = std::fs::remove_file(file);
+        }
+        let mut generate = Command::new("ssh-keygen");
+        generate.args(["-q", "-N", "", "-f"]).arg(&key).args(arguments);
+        assert!(generate.status().unwrap().success());
+        let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+        let created = user.post("/v1/me/ssh-keys", json!({ "title": "laptop", "key": public.trim() })).await;
+        created.expect(201)["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The ref updates of `app`, the oldest first, when there are so many.
+    pub async fn ref_updates(&self, count: usize) -> Vec<Value> {
+        eventually("the control plane receives the ref updates", async || {
+            let updates = self.ada.get(&format!("{REPO}/ref-updates")).await;
+            let mut updates = updates.expect(200)["items"].as_array().unwrap().clone();
+            updates.reverse();
+            (updates.len() >= count).then_some(updates)
+        })
+        .await
+    }
+
+    /// The directory of `app` at the node.
+    pub async fn bare(&self) -> PathBuf {
+        let repo = self.ada.get(REPO).await;
+        let id = repo.expect(200)["id"].as_str().unwrap().to_owned();
+        self.node.folder.path().join("repos").join(&id[id.len() - 2..]).join(id)
+    }
+}
+
+impl GitNode {
+    /// Registers a git node in this database, and starts it for the server with this internal address.
+    pub async fn start(database: &str, internal: &str) -> Self {
+        Self::at(database, internal, reserved_port(), reserved_port()).await
+    }
+
+    /// Like [`Self::start`], with reserved ports.
+    pub async fn at(database: &str, internal: &str, http: u16, ssh: u16) -> Self {
+        let store = store::Config::new(Secret::new(database.to_owned()), "test");
+        let nodes = Nodes::new(Store::new(&store, ClockRng::system()).unwrap());
+        let added = nodes.add(&Actor::operator("test"), "git".parse().unwrap(), NodeKind::Git).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let settings = vec![
+            ("SVC_GIT_LISTEN", format!("127.0.0.1:{http}")),
+            ("SVC_GIT_SSH_LISTEN", format!("127.0.0.1:{ssh}")),
+            ("SVC_GIT_INTERNAL_LISTEN", "127.0.0.1:0".to_owned()),
+            ("SVC_GIT_CORE_URL", internal.to_owned()),
+            ("SVC_GIT_TOKEN", added.token.reveal().to_owned()),
+            ("SVC_GIT_DIR", folder.path().display().to_string()),
+            ("PATH", std::env::var_os("PATH").unwrap().into_string().unwrap()),
+        ];
+        let node = Self { http, ssh, child: spawn(&settings), settings, folder };
+        let mut connection = store::Connection::establish(database).await.unwrap();
+        eventually("the git node announces itself", async || {
+            let announced: i64 = git_nodes::table.count().get_result(&mut connection).await.unwrap();
+            (announced > 0).then_some(())
+        })
+        .await;
+        node
+    }
+
+    /// Kills the node with SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub async fn restart(&mut self) {
+        self.child = spawn(&self.settings);
+        let http = self.http;
+        eventually("the git node listens", async || {
+            tokio::net::TcpStream::connect(("127.0.0.1", http)).await.ok().map(drop)
+        })
+        .await;
+    }
+}
+
+impl Drop for GitNode {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+diesel::table! {
+    #[sql_name = "nodes"]
+    git.git_nodes (node_id) {
+        node_id -> Uuid,
+    }
+}
+
+impl Clone {
+    /// Runs git, which must succeed. Returns its output.
+    pub fn git(&self, arguments: &[&str]) -> String {
+        let output = self.try_git(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "git {}: {stderr}", arguments.join(" "));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Runs git, which must fail. Returns what it printed for the user.
+    pub fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.try_git(arguments);
+        assert!(!output.status.success(), "git {} succeeded", arguments.join(" "));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    pub fn try_git(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("git");
+        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.current_dir(&self.path).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Writes a file, and commits it. Returns the commit.
+    pub fn commit(&self, file: &str, contents: &[u8]) -> String {
+        let path = self.path.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, contents).unwrap();
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--allow-empty", "-m", &format!("Change {file}")]);
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Creates a token with these scopes.
+pub async fn token(user: &Caller, scopes: &[&str]) -> String {
+    let created = user.post("/v1/me/tokens", json!({ "name": "git", "scopes": scopes })).await;
+    created.expect(201)["token"].as_str().unwrap().to_owned()
+}
+
+fn spawn(settings: &[(&str, String)]) -> Child {
+    let program = program("svc-git");
+    let mut command = Command::new(&program);
+    command.env_clear().envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
+    command.stdout(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
+}

@@ -1,0 +1,13 @@
+//! Repositories: the API, and git clients at a running `svc-git`.
+
+mod access;
+mod browsing;
+mod clients;
+mod journal;
+pub mod kit;
+mod repositories;
+
+use kit::Kit;
+
+const REPOS: &str = "/v1/orgs/ada/projects/site/repos";
+const REPO: &str = "/v1/orgs/ada/projects/site/repos/app";

@@ -1,0 +1,77 @@
+//! The endpoints of repositories, without their contents.
+
+use serde_json::json;
+
+use super::{REPO, REPOS};
+use crate::support::App;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repository_is_created_changed_and_deleted() {
+    let app = App::with(|config| {
+        config.gateway.site.git_url = Some("https://git.example".to_owned());
+        config.gateway.site.ssh_host = Some("ssh.example:2222".to_owned());
+    })
+    .await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let created = ada.post(REPOS, json!({ "name": "app" })).await;
+    let repo = created.expect(201).clone();
+    assert!(repo["id"].as_str().unwrap().starts_with("rep_"));
+    let shown = ["name", "visibility", "defaultBranch", "cloneUrls"].map(|field| &repo[field]);
+    let urls = json!({
+        "https": "https://git.example/ada/site/app.git",
+        "ssh": "ssh://git@ssh.example:2222/ada/site/app.git"
+    });
+    assert_eq!(shown, [&json!("app"), &json!("private"), &json!("main"), &urls]);
+    assert_eq!(ada.get(REPO).await.expect(200), &repo);
+    ada.post(REPOS, json!({ "name": "app" })).await.expect_error(409, "repo_exists");
+    ada.post(REPOS, json!({ "name": "docs", "visibility": "public", "defaultBranch": "trunk" })).await.expect(201);
+    let listed = ada.get(REPOS).await;
+    let names: Vec<_> = listed.expect(200)["items"].as_array().unwrap().iter().map(|repo| &repo["name"]).collect();
+    assert_eq!(names, ["docs", "app"]);
+
+    ada.patch(REPO, json!({ "name": "docs" })).await.expect_error(409, "repo_exists");
+    ada.patch(REPO, json!({})).await.expect(204);
+    ada.patch(REPO, json!({ "name": "app", "visibility": "private" })).await.expect(204);
+    ada.patch(REPO, json!({ "name": "web", "defaultBranch": "feature/x" })).await.expect(204);
+    ada.get(REPO).await.expect_error(404, "not_found");
+    let web = format!("{REPOS}/web");
+    assert_eq!(ada.get(&web).await.expect(200)["defaultBranch"], "feature/x");
+    assert_eq!(ada.get(&format!("{web}/ref-updates")).await.expect(200)["items"], json!([]));
+    ada.delete(&web).await.expect(204);
+    ada.delete(&web).await.expect_error(404, "not_found");
+    // The name is free, and the new repository another one.
+    let again = ada.post(REPOS, json!({ "name": "web" })).await;
+    assert_ne!(again.expect(201)["id"], repo["id"]);
+    let events: Vec<String> = app.db_audit("ada").await.into_iter().filter(|it| it.starts_with("repo.")).collect();
+    assert_eq!(events, ["repo.create", "repo.create", "repo.update", "repo.delete", "repo.create"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_names_and_branches_are_named() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    for name in ["", ".", "..", "a.git", ".a", "-a", "_a", "A", "a b", "a/b", "\u{e9}", &"a".repeat(65)] {
+        ada.post(REPOS, json!({ "name": name })).await.expect_error(400, "bad_request");
+    }
+    for branch in ["", "a b", "a..b", "-a", "a.lock", "/a", "a/", "a~1", "HEAD:x", "@{", "a\\b", "a//b", "a."] {
+        let refused = ada.post(REPOS, json!({ "name": "app", "defaultBranch": branch })).await;
+        refused.expect_error(400, "bad_request");
+    }
+    ada.post(REPOS, json!({ "name": &"a".repeat(64) })).await.expect(201);
+    assert_eq!(ada.get(REPOS).await.expect(200)["items"].as_array().unwrap().len(), 1);
+}
+
+/// Two creations of a name, and a deletion of the project meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_creations_create_one() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let creations = (0..10).map(|_| ada.post(REPOS, json!({ "name": "app" })));
+    let created = futures_util::future::join_all(creations).await;
+    assert_eq!(created.iter().filter(|response| response.status == 201).count(), 1);
+    let counts = app.db_rows("SELECT repositories FROM git.counts").await;
+    assert_eq!(counts[0]["repositories"], 1);
+}
