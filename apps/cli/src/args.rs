@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, ai, apps, audit, billing, db, deploy, deployments, hostnames, init, login, orgs, projects, secrets,
+    access, ai, apps, audit, billing, db, deploy, deployments, hostnames, init, login, orgs, projects, repos, secrets,
     storage, tokens,
 };
 use crate::options::PageArgs;
@@ -53,6 +53,9 @@ pub enum Command {
     /// Manage the hostnames of a project
     #[command(subcommand)]
     Hostnames(hostnames::Hostnames),
+    /// Manage the git repositories of a project
+    #[command(subcommand)]
+    Repos(repos::Repos),
     /// Manage access to the deployments of a project
     #[command(subcommand)]
     Access(access::Access),

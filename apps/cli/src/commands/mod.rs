@@ -15,6 +15,7 @@ pub mod login;
 pub mod open;
 pub mod orgs;
 pub mod projects;
+pub mod repos;
 pub mod secrets;
 pub mod storage;
 pub mod tokens;
@@ -55,6 +56,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Rollback(rollback) => rollback.run(svc).await,
         Command::Deployments(page) => deployments::list(svc, &page).await,
         Command::Hostnames(hostnames) => hostnames.run(svc).await,
+        Command::Repos(repos) => repos.run(svc).await,
         Command::Access(access) => access.run(svc).await,
         Command::Secrets(secrets) => secrets.run(svc).await,
         Command::Storage(storage) => storage.run(svc).await,

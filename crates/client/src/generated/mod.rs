@@ -17,6 +17,7 @@ mod me;
 mod oauth;
 mod orgs;
 mod projects;
+mod repos;
 mod secrets;
 mod service;
 mod shared;
@@ -39,6 +40,7 @@ pub mod types {
     pub use super::oauth::*;
     pub use super::orgs::*;
     pub use super::projects::*;
+    pub use super::repos::*;
     pub use super::secrets::*;
     pub use super::service::*;
     pub use super::shared::*;

@@ -1,0 +1,357 @@
+//! Git repositories of a project.
+//!
+//! Written by `cargo xtask codegen` from `docs/openapi.json`.
+
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+
+use super::shared::{Time, UserId};
+use crate::{Call, Client, Page, Paging, open_enum};
+
+/// 1 to 200 characters that git allows in the name of a branch
+pub type BranchName = String;
+
+/// The URLs of a repository for git.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CloneUrls {
+    /// Null if the installation does not serve git over HTTPS.
+    pub https: Option<String>,
+    /// Null if the installation does not serve git over SSH.
+    pub ssh: Option<String>,
+}
+
+/// A commit.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Commit {
+    pub author: Person,
+    pub committer: Person,
+    /// Decoded by the commit's encoding; bytes that it does not have are U+FFFD.
+    pub message: String,
+    pub oid: String,
+    pub parents: Vec<String>,
+}
+
+/// The commits of a history.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Commits {
+    /// The newest first. The history continues at the parents of the last commit.
+    pub items: Vec<Commit>,
+}
+
+open_enum! {
+    pub enum EntryType {
+        Blob = "blob",
+        Tree = "tree",
+        Commit = "commit",
+        Symlink = "symlink",
+    }
+}
+
+/// A repository to create.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewRepo {
+    /// `main` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_branch: Option<BranchName>,
+    pub name: RepoName,
+    /// `private` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<Visibility>,
+}
+
+/// The author or committer of a commit, as the commit states it: git does not verify it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Person {
+    pub at: Time,
+    pub email: String,
+    pub name: String,
+}
+
+/// A branch or a tag.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefTarget {
+    /// The id of the commit. For an annotated tag, the commit to which it points.
+    pub commit: String,
+    /// Without `refs/heads/` or `refs/tags/`.
+    pub name: String,
+}
+
+/// An update of a ref that the git node accepted.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefUpdate {
+    pub created_at: Time,
+    /// Whether the update of a branch removed commits from it. False for other refs.
+    pub forced: bool,
+    /// The object id after the update; null for a deleted ref. For an annotated tag, the id of the tag object.
+    pub new: Option<String>,
+    /// The object id before the update; null for a new ref. `git fetch` and browsing accept it as long as the update is
+    /// listed.
+    pub old: Option<String>,
+    /// The user who pushed.
+    pub pusher: Option<UserId>,
+    /// The full name of the ref, such as `refs/heads/main`.
+    pub r#ref: String,
+}
+
+pub type RefUpdatePage = Page<RefUpdate>;
+
+/// A repository.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Repo {
+    pub clone_urls: CloneUrls,
+    pub created_at: Time,
+    /// The branch of `HEAD`, which need not exist.
+    pub default_branch: BranchName,
+    pub id: RepositoryId,
+    pub name: RepoName,
+    pub updated_at: Time,
+    pub visibility: Visibility,
+}
+
+/// A file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepoBlob {
+    /// Whether the file is not UTF-8, or has a NUL among its first 8,000 bytes.
+    pub binary: bool,
+    pub commit: String,
+    /// Null for a file that is too large or binary. For a symbolic link, its target.
+    pub contents: Option<String>,
+    pub oid: String,
+    pub path: String,
+    /// In bytes.
+    pub size: i64,
+    /// Whether the file is larger than 1 MiB, so that it was not read.
+    pub too_large: bool,
+}
+
+/// A change of a repository. Absent fields keep their values.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepoChange {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_branch: Option<BranchName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<RepoName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<Visibility>,
+}
+
+/// 1 to 64 characters of a-z, 0-9, ., _ and -, beginning with a letter or a digit, not ending with .git
+pub type RepoName = String;
+
+pub type RepoPage = Page<Repo>;
+
+/// The branches and tags of a repository.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepoRefs {
+    /// Sorted by name.
+    pub branches: Vec<RefTarget>,
+    pub default_branch: BranchName,
+    /// Sorted by name.
+    pub tags: Vec<RefTarget>,
+}
+
+/// A directory.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepoTree {
+    pub commit: String,
+    /// At most 1,000 entries, in the order of git.
+    pub entries: Vec<TreeEntry>,
+    pub path: String,
+    /// Whether the directory has more entries.
+    pub truncated: bool,
+}
+
+/// an id that starts with rep_
+pub type RepositoryId = String;
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TreeEntry {
+    /// Six octal digits, as git shows them.
+    pub mode: String,
+    pub name: String,
+    pub oid: String,
+    /// The size of a file in bytes; null for other entries.
+    pub size: Option<i64>,
+    pub r#type: EntryType,
+}
+
+open_enum! {
+    pub enum Visibility {
+        Private = "private",
+        Public = "public",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReposBlobQuery {
+    /// The path in the commit; the root if absent.
+    pub path: Option<String>,
+    /// A branch, a tag, or a commit id of at least 7 characters; the default branch if absent.
+    pub r#ref: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReposCommitsQuery {
+    /// The path in the commit; the root if absent.
+    pub path: Option<String>,
+    /// A branch, a tag, or a commit id of at least 7 characters; the default branch if absent.
+    pub r#ref: Option<String>,
+    /// The largest number of items to return. Values above 200 count as 200.
+    pub limit: Option<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReposTreeQuery {
+    /// The path in the commit; the root if absent.
+    pub path: Option<String>,
+    /// A branch, a tag, or a commit id of at least 7 characters; the default branch if absent.
+    pub r#ref: Option<String>,
+}
+
+impl Client {
+    /// Read a file of a repository
+    ///
+    /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/blob`
+    pub fn repos_blob(
+        &self,
+        org_slug: &str,
+        project_name: &str,
+        repo_name: &str,
+        query: &ReposBlobQuery,
+    ) -> Call<RepoBlob> {
+        self.operation(
+            "repos.blob",
+            Method::GET,
+            &["v1", "orgs", org_slug, "projects", project_name, "repos", repo_name, "blob"],
+        )
+        .query("path", query.path.as_ref())
+        .query("ref", query.r#ref.as_ref())
+    }
+
+    /// List the commits of a branch, newest first
+    ///
+    /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/commits`
+    pub fn repos_commits(
+        &self,
+        org_slug: &str,
+        project_name: &str,
+        repo_name: &str,
+        query: &ReposCommitsQuery,
+    ) -> Call<Commits> {
+        self.operation(
+            "repos.commits",
+            Method::GET,
+            &["v1", "orgs", org_slug, "projects", project_name, "repos", repo_name, "commits"],
+        )
+        .query("path", query.path.as_ref())
+        .query("ref", query.r#ref.as_ref())
+        .query("limit", query.limit.as_ref())
+    }
+
+    /// Create an empty repository
+    ///
+    /// `POST /v1/orgs/{orgSlug}/projects/{projectName}/repos`
+    pub fn repos_create(&self, org_slug: &str, project_name: &str, body: &NewRepo) -> Call<Repo> {
+        self.operation("repos.create", Method::POST, &["v1", "orgs", org_slug, "projects", project_name, "repos"])
+            .idempotent()
+            .json(body)
+    }
+
+    /// Delete a repository, and release its name
+    ///
+    /// `DELETE /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}`
+    pub fn repos_delete(&self, org_slug: &str, project_name: &str, repo_name: &str) -> Call<()> {
+        self.operation(
+            "repos.delete",
+            Method::DELETE,
+            &["v1", "orgs", org_slug, "projects", project_name, "repos", repo_name],
+        )
+    }
+
+    /// Get a repository
+    ///
+    /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}`
+    pub fn repos_get(&self, org_slug: &str, project_name: &str, repo_name: &str) -> Call<Repo> {
+        self.operation(
+            "repos.get",
+            Method::GET,
+            &["v1", "orgs", org_slug, "projects", project_name, "repos", repo_name],
+        )
+    }
+
+    /// List the repositories of a project, newest first
+    ///
+    /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/repos`
+    pub fn repos_list(&self, org_slug: &str, project_name: &str, query: &Paging) -> Call<RepoPage> {
+        self.operation("repos.list", Method::GET, &["v1", "orgs", org_slug, "projects", project_name, "repos"])
+            .query("limit", query.limit.as_ref())
+            .query("cursor", query.cursor.as_ref())
+    }
+
+    /// List the 200 most recent updates of refs, newest first
+    ///
+    /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/ref-updates`
+    pub fn repos_ref_updates(&self, org_slug: &str, project_name: &str, repo_name: &str) -> Call<RefUpdatePage> {
+        self.operation(
+            "repos.ref_updates",
+            Method::GET,
+            &["v1", "orgs", org_slug, "projects", project_name, "repos", repo_name, "ref-updates"],
+        )
+    }
+
+    /// List the branches and tags of a repository
+    ///
+    /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/refs`
+    pub fn repos_refs(&self, org_slug: &str, project_name: &str, repo_name: &str) -> Call<RepoRefs> {
+        self.operation(
+            "repos.refs",
+            Method::GET,
+            &["v1", "orgs", org_slug, "projects", project_name, "repos", repo_name, "refs"],
+        )
+    }
+
+    /// List a directory of a repository
+    ///
+    /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}/tree`
+    pub fn repos_tree(
+        &self,
+        org_slug: &str,
+        project_name: &str,
+        repo_name: &str,
+        query: &ReposTreeQuery,
+    ) -> Call<RepoTree> {
+        self.operation(
+            "repos.tree",
+            Method::GET,
+            &["v1", "orgs", org_slug, "projects", project_name, "repos", repo_name, "tree"],
+        )
+        .query("path", query.path.as_ref())
+        .query("ref", query.r#ref.as_ref())
+    }
+
+    /// Change the name, the visibility or the default branch of a repository
+    ///
+    /// `PATCH /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}`
+    pub fn repos_update(&self, org_slug: &str, project_name: &str, repo_name: &str, body: &RepoChange) -> Call<()> {
+        self.operation(
+            "repos.update",
+            Method::PATCH,
+            &["v1", "orgs", org_slug, "projects", project_name, "repos", repo_name],
+        )
+        .json(body)
+    }
+}
