@@ -1,6 +1,6 @@
 //! The exchange between a client and a program of git: of an HTTP request, or of an SSH channel.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt as _};
 use protocol::{GitAccess, GitAccessRequest, GitGrant, SecretValue};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::core::Core;
 use crate::git::{Process, Program};
@@ -22,7 +22,7 @@ use crate::repository::{Repositories, Repository};
 const MAX_PROGRAMS: usize = 64;
 /// How long a client waits for a free program.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
-/// A client that sends nothing for this long, while git waits for it, is disconnected.
+/// An exchange without any data in either direction for this long is ended. git sends keep-alive packets while it works.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest exchange.
 const TIMEOUT: Duration = Duration::from_secs(3600);
@@ -155,8 +155,10 @@ impl Exchange {
         I: Stream<Item = Result<Bytes, E>>,
         E: std::error::Error + Send + Sync + 'static,
     {
+        let activity = Activity::default();
         let result = tokio::select! {
-            result = self.communicate(input, &output, skips_input) => result,
+            result = self.communicate(input, &output, skips_input, &activity) => result,
+            () = activity.wait_until_idle() => Err(anyhow::anyhow!("the client neither sent nor received data")),
             () = output.closed() => Err(anyhow::anyhow!("the client disconnected")),
             () = sleep(TIMEOUT) => Err(anyhow::anyhow!("the exchange took longer than {} minutes", TIMEOUT.as_secs() / 60)),
         };
@@ -176,6 +178,7 @@ impl Exchange {
         input: I,
         output: &mpsc::Sender<Output>,
         skips_input: bool,
+        activity: &Activity,
     ) -> anyhow::Result<()>
     where
         I: Stream<Item = Result<Bytes, E>>,
@@ -187,9 +190,9 @@ impl Exchange {
             let (mut stdin, mut total) = (stdin, 0);
             let mut input = std::pin::pin!(input);
             loop {
-                let Ok(chunk) = timeout(IDLE_TIMEOUT, input.next()).await else { bail!("the client sent nothing") };
-                let Some(chunk) = chunk else { return Ok(()) };
+                let Some(chunk) = input.next().await else { return Ok(()) };
                 let chunk = chunk?;
+                activity.record();
                 total += u64::try_from(chunk.len())?;
                 if total > MAX_INPUT_BYTES {
                     bail!("the client sent more than {MAX_INPUT_BYTES} bytes");
@@ -217,6 +220,7 @@ impl Exchange {
                         return Ok(());
                     }
                     output.send(Output::Data(buffer.split().freeze())).await.context("the client disconnected")?;
+                    activity.record();
                 }
             };
             tokio::try_join!(data, errors).map(drop)
@@ -240,6 +244,31 @@ impl Exchange {
             feed.await?;
         }
         Ok(())
+    }
+}
+
+/// The time of the last data.
+struct Activity(Mutex<Instant>);
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+}
+
+impl Activity {
+    fn record(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    async fn wait_until_idle(&self) {
+        loop {
+            let end = *self.0.lock().unwrap_or_else(PoisonError::into_inner) + IDLE_TIMEOUT;
+            if end <= Instant::now() {
+                return;
+            }
+            sleep_until(end).await;
+        }
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) const SOCKET: &str = "SVC_GIT_HOOK_SOCKET";
 pub(crate) const PUSH: &str = "SVC_GIT_HOOK_PUSH";
 
 /// The updates of refs in one push.
-const MAX_UPDATES: usize = 10_000;
+const MAX_UPDATES: usize = 2_000;
 /// The longest name of a ref, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
 /// The longest line of a hook: two object ids and a name.

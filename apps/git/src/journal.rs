@@ -33,7 +33,7 @@ use crate::repository::Repositories;
 
 /// The updates of one request to the control plane.
 const MAX_UPDATES_PER_REQUEST: usize = 1000;
-/// The largest message of a hook, in bytes: 10,000 updates of refs with long names.
+/// The largest message of a hook, in bytes: 2,000 updates of refs with long names.
 const MAX_STEP_BYTES: u64 = 16 << 20;
 /// The longest delay before a failed delivery is repeated.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);

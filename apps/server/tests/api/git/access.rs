@@ -1,4 +1,4 @@
-//! Who may fetch and push, over each transport.
+//! The access of git clients by role, scope and visibility.
 
 use serde_json::json;
 

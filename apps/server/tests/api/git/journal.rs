@@ -1,6 +1,7 @@
 //! The journal of ref updates: each accepted update is listed once, in order.
 
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -54,23 +55,27 @@ async fn killed_node_loses_no_acknowledged_update() {
     let mut acknowledged = Vec::new();
     let mut number = 0;
     for round in 0..ROUNDS {
-        let stop = std::sync::atomic::AtomicBool::new(false);
+        let (stop, pushed) = (AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             let pusher = scope.spawn(|| {
-                let mut pushed = Vec::new();
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut commits = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
                     number += 1;
                     let commit = work.commit("a", format!("{number}").as_bytes());
-                    let output = work.try_git(&["push", "--porcelain", "origin", "main"]);
-                    if output.status.success() {
-                        pushed.push(commit);
+                    if work.try_git(&["push", "--porcelain", "origin", "main"]).status.success() {
+                        commits.push(commit);
+                        pushed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                pushed
+                commits
             });
-            std::thread::sleep(Duration::from_millis(150 + 37 * round));
+            while pushed.load(Ordering::Relaxed) == 0 && !pusher.is_finished() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // Each round kills at another moment of the next push.
+            std::thread::sleep(Duration::from_millis(23 * round % 200));
             kit.node.kill();
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
             acknowledged.extend(pusher.join().unwrap());
         });
         kit.node.restart().await;
@@ -83,7 +88,7 @@ async fn killed_node_loses_no_acknowledged_update() {
         (updates.last().unwrap()["new"] == last.as_str()).then_some(updates)
     })
     .await;
-    // Each update continues the one before.
+    // The old commit of each update is the new one of the previous update.
     let mut before = Value::Null;
     for update in &updates {
         assert_eq!(update["old"], before, "{update}");
@@ -93,7 +98,7 @@ async fn killed_node_loses_no_acknowledged_update() {
     for commit in &acknowledged {
         assert_eq!(listed.iter().filter(|new| *new == commit).count(), 1, "{commit}");
     }
-    assert!(acknowledged.len() > 10, "{}", acknowledged.len());
+    assert!(acknowledged.len() >= usize::try_from(ROUNDS).unwrap());
     let bare = kit.bare().await;
     work.git(&["--git-dir", bare.to_str().unwrap(), "fsck", "--full"]);
 }

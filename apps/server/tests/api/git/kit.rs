@@ -127,7 +127,7 @@ impl Kit {
         created.expect(201)["id"].as_str().unwrap().to_owned()
     }
 
-    /// The ref updates of `app`, the oldest first, when there are so many.
+    /// Waits until `app` has this number of ref updates, and returns them, the oldest first.
     pub async fn ref_updates(&self, count: usize) -> Vec<Value> {
         eventually("the control plane receives the ref updates", async || {
             let updates = self.ada.get(&format!("{REPO}/ref-updates")).await;

@@ -63,7 +63,6 @@ async fn malformed_names_and_branches_are_named() {
     assert_eq!(ada.get(REPOS).await.expect(200)["items"].as_array().unwrap().len(), 1);
 }
 
-/// Two creations of a name, and a deletion of the project meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creations_create_one() {
     let app = App::start().await;

@@ -1,0 +1,152 @@
+//! Clients that send malformed requests and packs, or disconnect.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Kit, REPO};
+use crate::support::eventually;
+
+/// The status line of the response to a request with this path, which is sent as it is.
+async fn raw_status(kit: &Kit, path: &str) -> String {
+    use base64::Engine as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let password = base64::engine::general_purpose::STANDARD.encode(format!("git:{}", kit.token));
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", kit.node.http)).await.unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Basic {password}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.unwrap();
+    String::from_utf8_lossy(&response).split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_reach_only_their_repository() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let query = "info/refs?service=git-upload-pack";
+    assert_eq!(raw_status(&kit, &format!("/ada/site/app.git/{query}")).await, "200");
+    for path in [
+        "/ada/site/../site/app.git",
+        "/ada/site/%2e%2e/site/app.git",
+        "/ada/site/..%2fsite%2fapp.git",
+        "/ada/site//app.git",
+        "//ada/site/app.git",
+        "/ada/site/app.git/.",
+        "/ada/site/app.git%00",
+        "/ada/site/app.git/../app.git",
+        "/ada/site/--upload-pack=touch",
+        "/ada/site/-app",
+        "/ADA/site/app.git",
+        "/ada/site/app.git.git",
+        "/ada/site/app/x/y",
+        "/ada/site",
+        "/etc/passwd",
+        "/repos/ab/rep_0",
+        "/ada/site/app%2egit",
+        "/ada/site/a\\b",
+    ] {
+        let status = raw_status(&kit, &format!("{path}/{query}")).await;
+        assert!(["400", "404"].contains(&status.as_str()), "{path}: {status}");
+    }
+    for path in ["HEAD", "config", "objects/info/packs", "info/refs", "git-upload-pack", "hooks/pre-receive"] {
+        let status = raw_status(&kit, &format!("/ada/site/app.git/{path}")).await;
+        assert!(["403", "404", "405"].contains(&status.as_str()), "{path}: {status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_objects_and_refs_are_refused() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    work.commit("a", b"1");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    // A tree with an entry `.git`, which a checkout would write.
+    let blob = work.git(&["rev-parse", "HEAD:a"]);
+    let bytes: Vec<u8> =
+        (0..blob.len()).step_by(2).map(|at| u8::from_str_radix(&blob[at..at + 2], 16).unwrap()).collect();
+    std::fs::write(work.path().join("t"), [b"100644 .git\0".as_slice(), &bytes].concat()).unwrap();
+    let tree = work.git(&["hash-object", "-t", "tree", "--literally", "-w", "t"]);
+    let commit = work.git(&["commit-tree", &tree, "-m", "bad"]);
+    let refused = work.fails(&["push", "origin", &format!("{commit}:refs/heads/bad")]);
+    assert!(refused.contains("hasDotgit"), "{refused}");
+    assert!(work.fails(&["push", "origin", "main:refs/svc/kept/x"]).contains("hidden ref"));
+    assert!(work.fails(&["push", "origin", &format!("main:refs/heads/{}", "n".repeat(1100))]).contains("longer than"));
+    // More refs than a push may update. None of them is created.
+    let refs: Vec<String> = (0..2001).map(|number| format!("HEAD:refs/tags/t{number}")).collect();
+    let refs: Vec<&str> = ["push", "origin"].into_iter().chain(refs.iter().map(String::as_str)).collect();
+    assert!(work.fails(&refs).contains("A push can update 2000 refs"));
+    // A push may update 300 refs. The 200 most recent updates are listed.
+    work.git(&refs[..302]);
+    assert_eq!(kit.ref_updates(200).await.len(), 200);
+    let tags = work.git(&["ls-remote", "--tags", "origin"]);
+    assert_eq!(tags.lines().count(), 300);
+    work.git(
+        &[
+            &["push", "--quiet", "origin", "--delete"],
+            &tags.lines().map(|line| line.split('\t').nth(1).unwrap()).collect::<Vec<_>>()[..],
+        ]
+        .concat(),
+    );
+    assert_eq!(work.git(&["ls-remote", "origin"]).lines().count(), 2);
+}
+
+/// A client that is killed while it pushes leaves neither a process nor a lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn disconnected_client_leaves_nothing() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let data: Vec<u8> = (0..20_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    work.commit("large", &data);
+    for wait in [50, 150, 300] {
+        let mut push = work.command(&["push", "--quiet", "origin", "main"]);
+        let mut push = push.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        let group = rustix::process::Pid::from_raw(i32::try_from(push.id()).unwrap()).unwrap();
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        push.wait().unwrap();
+    }
+    let bare = kit.bare().await;
+    let bare = bare.to_str().unwrap();
+    eventually("the programs of git end", async || {
+        let running = std::fs::read_dir("/proc").unwrap().flatten().any(|process| {
+            let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&command).contains(bare)
+        });
+        (!running).then_some(())
+    })
+    .await;
+    work.git(&["push", "--quiet", "origin", "main"]);
+    assert_eq!(kit.ref_updates(1).await.len(), 1);
+    work.git(&["--git-dir", bare, "fsck", "--full"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn public_repository_is_read_by_everyone_and_written_by_members() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let head = work.commit("a", b"1");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let sam = kit.app.sign_in("sam").await;
+    kit.register_key(&sam, &["-t", "ed25519"]).await;
+    let (anonymous, ssh) = (kit.url("", "app"), kit.ssh_url("app"));
+    assert!(work.fails(&["ls-remote", &anonymous]).contains("could not read Username"));
+    assert!(work.fails(&["ls-remote", &ssh]).contains("svc: repository not found"));
+    sam.get(REPO).await.expect_error(403, "forbidden");
+    kit.ada.patch(REPO, json!({ "visibility": "public" })).await.expect(204);
+    for url in [&anonymous, &ssh] {
+        assert!(work.git(&["ls-remote", url]).starts_with(&head), "{url}");
+    }
+    assert_eq!(sam.get(REPO).await.expect(200)["visibility"], "public");
+    assert_eq!(sam.get(&format!("{REPO}/blob?path=a")).await.expect(200)["contents"], "1");
+    assert!(work.fails(&["push", &anonymous, "main:other"]).contains("could not read Username"));
+    assert!(work.fails(&["push", &ssh, "main:other"]).contains("requires the role member"));
+    kit.ada.patch(REPO, json!({ "visibility": "private" })).await.expect(204);
+    assert!(work.fails(&["ls-remote", &ssh]).contains("svc: repository not found"));
+}
