@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, ai, apps, audit, billing, db, deploy, deployments, hostnames, init, login, orgs, projects, repos, secrets,
-    storage, tokens,
+    access, ai, apps, audit, billing, db, deploy, deployments, git, hostnames, init, login, orgs, projects, repos,
+    secrets, storage, tokens,
 };
 use crate::options::PageArgs;
 
@@ -56,6 +56,9 @@ pub enum Command {
     /// Manage the git repositories of a project
     #[command(subcommand)]
     Repos(repos::Repos),
+    /// Let git use the repositories of a project
+    #[command(subcommand)]
+    Git(git::Git),
     /// Manage access to the deployments of a project
     #[command(subcommand)]
     Access(access::Access),

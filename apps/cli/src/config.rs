@@ -19,6 +19,20 @@ pub struct Config {
     /// For an access token of the device flow: how to get the next one, keyed by the base URL of the API.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grants: BTreeMap<String, StoredGrant>,
+    /// Tokens for git, keyed by the base URL of the API.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub git_tokens: BTreeMap<String, GitToken>,
+}
+
+/// A token that `svc git` created for git.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GitToken {
+    /// The scheme and the host that the token is for.
+    pub url: String,
+    pub token: Secret,
+    /// When the token expires, in seconds since 1970.
+    pub expires_at: u64,
 }
 
 /// A grant of the device flow. Its access token is in [`Config::credentials`].

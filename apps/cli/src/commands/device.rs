@@ -177,7 +177,7 @@ fn expires_soon(grant: &StoredGrant) -> bool {
 
 /// Seconds since 1970.
 #[expect(clippy::disallowed_methods, reason = "svc does not depend on kernel; tests change the stored time instead")]
-fn now() -> u64 {
+pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
 

@@ -159,6 +159,23 @@ impl Machine {
         CommandResult { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// Runs git, which must succeed. Returns its output.
+    pub fn git(&self, arguments: &[&str]) -> String {
+        self.git_with_stdin("", arguments).unwrap_or_else(|| panic!("git {} failed", arguments.join(" ")))
+    }
+
+    /// Runs git with this stdin. Returns its output, or `None` if it failed.
+    pub fn git_with_stdin(&self, input: &str, arguments: &[&str]) -> Option<String> {
+        let mut command = Command::new("git");
+        command.env_clear().envs(&self.environment).env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("HOME", &self.folder).env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_TERMINAL_PROMPT", "0");
+        command.current_dir(&self.folder).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    }
+
     /// Runs `svc --json` and returns the document.
     pub fn json(&self, arguments: &[&str]) -> Value {
         self.svc(&[arguments, &["--json"]].concat()).succeeds().json()

@@ -1,0 +1,156 @@
+//! `svc git`: lets git use the repositories of a project with the session of `svc`.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, stdin};
+use std::process::{Command, Stdio};
+
+use chrono::{DateTime, SecondsFormat};
+use client::types::{NewAccessToken, Scope};
+use url::Url;
+
+use super::device::now;
+use crate::config::{Config, GitToken};
+use crate::error::CliError;
+use crate::svc::Svc;
+
+/// The lifetime of a token that git uses.
+const LIFETIME_SECONDS: u64 = 12 * 3600;
+/// A token that expires earlier is replaced.
+const MARGIN_SECONDS: u64 = 300;
+/// The user name that git sends. The API ignores it.
+const USER: &str = "svc";
+
+#[derive(clap::Subcommand)]
+pub enum Git {
+    /// Add a repository as a remote of this folder, and let git sign in with the session of svc
+    Setup {
+        /// Name of the repository
+        repository: String,
+        /// Name of the remote. An existing one gets the URL of the repository
+        #[arg(long, value_name = "NAME", default_value = "origin")]
+        remote: String,
+    },
+    /// Answer git, which runs this as its credential helper
+    #[command(hide = true)]
+    Credential { operation: String },
+}
+
+impl Git {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
+        match self {
+            Self::Setup { repository, remote } => setup(svc, &repository, remote).await,
+            Self::Credential { operation } => credential(svc, &operation).await,
+        }
+    }
+}
+
+async fn setup(svc: &Svc<'_>, repository: &str, remote: String) -> Result<(), CliError> {
+    let (org, project) = svc.project()?;
+    let repo = svc.client()?.repos_get(&org, &project, repository).send().await?;
+    let url = repo.clone_urls.https.clone();
+    let url = url.ok_or_else(|| CliError::Other("this platform serves no repositories over HTTPS".to_owned()))?;
+    let program = std::env::current_exe()?;
+    let program = program.to_str().ok_or_else(|| CliError::Other("the path of svc is not UTF-8".to_owned()))?;
+    let helper = format!("!{} git credential --api {}", quote(program), quote(&svc.api));
+    let known = run(&["remote"])?.lines().any(|known| known == remote);
+    let change = if known { "set-url" } else { "add" };
+    run(&["remote", change, &remote, &url])?;
+    let section = format!("credential.{}", origin(&url)?);
+    // An empty value removes the helpers of the machine, which would store the token.
+    run(&["config", "--replace-all", &format!("{section}.helper"), ""])?;
+    run(&["config", "--add", &format!("{section}.helper"), &helper])?;
+    svc.out.response(&repo, |_| url.clone())?;
+    svc.out.success(format!("git push {remote} now works with your session at {}", svc.api));
+    Ok(())
+}
+
+/// Answers a request of git (gitcredentials(7)).
+async fn credential(svc: &Svc<'_>, operation: &str) -> Result<(), CliError> {
+    let mut request = String::new();
+    stdin().read_to_string(&mut request)?;
+    let attributes: BTreeMap<&str, &str> = request.lines().filter_map(|line| line.split_once('=')).collect();
+    let attribute = |name: &str| attributes.get(name).copied().unwrap_or_default();
+    let asked = format!("{}://{}", attribute("protocol"), attribute("host"));
+    match operation {
+        "get" => {
+            let GitToken { url, token, .. } = token(svc).await?;
+            // The token is for the git node of this API, not for another host that the folder's configuration names.
+            if url == asked {
+                svc.out.data(&format!("username={USER}\npassword={}\n", token.reveal()))?;
+            }
+        }
+        // The platform rejected the token.
+        "erase" => {
+            let _lock = Config::lock()?;
+            let mut config = Config::read()?;
+            if config.git_tokens.get(&svc.api).is_some_and(|known| known.url == asked) {
+                config.git_tokens.remove(&svc.api);
+                config.write()?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The stored token for git, or a new one.
+async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
+    let known = Config::read()?.git_tokens.remove(&svc.api);
+    if let Some(known) = known.filter(|known| known.expires_at > now() + MARGIN_SECONDS) {
+        return Ok(known);
+    }
+    let client = svc.client()?;
+    let git_url = client.service_config().send().await?.git_url.clone();
+    let git_url =
+        git_url.ok_or_else(|| CliError::Other("this platform serves no repositories over HTTPS".to_owned()))?;
+    let expires_at = now() + LIFETIME_SECONDS;
+    let time = i64::try_from(expires_at).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    let new = NewAccessToken {
+        name: "svc git".to_owned(),
+        scopes: vec![Scope::from("git:write")],
+        expires_at: time.map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true)),
+        restrict: None,
+    };
+    let created = client.credentials_token_create(&new).send().await?;
+    let token = GitToken { url: origin(&git_url)?, token: created.token.clone(), expires_at };
+    // Not before the request, which may renew the session under this lock.
+    let _lock = Config::lock()?;
+    let mut config = Config::read()?;
+    config.git_tokens.insert(svc.api.clone(), token.clone());
+    config.write()?;
+    Ok(token)
+}
+
+/// The scheme and the host of a URL, with its port if that is not the default.
+fn origin(url: &str) -> Result<String, CliError> {
+    let url = Url::parse(url).map_err(|_| CliError::Other("the API returned a malformed URL".to_owned()))?;
+    Ok(url.origin().ascii_serialization())
+}
+
+/// A text as one word of a shell.
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Runs git in the folder. Returns its output.
+fn run(arguments: &[&str]) -> Result<String, CliError> {
+    let output = Command::new("git").args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| CliError::Other(format!("cannot start git: {error}")))?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(CliError::Other(format!("git {} failed: {}", arguments.join(" "), message.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_origins_are_exact() {
+        assert_eq!(quote("a b'c"), r"'a b'\''c'");
+        assert_eq!(origin("https://git.example/a/b.git").unwrap(), "https://git.example");
+        assert_eq!(origin("http://127.0.0.1:8093/a").unwrap(), "http://127.0.0.1:8093");
+    }
+}

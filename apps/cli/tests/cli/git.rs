@@ -1,0 +1,50 @@
+//! `svc repos` and `svc git`.
+
+use serde_json::json;
+
+use crate::support::Platform;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repositories_are_managed() {
+    let platform = Platform::with(&[("SVC_GIT_URL", "https://git.example".to_owned())]).await;
+    let ada = platform.ada_with_site();
+    let created = ada.svc(&["repos", "create", "app"]).succeeds();
+    assert!(created.out.starts_with("https://git.example/ada/"), "{created:?}");
+    created.stderr_contains("created the repository app");
+    ada.svc(&["repos", "create", "app"]).fails(1);
+    ada.svc(&["repos", "create", "docs", "--public", "--default-branch", "trunk"]).succeeds();
+    let listed = ada.svc(&["repos", "list"]).succeeds().out;
+    let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    assert_eq!(rows[1..], [["docs", "public", "trunk"], ["app", "private", "main"]]);
+    ada.svc(&["repos", "rename", "app", "web"]).succeeds().stderr_contains("renamed app to web");
+    assert_eq!(ada.json(&["repos", "delete", "web"]), json!(null));
+    ada.svc(&["repos", "delete", "web"]).fails(5);
+}
+
+/// git asks `svc` for the password of the remote. Another host receives none.
+#[tokio::test(flavor = "multi_thread")]
+async fn git_receives_a_token_for_the_git_node_only() {
+    let platform = Platform::with(&[("SVC_GIT_URL", "https://git.example".to_owned())]).await;
+    let ada = platform.ada_with_site();
+    ada.svc(&["repos", "create", "app"]).succeeds();
+    ada.svc(&["git", "setup", "app"]).fails(1).stderr_contains("git remote failed");
+    ada.git(&["init", "--quiet"]);
+    for _ in 0..2 {
+        ada.svc(&["git", "setup", "app"]).succeeds().stderr_contains("git push origin now works");
+    }
+    assert!(ada.git(&["remote", "get-url", "origin"]).ends_with("/app.git\n"));
+    let fill = |host: &str| ada.git_with_stdin(&format!("protocol=https\nhost={host}\n\n"), &["credential", "fill"]);
+    let filled = fill("git.example").unwrap();
+    assert!(filled.contains("username=svc\npassword=svc_pat_"), "{filled}");
+    // The token is used again.
+    assert_eq!(fill("git.example").unwrap(), filled);
+    let asked = "protocol=https\nhost=evil.example\n\n";
+    assert_eq!(ada.svc_with_stdin(asked, &["git", "credential", "get"]).succeeds().out, "");
+    // git rejects the password, so the next one is new.
+    ada.git_with_stdin(&filled, &["credential", "reject"]);
+    assert_ne!(fill("git.example").unwrap(), filled);
+    let tokens = ada.json(&["tokens", "list"]);
+    let tokens = tokens["items"].as_array().unwrap();
+    assert_eq!(tokens.len(), 2);
+    assert!(tokens.iter().all(|token| token["scopes"] == json!(["git:write"]) && !token["expiresAt"].is_null()));
+}
