@@ -128,7 +128,9 @@ fn internal(error: impl std::error::Error + Send + Sync + 'static) -> BrowseErro
 impl Browser {
     /// Opens a repository. Neither the environment nor the configuration of the system or a user applies.
     pub fn open(path: &std::path::Path) -> Result<Self> {
-        let options = gix::open::Options::isolated().open_path_as_is(true);
+        // Clients see the objects themselves, without replacements. The limit bounds the base of a delta.
+        let overrides = ["core.useReplaceRefs=false", "gitoxide.objects.allocLimit=67108864"];
+        let options = gix::open::Options::isolated().open_path_as_is(true).config_overrides(overrides);
         let mut repository = gix::open_opts(path, options).map_err(internal)?;
         repository.object_cache_size(4 << 20);
         Ok(Self { repository })
@@ -210,15 +212,18 @@ impl Browser {
     /// The entry of a directory with this name, or with this name after its escapes are resolved.
     fn entry(&self, tree: ObjectId, name: &str) -> Result<Option<(String, EntryKind, ObjectId)>> {
         let data = self.read(tree, MAX_OBJECT_BYTES)?;
-        let escaped = unescape(name);
-        let entries = TreeRefIter::from_bytes(&data, gix::hash::Kind::Sha1);
-        for entry in entries {
+        let (escaped, mut found) = (unescape(name), None);
+        for entry in TreeRefIter::from_bytes(&data, gix::hash::Kind::Sha1) {
             let entry = entry.map_err(internal)?;
-            if entry.filename == name || escaped.as_deref().is_some_and(|escaped| entry.filename == escaped) {
-                return Ok(Some((escape(entry.filename), entry.mode.kind(), entry.oid.to_owned())));
+            let is_exact = entry.filename == name;
+            if is_exact || escaped.as_deref().is_some_and(|escaped| entry.filename == escaped) {
+                found = Some((escape(entry.filename), entry.mode.kind(), entry.oid.to_owned()));
+            }
+            if is_exact {
+                break;
             }
         }
-        Ok(None)
+        Ok(found)
     }
 
     fn read(&self, id: ObjectId, max: u64) -> Result<Vec<u8>> {

@@ -24,6 +24,8 @@ const MAX_PROGRAMS: usize = 64;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// An exchange without any data in either direction for this long is ended. git sends keep-alive packets while it works.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long the rest of an input is skipped.
+const SKIP_TIMEOUT: Duration = Duration::from_secs(300);
 /// The longest exchange.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 /// The input of an exchange, in bytes: a push of 2 GiB, whose rest is skipped so that the client receives the error.
@@ -64,7 +66,7 @@ pub struct Exchange {
     /// While it is in use, it is not erased.
     _repository: Repository,
     push: Option<PushGuard>,
-    _permit: OwnedSemaphorePermit,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A part of the output of git.
@@ -133,7 +135,7 @@ impl Service {
         let push = program.writes().then(|| self.journal.begin(&repository.path, grant)).transpose()?;
         let id = push.as_ref().map(PushGuard::id);
         match self.repositories.git().serve(program, arguments, &repository.path, protocol, id) {
-            Ok(process) => Ok(Exchange { process, _repository: repository, push, _permit: permit }),
+            Ok(process) => Ok(Exchange { process, _repository: repository, push, permit: Some(permit) }),
             Err(error) => {
                 if let Some(push) = push {
                     push.finish().await;
@@ -241,7 +243,9 @@ impl Exchange {
             }
         }
         if skips_input && !is_fed {
-            feed.await?;
+            // Another program may run meanwhile.
+            drop(self.permit.take());
+            timeout(SKIP_TIMEOUT, feed).await.context("the client sends its input too slowly")??;
         }
         Ok(())
     }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use crate::hook::{PUSH, SOCKET};
+use crate::hook::{Hook, PUSH, SOCKET};
 
 /// The time between SIGTERM, after which git removes its locks, and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
@@ -111,8 +111,15 @@ impl Git {
         protocol: Option<&str>,
         push: Option<&str>,
     ) -> anyhow::Result<Process> {
+        let hooks = self.dir.join("hooks");
+        // git ignores a missing hook.
+        for (name, _) in Hook::ALL.into_iter().filter(|_| program.writes()) {
+            ensure!(hooks.join(name).is_file(), "the hook {name} is missing: the program svc-git was moved");
+        }
         let mut command = self.command();
-        command.arg("-c").arg(format!("core.hooksPath={}", self.dir.join("hooks").display()));
+        // An object that needs more memory is refused.
+        command.env("GIT_ALLOC_LIMIT", "512m");
+        command.arg("-c").arg(format!("core.hooksPath={}", hooks.display()));
         command.arg(program.subcommand()).args(arguments).arg(repository);
         if let Some(protocol) = protocol.filter(|protocol| is_protocol(protocol)) {
             command.env("GIT_PROTOCOL", protocol);
@@ -129,7 +136,7 @@ impl Git {
 }
 
 /// Whether a client may pass this text to git: `version=2`, or several keys and numbers separated by colons.
-fn is_protocol(text: &str) -> bool {
+pub fn is_protocol(text: &str) -> bool {
     text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'=' | b':' | b'-'))
 }
 
@@ -137,8 +144,11 @@ impl Process {
     /// Waits for the end. Returns the exit code.
     pub async fn wait(&mut self) -> anyhow::Result<u8> {
         let Some(child) = &mut self.child else { return Ok(0) };
+        let group = group(child);
         let status = child.wait().await?;
         self.child = None;
+        // Its children end with it, unless it was killed.
+        signal(group, Signal::KILL);
         Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255))
     }
 
@@ -150,18 +160,25 @@ impl Process {
 }
 
 async fn end(child: &mut Child) {
-    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-    let signal = |signal| {
-        if let Some(group) = group {
-            // It may have ended.
-            let _ = kill_process_group(group, signal);
-        }
-    };
-    signal(Signal::TERM);
-    if timeout(GRACE, child.wait()).await.is_err() {
-        signal(Signal::KILL);
+    let group = group(child);
+    signal(group, Signal::TERM);
+    let ended = timeout(GRACE, child.wait()).await;
+    signal(group, Signal::KILL);
+    if ended.is_err() {
         // Only a child that was waited for fails.
         let _ = child.wait().await;
+    }
+}
+
+/// The process group of a running child.
+fn group(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+}
+
+fn signal(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // It may have ended.
+        let _ = kill_process_group(group, signal);
     }
 }
 

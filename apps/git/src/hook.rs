@@ -44,10 +44,12 @@ pub fn named(name: &str) -> Option<Hook> {
     Hook::ALL.iter().find_map(|(known, hook)| (*known == name).then_some(*hook))
 }
 
-/// The step of a transaction (githooks(5), "reference-transaction").
+/// The step of a push, or of one of its transactions (githooks(5), "pre-receive" and "reference-transaction").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
+    /// The updates of the whole push, before any transaction.
+    Received,
     /// All refs are locked. The transaction can still be aborted.
     Prepared,
     Committed,
@@ -76,15 +78,14 @@ pub(crate) struct Step {
 #[must_use]
 pub fn run(hook: Hook, phase: Option<&str>) -> ExitCode {
     let phase = match (hook, phase) {
-        (Hook::PreReceive, _) => None,
-        (Hook::ReferenceTransaction, Some("prepared")) => Some(Phase::Prepared),
-        (Hook::ReferenceTransaction, Some("committed")) => Some(Phase::Committed),
-        (Hook::ReferenceTransaction, Some("aborted")) => Some(Phase::Aborted),
+        (Hook::PreReceive, _) => Phase::Received,
+        (Hook::ReferenceTransaction, Some("prepared")) => Phase::Prepared,
+        (Hook::ReferenceTransaction, Some("committed")) => Phase::Committed,
+        (Hook::ReferenceTransaction, Some("aborted")) => Phase::Aborted,
         // A step of a newer git.
         (Hook::ReferenceTransaction, _) => return ExitCode::SUCCESS,
     };
-    let done = read_updates().and_then(|updates| phase.map_or(Ok(()), |phase| report(phase, updates)));
-    match done {
+    match read_updates(phase).and_then(|updates| report(phase, updates)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -93,7 +94,7 @@ pub fn run(hook: Hook, phase: Option<&str>) -> ExitCode {
     }
 }
 
-fn read_updates() -> io::Result<Vec<Update>> {
+fn read_updates(phase: Phase) -> io::Result<Vec<Update>> {
     let mut updates = Vec::new();
     let mut lines = BufReader::new(stdin().lock());
     let mut line = Vec::new();
@@ -105,11 +106,13 @@ fn read_updates() -> io::Result<Vec<Update>> {
         if updates.len() == MAX_UPDATES {
             return Err(io::Error::other(format!("A push can update {MAX_UPDATES} refs. Push fewer refs at once.")));
         }
-        updates.extend(parse(&line)?);
+        let update = parse(&line)?;
+        // Of a transaction, an update without a difference is the lock of a ref that does not change.
+        updates.extend(update.filter(|update| phase == Phase::Received || update.old != update.new));
     }
 }
 
-/// Parses a line `<old> <new> <name>`. Returns `None` for an update without a difference, and for a symbolic ref.
+/// Parses a line `<old> <new> <name>`. Returns `None` for a symbolic ref.
 fn parse(line: &[u8]) -> io::Result<Option<Update>> {
     let line = str::from_utf8(line).map_err(|_| io::Error::other("The name of a ref is not UTF-8. Rename the ref."))?;
     let mut fields = line.trim_end_matches('\n').splitn(3, ' ');
@@ -120,7 +123,7 @@ fn parse(line: &[u8]) -> io::Result<Option<Update>> {
         return Err(io::Error::other(format!("The name of a ref is longer than {MAX_NAME_BYTES} bytes.")));
     }
     let is_object = |id: &str| id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if old == new || !is_object(old) || !is_object(new) {
+    if !is_object(old) || !is_object(new) {
         return Ok(None);
     }
     let object = |id: &str| id.bytes().any(|byte| byte != b'0').then(|| id.to_owned());
@@ -164,7 +167,8 @@ mod tests {
         let created = line(NONE, A).unwrap();
         assert_eq!((created.name.as_str(), created.old, created.new.as_deref()), ("refs/heads/a b", None, Some(A)));
         assert_eq!(line(A, NONE).unwrap().new, None);
-        assert_eq!(line(A, A), None);
+        let unchanged = line(A, A).unwrap();
+        assert_eq!(unchanged.old, unchanged.new);
         assert_eq!(line(A, "ref:refs/heads/main"), None);
         assert!(parse(b"1111 2222\n").is_err() && parse(b"1111 2222 refs/\xff\n").is_err());
         assert!(parse(format!("{A} {NONE} {}\n", "n".repeat(1025)).as_bytes()).is_err());

@@ -21,7 +21,7 @@ use protocol::SecretValue;
 use tokio::sync::mpsc;
 
 use crate::exchange::{Access, Credential, Exchange, Mode, Output, Service};
-use crate::git::Program;
+use crate::git::{Program, is_protocol};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 
@@ -72,6 +72,7 @@ async fn serve(
     };
     let Ok(credential) = password(&request) else { return unauthenticated() };
     let protocol = request.headers().get(GIT_PROTOCOL).and_then(|value| value.to_str().ok());
+    let protocol = protocol.filter(|protocol| is_protocol(protocol));
     let access = service.authorize(Transport::Http, credential, asked.path, asked.program.writes()).await;
     let grant = match access {
         Ok(Access::Allowed(grant)) => grant,

@@ -108,9 +108,13 @@ async fn respond<T: Serialize + Send + 'static>(
     empty: Option<T>,
 ) -> HttpResponse {
     let read = async {
-        let _permit = state.browses.acquire().await.map_err(anyhow::Error::from)?;
+        let permit = Arc::clone(&state.browses).acquire_owned().await.map_err(anyhow::Error::from)?;
         let Some(repository) = state.repositories.find(id).await? else { return empty.ok_or(BrowseError::NoRef) };
-        let read = move || read(&Browser::open(&repository.path)?);
+        // A read ends later than a request that the control plane gave up.
+        let read = move || {
+            let _permit = permit;
+            read(&Browser::open(&repository.path)?)
+        };
         spawn_blocking(read).await.map_err(anyhow::Error::from)?
     };
     match read.await {

@@ -77,6 +77,8 @@ struct Book {
     after: i64,
     transactions: Vec<Transaction>,
     file: Option<File>,
+    /// The bytes of the file that are complete lines.
+    length: u64,
 }
 
 /// A transaction of refs.
@@ -91,6 +93,11 @@ struct Transaction {
     outcome: Option<bool>,
 }
 
+/// A push that is refused, with the reason for the user.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refused(String);
+
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,6 +110,11 @@ enum Line {
         push: String,
         is_committed: bool,
     },
+    /// The refs that the first transaction of a push without an outcome changed.
+    Resolved {
+        push: String,
+        committed: Vec<String>,
+    },
 }
 
 impl Journal {
@@ -112,14 +124,15 @@ impl Journal {
         fs::create_dir_all(&dir)?;
         let (changed, receiver) = mpsc::unbounded_channel();
         let mut books = HashMap::new();
+        for id in repositories.all() {
+            Repositories::remove_leftovers(&repositories.path(&id)?)?;
+        }
         for entry in fs::read_dir(&dir)? {
             let path = entry?.path();
-            let Some(id) = path.file_name().and_then(|name| name.to_str()).map(ToOwned::to_owned) else { continue };
+            let id = path.file_name().and_then(|name| name.to_str()).map(ToOwned::to_owned);
+            let id = id.context("the journal contains a foreign file")?;
             let mut book = Book::load(&path).with_context(|| format!("the journal of {id} is damaged"))?;
             let repository = repositories.path(&id)?;
-            if repository.is_dir() {
-                Repositories::remove_stale_locks(&repository)?;
-            }
             book.resolve(&git, &repository, None)?;
             // Only a closed receiver fails.
             let _ = changed.send(id.clone());
@@ -156,15 +169,30 @@ impl Journal {
     /// Records a step of a transaction.
     fn record(&self, step: Step) -> anyhow::Result<()> {
         let Step { push: id, phase, mut updates } = step;
-        let push = self.pushes().get(&id).cloned().context("there is no such push")?;
+        let find = || self.pushes().get(&id).cloned().context("there is no such push");
+        let repository = find()?.repository;
         updates.retain(|update| update.name.starts_with("refs/") && !update.name.starts_with("refs/svc/"));
         if updates.is_empty() {
             return Ok(());
         }
-        let book = self.book(&push.repository);
+        let book = self.book(&repository);
         let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: a push that is finished meanwhile records nothing more.
+        let push = find()?;
         match phase {
+            Phase::Received => {
+                // git deletes a ref without a check if it cannot read the old object, and reports no old object then.
+                for update in updates.iter().filter(|update| update.new.is_none()) {
+                    let current = read_ref(&self.0.git, &push.path, &update.name)?;
+                    if update.old.is_none() || current != update.old {
+                        return Err(Refused(format!("{} changed. Fetch, and delete it again.", update.name)).into());
+                    }
+                }
+                Ok(())
+            }
             Phase::Prepared => {
+                // An earlier transaction of the push whose end was not reported.
+                book.resolve(&self.0.git, &push.path, Some(&id))?;
                 if book.transactions.is_empty() {
                     book.after = book.after.max(push.last_update);
                 }
@@ -173,7 +201,7 @@ impl Journal {
                 book.append(Transaction { push: id, pusher: push.pusher, at, updates, outcome: None })
             }
             Phase::Committed | Phase::Aborted => {
-                book.end(&id, phase == Phase::Committed)?;
+                book.end(&id, &updates, phase == Phase::Committed)?;
                 // Only a closed receiver fails.
                 let _ = self.0.changed.send(push.repository);
                 Ok(())
@@ -183,10 +211,12 @@ impl Journal {
 
     /// Decides about the transactions of a push whose processes ended.
     fn finish(&self, id: &str) -> anyhow::Result<()> {
-        let Some(push) = self.pushes().remove(id) else { return Ok(()) };
+        let Some(push) = self.pushes().get(id).cloned() else { return Ok(()) };
         let book = self.book(&push.repository);
         let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        book.resolve(&self.0.git, &push.path, Some(id))?;
+        let resolved = book.resolve(&self.0.git, &push.path, Some(id));
+        self.pushes().remove(id);
+        resolved?;
         // Only a closed receiver fails.
         let _ = self.0.changed.send(push.repository);
         Ok(())
@@ -227,10 +257,13 @@ impl Journal {
         let journal = self.clone();
         let response = match spawn_blocking(move || journal.record(step)).await? {
             Ok(()) => OK.to_owned(),
-            Err(error) => {
-                tracing::error!(%error, "failed to record a transaction");
-                "its journal cannot be written".to_owned()
-            }
+            Err(error) => match error.downcast::<Refused>() {
+                Ok(Refused(message)) => message,
+                Err(error) => {
+                    tracing::error!(error = format!("{error:#}"), "failed to record a transaction");
+                    "its journal cannot be written".to_owned()
+                }
+            },
         };
         stream.write_all(response.as_bytes()).await?;
         Ok(())
@@ -320,7 +353,7 @@ impl Drop for PushGuard {
 
 impl Book {
     const fn new(path: PathBuf) -> Self {
-        Self { path, after: 0, transactions: Vec::new(), file: None }
+        Self { path, after: 0, transactions: Vec::new(), file: None, length: 0 }
     }
 
     fn load(path: &Path) -> anyhow::Result<Self> {
@@ -332,7 +365,16 @@ impl Book {
             match serde_json::from_slice(line).ok().filter(|_| line.ends_with(b"\n")) {
                 Some(Line::After(after)) => book.after = after,
                 Some(Line::Prepared(transaction)) => book.transactions.push(transaction),
-                Some(Line::Ended { push, is_committed }) => book.set_outcome(&push, is_committed),
+                Some(Line::Ended { push, is_committed }) => {
+                    if let Some(open) = book.transactions.iter_mut().rev().find(|it| it.is_open(&push)) {
+                        open.outcome = Some(is_committed);
+                    }
+                }
+                Some(Line::Resolved { push, committed }) => {
+                    if let Some(open) = book.transactions.iter_mut().find(|it| it.is_open(&push)) {
+                        open.resolve(&committed);
+                    }
+                }
                 None => {
                     ensure!(lines.peek().is_none(), "line {} is malformed", book.transactions.len());
                     break;
@@ -342,25 +384,47 @@ impl Book {
         }
         let file = OpenOptions::new().append(true).open(path)?;
         file.set_len(length)?;
-        book.file = Some(file);
+        (book.file, book.length) = (Some(file), length);
         Ok(book)
     }
 
+    /// Appends a line. After an error, the file is as before.
     fn write(&mut self, line: &Line) -> anyhow::Result<()> {
         let mut text = Vec::new();
         if self.file.is_none() {
             serde_json::to_writer(&mut text, &Line::After(self.after))?;
             text.push(b'\n');
-            self.file = Some(OpenOptions::new().create(true).append(true).open(&self.path)?);
-            if let Some(directory) = self.path.parent() {
-                File::open(directory)?.sync_all()?;
-            }
         }
         serde_json::to_writer(&mut text, line)?;
         text.push(b'\n');
-        let file = self.file.as_mut().context("the file is open")?;
-        file.write_all(&text)?;
-        file.sync_data()?;
+        let is_new = self.file.is_none();
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => OpenOptions::new().create(true).append(true).open(&self.path)?,
+        };
+        let append = |file: &mut File| {
+            if is_new {
+                file.set_len(0)?;
+            }
+            file.write_all(&text)?;
+            file.sync_data()?;
+            if is_new && let Some(directory) = self.path.parent() {
+                File::open(directory)?.sync_all()?;
+            }
+            Ok::<_, io::Error>(())
+        };
+        let length = if is_new { 0 } else { self.length };
+        if let Err(error) = append(&mut file) {
+            if is_new {
+                fs::remove_file(&self.path)?;
+            } else {
+                // Without the file, the next line would begin a new one. So the incomplete line must go.
+                file.set_len(length)?;
+                self.file = Some(file);
+            }
+            return Err(error.into());
+        }
+        (self.file, self.length) = (Some(file), length + u64::try_from(text.len())?);
         Ok(())
     }
 
@@ -370,20 +434,21 @@ impl Book {
         Ok(())
     }
 
-    fn end(&mut self, push: &str, is_committed: bool) -> anyhow::Result<()> {
-        self.set_outcome(push, is_committed);
-        self.write(&Line::Ended { push: push.to_owned(), is_committed })
-    }
-
-    fn set_outcome(&mut self, push: &str, is_committed: bool) {
-        let open = self.transactions.iter_mut().rev().find(|it| it.push == push && it.outcome.is_none());
-        if let Some(open) = open {
-            open.outcome = Some(is_committed);
+    /// Records the end of the push's transaction with these updates. Without such a transaction, it was not recorded, so
+    /// that git aborts it.
+    fn end(&mut self, push: &str, updates: &[Update], is_committed: bool) -> anyhow::Result<()> {
+        let is_ended = |it: &Transaction| it.is_open(push) && it.updates == updates;
+        let Some(index) = self.transactions.iter().rposition(is_ended) else { return Ok(()) };
+        self.write(&Line::Ended { push: push.to_owned(), is_committed })?;
+        if let Some(ended) = self.transactions.get_mut(index) {
+            ended.outcome = Some(is_committed);
         }
+        Ok(())
     }
 
-    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. A transaction took effect if
-    /// a ref has its new value, or a later one replaced that value.
+    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. An update took effect if the
+    /// ref has its new value, or if a later update replaced that value. git changes the refs of a transaction one by one,
+    /// so some of them can have changed.
     fn resolve(&mut self, git: &Git, repository: &Path, push: Option<&str>) -> anyhow::Result<()> {
         for index in 0..self.transactions.len() {
             let (before, after) = self.transactions.split_at(index + 1);
@@ -391,16 +456,21 @@ impl Book {
             if transaction.outcome.is_some() || push.is_some_and(|push| transaction.push != push) {
                 continue;
             }
-            let Some(update) = transaction.updates.first() else { continue };
-            let later = after.iter().flat_map(|it| &it.updates).find(|later| later.name == update.name);
-            let current = match later {
-                Some(later) => later.old.clone(),
-                None => read_ref(git, repository, &update.name)?,
-            };
-            let (push, is_committed) = (transaction.push.clone(), current == update.new);
-            self.write(&Line::Ended { push, is_committed })?;
+            let mut committed = Vec::new();
+            for update in &transaction.updates {
+                let later = after.iter().flat_map(|it| &it.updates).find(|later| later.name == update.name);
+                let current = match later {
+                    Some(later) => later.old.clone(),
+                    None => read_ref(git, repository, &update.name)?,
+                };
+                if current == update.new {
+                    committed.push(update.name.clone());
+                }
+            }
+            let push = transaction.push.clone();
+            self.write(&Line::Resolved { push, committed: committed.clone() })?;
             if let Some(transaction) = self.transactions.get_mut(index) {
-                transaction.outcome = Some(is_committed);
+                transaction.resolve(&committed);
             }
         }
         Ok(())
@@ -420,11 +490,14 @@ impl Book {
             fs::remove_file(&self.path)?;
             return Ok(());
         }
-        // The file is replaced as a whole: a line cannot be removed.
-        let mut new = tempfile::NamedTempFile::new_in(self.path.parent().context("the journal has a directory")?)?;
+        // The file is replaced as a whole: a line cannot be removed. Temporary files are not in the folder of the journal.
+        let folder = self.path.parent().and_then(Path::parent).context("the journal has a directory")?.join("new");
+        let mut new = tempfile::NamedTempFile::new_in(folder)?;
+        let mut text = Vec::new();
         let mut write = |line: &Line| {
-            serde_json::to_writer(&mut new, line)?;
-            new.write_all(b"\n")
+            serde_json::to_writer(&mut text, line)?;
+            text.push(b'\n');
+            Ok::<_, anyhow::Error>(())
         };
         write(&Line::After(after))?;
         for transaction in &self.transactions {
@@ -433,10 +506,23 @@ impl Book {
                 write(&Line::Ended { push: transaction.push.clone(), is_committed })?;
             }
         }
+        new.write_all(&text)?;
         new.as_file().sync_data()?;
-        new.persist(&self.path)?;
-        self.file = Some(OpenOptions::new().append(true).open(&self.path)?);
+        let file = new.persist(&self.path)?;
+        (self.file, self.length) = (Some(file), u64::try_from(text.len())?);
         Ok(())
+    }
+}
+
+impl Transaction {
+    fn is_open(&self, push: &str) -> bool {
+        self.push == push && self.outcome.is_none()
+    }
+
+    /// Keeps only the updates of these refs.
+    fn resolve(&mut self, committed: &[String]) {
+        self.updates.retain(|update| committed.contains(&update.name));
+        self.outcome = Some(true);
     }
 }
 
@@ -474,9 +560,12 @@ fn read_ref(git: &Git, repository: &Path, name: &str) -> anyhow::Result<Option<S
         return Ok(None);
     }
     let mut command = git.maintenance(Some(repository));
-    let command = command.args(["rev-parse", "--verify", "--quiet", "--end-of-options", name]);
-    let output = command.stdout(Stdio::piped()).output()?;
-    Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    let output =
+        command.args(["for-each-ref", "--format=%(objectname) %(refname)", name]).stdout(Stdio::piped()).output()?;
+    ensure!(output.status.success(), "git for-each-ref failed: {}", output.status);
+    let listed = String::from_utf8(output.stdout)?;
+    let mut refs = listed.lines().filter_map(|line| line.split_once(' '));
+    Ok(refs.find_map(|(object, found)| (found == name).then(|| object.to_owned())))
 }
 
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]

@@ -98,7 +98,8 @@ async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal,
             ensure!(command.args(arguments).status()?.success(), "git {} failed", arguments.join(" "));
             Ok(())
         };
-        run(&["gc", "--quiet", "--no-detach"])?;
+        // A commit that a push makes unreachable meanwhile stays.
+        run(&["gc", "--quiet", "--no-detach", "--prune=never"])?;
         run(&["commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"])
     })
     .await?

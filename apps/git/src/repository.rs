@@ -19,6 +19,7 @@ use crate::hook::Hook;
 const CONFIG: &str = "\
 [core]
 	bigFileThreshold = 32m
+	fsync = committed,loose-object,reference
 	packedGitLimit = 256m
 	logAllRefUpdates = false
 [safe]
@@ -75,6 +76,7 @@ impl Repositories {
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(dir.join("repos")).context("cannot create the directory")?;
         let dir = dir.canonicalize()?;
+        ensure!(dir.to_str().is_some(), "its path is not UTF-8");
         let lock = File::create(dir.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).context("another process uses the directory")?;
         // Creations that did not end.
@@ -194,8 +196,14 @@ impl Repositories {
         self.0.dir.join("ssh_host_ed25519_key")
     }
 
-    /// Removes locks that killed processes left in a repository without a writer.
-    pub fn remove_stale_locks(path: &Path) -> anyhow::Result<()> {
+    /// Removes the locks and incomplete packs of killed processes. No process of git may run.
+    pub fn remove_leftovers(path: &Path) -> anyhow::Result<()> {
+        for entry in fs::read_dir(path.join("objects"))? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("tmp_objdir-incoming-") {
+                remove_all(&entry.path())?;
+            }
+        }
         for name in ["HEAD.lock", "packed-refs.lock", "config.lock", "shallow.lock", "gc.pid.lock"] {
             remove_file(&path.join(name))?;
         }

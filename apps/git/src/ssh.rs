@@ -5,13 +5,13 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bytes::Bytes;
-use futures_util::{FutureExt as _, stream};
+use bytes::{Bytes, BytesMut};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
@@ -35,10 +35,16 @@ const MAX_CONNECTIONS: usize = 1024;
 const LOGIN_GRACE: Duration = Duration::from_secs(30);
 /// A connection without any data for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// The channels of a connection that have not started a command.
+const MAX_CHANNELS: usize = 16;
+/// A client that does not read for this long is disconnected.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest command, in bytes.
 const MAX_COMMAND_BYTES: usize = 1024;
 /// The shortest modulus of an RSA key, in bits (specification, "SSH keys").
 const MIN_RSA_BITS: usize = 2048;
+/// The longest request of `git archive`, in bytes.
+const MAX_ARCHIVE_REQUEST_BYTES: usize = 64 * 1024;
 /// The parts of an output that wait for the client.
 const BUFFERED_PARTS: usize = 4;
 /// The exit code of a refused command, as git uses it.
@@ -64,7 +70,8 @@ struct Connection {
 }
 
 struct OpenChannel {
-    channel: Channel<Msg>,
+    /// Taken by its command, or dropped after [`LOGIN_GRACE`]: data for a channel that nobody reads blocks the connection.
+    channel: Arc<Mutex<Option<Channel<Msg>>>>,
     /// The protocol version of git that the client requested.
     protocol: Option<String>,
 }
@@ -191,7 +198,17 @@ impl Handler for Connection {
         reply: russh::server::ChannelOpenHandle,
         _: &mut Session,
     ) -> Result<(), Self::Error> {
-        self.channels.insert(channel.id(), OpenChannel { channel, protocol: None });
+        if self.channels.len() >= MAX_CHANNELS {
+            // Dropping the reply rejects the channel.
+            return Ok(());
+        }
+        let (id, channel) = (channel.id(), Arc::new(Mutex::new(Some(channel))));
+        let unused = Arc::clone(&channel);
+        tokio::spawn(async move {
+            sleep(LOGIN_GRACE).await;
+            drop(unused.lock().unwrap_or_else(PoisonError::into_inner).take());
+        });
+        self.channels.insert(id, OpenChannel { channel, protocol: None });
         reply.accept().await;
         Ok(())
     }
@@ -214,9 +231,8 @@ impl Handler for Connection {
     }
 
     async fn exec_request(&mut self, id: ChannelId, command: &[u8], session: &mut Session) -> Result<(), Self::Error> {
-        let (Some(OpenChannel { channel, protocol }), Some(fingerprint)) =
-            (self.channels.remove(&id), self.fingerprint.clone())
-        else {
+        let open = self.channels.remove(&id).and_then(|open| Some((open.take()?, open.protocol)));
+        let (Some((channel, protocol)), Some(fingerprint)) = (open, self.fingerprint.clone()) else {
             return session.channel_failure(id);
         };
         session.channel_success(id)?;
@@ -239,7 +255,7 @@ impl Handler for Connection {
     }
 
     async fn shell_request(&mut self, id: ChannelId, session: &mut Session) -> Result<(), Self::Error> {
-        if let Some(OpenChannel { channel, .. }) = self.channels.remove(&id) {
+        if let Some(channel) = self.channels.remove(&id).and_then(|open| open.take()) {
             session.channel_success(id)?;
             tokio::spawn(async move {
                 let (_, writer) = channel.split();
@@ -262,6 +278,12 @@ impl Handler for Connection {
     }
 }
 
+impl OpenChannel {
+    fn take(&self) -> Option<Channel<Msg>> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 impl Command {
     /// Runs the command. Returns its exit code.
     async fn run(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> u8 {
@@ -275,6 +297,28 @@ impl Command {
             Ok(Access::NotFound) => return refuse(writer, "repository not found").await,
             Err(_) => return refuse(writer, "the service is not available; try again in a moment").await,
         };
+        let mut input = Box::pin(stream::unfold(reader, async |mut reader| {
+            loop {
+                match reader.wait().await {
+                    Some(ChannelMsg::Data { data }) => return Some((Ok(data), reader)),
+                    Some(ChannelMsg::Eof) => return None,
+                    Some(ChannelMsg::Close) | None => {
+                        return Some((Err(io::Error::from(io::ErrorKind::ConnectionAborted)), reader));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }));
+        let request = match self.program {
+            Program::UploadArchive => match read_archive_request(&mut input).await {
+                Some(request) => Some(Ok(request)),
+                None => {
+                    return refuse(writer, "only --format, --prefix, --mtime, --verbose and a level are allowed").await;
+                }
+            },
+            _ => None,
+        };
+        let input = stream::iter(request).chain(input);
         let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
         let exchange = match self.service.start(&grant, mode).await {
             Ok(exchange) => exchange,
@@ -284,24 +328,18 @@ impl Command {
                 return refuse(writer, "the service is not available; try again in a moment").await;
             }
         };
-        let input = stream::unfold(reader, async |mut reader| {
-            loop {
-                match reader.wait().await? {
-                    ChannelMsg::Data { data } => return Some((Ok::<_, io::Error>(data), reader)),
-                    ChannelMsg::Eof | ChannelMsg::Close => return None,
-                    _ => {}
-                }
-            }
-        });
         let (sender, mut receiver) = mpsc::channel(BUFFERED_PARTS);
         let started = Instant::now();
         let send = async {
             while let Some(output) = receiver.recv().await {
-                let sent = match output {
-                    Output::Data(data) => writer.data_bytes(data).await,
-                    Output::Error(text) => writer.extended_data_bytes(1, text).await,
+                let send = async {
+                    match output {
+                        Output::Data(data) => writer.data_bytes(data).await,
+                        Output::Error(text) => writer.extended_data_bytes(1, text).await,
+                    }
                 };
-                if sent.is_err() {
+                // It waits for the window of the client, also after the connection ended.
+                if !timeout(WRITE_TIMEOUT, send).await.is_ok_and(|sent| sent.is_ok()) {
                     // The client disconnected. The exchange ends when the receiver is dropped.
                     break;
                 }
@@ -349,6 +387,39 @@ fn parse(command: &[u8]) -> Option<(Program, String)> {
     Some((Program::named(&program)?, path.to_owned()))
 }
 
+/// Reads the arguments of `git archive`, up to the flush packet. `None` if one of them is not allowed: others read files
+/// of the node (git-upload-archive(1) does not restrict them).
+async fn read_archive_request(input: &mut (impl Stream<Item = io::Result<Bytes>> + Unpin)) -> Option<Bytes> {
+    let mut request = BytesMut::new();
+    while request.len() <= MAX_ARCHIVE_REQUEST_BYTES {
+        if is_complete_archive_request(&request)? {
+            return Some(request.freeze());
+        }
+        request.extend_from_slice(&input.next().await?.ok()?);
+    }
+    None
+}
+
+/// Whether the packets end with a flush. `None` for a malformed packet, and for an argument that is not allowed.
+fn is_complete_archive_request(mut packets: &[u8]) -> Option<bool> {
+    while let Some((length, rest)) = packets.split_at_checked(4) {
+        let length = usize::from_str_radix(str::from_utf8(length).ok()?, 16).ok()?;
+        let Some(length) = length.checked_sub(4) else { return (length == 0 && rest.is_empty()).then_some(true) };
+        let Some((packet, rest)) = rest.split_at_checked(length) else { return Some(false) };
+        let argument = str::from_utf8(packet).ok()?.strip_prefix("argument ")?.trim_end_matches('\n');
+        let is_level = argument.len() == 2 && argument.ends_with(|last: char| last.is_ascii_digit());
+        let is_allowed = !argument.starts_with('-')
+            || is_level
+            || ["--", "-v", "--verbose"].contains(&argument)
+            || ["--format=", "--prefix=", "--mtime="].iter().any(|option| argument.starts_with(option));
+        if !is_allowed {
+            return None;
+        }
+        packets = rest;
+    }
+    Some(false)
+}
+
 /// Whether a key may authenticate: its type, its length and the algorithm of its signature.
 fn is_acceptable(key: &PublicKey, algorithm: &Algorithm) -> bool {
     match algorithm {
@@ -387,6 +458,22 @@ fn host_key_at(path: &Path) -> anyhow::Result<PrivateKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn archives_have_harmless_arguments() {
+        let request = |arguments: &[&str]| {
+            let packets: String = arguments.iter().map(|it| format!("{:04x}argument {it}\n", it.len() + 14)).collect();
+            is_complete_archive_request(format!("{packets}0000").as_bytes())
+        };
+        assert_eq!(request(&["--format=tar", "--prefix=a/", "-9", "HEAD", "--", "src"]), Some(true));
+        for argument in
+            ["--add-file=/etc/passwd", "--add-virtual-file=a:b", "--output=/x", "--remote=x", "-o", "--exec=x"]
+        {
+            assert_eq!(request(&["--format=tar", argument, "HEAD"]), None, "{argument}");
+        }
+        assert_eq!(is_complete_archive_request(b"0012argument"), Some(false));
+        assert_eq!(is_complete_archive_request(b"zzzz"), None);
+    }
 
     #[test]
     fn only_commands_of_git_are_parsed() {

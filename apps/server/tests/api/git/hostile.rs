@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Kit, REPO};
-use crate::support::eventually;
+use crate::support::{client, eventually};
 
 /// The status line of the response to a request with this path, which is sent as it is.
 async fn raw_status(kit: &Kit, path: &str) -> String {
@@ -93,6 +93,29 @@ async fn malformed_objects_and_refs_are_refused() {
         .concat(),
     );
     assert_eq!(work.git(&["ls-remote", "origin"]).lines().count(), 2);
+}
+
+/// git deletes a ref without a check, and reports no old object, if it cannot read the old object of the command.
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_without_the_old_object_is_refused() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let head = work.commit("a", b"1");
+    work.git(&["push", "--quiet", "origin", "main", "main:x"]);
+    let url = format!("http://127.0.0.1:{}/ada/site/app.git/git-receive-pack", kit.node.http);
+    for old in ["1".repeat(40), "0".repeat(40)] {
+        let command = format!("{old} {} refs/heads/x\0report-status delete-refs", "0".repeat(40));
+        let body = format!("{:04x}{command}0000", command.len() + 4);
+        let request = client().post(&url).basic_auth("git", Some(&kit.token)).body(body);
+        let response = request.header("content-type", "application/x-git-receive-pack-request").send().await.unwrap();
+        let report = response.text().await.unwrap();
+        assert!(report.contains("ng refs/heads/x"), "{report}");
+    }
+    assert!(work.git(&["ls-remote", "origin", "x"]).starts_with(&head));
+    work.git(&["push", "--quiet", "origin", ":x"]);
+    let updates = kit.ref_updates(3).await;
+    assert_eq!((updates.len(), &updates[2]["old"], &updates[2]["new"]), (3, &json!(head), &json!(null)));
 }
 
 /// A client that is killed while it pushes leaves neither a process nor a lock.
