@@ -243,7 +243,7 @@ impl Exchange {
             }
         }
         if skips_input && !is_fed {
-            // Another program may run meanwhile.
+            // The rest of the input needs no program.
             drop(self.permit.take());
             timeout(SKIP_TIMEOUT, feed).await.context("the client sends its input too slowly")??;
         }

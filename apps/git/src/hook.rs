@@ -107,7 +107,7 @@ fn read_updates(phase: Phase) -> io::Result<Vec<Update>> {
             return Err(io::Error::other(format!("A push can update {MAX_UPDATES} refs. Push fewer refs at once.")));
         }
         let update = parse(&line)?;
-        // Of a transaction, an update without a difference is the lock of a ref that does not change.
+        // In a transaction, git also lists refs that it locks and does not change.
         updates.extend(update.filter(|update| phase == Phase::Received || update.old != update.new));
     }
 }

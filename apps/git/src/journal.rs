@@ -177,7 +177,7 @@ impl Journal {
         }
         let book = self.book(&repository);
         let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: a push that is finished meanwhile records nothing more.
+        // Again under the lock, because a finished push records nothing more.
         let push = find()?;
         match phase {
             Phase::Received => {

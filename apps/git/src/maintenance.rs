@@ -98,7 +98,7 @@ async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal,
             ensure!(command.args(arguments).status()?.success(), "git {} failed", arguments.join(" "));
             Ok(())
         };
-        // A commit that a push makes unreachable meanwhile stays.
+        // A push can make a commit unreachable at the same time. It is not pruned.
         run(&["gc", "--quiet", "--no-detach", "--prune=never"])?;
         run(&["commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"])
     })

@@ -70,7 +70,7 @@ struct Connection {
 }
 
 struct OpenChannel {
-    /// Taken by its command, or dropped after [`LOGIN_GRACE`]: data for a channel that nobody reads blocks the connection.
+    /// The command takes it. Without one, it is dropped after [`LOGIN_GRACE`], because unread data blocks the connection.
     channel: Arc<Mutex<Option<Channel<Msg>>>>,
     /// The protocol version of git that the client requested.
     protocol: Option<String>,
