@@ -52,14 +52,6 @@ pub enum Credential {
     SshKey(String),
 }
 
-/// The decision about a request.
-pub enum Access {
-    Allowed(GitGrant),
-    Unauthenticated,
-    Forbidden(String),
-    NotFound,
-}
-
 /// A running program of a client.
 pub struct Exchange {
     process: Process,
@@ -99,7 +91,7 @@ impl Service {
         credential: Option<Credential>,
         path: Option<RepositoryPath<'_>>,
         write: bool,
-    ) -> anyhow::Result<Access> {
+    ) -> anyhow::Result<GitAccess> {
         let RepositoryPath { org, project, repository } = path.unwrap_or_default();
         let (org, project, repository) = (org.to_owned(), project.to_owned(), repository.to_owned());
         let (password, ssh_key) = match credential {
@@ -118,12 +110,7 @@ impl Service {
             Ok(GitAccess::NotFound) => "not_found",
         };
         self.metrics.access(transport, label);
-        Ok(match access? {
-            GitAccess::Allowed(grant) => Access::Allowed(grant),
-            GitAccess::Unauthenticated => Access::Unauthenticated,
-            GitAccess::Forbidden(message) => Access::Forbidden(message),
-            GitAccess::NotFound => Access::NotFound,
-        })
+        access
     }
 
     /// Starts the program for an allowed access.

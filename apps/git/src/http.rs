@@ -17,10 +17,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use flate2::write::GzDecoder;
 use futures_util::{Stream, StreamExt as _, stream};
-use protocol::SecretValue;
+use protocol::{GitAccess, SecretValue};
 use tokio::sync::mpsc;
 
-use crate::exchange::{Access, Credential, Exchange, Mode, Output, Service};
+use crate::exchange::{Credential, Exchange, Mode, Output, Service};
 use crate::git::{Program, is_protocol};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
@@ -75,10 +75,10 @@ async fn serve(
     let protocol = protocol.filter(|protocol| is_protocol(protocol));
     let access = service.authorize(Transport::Http, credential, asked.path, asked.program.writes()).await;
     let grant = match access {
-        Ok(Access::Allowed(grant)) => grant,
-        Ok(Access::Unauthenticated) => return unauthenticated(),
-        Ok(Access::Forbidden(message)) => return refuse(StatusCode::FORBIDDEN, &message),
-        Ok(Access::NotFound) => return refuse(StatusCode::NOT_FOUND, "The repository does not exist."),
+        Ok(GitAccess::Allowed(grant)) => grant,
+        Ok(GitAccess::Unauthenticated) => return unauthenticated(),
+        Ok(GitAccess::Forbidden(message)) => return refuse(StatusCode::FORBIDDEN, &message),
+        Ok(GitAccess::NotFound) => return refuse(StatusCode::NOT_FOUND, "The repository does not exist."),
         Err(_) => return unavailable(),
     };
     let program = asked.program;

@@ -29,7 +29,7 @@ use crate::git::Git;
 use crate::hook::{OK, Phase, Step, Update};
 use crate::metrics::Metrics;
 use crate::random;
-use crate::repository::Repositories;
+use crate::repository::{Repositories, remove_file};
 
 /// The updates of one request to the control plane.
 const MAX_UPDATES_PER_REQUEST: usize = 1000;
@@ -43,8 +43,6 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 pub struct Journal(Arc<Inner>);
 
 struct Inner {
-    dir: PathBuf,
-    git: Git,
     repositories: Repositories,
     books: Mutex<HashMap<String, Arc<Mutex<Book>>>>,
     pushes: Mutex<HashMap<String, Push>>,
@@ -120,7 +118,7 @@ enum Line {
 impl Journal {
     /// Loads the journal, and decides about transactions without an outcome. No process of git may run.
     pub fn open(repositories: &Repositories) -> anyhow::Result<(Self, mpsc::UnboundedReceiver<String>)> {
-        let (dir, git) = (repositories.journal_dir(), repositories.git().clone());
+        let dir = repositories.journal_dir();
         fs::create_dir_all(&dir)?;
         let (changed, receiver) = mpsc::unbounded_channel();
         let mut books = HashMap::new();
@@ -133,13 +131,13 @@ impl Journal {
             let id = id.context("the journal contains a foreign file")?;
             let mut book = Book::load(&path).with_context(|| format!("the journal of {id} is damaged"))?;
             let repository = repositories.path(&id)?;
-            book.resolve(&git, &repository, None)?;
+            book.resolve(repositories.git(), &repository, None)?;
             // Only a closed receiver fails.
             let _ = changed.send(id.clone());
             books.insert(id, Arc::new(Mutex::new(book)));
         }
         let repositories = repositories.clone();
-        let inner = Inner { dir, git, repositories, books: Mutex::new(books), pushes: Mutex::default(), changed };
+        let inner = Inner { repositories, books: Mutex::new(books), pushes: Mutex::default(), changed };
         Ok((Self(Arc::new(inner)), receiver))
     }
 
@@ -162,7 +160,7 @@ impl Journal {
 
     fn book(&self, repository: &str) -> Arc<Mutex<Book>> {
         let mut books = self.0.books.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Mutex::new(Book::new(self.0.dir.join(repository))));
+        let new = || Arc::new(Mutex::new(Book::new(self.0.repositories.journal_dir().join(repository))));
         Arc::clone(books.entry(repository.to_owned()).or_insert_with(new))
     }
 
@@ -183,7 +181,7 @@ impl Journal {
             Phase::Received => {
                 // git deletes a ref without a check if it cannot read the old object, and reports no old object then.
                 for update in updates.iter().filter(|update| update.new.is_none()) {
-                    let current = read_ref(&self.0.git, &push.path, &update.name)?;
+                    let current = read_ref(self.0.repositories.git(), &push.path, &update.name)?;
                     if update.old.is_none() || current != update.old {
                         return Err(Refused(format!("{} changed. Fetch, and delete it again.", update.name)).into());
                     }
@@ -192,7 +190,7 @@ impl Journal {
             }
             Phase::Prepared => {
                 // An earlier transaction of the push whose end was not reported.
-                book.resolve(&self.0.git, &push.path, Some(&id))?;
+                book.resolve(self.0.repositories.git(), &push.path, Some(&id))?;
                 if book.transactions.is_empty() {
                     book.after = book.after.max(push.last_update);
                 }
@@ -202,8 +200,7 @@ impl Journal {
             }
             Phase::Committed | Phase::Aborted => {
                 book.end(&id, &updates, phase == Phase::Committed)?;
-                // Only a closed receiver fails.
-                let _ = self.0.changed.send(push.repository);
+                self.notify(push.repository);
                 Ok(())
             }
         }
@@ -214,12 +211,17 @@ impl Journal {
         let Some(push) = self.pushes().get(id).cloned() else { return Ok(()) };
         let book = self.book(&push.repository);
         let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        let resolved = book.resolve(&self.0.git, &push.path, Some(id));
+        let resolved = book.resolve(self.0.repositories.git(), &push.path, Some(id));
         self.pushes().remove(id);
         resolved?;
-        // Only a closed receiver fails.
-        let _ = self.0.changed.send(push.repository);
+        self.notify(push.repository);
         Ok(())
+    }
+
+    /// Lets the updates of a repository be delivered.
+    fn notify(&self, repository: String) {
+        // Only a closed receiver fails: nothing is delivered any more.
+        let _ = self.0.changed.send(repository);
     }
 
     /// The old objects of updates that are not delivered yet.
@@ -232,10 +234,7 @@ impl Journal {
 
     /// Serves the hooks.
     pub async fn serve_hooks(self, socket: PathBuf) -> anyhow::Result<()> {
-        match fs::remove_file(&socket) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            removed => removed?,
-        }
+        remove_file(&socket)?;
         let listener = UnixListener::bind(&socket).context("cannot listen on the socket of the hooks")?;
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -312,7 +311,8 @@ impl Journal {
             if transactions.is_empty() {
                 return Ok(delivered);
             }
-            let (git, path, count) = (self.0.git.clone(), self.0.repositories.path(repository)?, transactions.len());
+            let (repositories, count) = (&self.0.repositories, transactions.len());
+            let (git, path) = (repositories.git().clone(), repositories.path(repository)?);
             let updates = spawn_blocking(move || updates(&git, &path, transactions, after)).await?;
             for chunk in updates.chunks(MAX_UPDATES_PER_REQUEST) {
                 core.report(&GitUpdates { repository: repository.to_owned(), updates: chunk.to_vec() }).await?;
@@ -391,13 +391,11 @@ impl Book {
     /// Appends a line. After an error, the file is as before.
     fn write(&mut self, line: &Line) -> anyhow::Result<()> {
         let mut text = Vec::new();
-        if self.file.is_none() {
-            serde_json::to_writer(&mut text, &Line::After(self.after))?;
-            text.push(b'\n');
-        }
-        serde_json::to_writer(&mut text, line)?;
-        text.push(b'\n');
         let is_new = self.file.is_none();
+        if is_new {
+            encode(&Line::After(self.after), &mut text)?;
+        }
+        encode(line, &mut text)?;
         let mut file = match self.file.take() {
             Some(file) => file,
             None => OpenOptions::new().create(true).append(true).open(&self.path)?,
@@ -494,16 +492,11 @@ impl Book {
         let folder = self.path.parent().and_then(Path::parent).context("the journal has a directory")?.join("new");
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
         let mut text = Vec::new();
-        let mut write = |line: &Line| {
-            serde_json::to_writer(&mut text, line)?;
-            text.push(b'\n');
-            Ok::<_, anyhow::Error>(())
-        };
-        write(&Line::After(after))?;
+        encode(&Line::After(after), &mut text)?;
         for transaction in &self.transactions {
-            write(&Line::Prepared(transaction.clone()))?;
+            encode(&Line::Prepared(transaction.clone()), &mut text)?;
             if let Some(is_committed) = transaction.outcome {
-                write(&Line::Ended { push: transaction.push.clone(), is_committed })?;
+                encode(&Line::Ended { push: transaction.push.clone(), is_committed }, &mut text)?;
             }
         }
         new.write_all(&text)?;
@@ -524,6 +517,13 @@ impl Transaction {
         self.updates.retain(|update| committed.contains(&update.name));
         self.outcome = Some(true);
     }
+}
+
+/// Appends a line to a text.
+fn encode(line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json::to_writer(&mut *text, line)?;
+    text.push(b'\n');
+    Ok(())
 }
 
 /// The updates of transactions that took effect, with their numbers.

@@ -6,6 +6,7 @@
 pub mod config;
 pub mod hook;
 
+mod archive;
 mod browse;
 mod core;
 mod exchange;

@@ -229,7 +229,8 @@ fn remove_all(path: &Path) -> io::Result<()> {
     }
 }
 
-fn remove_file(path: &Path) -> io::Result<()> {
+/// Removes a file, if it exists.
+pub fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

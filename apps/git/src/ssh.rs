@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bytes::{Bytes, BytesMut};
-use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
+use bytes::Bytes;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use protocol::GitAccess;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
@@ -24,7 +25,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
-use crate::exchange::{Access, Credential, Mode, Output, Service};
+use crate::archive;
+use crate::exchange::{Credential, Mode, Output, Service};
 use crate::git::Program;
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
@@ -43,8 +45,6 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_COMMAND_BYTES: usize = 1024;
 /// The shortest modulus of an RSA key, in bits (specification, "SSH keys").
 const MIN_RSA_BITS: usize = 2048;
-/// The longest request of `git archive`, in bytes.
-const MAX_ARCHIVE_REQUEST_BYTES: usize = 64 * 1024;
 /// The parts of an output that wait for the client.
 const BUFFERED_PARTS: usize = 4;
 /// The exit code of a refused command, as git uses it.
@@ -184,7 +184,7 @@ impl Handler for Connection {
         let credential = Some(Credential::SshKey(fingerprint.clone()));
         // Only the key is checked here. Each command checks its access.
         let access = self.service.authorize(Transport::Ssh, credential, None, false).await;
-        if !matches!(access, Ok(Access::Allowed(_) | Access::Forbidden(_) | Access::NotFound)) {
+        if !matches!(access, Ok(GitAccess::Allowed(_) | GitAccess::Forbidden(_) | GitAccess::NotFound)) {
             return Ok(Auth::reject());
         }
         self.fingerprint = Some(fingerprint);
@@ -291,10 +291,10 @@ impl Command {
         let path = RepositoryPath::parse(&self.path);
         let access = self.service.authorize(Transport::Ssh, credential, path, self.program.writes()).await;
         let grant = match access {
-            Ok(Access::Allowed(grant)) => grant,
-            Ok(Access::Unauthenticated) => return refuse(writer, "your key is not registered any more").await,
-            Ok(Access::Forbidden(message)) => return refuse(writer, &message).await,
-            Ok(Access::NotFound) => return refuse(writer, "repository not found").await,
+            Ok(GitAccess::Allowed(grant)) => grant,
+            Ok(GitAccess::Unauthenticated) => return refuse(writer, "your key is not registered any more").await,
+            Ok(GitAccess::Forbidden(message)) => return refuse(writer, &message).await,
+            Ok(GitAccess::NotFound) => return refuse(writer, "repository not found").await,
             Err(_) => return refuse(writer, "the service is not available; try again in a moment").await,
         };
         let mut input = Box::pin(stream::unfold(reader, async |mut reader| {
@@ -310,7 +310,7 @@ impl Command {
             }
         }));
         let request = match self.program {
-            Program::UploadArchive => match read_archive_request(&mut input).await {
+            Program::UploadArchive => match archive::read_request(&mut input).await {
                 Some(request) => Some(Ok(request)),
                 None => {
                     return refuse(writer, "only --format, --prefix, --mtime, --verbose and a level are allowed").await;
@@ -387,39 +387,6 @@ fn parse(command: &[u8]) -> Option<(Program, String)> {
     Some((Program::named(&program)?, path.to_owned()))
 }
 
-/// Reads the arguments of `git archive`, up to the flush packet. `None` if one of them is not allowed: others read files
-/// of the node (git-upload-archive(1) does not restrict them).
-async fn read_archive_request(input: &mut (impl Stream<Item = io::Result<Bytes>> + Unpin)) -> Option<Bytes> {
-    let mut request = BytesMut::new();
-    while request.len() <= MAX_ARCHIVE_REQUEST_BYTES {
-        if is_complete_archive_request(&request)? {
-            return Some(request.freeze());
-        }
-        request.extend_from_slice(&input.next().await?.ok()?);
-    }
-    None
-}
-
-/// Whether the packets end with a flush. `None` for a malformed packet, and for an argument that is not allowed.
-fn is_complete_archive_request(mut packets: &[u8]) -> Option<bool> {
-    while let Some((length, rest)) = packets.split_at_checked(4) {
-        let length = usize::from_str_radix(str::from_utf8(length).ok()?, 16).ok()?;
-        let Some(length) = length.checked_sub(4) else { return (length == 0 && rest.is_empty()).then_some(true) };
-        let Some((packet, rest)) = rest.split_at_checked(length) else { return Some(false) };
-        let argument = str::from_utf8(packet).ok()?.strip_prefix("argument ")?.trim_end_matches('\n');
-        let is_level = argument.len() == 2 && argument.ends_with(|last: char| last.is_ascii_digit());
-        let is_allowed = !argument.starts_with('-')
-            || is_level
-            || ["--", "-v", "--verbose"].contains(&argument)
-            || ["--format=", "--prefix=", "--mtime="].iter().any(|option| argument.starts_with(option));
-        if !is_allowed {
-            return None;
-        }
-        packets = rest;
-    }
-    Some(false)
-}
-
 /// Whether a key may authenticate: its type, its length and the algorithm of its signature.
 fn is_acceptable(key: &PublicKey, algorithm: &Algorithm) -> bool {
     match algorithm {
@@ -458,22 +425,6 @@ fn host_key_at(path: &Path) -> anyhow::Result<PrivateKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn archives_have_harmless_arguments() {
-        let request = |arguments: &[&str]| {
-            let packets: String = arguments.iter().map(|it| format!("{:04x}argument {it}\n", it.len() + 14)).collect();
-            is_complete_archive_request(format!("{packets}0000").as_bytes())
-        };
-        assert_eq!(request(&["--format=tar", "--prefix=a/", "-9", "HEAD", "--", "src"]), Some(true));
-        for argument in
-            ["--add-file=/etc/passwd", "--add-virtual-file=a:b", "--output=/x", "--remote=x", "-o", "--exec=x"]
-        {
-            assert_eq!(request(&["--format=tar", argument, "HEAD"]), None, "{argument}");
-        }
-        assert_eq!(is_complete_archive_request(b"0012argument"), Some(false));
-        assert_eq!(is_complete_archive_request(b"zzzz"), None);
-    }
 
     #[test]
     fn only_commands_of_git_are_parsed() {

@@ -10,7 +10,7 @@ kernel::text! {
 }
 
 kernel::words! {
-    /// What a node serves.
+    /// The kind of a node.
     pub enum NodeKind {
         /// Deployments of projects, with their resources.
         App = "app",

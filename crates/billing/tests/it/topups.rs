@@ -208,7 +208,7 @@ async fn organization_without_a_customer_is_declined() {
     assert_eq!(kit.provider.state().notices, [(org, Notice::TopUpDeclined)]);
 }
 
-/// A provider that rejects the order for good does not block the next top-ups.
+/// After an order that the provider rejects, the next top-ups are possible.
 #[tokio::test]
 async fn rejected_order_turns_auto_topup_off() {
     let kit = Kit::start().await;

@@ -84,7 +84,7 @@ pub(crate) enum GitDecision {
     NotFound,
 }
 
-/// Decides whether a git client may read or write a repository. What the client may not see does not exist for it.
+/// Decides whether a git client may read or write a repository. A repository that the client may not see is not found.
 pub(crate) async fn authorize_git(
     store: &Store,
     repositories: &Repositories,
