@@ -60,7 +60,7 @@ enum Command {
     Billing(billing::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
-    /// Suspend and resume projects
+    /// Suspend and resume the databases of projects
     Placement(placement::Args),
     /// Count sealed values by key, and rotate their keys
     Seal(seal::Args),

@@ -87,8 +87,8 @@ pub async fn terminate_harmful(client: &AdminConnection, limits: TransactionLimi
     Ok(client.query_one(TERMINATE, &[&ids, &dump_ids, &time.as_secs_f64()]).await?.get(0))
 }
 
-/// Ends all sessions, and returns when the database has no session and admits no new one. The logins must be closed:
-/// no privilege `CONNECT`.
+/// Ends all sessions, and returns when the database has no session and admits no new one. Revoke `CONNECT` from
+/// all logins before; otherwise new sessions appear.
 pub async fn drain(admin: &Admin, database: &str) -> anyhow::Result<()> {
     loop {
         let mut client = admin.connect().await?;

@@ -21,8 +21,8 @@ pub struct CancelKey {
     pub secret: i32,
 }
 
-/// Asks the server to cancel the current statement of a session, and waits until it has the request. The server ignores
-/// the request between two statements.
+/// Asks the server to cancel the current statement of a session, and waits until the server has received the
+/// request. Between two statements, the request has no effect.
 pub async fn cancel(address: &Address, key: CancelKey) {
     match timeout(REQUEST_TIMEOUT, send(address, key)).await {
         Ok(Ok(())) => {}

@@ -21,12 +21,12 @@ pub struct WaitBudget {
 }
 
 impl WaitBudget {
-    /// For the store. Time in which the operation waits for its caller does not count.
+    /// The budget for waiting for the store. Waiting for the caller does not use it up.
     pub const fn new() -> Self {
         Self { left: STORE_TIMEOUT, max: STORE_TIMEOUT, error: StorageError::TIMED_OUT }
     }
 
-    /// For the sender of a stream. Time in which the operation waits for the store does not count.
+    /// The budget for waiting for the sender of a stream. Waiting for the store does not use it up.
     pub const fn for_sender() -> Self {
         Self { left: SENDER_GRACE, max: SENDER_GRACE, error: StorageError::INPUT_TOO_SLOW }
     }

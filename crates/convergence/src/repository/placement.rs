@@ -71,7 +71,7 @@ const MOVE_PARTS: &str = "UPDATE convergence.parts p SET node_id = $2, revision 
         FROM convergence.parts WHERE project_id = ANY ($3) \
     ) moved WHERE p.project_id = moved.project_id AND p.part = moved.part";
 
-/// Whether a placement has a desired part. As text, because the compiler needs minutes for the nested query.
+/// SQL condition: the placement has a desired part. Raw SQL, because diesel's nested query takes minutes to compile.
 const HAS_DESIRED_PART: &str = "EXISTS (SELECT FROM convergence.parts c \
     WHERE c.project_id = convergence.placements.project_id AND c.desired IS NOT NULL)";
 

@@ -2,7 +2,7 @@
 
 use crate::record::lexer::{LexError, Lexer, Token, Word};
 
-/// The maximum number of words of an entry: a record with one word per octet, and the fields before it.
+/// The maximum number of words in an entry. The longest record has one word per octet, plus the fields before it.
 const MAX_WORDS: usize = 65_600;
 
 /// The words of an entry, and its first line.

@@ -58,7 +58,7 @@ pub struct ProjectDetail {
     pub live: Option<Deployment>,
     pub hostnames: Vec<Hostname>,
     pub access: Access,
-    /// None before the first deployment.
+    /// None until the first deployment, or the first resource that a node provides.
     pub placement: Option<Placement>,
 }
 
@@ -72,7 +72,7 @@ pub struct Placement {
     pub epoch: i64,
 }
 
-/// A version of a project. Immutable; never deleted.
+/// A version of a project. Its bundle never changes, and it is never deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! A rotation of the signing key while apps use tokens, and resource servers verify them with cached key sets.
+//! Tests that a rotation of the signing key breaks neither apps nor resource servers with cached key sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

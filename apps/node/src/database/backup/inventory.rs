@@ -14,8 +14,8 @@ const ORPHAN_DAYS: u32 = 31;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Service {
-    /// Finds recorded objects that are missing or have another size, and deletes old objects without a record: the
-    /// node's own database was lost, and the objects of that time have expired.
+    /// Finds recorded objects that are missing or have another size, and deletes old objects without a record,
+    /// which remain when the node loses its own database.
     pub(super) async fn compare_store(&self) -> Result<()> {
         let mut projects: HashMap<String, u32> = HashMap::new();
         for row in self.connect().await?.query("SELECT DISTINCT project FROM svc.dumps", &[]).await? {

@@ -47,7 +47,7 @@ pub fn encode<'a>(parameter: &'a Parameter<'_>, expected: &Type, number: usize) 
     Ok(Encoded { is_binary: false, value: Some(value) })
 }
 
-/// The text of a value that is neither null nor an array; `None` if the type has no such values.
+/// Returns a value as text, except null and arrays. `None` if the value does not fit the type.
 fn scalar_text<'a>(parameter: &'a Parameter<'_>, scalar: Scalar) -> Option<Cow<'a, str>> {
     match (parameter, scalar) {
         (_, Scalar::Json) => {

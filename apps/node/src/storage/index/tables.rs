@@ -126,8 +126,8 @@ impl ReadTables {
         listing::list(&self.objects, composite(prefix, b""), options)
     }
 
-    /// A batch of blobs to delete, from the one after `last` on, without those that `skip` selects. It contains few blobs
-    /// of each prefix, so that a prefix with many does not delay the others.
+    /// Returns the next blobs to delete, after `last`, except those that `skip` selects. Takes only a few of each prefix,
+    /// so that a prefix with many does not delay the others.
     pub fn garbage(
         &self,
         last: Option<&(String, Uuid)>,

@@ -4,10 +4,11 @@
 //! a key that identifies the process, and the name of the binding. Worker code can neither read nor override them. So a
 //! request needs no credential, and reaches only bindings and data of that project.
 //!
-//! Code sees either the service itself, as a `Fetcher`, or an object that an internal module of ours makes of it. The
-//! module receives the service as `env.service`; its default export returns the object. To add a binding, implement
-//! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a variant of `Part`
-//! in `environment`.
+//! Worker code sees the service itself (a `Fetcher`), or an object that our internal module builds from it. The module
+//! receives the service as `env.service`; its default export returns the object.
+//!
+//! To add a binding, implement [`Binding`] in a file here, and list it in [`Bindings::new`]. `Part` in `environment` has
+//! one variant per grant.
 
 mod ai;
 mod assets;
