@@ -75,7 +75,7 @@ impl Core {
         Ok(Self { client, clock: ReferenceClock::default(), base: config.core_url.clone() })
     }
 
-    /// The time of the control plane.
+    /// Returns the time of the control plane.
     pub fn clock(&self) -> ReferenceClock {
         self.clock.clone()
     }
@@ -128,7 +128,7 @@ impl Core {
         Ok(Redemption::Granted(project))
     }
 
-    /// The catalog of AI models.
+    /// Returns the catalog of AI models.
     pub async fn ai_models(&self) -> anyhow::Result<Value> {
         let request = self.client.get(format!("{}/internal/v1/ai/models", self.base)).timeout(READ_TIMEOUT);
         let response = require_ok(request.send().await.map_err(reqwest::Error::without_url)?)?;

@@ -72,7 +72,7 @@ fn encode_all(cache: &Cache, asset: Asset) -> anyhow::Result<[Option<u64>; 2]> {
 /// Stores the content in this coding and returns its size, or `None` if that saves less than 10 %.
 fn encode(cache: &Cache, asset: Asset, coding: Coding) -> io::Result<Option<u64>> {
     let blob = Blob { content: asset.content, coding };
-    // Compressed for another bundle, or before a restart.
+    // The content was already compressed, for another bundle or before a restart.
     if let Some(size) = cache.size(blob)? {
         return Ok(Some(size));
     }
@@ -99,7 +99,8 @@ fn encode(cache: &Cache, asset: Asset, coding: Coding) -> io::Result<Option<u64>
     Ok(Some(size))
 }
 
-/// The window is as small as the content allows: the compressor's memory is a multiple of it.
+/// Returns the parameters of the compressor. The window is as small as the content allows, because the compressor's
+/// memory is a multiple of it.
 fn parameters(size: u64) -> BrotliEncoderParams {
     let bits = (u64::BITS - size.leading_zeros() + 1).clamp(16, 22);
     BrotliEncoderParams {

@@ -150,13 +150,13 @@ impl Node {
         Ok(Self { address, front, metrics_address, servers, tasks })
     }
 
-    /// The address that the front listens on.
+    /// Returns the address that the front listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address that the metrics are served at, if they are.
+    /// Returns the address that the metrics are served at, if they are.
     #[must_use]
     pub const fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address

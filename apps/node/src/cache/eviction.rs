@@ -36,7 +36,7 @@ impl Cache {
         }
     }
 
-    /// Whether an eviction was requested since the last one.
+    /// Returns whether an eviction was requested since the last one.
     pub fn is_eviction_due(&self) -> bool {
         self.eviction_due.load(Ordering::Relaxed)
     }
@@ -110,7 +110,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The unpinned bundles, least recently used first.
+    /// Returns the unpinned bundles, least recently used first.
     fn evictable(&self, mut bundles: Vec<StoredBundle>) -> Vec<StoredBundle> {
         let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
         bundles.retain(|stored| !pinned.contains(&stored.bundle));
@@ -138,7 +138,7 @@ impl Cache {
         Ok(bundles)
     }
 
-    /// The size of each content on disk, summed over its codings.
+    /// Returns the size of each content on disk, summed over its codings.
     fn sizes(&self) -> io::Result<HashMap<Digest, u64>> {
         let mut sizes = HashMap::new();
         for folder in fs::read_dir(self.dir.join("blobs"))? {

@@ -52,7 +52,7 @@ impl StorageError {
         Self::Unavailable("The stream delivered less than 16 KiB per second, so nothing was stored.");
     pub const NOT_READ: Self = Self::Unavailable("The content was not read for too long. Get the object again.");
 
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
