@@ -277,7 +277,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Reads a document. Returns `None` also if it does not parse: the control plane has the data.
+/// Reads a document. Returns `None` if the file is missing or does not parse, because the control plane has the data
+/// too.
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,

@@ -18,7 +18,7 @@ use crate::index::Index;
 use crate::unpack::unpack;
 
 const MAX_CONCURRENT_DOWNLOADS: usize = 4;
-/// The interval at which a permanently bad bundle is retried.
+/// The longest delay before a bundle is fetched again. A permanently bad bundle is fetched at this interval.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// A bundle is reported as failed after this many attempts, about three seconds.

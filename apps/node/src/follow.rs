@@ -27,7 +27,7 @@ const RELIST_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The minimum interval between requests: a request for the full state returns immediately, even if it is empty.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// After this many responses in a row that reject its credential, the node is revoked.
+/// The number of consecutive responses that reject the node's credential after which the node counts as revoked.
 const MAX_REJECTIONS: u32 = 3;
 
 /// The parts of each response other than the sites.
@@ -165,7 +165,7 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
 
 /// How far the node has followed the desired state.
 struct Position {
-    /// The last received revision; 0 if only a relist can follow.
+    /// The last received revision. 0 if the next request must be a relist.
     since: i64,
     relist_at: Instant,
 }

@@ -3,8 +3,8 @@
 //! The node pulls; the control plane pushes nothing. `follow` long-polls the desired state. `reconciler` fetches the
 //! bundles and swaps the routing table. `front` serves visitors from the table and the cache. `report` sends the
 //! observed state to the control plane. The tasks share no lock: they communicate through channels, and a watch channel
-//! holds the newest table. While the control plane is down, also after a restart, the front serves the last known
-//! state.
+//! holds the newest table. While the control plane is down, even after a restart of the node, the front serves the last
+//! known state.
 
 mod access;
 pub mod ai;

@@ -19,7 +19,7 @@ pub fn content_type(name: &str) -> HeaderValue {
     HeaderValue::from_static(text)
 }
 
-/// Returns whether contents of this type are worth compressing: text, and uncompressed binary formats.
+/// Returns whether contents of this type are worth compressing. These are text and uncompressed binary formats.
 pub fn is_compressible(name: &str) -> bool {
     let guess = guess(name);
     guess.starts_with("text/")

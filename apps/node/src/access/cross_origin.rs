@@ -34,7 +34,7 @@ fn is_cross_origin(request: &HttpRequest, scheme: &str) -> bool {
     }
     let is_same_origin = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin");
     headers.get_all(ORIGIN).any(|origin| match origin.as_bytes() {
-        // A page that sends no referrer submits its forms with this value, also to its own origin.
+        // A page that sends no referrer submits its forms with this value, even to its own origin.
         b"null" => !is_same_origin,
         origin => !is_origin_of(request, scheme, origin),
     })

@@ -49,7 +49,7 @@ fn blank_line(rest: &[u8]) -> Option<usize> {
     ["\n\n", "\r\n\r\n", "\r\r"].iter().find(|end| rest.starts_with(end.as_bytes())).map(|end| end.len())
 }
 
-/// Returns the data of an event; `None` for one without data, such as a comment.
+/// Returns the data of an event; `None` for an event without data, such as a comment.
 pub fn data(event: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(event);
     let lines = text.split(['\n', '\r']).filter_map(|line| line.strip_prefix("data:"));

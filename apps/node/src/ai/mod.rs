@@ -1,9 +1,9 @@
 //! `env.ai`: calls of AI models, metered once each.
 //!
 //! A call is admitted by the control plane, sent to the upstream, and settled with its usage. The journal contains a
-//! file for each call from before its admission until the control plane has accepted its settlement. So a call is
-//! settled also if the node dies at any point: a call that was not sent is free, and a call that was sent is charged,
-//! with an estimate. The control plane deducts a call once, however often it is settled.
+//! file for each call from before its admission until the control plane has accepted its settlement. Therefore, a call
+//! is settled even if the node dies at any point: a call that was not sent is free, and a call that was sent is
+//! charged, with an estimate. The control plane deducts a call once, however often it is settled.
 
 mod call;
 pub mod config;
@@ -178,7 +178,7 @@ impl Ai {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot request the admission of an AI call");
-                    // The control plane may have admitted the call, so it must be settled.
+                    // The control plane may have admitted the call, so the call must be settled.
                     self.meter.end(id, None).await;
                     return Err(AiError::NoCore);
                 }

@@ -42,8 +42,8 @@ impl Cache {
     }
 
     /// Removes blobs that belong to no bundle. If the cache exceeds its limit, evicts unpinned bundles down to 90 % of
-    /// the limit, so that not every deploy evicts. Blocks additions while it runs. While an addition is in progress, it
-    /// does nothing and the eviction stays requested: waiting for the lock would block all later additions.
+    /// the limit, so that not every deploy evicts. Blocks additions while it runs. If an addition is in progress, does
+    /// nothing, and the eviction stays requested: if it waited for the lock, all later additions would wait too.
     pub fn evict(&self) -> io::Result<()> {
         let _exclusive = match self.removal_lock.try_write() {
             Ok(guard) => guard,

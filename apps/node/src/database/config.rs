@@ -31,7 +31,7 @@ pub struct Programs {
     pub limits: ProgramLimits,
 }
 
-/// The limits of the client programs. A dump that reaches one fails, and is not repeated for the same operation.
+/// The limits of the client programs. A dump that reaches a limit fails, and is not repeated for the same operation.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramLimits {
     /// The largest address space of a program. `pg_dump` holds a few hundred bytes for each object of a database.

@@ -21,7 +21,7 @@ const SIZE_SWEEPS: u64 = 2;
 /// Every twelfth sweep removes tombstones.
 const TOMBSTONE_SWEEPS: u64 = 12;
 
-/// The task that owns the tasks of the projects.
+/// The manager: a task that owns the tasks of the projects.
 pub struct Manager {
     shared: Arc<Shared>,
     projects: BTreeMap<String, Handle>,

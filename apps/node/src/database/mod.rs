@@ -184,7 +184,8 @@ impl Databases {
         self.registry.clone()
     }
 
-    /// Returns a channel that shows whether this node manages its Postgres.
+    /// Returns a channel that shows whether this node manages its Postgres; `None` if others may use it at the same
+    /// time.
     #[must_use]
     pub fn ownership(&self) -> Option<watch::Receiver<Ownership>> {
         self.ownership.clone()

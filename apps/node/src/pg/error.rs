@@ -18,7 +18,7 @@ pub enum DatabaseError {
     /// The statement was canceled at the time limit, in seconds.
     #[error("The statement took more than {0} s and was canceled. Split it, or add an index.")]
     TimedOut(u64),
-    /// The batch was canceled at the time limit of all its statements, in seconds.
+    /// The batch was canceled at the time limit for all its statements together, in seconds.
     #[error("The batch took more than {0} s and was canceled. Split it.")]
     BatchTimedOut(u64),
     /// The result is too large. The limit is in bytes.

@@ -22,7 +22,7 @@ use super::wait::STORE_TIMEOUT;
 /// Most headers are shorter. A longer one requires a second request.
 const HEADER_READ_BYTES: u64 = 4096;
 const OWNER: &str = "owner";
-/// The number of objects that are deleted at the same time.
+/// The largest number of objects that are deleted at the same time.
 pub const CONCURRENT_DELETES: usize = 8;
 
 /// The blobs of all projects.

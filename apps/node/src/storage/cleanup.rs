@@ -16,7 +16,7 @@ use crate::backoff::Backoff;
 /// How often the task checks whether the readers of deleted blobs have finished.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// The number of prefixes that are swept at the same time.
+/// The largest number of prefixes that are swept at the same time.
 const CONCURRENT_SWEEPS: usize = 4;
 
 /// The progress of the deletion.

@@ -2,11 +2,11 @@
 
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
-/// The number of projects that may put their first large object at the same time.
+/// The largest number of projects that may put their first large object at the same time.
 const MAX_FIRST: usize = 32;
-/// The number of further large objects that all projects together may put at the same time.
+/// The largest number of further large objects that all projects together may put at the same time.
 const MAX_FURTHER: usize = 32;
-/// The number of large objects that a project may put at the same time.
+/// The largest number of large objects that a project may put at the same time.
 const MAX_PER_PROJECT: usize = 8;
 
 /// The permits of all projects. The first put of a project does not wait for further puts of other projects, so a few

@@ -22,9 +22,9 @@ use super::prefix::Prefix;
 
 /// How long an operation waits for the preparation, which then continues in the background.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The number of headers that are read at the same time.
+/// The largest number of headers that are read at the same time.
 const CONCURRENT_READS: usize = 16;
-/// The number of objects in a commit of a rebuild.
+/// The largest number of objects in one commit of a rebuild.
 const REBUILD_BATCH: usize = 500;
 
 impl Storage {

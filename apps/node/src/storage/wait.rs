@@ -8,7 +8,7 @@ use super::error::{Result, StorageError};
 
 /// The longest total wait of an operation for the store and the index, without progress of its stream.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The time that worker code may be slower than [`MIN_RATE`] in a stream, and the longest wait for its next data.
+/// How far, in time, worker code may fall behind [`MIN_RATE`] in a stream. Also the longest wait for its next data.
 const SENDER_GRACE: Duration = Duration::from_secs(30);
 /// The minimum rate of a stream that worker code sends, in bytes per second.
 const MIN_RATE: u32 = 16 * 1024;

@@ -26,7 +26,8 @@ use mount::{CONTROLLERS, Version, own_groups};
 /// The difference between the memory limits of the control group and of the watchdog. Without it, the watchdog would
 /// never act first.
 const MEMORY_MARGIN: u64 = 64 << 20;
-/// The CPU weight of all workers together, by version; the default for other groups is 100 and 1024.
+/// The CPU weight of all workers together, in version 2 and in version 1. The defaults of other groups are 100 and
+/// 1024.
 const TOTAL_WEIGHT: [(&str, &str); 2] = [("cpu.weight", "50"), ("cpu.shares", "512")];
 /// The child group that the node moves itself to.
 const NODE_GROUP: &str = "svc-node";

@@ -20,7 +20,7 @@ use crate::index::Index;
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 /// A crash after a longer uptime resets the backoff.
 const HEALTHY_UPTIME: Duration = Duration::from_secs(5 * 60);
-/// The delay before a version retires: requests may still hold the previous routing table.
+/// The delay before a version retires, because requests may still hold the previous routing table.
 const GRACE_PERIOD: Duration = Duration::from_secs(1);
 /// How long an old version may finish its requests in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);

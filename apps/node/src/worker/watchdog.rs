@@ -13,7 +13,7 @@ use super::config::Config;
 use super::folder::Socket;
 use super::process::{ExitReason, Process};
 
-/// A process counts as in use for this long after its last request.
+/// How long a process counts as in use after its last request.
 const RECENT_USE: Duration = Duration::from_secs(10);
 const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -107,7 +107,7 @@ impl Service {
         Ok(row.as_ref().map(Dump::read).transpose()?.flatten())
     }
 
-    /// Returns the stored dumps that the control plane has not accepted.
+    /// Returns the stored dumps that the control plane has not accepted yet.
     pub(super) async fn unreported(&self) -> Result<Vec<Dump>> {
         self.dumps(&format!("stored AND NOT reported ORDER BY number LIMIT {MAX_UNREPORTED}")).await
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-/// The number of dumps that run at the same time.
+/// The largest number of dumps that run at the same time.
 const MAX_DUMPS: usize = 2;
-/// The number of restores that run at the same time.
+/// The largest number of restores that run at the same time.
 const MAX_RESTORES: usize = 2;
 /// How long operations and exports can delay a scheduled dump. After this time, it queues like them.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -72,7 +72,7 @@ fn push_array(text: &mut String, elements: &[Parameter<'_>], scalar: Scalar, del
         }
         match element {
             Parameter::Null => text.push_str("NULL"),
-            // The elements of a JSON array are values, also if they are arrays.
+            // In a JSON array, every element is a JSON value, even if it is an array.
             Parameter::Array(nested) if scalar != Scalar::Json => push_array(text, nested, scalar, delimiter)?,
             element => push_element(text, &scalar_text(element, scalar)?),
         }

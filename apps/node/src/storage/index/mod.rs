@@ -32,7 +32,7 @@ pub use self::tables::{Condition, Put, PutOutcome, ReadTables, Tables, WriteResu
 const CACHE_BYTES: usize = 8 << 20;
 /// The largest number of changes in one commit.
 const MAX_BATCH: usize = 256;
-/// The number of changes that wait for a commit in the queue. Further changes wait for space in the queue.
+/// The largest number of changes that wait for a commit in the queue. Further changes wait for space in the queue.
 const MAX_WAITING: usize = 4 * MAX_BATCH;
 /// The longest wait for space in the queue.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -147,8 +147,8 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Commits changes, all or none of them. After an error, the database is opened again. Returns whether it
-    /// succeeded.
+    /// Commits changes, all or none of them. Returns whether the commit succeeded. After an error, opens the database
+    /// again.
     fn try_commit(&self, changes: &mut [Box<dyn Change>]) -> bool {
         // A panic of a change must not end the writer thread, because then no other change could be committed.
         let committed = catch_unwind(AssertUnwindSafe(|| self.commit(changes)));

@@ -31,8 +31,8 @@ pub struct PrefixRow {
     pub refusal: Option<QuotaState>,
     /// The newest blob that was committed.
     pub newest: Uuid,
-    /// The id from which on blobs without a committed object may exist, if any. Such a blob remains if a process is
-    /// killed between the write of a blob and its commit.
+    /// The first id of the blobs that may have no committed object, if any. Such a blob remains if a process is killed
+    /// between the write of a blob and its commit.
     pub sweep_from: Option<Uuid>,
 }
 

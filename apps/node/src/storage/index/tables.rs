@@ -71,7 +71,7 @@ pub struct Put {
     pub key: Key,
     pub record: Record,
     pub condition: Option<Condition>,
-    /// The oldest blob of the prefix whose put is in progress, from which on blobs without an object may exist.
+    /// The oldest blob of the prefix whose put is in progress. It and later blobs may have no object.
     pub sweep_from: Uuid,
 }
 
@@ -227,7 +227,7 @@ impl<'t> Tables<'t> {
         Ok(value)
     }
 
-    /// Records the id from which on blobs without an object may exist; `None` if there are none.
+    /// Records the first id of the blobs that may have no object; `None` if there are none.
     pub fn set_sweep_from(&mut self, prefix: &str, sweep_from: Option<Uuid>) -> WriteResult<()> {
         if let Some(mut row) = find::<PrefixRow>(&self.prefixes, prefix.as_bytes())? {
             row.sweep_from = sweep_from;

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use settings::Networks;
 
-/// Networks whose addresses are not public: IANA's special-purpose registries (RFC 6890), multicast, and the address
-/// at which Azure serves metadata to its machines.
+/// Networks whose addresses are not public: those of IANA's special-purpose registries (RFC 6890), multicast, and the
+/// address at which Azure serves metadata to its machines.
 const SPECIAL_V4: [(Ipv4Addr, u32); 17] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),

@@ -1,6 +1,6 @@
 //! One connection of a worker process to the proxy.
 //!
-//! `workerd` sends requests with absolute URLs, also for https, and `CONNECT` for sockets. The process is untrusted: it
+//! `workerd` sends requests with absolute URLs, even for https, and `CONNECT` for sockets. The process is untrusted: it
 //! may send anything.
 
 use std::convert::Infallible;
