@@ -87,7 +87,7 @@ async fn enable_missing(
 /// Returns the names of a project's bindings, which its worker code uses as properties of `env`.
 ///
 /// # Errors
-/// Returns the error of the API, also if the token may not read the project.
+/// Returns the error of the API, for example if the token may not read the project.
 pub async fn bindings(client: &Client, (org, project): (&str, &str)) -> Result<Vec<String>, Error> {
     let Resources { ai, auth, database, email, storage } =
         client.projects_get(org, project).send().await?.value.resources;
