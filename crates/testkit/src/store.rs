@@ -54,7 +54,7 @@ impl Audit {
 }
 
 impl TestStore {
-    /// Starts a store with so many connections that concurrent operations compete only for rows, not for connections.
+    /// Starts a store with enough connections that concurrent operations compete only for rows, not for connections.
     pub async fn start() -> Self {
         Self::with(32).await
     }
