@@ -82,7 +82,7 @@ impl Verifier {
         Self(verifier)
     }
 
-    /// The verifier.
+    /// Returns the verifier.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -362,7 +362,7 @@ pub enum SslMode {
 }
 
 impl SslMode {
-    /// The word on the wire, and in the address of a database.
+    /// Returns the word in messages, and in the address of a database.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

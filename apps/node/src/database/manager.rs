@@ -21,16 +21,17 @@ const SIZE_SWEEPS: u64 = 2;
 /// Every twelfth sweep removes tombstones.
 const TOMBSTONE_SWEEPS: u64 = 12;
 
-/// The task that owns the tasks of the projects.
+/// The manager: a task that owns the tasks of the projects.
 pub struct Manager {
     shared: Arc<Shared>,
     projects: BTreeMap<String, Handle>,
-    /// Projects that the last full state lists without a readable part: their databases stay as they are.
+    /// Projects that the last full state lists without a readable part. Their databases stay unchanged.
     kept: BTreeSet<String>,
-    /// Whether a full state arrived since the start. Before, no database is removed.
+    /// Whether a full state arrived since the start. Before that, no database is removed.
     is_complete: bool,
     tasks: JoinSet<()>,
-    /// The running sweep, if any. It takes long with large databases, and must not delay changes.
+    /// The running sweep, if any. It is a separate task, because it takes long with large databases and must not delay
+    /// changes.
     sweeps: JoinSet<anyhow::Result<Swept>>,
     /// The running removal of tombstones, if any.
     removals: JoinSet<anyhow::Result<bool>>,
@@ -45,7 +46,7 @@ struct Handle {
 }
 
 impl Manager {
-    /// Starts with the saved desired state.
+    /// Creates a manager that begins with the saved desired state.
     pub fn new(shared: Arc<Shared>, saved: Vec<(String, Database)>) -> Self {
         let (projects, kept) = (BTreeMap::new(), BTreeSet::new());
         let mut manager = Self {
@@ -56,7 +57,7 @@ impl Manager {
             tasks: JoinSet::new(),
             sweeps: JoinSet::new(),
             removals: JoinSet::new(),
-            // The first sweep.
+            // The first sweep also removes tombstones.
             sweeps_without_removal: TOMBSTONE_SWEEPS,
             pauses_removal: false,
         };
@@ -118,7 +119,7 @@ impl Manager {
         }
         if is_full {
             self.shared.backups.complete_desired(self.kept.clone());
-            // After the parts are set, so that the tasks report the new state.
+            // The tasks are woken after the parts are set, so that they report the new state.
             self.shared.statuses.repeat();
             for handle in self.projects.values() {
                 handle.wake.notify_one();
@@ -131,7 +132,7 @@ impl Manager {
         self.shared.backups.desire(&project, wanted.part());
         match self.projects.get(&project) {
             Some(handle) if !handle.wanted.is_closed() => handle.set(wanted),
-            // The task ends when it has removed its database.
+            // Otherwise, the task has ended, because it removed its database.
             _ => {
                 let (sender, receiver) = watch::channel(wanted);
                 let wake = Arc::new(Notify::new());
@@ -147,7 +148,7 @@ impl Manager {
             mem::take(&mut self.projects).into_iter().partition(|(_, handle)| handle.wanted.is_closed());
         self.projects = running;
         for (project, handle) in ended {
-            // It arrived while the task ended.
+            // This state arrived while the task ended, so a new task must apply it.
             let wanted = handle.wanted.borrow().clone();
             if wanted.part().is_some() {
                 self.set(project, wanted);
@@ -159,7 +160,7 @@ impl Manager {
         }
         self.sweeps_without_removal += 1;
         if self.sweeps_without_removal >= TOMBSTONE_SWEEPS && self.removals.is_empty() {
-            // A large database takes long.
+            // The removal is a separate task, because dropping a large database takes long.
             let shared = Arc::clone(&self.shared);
             self.removals.spawn(async move { remove_tombstones(&shared).await });
         }
@@ -171,7 +172,7 @@ impl Manager {
                 self.sweeps_without_removal = 0;
                 self.pauses_removal = false;
             }
-            // The next sweep tries again.
+            // The next sweep tries the removal again.
             Ok(false) if !self.pauses_removal => {
                 self.pauses_removal = true;
                 tracing::warn!("the clocks of the node, Postgres and the control plane differ: deletions pause");
@@ -197,8 +198,8 @@ impl Manager {
         }
     }
 
-    /// Removes the databases of projects that the last full state did not list and that have no task, as after a
-    /// restart.
+    /// Removes the databases of projects that the last full state did not list and that have no task, for example after
+    /// a restart.
     fn remove_unlisted(&mut self, projects: Vec<String>) {
         for project in projects {
             let has_task = self.projects.get(&project).is_some_and(|handle| !handle.wanted.is_closed());

@@ -14,7 +14,7 @@ use crate::database::server::Address;
 /// The longest time of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Identifies a session.
+/// The process id and the secret key that identify a session in a request to cancel.
 #[derive(Clone, Copy)]
 pub struct CancelKey {
     pub process: i32,

@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word in the tables and metrics.
+    /// Returns the kind's name in the tables and metrics.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Generation(GenerationKind::Scheduled) => "scheduled",
@@ -30,7 +30,7 @@ impl Kind {
         kinds.map(Self::Generation).into_iter().chain([Self::Export]).find(|kind| kind.word() == word)
     }
 
-    /// The days for which a dump is kept. `backup_days` is the plan's limit for scheduled generations.
+    /// Returns the days for which a dump is kept. `backup_days` is the plan's limit for scheduled generations.
     pub fn days(self, backup_days: u32) -> i32 {
         match self {
             Self::Generation(GenerationKind::Scheduled) => i32::try_from(backup_days).unwrap_or(i32::MAX),
