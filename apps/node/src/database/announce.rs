@@ -13,7 +13,7 @@ use crate::follow::RELIST_INTERVAL;
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// How long the first announcement waits for Postgres, which may still be starting.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Announces until the task is stopped. A Postgres that another node manages is not announced.
 pub async fn announce(core: Core, info: NodeInfo, ownership: Option<watch::Receiver<Ownership>>) {
@@ -21,7 +21,7 @@ pub async fn announce(core: Core, info: NodeInfo, ownership: Option<watch::Recei
     let mut ownership = ownership.unwrap_or_else(|| watch::channel(Ownership::Held).1);
     // If the ownership is still unknown then, the node announces its Postgres anyway, so that it remains the node of
     // its projects.
-    let _ = timeout(PATIENCE, ownership.wait_for(|ownership| *ownership != Ownership::Unknown)).await;
+    let _ = timeout(TIMEOUT, ownership.wait_for(|ownership| *ownership != Ownership::Unknown)).await;
     loop {
         let is_other = *ownership.borrow_and_update() == Ownership::Other;
         let announced = NodeInfo { database: info.database.clone().filter(|_| !is_other) };

@@ -17,7 +17,7 @@ const KEY: i64 = 0x7376_635f_6e6f_6465;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a starting node waits before it reports that another one holds the lock. The session of a killed node ends
 /// within this time.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Whether this node manages the cluster.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl ExclusiveLock {
         loop {
             match self.try_hold(server).await {
                 Ok(Some(_)) => return,
-                Ok(None) if began.elapsed() < PATIENCE => {}
+                Ok(None) if began.elapsed() < TIMEOUT => {}
                 // `hold` logs once that another node has the lock.
                 Ok(None) => drop(self.hold(server).await),
                 Err(error) if !has_failed => {

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::project::Project;
 use super::sweep::{Swept, remove_tombstones, sweep};
-use super::{DatabaseChanges, Shared, Wanted};
+use super::{DatabaseChanges, DesiredDatabase, Shared};
 
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Every second sweep measures the sizes.
@@ -41,7 +41,7 @@ pub struct Manager {
 }
 
 struct Handle {
-    wanted: watch::Sender<Wanted>,
+    desired: watch::Sender<DesiredDatabase>,
     wake: Arc<Notify>,
 }
 
@@ -62,7 +62,7 @@ impl Manager {
             pauses_removal: false,
         };
         for (project, database) in saved {
-            manager.set(project, Wanted::Saved(Arc::new(database)));
+            manager.set(project, DesiredDatabase::Saved(Arc::new(database)));
         }
         manager
     }
@@ -107,15 +107,15 @@ impl Manager {
             for (project, handle) in &self.projects {
                 if !listed.contains(project) {
                     self.shared.backups.desire(project, None);
-                    handle.set(Wanted::Removed);
+                    handle.set(DesiredDatabase::Removed);
                 }
             }
             self.kept = kept;
             self.is_complete = true;
         }
         for (project, database) in changed {
-            let gone = if is_full { Wanted::Removed } else { Wanted::Withdrawn };
-            self.set(project, database.map_or(gone, |database| Wanted::Present(Arc::new(database))));
+            let gone = if is_full { DesiredDatabase::Removed } else { DesiredDatabase::Withdrawn };
+            self.set(project, database.map_or(gone, |database| DesiredDatabase::Present(Arc::new(database))));
         }
         if is_full {
             self.shared.backups.complete_desired(self.kept.clone());
@@ -127,31 +127,31 @@ impl Manager {
         }
     }
 
-    fn set(&mut self, project: String, wanted: Wanted) {
+    fn set(&mut self, project: String, desired: DesiredDatabase) {
         self.kept.remove(&project);
-        self.shared.backups.desire(&project, wanted.part());
+        self.shared.backups.desire(&project, desired.part());
         match self.projects.get(&project) {
-            Some(handle) if !handle.wanted.is_closed() => handle.set(wanted),
+            Some(handle) if !handle.desired.is_closed() => handle.set(desired),
             // Otherwise, the task has ended, because it removed its database.
             _ => {
-                let (sender, receiver) = watch::channel(wanted);
+                let (sender, receiver) = watch::channel(desired);
                 let wake = Arc::new(Notify::new());
                 let task = Project::new(project.clone(), Arc::clone(&self.shared), receiver, Arc::clone(&wake));
                 self.tasks.spawn(task.run());
-                self.projects.insert(project, Handle { wanted: sender, wake });
+                self.projects.insert(project, Handle { desired: sender, wake });
             }
         }
     }
 
     fn sweep(&mut self, number: u64) {
         let (ended, running) =
-            mem::take(&mut self.projects).into_iter().partition(|(_, handle)| handle.wanted.is_closed());
+            mem::take(&mut self.projects).into_iter().partition(|(_, handle)| handle.desired.is_closed());
         self.projects = running;
         for (project, handle) in ended {
             // This state arrived while the task ended, so a new task must apply it.
-            let wanted = handle.wanted.borrow().clone();
-            if wanted.part().is_some() {
-                self.set(project, wanted);
+            let desired = handle.desired.borrow().clone();
+            if desired.part().is_some() {
+                self.set(project, desired);
             }
         }
         if self.sweeps.is_empty() {
@@ -202,9 +202,9 @@ impl Manager {
     /// a restart.
     fn remove_unlisted(&mut self, projects: Vec<String>) {
         for project in projects {
-            let has_task = self.projects.get(&project).is_some_and(|handle| !handle.wanted.is_closed());
+            let has_task = self.projects.get(&project).is_some_and(|handle| !handle.desired.is_closed());
             if !has_task && !self.kept.contains(&project) {
-                self.set(project, Wanted::Removed);
+                self.set(project, DesiredDatabase::Removed);
             }
         }
     }
@@ -212,10 +212,10 @@ impl Manager {
 
 impl Handle {
     /// Wakes the task only if the state changes.
-    fn set(&self, wanted: Wanted) {
-        self.wanted.send_if_modified(|current| {
-            let is_other = *current != wanted;
-            *current = wanted;
+    fn set(&self, desired: DesiredDatabase) {
+        self.desired.send_if_modified(|current| {
+            let is_other = *current != desired;
+            *current = desired;
             is_other
         });
     }

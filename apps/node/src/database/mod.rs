@@ -87,7 +87,7 @@ pub struct DatabaseChanges {
 
 /// The desired database of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Wanted {
+enum DesiredDatabase {
     /// The part that the previous run saved. The node may have applied a later part since. Until the control plane
     /// sends the part again, the node therefore uses this one only to restrict logins.
     Saved(Arc<Database>),
@@ -98,7 +98,7 @@ enum Wanted {
     Removed,
 }
 
-impl Wanted {
+impl DesiredDatabase {
     const fn part(&self) -> Option<&Arc<Database>> {
         match self {
             Self::Saved(database) | Self::Present(database) => Some(database),

@@ -19,7 +19,7 @@ use super::logins::Logins;
 use super::names::Names;
 use super::status::MIN_SIZE_CHANGE;
 use super::step::{Step, Target};
-use super::{Shared, Wanted};
+use super::{DesiredDatabase, Shared};
 use crate::backoff::Backoff;
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 pub struct Project {
     pub(super) id: String,
     pub(super) shared: Arc<Shared>,
-    pub(super) wanted: watch::Receiver<Wanted>,
+    pub(super) desired: watch::Receiver<DesiredDatabase>,
     pub(super) wake: Arc<Notify>,
     pub(super) is_authorized: watch::Receiver<bool>,
     /// The node's own logins, with the names of their database.
@@ -48,12 +48,12 @@ pub struct Project {
 }
 
 impl Project {
-    pub fn new(id: String, shared: Arc<Shared>, wanted: watch::Receiver<Wanted>, wake: Arc<Notify>) -> Self {
+    pub fn new(id: String, shared: Arc<Shared>, desired: watch::Receiver<DesiredDatabase>, wake: Arc<Notify>) -> Self {
         let is_authorized = shared.is_authorized.subscribe();
         Self {
             id,
             shared,
-            wanted,
+            desired,
             wake,
             is_authorized,
             own: None,
@@ -73,7 +73,7 @@ impl Project {
             let reconciled = self.reconcile().await;
             self.has_failed = reconciled.is_err();
             match reconciled {
-                Ok(true) if self.wanted.has_changed().is_ok_and(|has_changed| has_changed) => continue,
+                Ok(true) if self.desired.has_changed().is_ok_and(|has_changed| has_changed) => continue,
                 Ok(true) => return,
                 // After a failed step, the backoff continues until a step succeeds.
                 Ok(false) if self.retry_at.is_none() && self.running.is_none() => self.backoff.reset(),
@@ -87,7 +87,7 @@ impl Project {
             let retry_at = self.retry_at.or(self.recheck_at);
             let retry = async { if let Some(at) = retry_at { sleep_until(at).await } else { pending().await } };
             tokio::select! {
-                changed = self.wanted.changed() => if changed.is_err() { return },
+                changed = self.desired.changed() => if changed.is_err() { return },
                 Ok(()) = self.is_authorized.changed() => {}
                 () = self.wake.notified(), if self.retry_at.is_none() => {}
                 Some(ended) = self.steps.join_next() => self.on_step_ended(ended),

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use protocol::{Database, DatabaseOperationKind, OperationPhase};
 use tokio::time::Instant;
 
-use super::Wanted;
+use super::DesiredDatabase;
 use super::admin::AdminConnection;
 use super::converge::converge;
 use super::create::{create, discard, exists, size};
@@ -28,7 +28,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 impl Project {
     /// Changes the database into its desired state, or starts the step that is due. Returns whether the task can end.
     pub(super) async fn reconcile(&mut self) -> anyhow::Result<bool> {
-        let wanted = self.wanted.borrow_and_update().clone();
+        let state = self.desired.borrow_and_update().clone();
         let is_authorized = *self.is_authorized.borrow_and_update();
         let shared = Arc::clone(&self.shared);
         // A tenant can make every change of its database fail. With separate permits, it delays only other failing
@@ -39,20 +39,22 @@ impl Project {
         let began = Instant::now();
         let client = shared.admin.connect().await?;
         let row = tables::find(&*client, &self.id).await?;
-        match (wanted, row) {
-            (Wanted::Saved(desired), row) => self.restrict(&client, &desired, row, is_authorized).await?,
-            (Wanted::Present(desired), row) if !is_authorized => self.restrict(&client, &desired, row, false).await?,
-            (Wanted::Present(desired), row) if row.as_ref().is_none_or(|row| row.id == desired.id) => {
+        match (state, row) {
+            (DesiredDatabase::Saved(desired), row) => self.restrict(&client, &desired, row, is_authorized).await?,
+            (DesiredDatabase::Present(desired), row) if !is_authorized => {
+                self.restrict(&client, &desired, row, false).await?
+            }
+            (DesiredDatabase::Present(desired), row) if row.as_ref().is_none_or(|row| row.id == desired.id) => {
                 self.reconcile_desired(&client, &desired, row).await?;
             }
             // The row belongs to an earlier database of the project. This node missed its removal.
-            (Wanted::Present(_), Some(row)) => self.remove(&client, &row).await?,
-            (Wanted::Removed, Some(row)) if self.may_remove(&client).await? => {
+            (DesiredDatabase::Present(_), Some(row)) => self.remove(&client, &row).await?,
+            (DesiredDatabase::Removed, Some(row)) if self.may_remove(&client).await? => {
                 self.remove(&client, &row).await?;
             }
-            (wanted, Some(row)) => {
-                match wanted {
-                    Wanted::Withdrawn => tables::withdraw(&*client, &self.id).await?,
+            (state, Some(row)) => {
+                match state {
+                    DesiredDatabase::Withdrawn => tables::withdraw(&*client, &self.id).await?,
                     _ => self.recheck_at = Some(Instant::now() + RECHECK_INTERVAL),
                 }
                 self.stop_unless(None).await;

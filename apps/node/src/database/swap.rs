@@ -33,7 +33,7 @@ pub async fn replace(
     let recorded = transaction.execute(RECORD, &[&project, &cause, &recovered_from]).await?;
     anyhow::ensure!(recorded == 1, "the new database is not complete");
     if !is_missing {
-        let tombstone = bury(&transaction, project, &current).await?;
+        let tombstone = rename_to_tombstone(&transaction, project, &current).await?;
         copy_attributes(&transaction, &tombstone, &prepared).await?;
     }
     let (prepared, current) = (quote_ident(&prepared), quote_ident(&current));
@@ -50,14 +50,14 @@ pub async fn remove(client: &mut AdminConnection, project: &str, names: &Names) 
     let is_missing = !exists(client, &current).await?;
     let transaction = client.transaction().await?;
     if !is_missing {
-        bury(&transaction, project, &current).await?;
+        rename_to_tombstone(&transaction, project, &current).await?;
     }
     transaction.execute("DELETE FROM svc.databases WHERE project = $1", &[&project]).await?;
     Ok(transaction.commit().await?)
 }
 
 /// Makes a tombstone of a database by renaming it. Returns the new name.
-async fn bury(transaction: &Transaction<'_>, project: &str, database: &str) -> anyhow::Result<String> {
+async fn rename_to_tombstone(transaction: &Transaction<'_>, project: &str, database: &str) -> anyhow::Result<String> {
     const RECORD: &str = "
         INSERT INTO svc.tombstones (name, project, owner, drop_at)
         VALUES ($1, $2, $3, now() + make_interval(days => $4))";
@@ -68,11 +68,11 @@ async fn bury(transaction: &Transaction<'_>, project: &str, database: &str) -> a
     let tombstone = format!("old_{}", random::id().simple());
     let (from, to) = (quote_ident(database), quote_ident(&tombstone));
     // The tombstone must not belong to its previous owner, who could drop it.
-    let bury = format!(
+    let rename_to_tombstone = format!(
         "ALTER DATABASE {from} RENAME TO {to}; ALTER DATABASE {to} ALLOW_CONNECTIONS false;
          ALTER DATABASE {to} OWNER TO CURRENT_USER"
     );
-    transaction.batch_execute(&bury).await?;
+    transaction.batch_execute(&rename_to_tombstone).await?;
     transaction.execute(RECORD, &[&tombstone, &project, &database, &TOMBSTONE_DAYS]).await?;
     transaction.execute(EXPIRE, &[&project, &MAX_TOMBSTONES]).await?;
     Ok(tombstone)

@@ -10,7 +10,7 @@ use super::Result;
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The time after which a wait polls only at long intervals: an export can take minutes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FIRST_PERIOD: Duration = Duration::from_secs(10);
 
 const LONG_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -37,7 +37,7 @@ impl Polls {
             Err(store::Error::Unavailable(_)) if waited < self.timeout => {}
             Err(error) => return Some(Err(error.into())),
         }
-        tokio::time::sleep(if waited < PATIENCE { FIRST_INTERVAL } else { LONG_INTERVAL }).await;
+        tokio::time::sleep(if waited < FIRST_PERIOD { FIRST_INTERVAL } else { LONG_INTERVAL }).await;
         None
     }
 }

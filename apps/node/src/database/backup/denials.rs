@@ -17,7 +17,7 @@ pub struct Denials(Mutex<HashMap<String, (String, u32)>>);
 
 impl Denials {
     /// Makes the error of a dump permanent if the same denial occurred often enough.
-    pub fn judge<T>(&self, operation: &str, made: Result<T>) -> Result<T> {
+    pub fn record_denial<T>(&self, operation: &str, made: Result<T>) -> Result<T> {
         let mut denials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Err(BackupError::Dump(message)) = &made else {
             // Other errors in between, such as a restart of Postgres, do not reset the count.
@@ -49,18 +49,22 @@ mod tests {
     #[test]
     fn equal_denials_become_permanent() {
         let denials = Denials::default();
-        let judge = |operation: &str, message: &str| {
-            let error = denials.judge(operation, Err::<(), _>(BackupError::Dump(message.to_owned()))).unwrap_err();
+        let record_denial = |operation: &str, message: &str| {
+            let error =
+                denials.record_denial(operation, Err::<(), _>(BackupError::Dump(message.to_owned()))).unwrap_err();
             error.is_permanent()
         };
         for _ in 1..MAX_DENIALS {
-            assert!(!judge("opn_1", "permission denied for table t"));
-            assert!(!judge("opn_2", "canceling statement due to lock timeout"));
+            assert!(!record_denial("opn_1", "permission denied for table t"));
+            assert!(!record_denial("opn_2", "canceling statement due to lock timeout"));
         }
-        assert!(!judge("opn_1", "the connection failed or ended") && !judge("opn_3", "permission denied for table t"));
-        assert!(!judge("opn_2", "canceling statement due to lock timeout"));
-        assert!(judge("opn_1", "permission denied for table t"));
-        assert!(!judge("opn_1", "permission denied for table t"), "a new count");
-        assert!(!judge("opn_1", "permission denied for large object 1"));
+        assert!(
+            !record_denial("opn_1", "the connection failed or ended")
+                && !record_denial("opn_3", "permission denied for table t")
+        );
+        assert!(!record_denial("opn_2", "canceling statement due to lock timeout"));
+        assert!(record_denial("opn_1", "permission denied for table t"));
+        assert!(!record_denial("opn_1", "permission denied for table t"), "a new count");
+        assert!(!record_denial("opn_1", "permission denied for large object 1"));
     }
 }

@@ -16,7 +16,7 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the kind's name in the tables and metrics.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Generation(GenerationKind::Scheduled) => "scheduled",
             Self::Generation(GenerationKind::PreRestore) => "pre_restore",
@@ -27,7 +27,7 @@ impl Kind {
 
     pub fn from_word(word: &str) -> Option<Self> {
         let kinds = [GenerationKind::Scheduled, GenerationKind::PreRestore, GenerationKind::Final];
-        kinds.map(Self::Generation).into_iter().chain([Self::Export]).find(|kind| kind.word() == word)
+        kinds.map(Self::Generation).into_iter().chain([Self::Export]).find(|kind| kind.as_str() == word)
     }
 
     /// Returns the days for which a dump is kept. `backup_days` is the plan's limit for scheduled generations.

@@ -182,7 +182,7 @@ impl Backups {
             days: Kind::Generation(kind).days(0),
         };
         let made = service.make(&new, credentials).await;
-        Ok(Some(service.denials.judge(operation, made)?.report(kind)))
+        Ok(Some(service.denials.record_denial(operation, made)?.report(kind)))
     }
 
     /// Restores a generation into an empty database, which may grow to `max_bytes`. After a failure, the database must
@@ -263,7 +263,7 @@ impl Service {
         tracing::info!(
             project = new.project,
             key,
-            kind = new.kind.word(),
+            kind = new.kind.as_str(),
             size_bytes = object.size_bytes,
             "stored a dump of a database"
         );

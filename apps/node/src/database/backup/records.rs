@@ -85,7 +85,7 @@ impl Service {
                       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         let NewDump { project, database, kind, epoch, cause, days } = dump;
         let connection = self.connect().await?;
-        connection.execute(insert, &[&key, project, database, &kind.word(), epoch, cause, &created_at, days]).await?;
+        connection.execute(insert, &[&key, project, database, &kind.as_str(), epoch, cause, &created_at, days]).await?;
         Ok(())
     }
 

@@ -11,7 +11,7 @@ const MAX_DUMPS: usize = 2;
 /// The largest number of restores that run at the same time.
 const MAX_RESTORES: usize = 2;
 /// How long operations and exports can delay a scheduled dump. After this time, it queues like them.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_YIELD: Duration = Duration::from_secs(60);
 /// How often a scheduled dump checks whether operations still wait.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -24,7 +24,7 @@ pub struct Slots {
     /// Locked by the scheduled dump that is next. The others do not queue for permits, so an operation waits for at
     /// most one of them.
     next_scheduled: Mutex<()>,
-    patience: Duration,
+    max_yield: Duration,
 }
 
 /// One waiting operation. It is counted until it is dropped.
@@ -32,16 +32,16 @@ struct Waiting<'a>(&'a AtomicUsize);
 
 impl Slots {
     pub const fn new() -> Self {
-        Self::with_patience(PATIENCE)
+        Self::with_max_yield(MAX_YIELD)
     }
 
-    const fn with_patience(patience: Duration) -> Self {
+    const fn with_max_yield(max_yield: Duration) -> Self {
         Self {
             permits: Semaphore::const_new(MAX_DUMPS),
             restores: Semaphore::const_new(MAX_RESTORES),
             urgent: AtomicUsize::new(0),
             next_scheduled: Mutex::const_new(()),
-            patience,
+            max_yield,
         }
     }
 
@@ -58,11 +58,11 @@ impl Slots {
     }
 
     /// Waits for a permit of a scheduled dump. While operations wait, it does not queue for a permit, for at most
-    /// `patience`. Never returns `None`, because the semaphore is never closed.
+    /// `max_yield`. Never returns `None`, because the semaphore is never closed.
     pub async fn acquire_scheduled(&self) -> Option<SemaphorePermit<'_>> {
         let began = Instant::now();
         let _next = self.next_scheduled.lock().await;
-        let may_queue = || self.urgent.load(Ordering::Relaxed) == 0 || began.elapsed() >= self.patience;
+        let may_queue = || self.urgent.load(Ordering::Relaxed) == 0 || began.elapsed() >= self.max_yield;
         loop {
             if may_queue() {
                 let permit = self.permits.acquire().await.ok()?;
@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn schedule_does_not_wait_for_endless_exports() {
-        let slots = Arc::new(Slots::with_patience(Duration::from_millis(50)));
+        let slots = Arc::new(Slots::with_max_yield(Duration::from_millis(50)));
         for _ in 0..5 {
             let slots = Arc::clone(&slots);
             tokio::spawn(async move {
@@ -133,7 +133,7 @@ mod tests {
         }
         tokio::task::yield_now().await;
         for _ in 0..3 {
-            // Without a limit on its patience, it would wait forever.
+            // Without a limit on its max_yield, it would wait forever.
             let permit = timeout(Duration::from_secs(60), slots.acquire_scheduled()).await;
             drop(permit.unwrap().unwrap());
         }

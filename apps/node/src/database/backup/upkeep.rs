@@ -81,7 +81,7 @@ impl Service {
         tracing::error!(
             project = dump.project,
             key = dump.object.key,
-            kind = dump.kind.word(),
+            kind = dump.kind.as_str(),
             %error,
             "a stored backup is damaged"
         );

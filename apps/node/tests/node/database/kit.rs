@@ -20,7 +20,7 @@ use crate::running::{Dir, environment};
 /// The password of every login.
 pub const PASSWORD: &str = "hush";
 /// A timeout that is longer than a database needs. It only prevents that a test hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Kit {
     pub postgres: PrivatePostgres,
@@ -167,7 +167,7 @@ impl Kit {
                 return report;
             }
             let waited = began.elapsed();
-            assert!(waited < PATIENCE, "no report with {what}: {:?}\n{}", self.report(project), self.node.log());
+            assert!(waited < TIMEOUT, "no report with {what}: {:?}\n{}", self.report(project), self.node.log());
             sleep(Duration::from_millis(10)).await;
         }
     }
@@ -245,7 +245,7 @@ impl Kit {
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !condition().await {
-        assert!(began.elapsed() < PATIENCE, "timed out waiting for {what}");
+        assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
         sleep(Duration::from_millis(50)).await;
     }
 }

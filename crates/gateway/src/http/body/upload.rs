@@ -126,7 +126,7 @@ pub(super) struct UploadStream {
     timer: Pin<Box<tokio::time::Sleep>>,
     deadline: Instant,
     /// How long the server still waits for the client. The bytes of one second at [`MIN_RATE`] add one second.
-    patience: Duration,
+    allowance: Duration,
     waiting_since: Option<Instant>,
     has_failed: bool,
 }
@@ -136,7 +136,7 @@ impl UploadStream {
     pub(super) fn new(payload: &mut Payload, kind: UploadKind) -> Self {
         let deadline = Instant::now() + UPLOAD_TIMEOUT;
         let (body, timer) = (payload.take(), Box::pin(tokio::time::sleep_until(deadline)));
-        Self { body, kind, timer, deadline, patience: GRACE, waiting_since: None, has_failed: false }
+        Self { body, kind, timer, deadline, allowance: GRACE, waiting_since: None, has_failed: false }
     }
 
     /// Counts bytes of the client, and the time that the server waited for them.
@@ -144,7 +144,7 @@ impl UploadStream {
         let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now - since);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let gained = Duration::from_secs(1) * bytes / MIN_RATE;
-        self.patience = (self.patience.saturating_sub(waited) + gained).min(MAX_SILENCE);
+        self.allowance = (self.allowance.saturating_sub(waited) + gained).min(MAX_SILENCE);
     }
 
     fn fail(&mut self, error: UploadError) -> Poll<Option<Result<Bytes, UploadError>>> {
@@ -175,7 +175,7 @@ impl Stream for UploadStream {
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => {
-                let until = *self.waiting_since.get_or_insert(now) + self.patience;
+                let until = *self.waiting_since.get_or_insert(now) + self.allowance;
                 let until = until.min(self.deadline);
                 self.timer.as_mut().reset(until);
                 std::task::ready!(self.timer.as_mut().poll(context));
