@@ -71,8 +71,8 @@ impl Store {
         Ok(query.load(&mut *self.connection().await?).await?)
     }
 
-    /// Retries dead letters, for as long as new messages, and returns their number. A message that is not a dead letter
-    /// is not counted, because it is retried anyway.
+    /// Makes dead letters due again, with a new retry period, and returns their number. Messages that are not dead
+    /// letters do not count, because they are retried anyway.
     pub async fn outbox_retry(&self, actor: &Actor, which: Retry) -> Result<usize> {
         let work = async |tx: &mut Connection| {
             let now = self.clock_rng().now();
