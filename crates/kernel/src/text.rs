@@ -160,7 +160,7 @@ macro_rules! string_schema {
     };
 }
 
-/// Without the feature `openapi`, types need no schema.
+/// Does nothing: without the feature `openapi`, types need no schema.
 #[doc(hidden)]
 #[cfg(not(feature = "openapi"))]
 #[macro_export]
