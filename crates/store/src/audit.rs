@@ -70,13 +70,13 @@ pub(crate) fn append_if(lock: &str) -> String {
 /// Selects audit events. The default selects all.
 #[derive(Debug, Clone, Default)]
 pub struct AuditQuery {
-    /// Only events with this name.
+    /// If set, selects only events with this name.
     pub event: Option<String>,
-    /// Only events of this user: as the actor, or about the user's account.
+    /// If set, selects only events of this user: as the actor, or about the user's account.
     pub user: Option<UserId>,
-    /// Only events of this organization.
+    /// If set, selects only events of this organization.
     pub org: Option<OrgId>,
-    /// Only events at this time or later.
+    /// If set, selects only events at this time or later.
     pub since: Option<Time>,
 }
 

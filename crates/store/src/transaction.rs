@@ -124,7 +124,7 @@ impl Store {
     }
 }
 
-/// How to end a transaction.
+/// The way to end a transaction.
 enum End<T> {
     Commit(T),
     RollBack(T),

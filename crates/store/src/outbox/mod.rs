@@ -56,7 +56,7 @@ pub struct Message {
     pub payload: Value,
     /// The number of this attempt, from 1.
     pub attempts: i32,
-    /// When the message was enqueued.
+    /// The time at which the message was enqueued.
     pub created_at: Time,
 }
 

@@ -24,22 +24,22 @@ pub struct QueuedMessage {
     pub key: String,
     /// The number of started attempts.
     pub attempts: i32,
-    /// When the next attempt is due; during an attempt, the end of its lease.
+    /// The time at which the next attempt is due. During an attempt, the end of its lease.
     pub next_attempt_at: Time,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     pub last_error: Option<String>,
-    /// When the message became a dead letter.
+    /// The time at which the message became a dead letter.
     pub dead_lettered_at: Option<Time>,
-    /// When the message was enqueued.
+    /// The time at which the message was enqueued.
     pub created_at: Time,
 }
 
 /// Selects the messages to list.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Only dead letters.
+    /// Whether to select only dead letters.
     pub dead: bool,
-    /// Only messages of this topic.
+    /// If set, selects only messages of this topic.
     pub topic: Option<String>,
 }
 

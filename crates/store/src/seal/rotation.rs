@@ -80,7 +80,7 @@ struct Row {
     key: Vec<String>,
     #[diesel(sql_type = Nullable<Text>)]
     key_id: Option<String>,
-    /// `None` for a value that the first key sealed.
+    /// The sealed value. `None` if the first key sealed it.
     #[diesel(sql_type = Nullable<Binary>)]
     sealed: Option<Vec<u8>>,
 }
