@@ -11,11 +11,11 @@ kernel::words! {
     pub enum InviteState {
         /// The link can be used.
         Pending = "pending",
-        /// Not accepted within seven days. Sending the invitation again makes it pending.
+        /// The invitation was not accepted within seven days. Sending it again makes it pending.
         Expired = "expired",
-        /// Accepted.
+        /// The invitation was accepted.
         Used = "used",
-        /// Revoked by an admin.
+        /// An admin revoked the invitation.
         Revoked = "revoked",
     } example Pending
 }
@@ -25,7 +25,7 @@ kernel::words! {
     pub enum OpenState {
         /// The link can be used.
         Pending = "pending",
-        /// Not accepted within seven days. Sending the invitation again makes it pending.
+        /// The invitation was not accepted within seven days. Sending it again makes it pending.
         Expired = "expired",
     } example Pending
 }
