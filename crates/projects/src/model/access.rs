@@ -22,7 +22,7 @@ pub struct AccessPolicy {
     pub has_password: bool,
     /// Whether a bypass key exists.
     pub has_bypass: bool,
-    /// When the policy last changed; initially the creation time of the project.
+    /// The time of the last change of the policy. Initially the creation time of the project.
     pub updated_at: Time,
 }
 
