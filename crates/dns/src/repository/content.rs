@@ -32,7 +32,7 @@ pub struct PageLimit {
 /// A page of the content of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RrsetPage {
-    /// In the order of their positions.
+    /// The rrsets, in the order of their positions.
     pub sets: Vec<StoredSet>,
     /// The position of the last rrset. `None` on the last page.
     pub next: Option<RrsetPosition>,

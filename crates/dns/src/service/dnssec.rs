@@ -160,7 +160,7 @@ impl Dns {
         let is_stuck = view.error.is_none() && is_stuck(check, &view, is_as_desired);
         let signer_check_at = match &view.error {
             Some(_) => Some(now.plus_seconds(RETRY_DELAY)),
-            // A zone can seem stuck during the transfer and the signing of a large zone, which take a while.
+            // A large zone can seem stuck during its transfer and signing, which take a while.
             None if is_stuck => Some(now.plus_seconds(RETRY_DELAY)),
             None if !is_as_desired => Some(now.plus_seconds(ACTIVE_INTERVAL)),
             // An unsigned zone needs no further checks.
