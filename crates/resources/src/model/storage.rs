@@ -22,7 +22,7 @@ pub struct StorageStatus {
     /// The sum of the sizes of all objects, in bytes, at the last report of the node.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub used_bytes: i64,
-    /// When the node last reported the usage. Null before its first report.
+    /// The time at which the node last reported the usage. Null before its first report.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub reported_at: Option<Time>,
 }

@@ -72,7 +72,8 @@ impl Resources {
     }
 
     /// Begins to delete the objects of purged projects, in the transaction that purges them. The row of the storage is
-    /// kept until the node reports the deletion, so that the node learns of it even if it was offline for long.
+    /// kept until the node reports the deletion. So the node learns of the deletion even if it was offline for a long
+    /// time.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
