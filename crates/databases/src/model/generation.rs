@@ -53,7 +53,7 @@ pub struct Generation {
 pub struct DatabaseGenerations {
     /// The generations of the project's current and earlier databases, newest first.
     pub items: Vec<Generation>,
-    /// When the node last compared stored generations with their digests. Null if it never did.
+    /// The time at which the node last compared stored generations with their digests. Null if it never did.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_checked_at: Option<Time>,
 }

@@ -21,7 +21,7 @@ pub struct Observation {
     pub read_only: bool,
     /// The time until which the backups contain all writes.
     pub fresh_at: Option<Time>,
-    /// When the node last checked stored generations.
+    /// The time at which the node last checked stored generations.
     pub checked_at: Option<Time>,
     /// The reason why backups fail.
     pub backup_error: Option<String>,
