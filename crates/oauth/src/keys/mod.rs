@@ -41,7 +41,7 @@ const RETIREMENT_SECONDS: i64 = ACCESS_TOKEN_SECONDS + 60;
 pub struct SigningKeys {
     store: Store,
     cache: Arc<RwLock<Option<Arc<KeySet>>>>,
-    /// When a token with an unknown key last caused a load of the keys, in seconds since 1970.
+    /// The time at which a token with an unknown key last caused a load of the keys, in seconds since 1970.
     #[cfg(feature = "server")]
     reloaded_at: Arc<AtomicI64>,
 }
