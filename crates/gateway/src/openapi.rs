@@ -38,7 +38,7 @@ pub fn node_schema(internal: &Routes) -> Value {
         "$defs": defs,
     });
     rewrite_references(&mut schema);
-    // Sort explicitly, because other crates may enable a feature of serde_json that keeps maps unsorted.
+    // Sort explicitly, because other crates may enable a feature of serde_json that preserves the insertion order.
     schema.sort_all_objects();
     schema
 }

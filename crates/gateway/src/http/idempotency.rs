@@ -52,7 +52,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The headers that are stored together with a response.
 const STORED_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, ETAG, REQUEST_ID];
 
-/// How often a long request renews its claim.
+/// The interval at which a long request renews its claim.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Adds the header and its error codes to a route's description.
