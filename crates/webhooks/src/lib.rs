@@ -10,7 +10,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use ring::hmac;
 
-/// How far a timestamp may be from the receiver's clock, in either direction.
+/// The maximum difference between a timestamp and the receiver's clock, in either direction.
 pub const TOLERANCE_SECONDS: i64 = 300;
 /// The number of signatures of a message that are compared. Further ones are ignored.
 pub const MAX_SIGNATURES: usize = 16;
@@ -20,7 +20,7 @@ pub const MAX_ID_LENGTH: usize = 256;
 /// The prefix of a secret whose rest is the base64 of the key.
 const PREFIX: &str = "whsec_";
 
-/// Base64 with or without padding: both are in use.
+/// Base64 with or without padding, because senders use both.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
