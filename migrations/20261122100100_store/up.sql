@@ -54,7 +54,7 @@ CREATE INDEX outbox_topic_key_idx ON store.outbox (topic, key);
 -- harms no caller.
 CREATE UNLOGGED TABLE store.rate_limits (
     key text CONSTRAINT rate_limits_pkey PRIMARY KEY,
-    -- When the caller's full quota is available again, in microseconds since 1970.
+    -- The time at which the caller's full quota is available again, in microseconds since 1970.
     reset_at bigint NOT NULL,
     -- The permits granted by the last reservation.
     granted bigint NOT NULL

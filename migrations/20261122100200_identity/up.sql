@@ -21,7 +21,7 @@ CREATE TABLE identity.sessions (
     user_agent text,
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
-    -- Accurate to ten minutes. Null until the session is used more than ten minutes after the sign-in.
+    -- The last use, accurate to ten minutes. Null until the session is used more than ten minutes after the sign-in.
     last_used_at timestamptz
 );
 CREATE INDEX sessions_user_id_idx ON identity.sessions (user_id, id);
@@ -40,7 +40,7 @@ CREATE TABLE identity.access_tokens (
     restricted_zone_ids uuid[],
     created_at timestamptz NOT NULL,
     expires_at timestamptz,
-    -- Accurate to ten minutes.
+    -- The last use, accurate to ten minutes.
     last_used_at timestamptz,
     revoked_at timestamptz,
     CONSTRAINT access_tokens_restriction_check CHECK (restricted_org_id IS NOT NULL OR restricted_project_ids IS NULL AND restricted_zone_ids IS NULL)
@@ -57,7 +57,7 @@ CREATE TABLE identity.ssh_keys (
         CHECK (kind IN ('ed25519', 'ecdsa-sha2-nistp256', 'ecdsa-sha2-nistp384', 'ecdsa-sha2-nistp521', 'rsa')),
     -- Unique, so that a fingerprint identifies one user.
     fingerprint text NOT NULL CONSTRAINT ssh_keys_fingerprint_key UNIQUE,
-    -- In the format of an authorized_keys file, without the comment.
+    -- The key in the format of an authorized_keys file, without the comment.
     public_key text NOT NULL,
     created_at timestamptz NOT NULL,
     last_used_at timestamptz

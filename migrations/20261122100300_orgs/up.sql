@@ -35,13 +35,13 @@ CREATE TABLE orgs.invites (
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
     sent_at timestamptz,
-    -- When it was accepted or revoked, and the user who accepted it.
+    -- The time at which the invitation was accepted or revoked, and the user who accepted it.
     ended_at timestamptz,
     accepted_by uuid,
     CONSTRAINT invites_accepted_by_check CHECK (accepted_by IS NULL OR ended_at IS NOT NULL),
     CONSTRAINT invites_mailed_by_check CHECK ((mailed_token_hash IS NULL) = (mailed_by IS NULL))
 );
--- At most one pending invitation per organization and address.
+-- There is at most one open invitation per organization and address.
 CREATE UNIQUE INDEX invites_org_id_email_key ON orgs.invites (org_id, lower(email)) WHERE ended_at IS NULL;
 CREATE INDEX invites_org_id_idx ON orgs.invites (org_id, id) WHERE ended_at IS NULL;
 CREATE INDEX invites_org_id_ended_at_idx ON orgs.invites (org_id, ended_at);
@@ -54,7 +54,7 @@ CREATE TABLE orgs.invite_mails (
     invited_by uuid NOT NULL,
     -- The address in lower case.
     email text NOT NULL,
-    -- When the mail is due. If it was withdrawn before that time, there is no row.
+    -- The time at which the mail is due. If the mail was withdrawn before that time, there is no row.
     due_at timestamptz NOT NULL
 );
 CREATE INDEX invite_mails_org_id_due_at_idx ON orgs.invite_mails (org_id, due_at);
@@ -73,7 +73,7 @@ CREATE TABLE orgs.notifications (
     title text NOT NULL,
     message text NOT NULL,
     created_at timestamptz NOT NULL,
-    -- When the first mail was sent.
+    -- The time at which the first mail was sent.
     sent_at timestamptz
 );
 CREATE INDEX notifications_org_id_idx ON orgs.notifications (org_id, id);

@@ -12,7 +12,7 @@ CREATE TABLE convergence.nodes (
     -- fetched any state.
     revision bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL,
-    -- When the node last polled its desired state, accurate to a minute.
+    -- The time at which the node last polled its desired state, accurate to a minute.
     last_seen_at timestamptz,
     -- The number of the last accepted batch of reports.
     batch bigint NOT NULL DEFAULT 0,
@@ -40,7 +40,7 @@ CREATE TABLE convergence.placements (
     -- Increased by each restore.
     epoch bigint NOT NULL,
     created_at timestamptz NOT NULL,
-    -- When the project was deleted. After that, only a final part is written.
+    -- The time at which the project was deleted. After that, only a final part is written.
     ended_at timestamptz
 );
 CREATE INDEX placements_node_id_idx ON convergence.placements (node_id);

@@ -72,11 +72,11 @@ CREATE TABLE projects.hostnames (
     proof text CONSTRAINT hostnames_proof_check CHECK (proof IN ('zone', 'txt', 'cname')),
     -- The results of the last ownership check.
     checks jsonb,
-    -- When the next ownership check is due.
+    -- The time at which the next ownership check is due.
     next_check_at timestamptz,
     -- The time since which an active hostname has failed its ownership check.
     unverified_since timestamptz,
-    -- When an unverified claim expires.
+    -- The time at which an unverified claim expires.
     claim_expires_at timestamptz,
     -- The time until which an unverified claim reserves the name. After it, the claim of any other project replaces
     -- this one.
@@ -94,9 +94,9 @@ CREATE TABLE projects.former_hostnames (
     active_at timestamptz NOT NULL
 );
 
--- When an organization first claimed a name, if it has not proved its ownership since. The row outlives the claim, so
--- that the organization cannot restart the reservation. There is no foreign key, so that a claim does not wait for the
--- organization's lock.
+-- The times at which organizations first claimed names whose ownership they have not proved since. A row outlives its
+-- claim, so that the organization cannot restart the reservation. There is no foreign key, so that a claim does not
+-- wait for the organization's lock.
 CREATE TABLE projects.first_claims (
     org_id uuid NOT NULL,
     name text NOT NULL,

@@ -45,9 +45,9 @@ CREATE TABLE resources.storage (
     -- The usage in the last report of the home node.
     used_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT storage_used_bytes_check CHECK (used_bytes >= 0),
     quota_exceeded boolean NOT NULL DEFAULT false,
-    -- Null before the first report.
+    -- The time of the last report. Null before the first report.
     reported_at timestamptz,
-    -- When the project was purged. From then on, the home node deletes the objects.
+    -- The time at which the project was purged. From then on, the home node deletes the objects.
     purged_at timestamptz
 );
 

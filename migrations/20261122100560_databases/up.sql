@@ -10,7 +10,7 @@ CREATE TABLE databases.sequences (
     revision bigint NOT NULL CONSTRAINT sequences_revision_check CHECK (revision >= 0),
     -- The number of the last generation.
     last_seq bigint NOT NULL DEFAULT 0 CONSTRAINT sequences_last_seq_check CHECK (last_seq >= 0),
-    -- When the node last compared stored generations with their digests.
+    -- The time at which the node last compared stored generations with their digests.
     checked_at timestamptz
 );
 

@@ -111,7 +111,7 @@ CREATE TABLE billing.calls (
     -- The estimates that are deducted for a call whose node never settles it.
     input_tokens bigint NOT NULL,
     output_tokens bigint NOT NULL DEFAULT 0,
-    -- When the node last reported that the call is in progress.
+    -- The time at which the node last reported that the call is in progress.
     seen_at timestamptz NOT NULL,
     ended_at timestamptz,
     -- Whether the call ended with its estimate, because the node no longer reported it. A later report corrects the

@@ -18,7 +18,7 @@ CREATE TABLE git.repositories (
     default_branch text NOT NULL,
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
-    -- When the contents of a deleted repository are erased. Null for a live repository.
+    -- The time at which the contents of a deleted repository are erased. Null for a live repository.
     erase_at timestamptz,
     -- The number of the last ref update. The git node numbers the updates of a repository without gaps.
     last_update bigint NOT NULL DEFAULT 0 CONSTRAINT repositories_last_update_check CHECK (last_update >= 0)

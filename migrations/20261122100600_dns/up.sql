@@ -3,7 +3,7 @@ CREATE SCHEMA dns;
 
 CREATE TABLE dns.zones (
     id uuid CONSTRAINT zones_pkey PRIMARY KEY,
-    -- Null only for the catalog zone.
+    -- The organization. Null only for the catalog zone.
     org_id uuid CONSTRAINT zones_org_id_fkey REFERENCES orgs.orgs (id),
     -- The absolute name in lowercase punycode, without the final dot.
     name text COLLATE "C" NOT NULL,
@@ -23,7 +23,7 @@ CREATE TABLE dns.zones (
     ds jsonb NOT NULL,
     -- The last signer check. Null before the first check.
     signer jsonb,
-    -- When the next signer check is due. Null if none is scheduled.
+    -- The time at which the next signer check is due. Null if none is scheduled.
     signer_check_at timestamptz,
     created_at timestamptz NOT NULL,
     CONSTRAINT zones_ds_check CHECK (dnssec_state <> 'off' OR ds = '[]')
@@ -77,7 +77,7 @@ CREATE TABLE dns.deleted_zones (
     -- The organization that deleted the zone.
     org_id uuid NOT NULL CONSTRAINT deleted_zones_org_id_fkey REFERENCES orgs.orgs (id),
     deleted_at timestamptz NOT NULL,
-    -- When the background job next looks up the delegation.
+    -- The time at which the background job next looks up the delegation.
     next_check_at timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX deleted_zones_name_key ON dns.deleted_zones (name);
