@@ -16,10 +16,10 @@ use super::{DeliveryError, Message, OutboxHandler};
 use crate::transaction::{begin, commit, roll_back};
 use crate::{Connection, Error, Store};
 
-/// The timeout of a delivery. The rest of the lease is for recording the result.
+/// The timeout of a delivery. The remaining time of the lease is for recording the result.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// A delivered message that the handler fails to record becomes a dead letter this long after its claim.
+/// The time after the claim at which a delivered message becomes a dead letter if the handler still fails to record it.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(55);
 
 const MAX_BACKOFF_SECONDS: i64 = 300;
@@ -91,7 +91,7 @@ impl Delivery {
         }
     }
 
-    /// Retries while Postgres is unavailable: other processes cannot claim the message in that time either, and to give
+    /// Retries while Postgres is unavailable. Other processes cannot claim the message in that time either, and giving
     /// up on a delivered message would cause a duplicate.
     async fn record(&self, attempt: Attempt, mut outcome: DeliveryOutcome) {
         let topic = self.handler.topic();
@@ -104,8 +104,7 @@ impl Delivery {
                     return;
                 }
                 Err(record_error) => {
-                    // Errors of the handler are retried for a limited time, because the attempt occupies a delivery
-                    // slot.
+                    // Retries of the handler's errors have a limit, because the attempt occupies a delivery slot.
                     let (error, overdue) = match record_error {
                         RecordError::Handler(error) => (error, self.claimed_at.elapsed() > RECORD_TIMEOUT),
                         RecordError::Database(error) => (error, false),
@@ -187,15 +186,15 @@ fn report(topic: &'static str, attempt: Attempt, outcome: &DeliveryOutcome) {
     DELIVERIES.add(1, &[KeyValue::new("topic", topic), KeyValue::new("outcome", label)]);
 }
 
-/// The delay until the next attempt in milliseconds: exponential backoff with a jitter of ±20 %, so that messages that
-/// failed together are not retried together.
+/// Returns the delay until the next attempt in milliseconds: exponential backoff with a jitter of ±20 %, so that
+/// messages that failed together are not retried together.
 fn backoff(clock_rng: &ClockRng, attempts: i32) -> i64 {
     let millis = 1000 * (1_i64 << attempts.clamp(0, 16)).min(MAX_BACKOFF_SECONDS);
     let jitter = millis * 2 / 5;
     millis - jitter / 2 + jitter * i64::from(u16::from_be_bytes(clock_rng.bytes())) / i64::from(u16::MAX)
 }
 
-/// The reason as one short line, without characters that Postgres or a terminal would reject.
+/// Returns the reason as one short line, without characters that Postgres or a terminal would reject.
 fn sanitize(reason: &str) -> String {
     reason.chars().take(MAX_REASON_CHARS).map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
