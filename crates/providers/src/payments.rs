@@ -257,12 +257,12 @@ impl PaymentsClient {
     }
 
     async fn exchange(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
-        let exchange = self.exchange_patiently(method, path, body);
+        let exchange = self.exchange_with_retry(method, path, body);
         tokio::time::timeout(self.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout))
     }
 
     /// Sends a request. Repeats it once after a 429 whose `Retry-After` is short.
-    async fn exchange_patiently(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
+    async fn exchange_with_retry(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
         let mut url = self.url.clone();
         // A base URL that is http or https always has path segments. An empty last segment is a trailing slash.
         if let Ok(mut segments) = url.path_segments_mut() {

@@ -74,7 +74,7 @@ impl Store {
             let locked = Prepared(bind(check.lock, parameters)).execute(connection).await?;
             if locked == 0 {
                 self.require_caller(connection, actor).await?;
-                return Err(lost_meanwhile());
+                return Err(revoked_caller_error());
             }
         }
         Ok(Authorized(()))
@@ -117,7 +117,7 @@ impl Store {
 
 /// Returns the error of a caller who lost the permission for a moment and has it again. The client can repeat the
 /// request.
-pub(crate) fn lost_meanwhile() -> crate::Error {
+pub(crate) fn revoked_caller_error() -> crate::Error {
     crate::Error::Unavailable("the caller's permission changed while the request was in progress".into())
 }
 

@@ -4,7 +4,7 @@ use diesel_async::{AsyncConnection, RunQueryDsl, TransactionManager};
 use kernel::audit::{Actor, Event};
 use kernel::error_chain;
 
-use crate::caller_check::{Authorized, lost_meanwhile};
+use crate::caller_check::{Authorized, revoked_caller_error};
 use crate::{Connection, Error, Prepared, Store, audit, idempotency};
 
 type Manager = <Connection as AsyncConnection>::TransactionManager;
@@ -113,7 +113,7 @@ impl Store {
             None => audit::append(connection, self.clock_rng(), actor, &event).await?,
             Some(check) => {
                 if !audit::append_authorized(connection, self.clock_rng(), actor, &event, check).await? {
-                    return Err(lost_meanwhile());
+                    return Err(revoked_caller_error());
                 }
             }
         }

@@ -52,7 +52,7 @@ impl Databases {
             .await?;
         match self.export_result(export).await? {
             Some(result) => result,
-            None => self.export_give_up(project, export).await,
+            None => self.export_fail_unfinished(project, export).await,
         }
     }
 
@@ -86,7 +86,7 @@ impl Databases {
     }
 
     /// Ends an export at its timeout, unless its result has arrived.
-    async fn export_give_up(&self, project: ProjectId, export: ExportId) -> Result<DatabaseExport> {
+    async fn export_fail_unfinished(&self, project: ProjectId, export: ExportId) -> Result<DatabaseExport> {
         let work = async |tx: &mut Connection| {
             self.ports.placements.lock(tx, project).await?;
             self.export_report(tx, project, export, Err(TIMED_OUT.to_owned())).await?;

@@ -9,13 +9,8 @@ use super::Result;
 /// The interval of the first polls.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 
-<<<<<<< HEAD
-/// The time after which a wait polls only at long intervals: an export can take minutes.
-const FIRST_PERIOD: Duration = Duration::from_secs(10);
-=======
 /// The time after which a wait polls only at long intervals, because an export can take minutes.
-const PATIENCE: Duration = Duration::from_secs(10);
->>>>>>> fd235517dc1d6c952c7edb56a969e1798484e031
+const FIRST_PERIOD: Duration = Duration::from_secs(10);
 
 const LONG_INTERVAL: Duration = Duration::from_millis(500);
 

@@ -33,7 +33,7 @@ pub trait DeletedZoneRepository {
     ) -> Result<()>;
 
     /// Removes the deleted zone of this name, in the transaction that creates the zone again.
-    async fn deleted_zone_forget(&mut self, name: &ZoneName) -> Result<()>;
+    async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<()>;
 
     /// Returns the deleted zones of other organizations that have this name, enclose it or are below it, sorted by
     /// path. If the caller holds the catalog lock, the result is valid until the transaction ends.
@@ -43,7 +43,7 @@ pub trait DeletedZoneRepository {
     async fn deleted_zones_lease(&mut self, now: Time, leased_until: Time, limit: i64) -> Result<Vec<DeletedZone>>;
 
     /// Removes these deleted zones. Skips those that other transactions have locked.
-    async fn deleted_zones_forget(&mut self, zones: &[ZoneId]) -> Result<()>;
+    async fn deleted_zones_purge(&mut self, zones: &[ZoneId]) -> Result<()>;
 }
 
 #[derive(Queryable, Selectable, QueryableByName)]
@@ -99,7 +99,7 @@ impl DeletedZoneRepository for Connection {
         Ok(())
     }
 
-    async fn deleted_zone_forget(&mut self, name: &ZoneName) -> Result<()> {
+    async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<()> {
         let same = deleted_zones::table.filter(deleted_zones::name.eq(name.as_str()));
         diesel::delete(same).execute(self).await?;
         Ok(())
@@ -122,7 +122,7 @@ impl DeletedZoneRepository for Connection {
         Ok(rows.into_iter().map(DeletedZone::from).collect())
     }
 
-    async fn deleted_zones_forget(&mut self, zones: &[ZoneId]) -> Result<()> {
+    async fn deleted_zones_purge(&mut self, zones: &[ZoneId]) -> Result<()> {
         if !zones.is_empty() {
             let forget = diesel::sql_query(FORGET).bind::<Array<Uuid>, _>(zones);
             Prepared(forget).execute(self).await?;

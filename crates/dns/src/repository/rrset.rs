@@ -124,9 +124,9 @@ impl RrsetRepository for Connection {
         let ZoneUpdate { zone, serial, edits, size, max_journal_entries, signer_check_at } = update;
         let journal_bytes: u64 = edits.iter().map(Edit::journal_bytes).sum();
         let max_journal_entries = kept_entries(&zone, edits, journal_bytes, max_journal_entries);
-        let is_noted = i64::try_from(edits.len()).is_ok_and(|edits| edits <= max_journal_entries);
+        let is_recorded = i64::try_from(edits.len()).is_ok_and(|edits| edits <= max_journal_entries);
         // Only the journal needs the old content, and it does not store large updates.
-        let old: fn(&Edit) -> Option<&Content> = if is_noted { |edit| edit.old.as_ref() } else { |_| None };
+        let old: fn(&Edit) -> Option<&Content> = if is_recorded { |edit| edit.old.as_ref() } else { |_| None };
         let new: fn(&Edit) -> Option<&Content> = |edit| edit.new.as_ref();
         let apply = diesel::sql_query(APPLY)
             .bind::<Uuid, _>(zone.id)
@@ -145,7 +145,7 @@ impl RrsetRepository for Connection {
             .bind::<BigInt, _>(max_journal_entries)
             .bind::<Integer, _>(size.rrset_count.cast_signed() - zone.rrset_count.cast_signed())
             .bind::<BigInt, _>(size.bytes.cast_signed() - zone.bytes.cast_signed())
-            .bind::<BigInt, _>(if is_noted { journal_bytes.cast_signed() } else { 0 })
+            .bind::<BigInt, _>(if is_recorded { journal_bytes.cast_signed() } else { 0 })
             .bind::<Timestamptz, _>(signer_check_at);
         let updated = Prepared(apply).get_result(self).await.optional()?;
         let JournalRow { journal_bytes } =

@@ -113,7 +113,7 @@ impl Dns {
             return Err(DnsError::DelegationUnknown("too many concurrent checks for this organization".to_owned()));
         };
         let delegations = self.delegations.find(zones, self.hosting()?.nameservers()).await;
-        self.forget_undelegated(zones, &delegations).await?;
+        self.purge_undelegated(zones, &delegations).await?;
         let mut unknown = None;
         for (zone, delegation) in zones.iter().zip(delegations) {
             let name = zone.name.as_str();
@@ -148,7 +148,7 @@ impl Dns {
                 return Ok(purged);
             }
             let delegations = self.delegations.find(&due, hosting.nameservers()).await;
-            purged += self.forget_undelegated(&due, &delegations).await?;
+            purged += self.purge_undelegated(&due, &delegations).await?;
             // If the resolver is broken, stop: each further batch would take seconds.
             if delegations.iter().all(|it| matches!(it, Delegation::Unknown(_))) {
                 return Ok(purged);
@@ -163,10 +163,10 @@ impl Dns {
         Ok(tx.deleted_zone_insert(org, zone, now, first_check_at, MAX_DELETED_ZONES).await?)
     }
 
-    async fn forget_undelegated(&self, zones: &[DeletedZone], delegations: &[Delegation]) -> Result<usize> {
+    async fn purge_undelegated(&self, zones: &[DeletedZone], delegations: &[Delegation]) -> Result<usize> {
         let released = zones.iter().zip(delegations).filter(|(_, delegation)| **delegation == Delegation::Elsewhere);
         let released: Vec<ZoneId> = released.map(|(zone, _)| zone.id).collect();
-        self.store.connection().await?.deleted_zones_forget(&released).await?;
+        self.store.connection().await?.deleted_zones_purge(&released).await?;
         Ok(released.len())
     }
 }

@@ -125,7 +125,7 @@ impl Dns {
                 if !deleted.is_empty() {
                     return Ok(Outcome::Unchanged(CreateAttempt::CheckFirst(deleted)));
                 }
-                tx.deleted_zone_forget(&zone.name).await?;
+                tx.deleted_zone_purge(&zone.name).await?;
                 tx.zone_insert(org, &zone).await?;
                 if content.dnssec {
                     let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));

@@ -126,14 +126,9 @@ pub(super) struct UploadStream {
     kind: UploadKind,
     timer: Pin<Box<tokio::time::Sleep>>,
     deadline: Instant,
-<<<<<<< HEAD
-    /// How long the server still waits for the client. The bytes of one second at [`MIN_RATE`] add one second.
-    allowance: Duration,
-=======
     /// The time for which the server still waits for the client. The bytes that [`MIN_RATE`] requires in a second
     /// add one second.
-    patience: Duration,
->>>>>>> fd235517dc1d6c952c7edb56a969e1798484e031
+    allowance: Duration,
     waiting_since: Option<Instant>,
     has_failed: bool,
 }
