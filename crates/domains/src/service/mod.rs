@@ -1,0 +1,154 @@
+//! The use cases of domains. Each submodule is one topic.
+
+mod change;
+mod charge;
+mod expiry;
+mod import;
+mod purchase;
+mod purchase_saga;
+mod read;
+mod renewal;
+mod resume;
+mod sync;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kernel::audit::Event;
+use kernel::{DomainId, OrgId, Time, UserId};
+use store::{Connection, SealedColumn, Store};
+use tokio::time::Instant;
+
+use crate::error::DomainError;
+use crate::model::{Domain, DomainName, DomainState};
+use crate::ports::{Ports, Registrar, RegistrarError};
+use crate::repository::{DomainRecord, DomainRepository as _, HistoryRepository as _, NewDomainChange};
+
+pub use charge::RenewalCharges;
+
+/// The contacts of domains.
+pub(crate) const CONTACT: SealedColumn =
+    SealedColumn { table: "domains.contacts", column: "sealed", row_key: &[("domain_id", "uuid")] };
+
+/// The sealed columns of this context.
+pub const SEALED_COLUMNS: &[SealedColumn] = &[CONTACT];
+
+/// The time from one reading of a domain at the registrar to the next, in seconds, and the maximum random addition.
+const SYNC_SECONDS: i64 = 24 * 3600;
+const SYNC_JITTER_SECONDS: i64 = 2 * 3600;
+
+/// The registry's transfer lock after a registration or a transfer (specification, "Limits"), in seconds.
+const TRANSFER_LOCK_SECONDS: i64 = 60 * 24 * 3600;
+
+type Result<T> = std::result::Result<T, DomainError>;
+
+/// The configuration of domains.
+#[derive(Debug, Clone)]
+pub struct DomainsConfig {
+    /// The longest time that a request waits for a purchase or a renewal. The rest of the ten seconds of a request is for
+    /// the response.
+    pub request_timeout: Duration,
+}
+
+impl Default for DomainsConfig {
+    fn default() -> Self {
+        Self { request_timeout: Duration::from_secs(8) }
+    }
+}
+
+/// A domain, and whether the request created it: 201 if so, otherwise 200.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Created {
+    pub domain: Domain,
+    pub is_new: bool,
+}
+
+/// The service of domains. Cheap to clone.
+#[derive(Clone)]
+pub struct Domains {
+    store: Store,
+    config: Arc<DomainsConfig>,
+    ports: Ports,
+}
+
+impl Domains {
+    /// Creates the service.
+    #[must_use]
+    pub fn new(store: Store, config: DomainsConfig, ports: Ports) -> Self {
+        Self { store, config: Arc::new(config), ports }
+    }
+
+    fn registrar(&self) -> Result<&dyn Registrar> {
+        self.ports.registrar.as_deref().ok_or(DomainError::RegistrarNotConfigured)
+    }
+
+    /// The time at which a request stops to wait for a saga.
+    fn request_end(&self) -> Instant {
+        Instant::now() + self.config.request_timeout
+    }
+
+    fn now(&self) -> Time {
+        self.store.clock_rng().now()
+    }
+
+    /// When a domain is read at the registrar again.
+    fn next_sync_at(&self, now: Time) -> Time {
+        let fraction = i64::from(u16::from_be_bytes(self.store.clock_rng().bytes()));
+        now.plus_seconds(SYNC_SECONDS + SYNC_JITTER_SECONDS * fraction / i64::from(u16::MAX))
+    }
+
+    /// Finds a domain by its name in any spelling.
+    async fn find(&self, org: OrgId, name: &str) -> Result<DomainRecord> {
+        let name = parse_path(name)?;
+        let found = self.store.connection().await?.domain_find(org, name.as_str()).await?;
+        found.ok_or(DomainError::NotFound)
+    }
+
+    /// Finds a domain that the registrar manages.
+    async fn find_managed(&self, org: OrgId, name: &str) -> Result<DomainRecord> {
+        let domain = self.find(org, name).await?;
+        if domain.state.is_managed() { Ok(domain) } else { Err(DomainError::NotManaged) }
+    }
+
+    /// Records an event in the history of a domain.
+    async fn append_history(
+        &self,
+        tx: &mut Connection,
+        domain: DomainId,
+        event: &Event,
+        actor: Option<UserId>,
+    ) -> store::Result<()> {
+        let now = self.now();
+        let id = self.store.clock_rng().id_at(now);
+        tx.history_append(&NewDomainChange { id, domain, event: event.name, actor, data: &event.data, created_at: now })
+            .await
+    }
+
+    fn view(&self, record: DomainRecord) -> Domain {
+        let now = self.now();
+        let is_known = !matches!(record.state, DomainState::External | DomainState::Registering);
+        Domain {
+            id: record.id,
+            name: record.name,
+            state: record.state,
+            expires_at: record.expires_at.filter(|_| is_known),
+            locked: record.locked.filter(|_| is_known),
+            nameservers: record.nameservers,
+            auto_renew: record.auto_renew,
+            transferable_at: record.transferable_at.filter(|at| is_known && *at > now),
+            registered_at: record.registered_at.filter(|_| is_known),
+            created_at: record.created_at,
+        }
+    }
+}
+
+/// Parses the name of a path. A domain with an invalid name cannot exist.
+fn parse_path(name: &str) -> Result<DomainName> {
+    DomainName::parse(name).map_err(|_| DomainError::NotFound)
+}
+
+/// Logs a failure of the registrar. Its text never contains more than a status.
+fn registrar_failed(error: &RegistrarError) -> DomainError {
+    tracing::warn!(%error, "the registrar failed");
+    DomainError::RegistrarFailed
+}
