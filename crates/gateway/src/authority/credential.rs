@@ -51,6 +51,27 @@ impl PresentedCredential {
         Some(Self::SshKey(TokenHash::from_digest(digest.try_into().ok()?)))
     }
 
+    /// The stored form of the credential of a git client: its kind, and the hash under which it is stored. It
+    /// authenticates only in reports of the git node.
+    pub(super) fn to_stored(self) -> Option<String> {
+        match self {
+            Self::AccessToken(hash) => Some(format!("token:{}", hash.hex())),
+            Self::SshKey(hash) => Some(format!("ssh_key:{}", hash.hex())),
+            Self::Session(_) | Self::ConnectedApp(_) => None,
+        }
+    }
+
+    /// Parses [`Self::to_stored`].
+    pub(super) fn from_stored(text: &str) -> Option<Self> {
+        let (kind, hash) = text.split_once(':')?;
+        let hash = TokenHash::from_hex(hash)?;
+        match kind {
+            "token" => Some(Self::AccessToken(hash)),
+            "ssh_key" => Some(Self::SshKey(hash)),
+            _ => None,
+        }
+    }
+
     /// Parses a bearer token. Its prefix determines its kind; a text without one is a token of a connected app
     /// (contract section 1, "Credentials").
     async fn bearer(request: &HttpRequest, text: &str) -> Result<Self, Problem> {

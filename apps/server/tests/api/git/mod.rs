@@ -3,6 +3,7 @@
 mod access;
 mod browsing;
 mod clients;
+mod deploys;
 mod hostile;
 mod journal;
 pub mod kit;
