@@ -8,6 +8,7 @@ pub mod hook;
 
 mod archive;
 mod browse;
+mod commands;
 mod core;
 mod deploy;
 mod exchange;
@@ -15,10 +16,12 @@ mod git;
 mod http;
 mod internal;
 mod journal;
+mod limits;
 mod maintenance;
 mod metrics;
 mod objects;
 mod path;
+mod progress;
 mod random;
 mod repository;
 mod ssh;
@@ -70,10 +73,10 @@ impl GitNode {
         tasks.spawn(journal.clone().deliver_all(core.clone(), deployer.clone(), changed, metrics.clone()));
         tasks.spawn(deployer.repeat());
         let service =
-            Service::new(core.clone(), repositories.clone(), journal.clone(), metrics.clone());
+            Service::new(core.clone(), repositories.clone(), journal.clone(), config.max_programs, metrics.clone());
         let listening = |address| move || format!("cannot listen on {address}");
         let (address, http) =
-            http::listen(config.listen, service.clone(), metrics.clone())
+            http::listen(config.listen, service.clone(), config.trusted_proxies.clone(), metrics.clone())
                 .with_context(listening(config.listen))?;
         let ssh = SshServer::bind(config.ssh_listen, &repositories.host_key(), service, metrics.clone()).await;
         let ssh = ssh.with_context(listening(config.ssh_listen))?;

@@ -7,6 +7,7 @@ mod deploys;
 mod hostile;
 mod journal;
 pub mod kit;
+mod limits;
 mod repositories;
 
 use kit::Kit;
