@@ -1,5 +1,6 @@
 DROP VIEW git.projects;
 DROP TABLE git.nodes;
+DROP TABLE git.deploys;
 DROP TABLE git.ref_updates;
 DROP TABLE git.repositories;
 DROP TABLE git.counts;

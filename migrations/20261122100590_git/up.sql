@@ -16,6 +16,8 @@ CREATE TABLE git.repositories (
     name text NOT NULL,
     visibility text NOT NULL CONSTRAINT repositories_visibility_check CHECK (visibility IN ('private', 'public')),
     default_branch text NOT NULL,
+    -- A push to this branch is deployed.
+    deploy_branch text,
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
     -- The time at which the contents of a deleted repository are erased. Null for a live repository.
@@ -44,6 +46,25 @@ CREATE TABLE git.ref_updates (
     CONSTRAINT ref_updates_pkey PRIMARY KEY (repository_id, number),
     CONSTRAINT ref_updates_oids_check CHECK (num_nulls(old_oid, new_oid) < 2)
 );
+
+-- The deploys of pushes to deploy branches.
+CREATE TABLE git.deploys (
+    repository_id uuid NOT NULL
+        CONSTRAINT deploys_repository_id_fkey REFERENCES git.repositories (id) ON DELETE CASCADE,
+    -- The number of the ref update.
+    number bigint NOT NULL,
+    branch text NOT NULL,
+    commit_oid text NOT NULL,
+    -- The credential of the push: its kind, and the hash under which it is stored.
+    credential text NOT NULL,
+    status text NOT NULL CONSTRAINT deploys_status_check CHECK (status IN ('pending', 'deployed', 'rejected')),
+    version integer,
+    message text,
+    CONSTRAINT deploys_pkey PRIMARY KEY (repository_id, number),
+    CONSTRAINT deploys_version_check CHECK ((status = 'deployed') = (version IS NOT NULL)),
+    CONSTRAINT deploys_message_check CHECK ((status = 'rejected') = (message IS NOT NULL))
+);
+CREATE INDEX deploys_pending_idx ON git.deploys (repository_id, number) WHERE status = 'pending';
 
 -- The git node that serves the contents.
 CREATE TABLE git.nodes (

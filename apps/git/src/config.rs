@@ -1,12 +1,15 @@
 //! The settings of the git node.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
-use settings::{Claim, Error, Secret, Setting, Settings};
+use settings::{Claim, Error, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
+
+use crate::limits::MaxPrograms;
 
 settings::table! {
     /// The address that the node listens on for git over HTTP. A proxy in front of it terminates TLS.
@@ -25,6 +28,12 @@ settings::table! {
     /// The directory of the repositories, the SSH host key and the journal of ref updates. Back it up. One process uses
     /// it.
     pub DIR: PathBuf = Setting::required("SVC_GIT_DIR");
+    /// Networks of the proxies before the HTTP listener, such as `10.0.0.0/8`. Their `X-Forwarded-For` names the client.
+    pub TRUSTED_PROXIES: Option<Networks> = Setting::optional("SVC_GIT_TRUSTED_PROXIES");
+    /// The programs of git that a user can run at the same time. Further ones wait.
+    pub MAX_PROGRAMS_PER_USER: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_USER", "8");
+    /// The programs of git that the anonymous clients of an address can run at the same time.
+    pub MAX_PROGRAMS_PER_ADDRESS: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_ADDRESS", "4");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn");
 }
@@ -49,6 +58,10 @@ pub struct Config {
     pub authorization: HeaderValue,
     /// The node's directory.
     pub dir: PathBuf,
+    /// The proxies that name the client.
+    pub trusted_proxies: Networks,
+    /// The limits of each client.
+    pub max_programs: MaxPrograms,
 }
 
 impl Config {
@@ -69,6 +82,11 @@ impl Config {
             core_url: base_address(&CORE_URL, &settings.get(&CORE_URL)?)?,
             authorization,
             dir: settings.get(&DIR)?,
+            trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.unwrap_or_default(),
+            max_programs: MaxPrograms {
+                per_user: usize::try_from(settings.get(&MAX_PROGRAMS_PER_USER)?.get()).unwrap_or(usize::MAX),
+                per_address: usize::try_from(settings.get(&MAX_PROGRAMS_PER_ADDRESS)?.get()).unwrap_or(usize::MAX),
+            },
         })
     }
 }

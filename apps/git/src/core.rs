@@ -1,10 +1,15 @@
 //! The client of the control plane's internal API.
 
+use std::fs::File;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use protocol::{GitAccess, GitAccessRequest, GitNodeInfo, GitObjects, GitRepositories, GitUpdates};
-use reqwest::header::{AUTHORIZATION, HeaderMap};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use protocol::{
+    GitAccess, GitAccessRequest, GitDeployState, GitNextDeploy, GitNodeInfo, GitObjects, GitReceipt, GitRejection,
+    GitRepositories, GitUpdates,
+};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response};
 
@@ -12,6 +17,10 @@ use crate::config::Config;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The longest upload of a bundle.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
+/// The characters of a commit's message that are uploaded.
+const MAX_MESSAGE_CHARACTERS: usize = 200;
 
 /// A client of the control plane. Its errors are for the log and contain no URL.
 #[derive(Debug, Clone)]
@@ -41,9 +50,51 @@ impl Core {
     }
 
     /// Reports updates of refs.
-    pub async fn report(&self, updates: &GitUpdates) -> anyhow::Result<()> {
-        self.send(self.client.post(self.url("updates")).json(updates)).await?;
+    pub async fn report(&self, updates: &GitUpdates) -> anyhow::Result<GitReceipt> {
+        let response = self.send(self.client.post(self.url("updates")).json(updates)).await?;
+        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+    }
+
+    /// Returns repositories with pushes that wait for their deploy.
+    pub async fn deployable(&self) -> anyhow::Result<Vec<String>> {
+        let response = self.send(self.client.get(self.url("deploys"))).await?;
+        let GitRepositories { repositories } = response.json().await.map_err(reqwest::Error::without_url)?;
+        Ok(repositories)
+    }
+
+    /// Returns the next push to deploy in a repository.
+    pub async fn next_deploy(&self, repository: &str) -> anyhow::Result<GitNextDeploy> {
+        let response = self.send(self.client.post(self.url(&format!("repositories/{repository}/deploys")))).await?;
+        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+    }
+
+    /// Uploads the bundle of a push. `message` is the first line of the commit's message.
+    pub async fn upload(
+        &self,
+        repository: &str,
+        number: i64,
+        message: &str,
+        file: File,
+    ) -> anyhow::Result<GitDeployState> {
+        let message: String = message.chars().take(MAX_MESSAGE_CHARACTERS).collect();
+        let message = utf8_percent_encode(&message, NON_ALPHANUMERIC).to_string();
+        let upload = self.client.post(self.url(&format!("repositories/{repository}/deploys/{number}")));
+        let upload = upload.header(CONTENT_TYPE, "application/gzip").header("x-svc-git-message", message);
+        let upload = upload.timeout(UPLOAD_TIMEOUT).body(tokio::fs::File::from_std(file));
+        Ok(self.send(upload).await?.json().await.map_err(reqwest::Error::without_url)?)
+    }
+
+    /// Reports that a push cannot be packed.
+    pub async fn reject_deploy(&self, repository: &str, number: i64, message: String) -> anyhow::Result<()> {
+        let url = self.url(&format!("repositories/{repository}/deploys/{number}/rejection"));
+        self.send(self.client.put(url).json(&GitRejection { message })).await?;
         Ok(())
+    }
+
+    /// Returns the state of the deploy of a push.
+    pub async fn deploy_state(&self, repository: &str, number: i64) -> anyhow::Result<GitDeployState> {
+        let url = self.url(&format!("repositories/{repository}/deploys/{number}"));
+        Ok(self.send(self.client.get(url)).await?.json().await.map_err(reqwest::Error::without_url)?)
     }
 
     /// Announces the internal listener.

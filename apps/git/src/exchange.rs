@@ -1,6 +1,6 @@
 //! The exchange between a client and a program of git: of an HTTP request, or of an SSH channel.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -8,28 +8,27 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use protocol::{GitAccess, GitAccessRequest, GitGrant, SecretValue};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
 
+use crate::commands::CommandCounter;
 use crate::core::Core;
 use crate::git::{Process, Program};
 use crate::journal::{Journal, PushGuard};
+use crate::limits::{Client, MaxPrograms, ProgramLimit, ProgramPermit};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
+use crate::progress::Progress;
 use crate::repository::{Repositories, Repository};
 
-/// The programs that run at the same time. Others wait.
-const MAX_PROGRAMS: usize = 64;
-/// How long a client waits for a free program.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
-/// An exchange without any data in either direction for this long is ended. git sends keep-alive packets while it works.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long the rest of an input is skipped.
 const SKIP_TIMEOUT: Duration = Duration::from_secs(300);
 /// The longest exchange.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// The input of an exchange, in bytes: a push of 2 GiB, whose rest is skipped so that the client receives the error.
-const MAX_INPUT_BYTES: u64 = 4 << 30;
+/// The input of a push, in bytes: 2 GiB, whose rest is skipped so that the client receives the error.
+const MAX_PUSH_BYTES: u64 = 4 << 30;
+/// The input of another exchange, in bytes: the commits that the client has and requests. git has them in memory.
+const MAX_REQUEST_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The error output that is kept, in bytes.
 const MAX_ERROR_BYTES: usize = 8 * 1024;
@@ -40,7 +39,7 @@ pub struct Service {
     core: Core,
     repositories: Repositories,
     journal: Journal,
-    programs: Arc<Semaphore>,
+    programs: ProgramLimit,
     metrics: Metrics,
 }
 
@@ -58,7 +57,7 @@ pub struct Exchange {
     /// While it is in use, it is not erased.
     _repository: Repository,
     push: Option<PushGuard>,
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<ProgramPermit>,
 }
 
 /// A part of the output of git.
@@ -80,8 +79,14 @@ pub struct Mode<'a> {
 }
 
 impl Service {
-    pub fn new(core: Core, repositories: Repositories, journal: Journal, metrics: Metrics) -> Self {
-        Self { core, repositories, journal, programs: Arc::new(Semaphore::new(MAX_PROGRAMS)), metrics }
+    pub fn new(
+        core: Core,
+        repositories: Repositories,
+        journal: Journal,
+        max_programs: MaxPrograms,
+        metrics: Metrics,
+    ) -> Self {
+        Self { core, repositories, journal, programs: ProgramLimit::new(max_programs), metrics }
     }
 
     /// Requests the decision about an access. A malformed path is a repository that does not exist.
@@ -113,10 +118,13 @@ impl Service {
         access
     }
 
-    /// Starts the program for an allowed access.
-    pub async fn start(&self, grant: &GitGrant, mode: Mode<'_>) -> anyhow::Result<Exchange> {
-        let permit = timeout(QUEUE_TIMEOUT, Arc::clone(&self.programs).acquire_owned()).await;
-        let permit = permit.context("too many git programs run")??;
+    /// Starts the program for an allowed access of the client at this address. Waits for a permit.
+    ///
+    /// # Errors
+    /// [`crate::limits::Busy`], or another error for the log.
+    pub async fn start(&self, grant: &GitGrant, address: IpAddr, mode: Mode<'_>) -> anyhow::Result<Exchange> {
+        let client = grant.user.clone().map_or(Client::Address(address), Client::User);
+        let permit = self.programs.acquire(client).await?;
         let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch).await?;
         let Mode { program, arguments, protocol } = mode;
         let push = program.writes().then(|| self.journal.begin(&repository.path, grant)).transpose()?;
@@ -144,10 +152,10 @@ impl Exchange {
         I: Stream<Item = Result<Bytes, E>>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let activity = Activity::default();
+        let progress = Progress::new(Instant::now());
         let result = tokio::select! {
-            result = self.communicate(input, &output, skips_input, &activity) => result,
-            () = activity.wait_until_idle() => Err(anyhow::anyhow!("the client neither sent nor received data")),
+            result = self.communicate(input, &output, skips_input, &progress) => result,
+            () = progress.wait_until_stalled() => Err(anyhow::anyhow!("the client sent or received data too slowly")),
             () = output.closed() => Err(anyhow::anyhow!("the client disconnected")),
             () = sleep(TIMEOUT) => Err(anyhow::anyhow!("the exchange took longer than {} minutes", TIMEOUT.as_secs() / 60)),
         };
@@ -167,24 +175,33 @@ impl Exchange {
         input: I,
         output: &mpsc::Sender<Output>,
         skips_input: bool,
-        activity: &Activity,
+        progress: &Progress,
     ) -> anyhow::Result<()>
     where
         I: Stream<Item = Result<Bytes, E>>,
         E: std::error::Error + Send + Sync + 'static,
     {
+        let mut commands = self.push.is_some().then(CommandCounter::default);
         let (stdin, stdout) = (self.process.stdin.take(), self.process.stdout.take());
         let (mut stdout, mut stderr) = (stdout.context("git has an output")?, self.process.stderr.take());
         let feed = async {
             let (mut stdin, mut total) = (stdin, 0);
+            let max = if commands.is_some() { MAX_PUSH_BYTES } else { MAX_REQUEST_BYTES };
             let mut input = std::pin::pin!(input);
             loop {
                 let Some(chunk) = input.next().await else { return Ok(()) };
                 let chunk = chunk?;
-                activity.record();
+                progress.count(chunk.len(), Instant::now());
                 total += u64::try_from(chunk.len())?;
-                if total > MAX_INPUT_BYTES {
-                    bail!("the client sent more than {MAX_INPUT_BYTES} bytes");
+                if total > max {
+                    bail!("the client sent more than {max} bytes");
+                }
+                if let Some(commands) = &mut commands
+                    && let Err(error) = commands.count(&chunk)
+                {
+                    // The client may have disconnected.
+                    let _ = output.send(Output::Error(Bytes::from(format!("svc: {error}\n")))).await;
+                    return Err(error.into());
                 }
                 if let Some(open) = &mut stdin
                     && open.write_all(&chunk).await.is_err()
@@ -192,6 +209,7 @@ impl Exchange {
                     // git does not read any more.
                     stdin = None;
                 }
+                progress.restart(Instant::now());
             }
         };
         let drain = async {
@@ -208,8 +226,10 @@ impl Exchange {
                     if stdout.read_buf(&mut buffer).await? == 0 {
                         return Ok(());
                     }
+                    progress.restart(Instant::now());
+                    let length = buffer.len();
                     output.send(Output::Data(buffer.split().freeze())).await.context("the client disconnected")?;
-                    activity.record();
+                    progress.count(length, Instant::now());
                 }
             };
             tokio::try_join!(data, errors).map(drop)
@@ -235,31 +255,6 @@ impl Exchange {
             timeout(SKIP_TIMEOUT, feed).await.context("the client sends its input too slowly")??;
         }
         Ok(())
-    }
-}
-
-/// The time of the last data.
-struct Activity(Mutex<Instant>);
-
-impl Default for Activity {
-    fn default() -> Self {
-        Self(Mutex::new(Instant::now()))
-    }
-}
-
-impl Activity {
-    fn record(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    async fn wait_until_idle(&self) {
-        loop {
-            let end = *self.0.lock().unwrap_or_else(PoisonError::into_inner) + IDLE_TIMEOUT;
-            if end <= Instant::now() {
-                return;
-            }
-            sleep_until(end).await;
-        }
     }
 }
 

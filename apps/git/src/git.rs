@@ -15,6 +15,9 @@ use crate::hook::{Hook, PUSH, SOCKET};
 /// The time between SIGTERM, after which git removes its locks, and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// An object that needs more memory than this is refused (git(1)).
+pub const ALLOC_LIMIT: &str = "512m";
+
 /// A program that serves a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
@@ -117,8 +120,7 @@ impl Git {
             ensure!(hooks.join(name).is_file(), "the hook {name} is missing: the program svc-git was moved");
         }
         let mut command = self.command();
-        // An object that needs more memory is refused.
-        command.env("GIT_ALLOC_LIMIT", "512m");
+        command.env("GIT_ALLOC_LIMIT", ALLOC_LIMIT);
         command.arg("-c").arg(format!("core.hooksPath={}", hooks.display()));
         command.arg(program.subcommand()).args(arguments).arg(repository);
         if let Some(protocol) = protocol.filter(|protocol| is_protocol(protocol)) {

@@ -30,12 +30,17 @@ pub enum Hook {
     PreReceive,
     /// At each step of a transaction of refs. It records the transaction.
     ReferenceTransaction,
+    /// After all updates of a push. It prints the result of the deploy.
+    PostReceive,
 }
 
 impl Hook {
     /// All hooks, by the names that git gives them.
-    pub(crate) const ALL: [(&'static str, Self); 2] =
-        [("pre-receive", Self::PreReceive), ("reference-transaction", Self::ReferenceTransaction)];
+    pub(crate) const ALL: [(&'static str, Self); 3] = [
+        ("pre-receive", Self::PreReceive),
+        ("reference-transaction", Self::ReferenceTransaction),
+        ("post-receive", Self::PostReceive),
+    ];
 }
 
 /// The hook with this file name.
@@ -54,6 +59,15 @@ pub(crate) enum Phase {
     Prepared,
     Committed,
     Aborted,
+    /// The updates of the whole push that took effect.
+    Finished,
+}
+
+impl Phase {
+    /// Whether it is a step of a transaction.
+    const fn is_transaction(self) -> bool {
+        matches!(self, Self::Prepared | Self::Committed | Self::Aborted)
+    }
 }
 
 /// An update of a ref.
@@ -79,6 +93,7 @@ pub(crate) struct Step {
 pub fn run(hook: Hook, phase: Option<&str>) -> ExitCode {
     let phase = match (hook, phase) {
         (Hook::PreReceive, _) => Phase::Received,
+        (Hook::PostReceive, _) => Phase::Finished,
         (Hook::ReferenceTransaction, Some("prepared")) => Phase::Prepared,
         (Hook::ReferenceTransaction, Some("committed")) => Phase::Committed,
         (Hook::ReferenceTransaction, Some("aborted")) => Phase::Aborted,
@@ -108,7 +123,7 @@ fn read_updates(phase: Phase) -> io::Result<Vec<Update>> {
         }
         let update = parse(&line)?;
         // In a transaction, git also lists refs that it locks and does not change.
-        updates.extend(update.filter(|update| phase == Phase::Received || update.old != update.new));
+        updates.extend(update.filter(|update| !phase.is_transaction() || update.old != update.new));
     }
 }
 
@@ -143,6 +158,11 @@ fn report(phase: Phase, updates: Vec<Update>) -> io::Result<()> {
         let mut stream = UnixStream::connect(socket)?;
         stream.write_all(&step)?;
         stream.shutdown(std::net::Shutdown::Write)?;
+        if phase == Phase::Finished {
+            // git sends it to the client.
+            io::copy(&mut stream, &mut io::stdout())?;
+            return Ok(OK.to_owned());
+        }
         let mut response = String::new();
         stream.read_to_string(&mut response)?;
         Ok(response)

@@ -1,7 +1,7 @@
 //! Git over HTTP: the smart protocol (gitprotocol-http(5)). The older "dumb" protocol is not served.
 
 use std::io::{self, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
@@ -18,10 +18,12 @@ use bytes::Bytes;
 use flate2::write::GzDecoder;
 use futures_util::{Stream, StreamExt as _, stream};
 use protocol::{GitAccess, SecretValue};
+use settings::Networks;
 use tokio::sync::mpsc;
 
 use crate::exchange::{Credential, Exchange, Mode, Output, Service};
 use crate::git::{Program, is_protocol};
+use crate::limits::Busy;
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 
@@ -43,12 +45,18 @@ struct SmartRequest<'a> {
 }
 
 /// Starts to serve git clients.
-pub fn listen(address: SocketAddr, service: Service, metrics: Metrics) -> io::Result<(SocketAddr, Server)> {
+pub fn listen(
+    address: SocketAddr,
+    service: Service,
+    trusted_proxies: Networks,
+    metrics: Metrics,
+) -> io::Result<(SocketAddr, Server)> {
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
     let app = move || {
         App::new()
             .app_data(Data::new(service.clone()))
+            .app_data(Data::new(trusted_proxies.clone()))
             .app_data(Data::new(metrics.clone()))
             .default_service(web::to(serve))
     };
@@ -64,6 +72,7 @@ async fn serve(
     request: HttpRequest,
     payload: web::Payload,
     service: Data<Service>,
+    trusted_proxies: Data<Networks>,
     metrics: Data<Metrics>,
 ) -> HttpResponse {
     let asked = match parse(request.method(), request.uri().path(), request.query_string()) {
@@ -93,8 +102,10 @@ async fn serve(
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &format!("The Content-Type must be {expected}."));
         }
     }
-    let exchange = match service.start(&grant, Mode { program, arguments, protocol }).await {
+    let address = client_address(&request, &trusted_proxies);
+    let exchange = match service.start(&grant, address, Mode { program, arguments, protocol }).await {
         Ok(exchange) => exchange,
+        Err(error) if error.is::<Busy>() => return busy(&error.to_string()),
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), repository = grant.repository, "cannot serve a repository");
             return unavailable();
@@ -201,6 +212,13 @@ fn password(request: &HttpRequest) -> Result<Option<Credential>, ()> {
     Ok(Some(Credential::Password(SecretValue::new(password.to_owned()))))
 }
 
+/// The address of the client, which a trusted proxy names.
+fn client_address(request: &HttpRequest, trusted_proxies: &Networks) -> IpAddr {
+    let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+    let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
+    trusted_proxies.client(peer, forwarded)
+}
+
 fn uncached(status: StatusCode) -> HttpResponseBuilder {
     let mut response = HttpResponse::build(status);
     response
@@ -225,7 +243,15 @@ fn unauthenticated() -> HttpResponse {
 }
 
 fn unavailable() -> HttpResponse {
-    let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, "The service is not available. Try again in a moment.");
+    retry_later(StatusCode::SERVICE_UNAVAILABLE, "The service is not available. Try again in a moment.")
+}
+
+fn busy(message: &str) -> HttpResponse {
+    retry_later(StatusCode::TOO_MANY_REQUESTS, message)
+}
+
+fn retry_later(status: StatusCode, message: &str) -> HttpResponse {
+    let mut response = refuse(status, message);
     response.headers_mut().insert(RETRY_AFTER, actix_web::http::header::HeaderValue::from_static("5"));
     response
 }

@@ -17,14 +17,16 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use chrono::{DateTime, SecondsFormat, Utc};
-use protocol::{GitGrant, GitUpdate, GitUpdates};
+use protocol::{GitDeployState, GitDeployed, GitGrant, GitUpdate, GitUpdates};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::core::Core;
+use crate::deploy::Deployer;
 use crate::git::Git;
 use crate::hook::{OK, Phase, Step, Update};
 use crate::metrics::Metrics;
@@ -37,6 +39,8 @@ const MAX_UPDATES_PER_REQUEST: usize = 1000;
 const MAX_STEP_BYTES: u64 = 16 << 20;
 /// The longest delay before a failed delivery is repeated.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
+/// How long a client waits for the deploy of its push.
+const MAX_DEPLOY_WAIT: Duration = Duration::from_secs(300);
 
 /// The journal. Cheap to clone.
 #[derive(Clone)]
@@ -56,8 +60,18 @@ struct Push {
     repository: String,
     path: PathBuf,
     pusher: Option<String>,
+    credential: Option<String>,
     /// The updates that the control plane had when it authorized the push.
     last_update: i64,
+    deploy: Option<Arc<DeployRef>>,
+}
+
+/// The ref whose pushes are deployed.
+#[derive(Debug)]
+struct DeployRef {
+    name: String,
+    /// The number of the push's update of the ref, when it was delivered.
+    number: watch::Sender<Option<i64>>,
 }
 
 /// A registered push. Its transactions are resolved when it is finished.
@@ -84,6 +98,8 @@ struct Book {
 struct Transaction {
     push: String,
     pusher: Option<String>,
+    #[serde(default)]
+    credential: Option<String>,
     at: String,
     updates: Vec<Update>,
     /// Whether it took effect; `None` if that is not known yet.
@@ -144,11 +160,16 @@ impl Journal {
     /// Registers a push to a repository.
     pub fn begin(&self, repository: &Path, grant: &GitGrant) -> io::Result<PushGuard> {
         let id = random::token()?;
+        let deploy = grant.deploy_branch.as_ref().map(|branch| {
+            Arc::new(DeployRef { name: format!("refs/heads/{branch}"), number: watch::Sender::new(None) })
+        });
         let push = Push {
             repository: grant.repository.clone(),
             path: repository.to_owned(),
             pusher: grant.user.clone(),
+            credential: grant.credential.clone(),
             last_update: grant.last_update,
+            deploy,
         };
         self.pushes().insert(id.clone(), push);
         Ok(PushGuard { journal: self.clone(), id, is_finished: false })
@@ -196,13 +217,15 @@ impl Journal {
                 }
                 let at: DateTime<Utc> = now().into();
                 let at = at.to_rfc3339_opts(SecondsFormat::Millis, true);
-                book.append(Transaction { push: id, pusher: push.pusher, at, updates, outcome: None })
+                let Push { pusher, credential, .. } = push;
+                book.append(Transaction { push: id, pusher, credential, at, updates, outcome: None })
             }
             Phase::Committed | Phase::Aborted => {
                 book.end(&id, &updates, phase == Phase::Committed)?;
                 self.notify(push.repository);
                 Ok(())
             }
+            Phase::Finished => Ok(()),
         }
     }
 
@@ -233,26 +256,32 @@ impl Journal {
     }
 
     /// Serves the hooks.
-    pub async fn serve_hooks(self, socket: PathBuf) -> anyhow::Result<()> {
+    pub async fn serve_hooks(self, socket: PathBuf, deployer: Deployer) -> anyhow::Result<()> {
         remove_file(&socket)?;
         let listener = UnixListener::bind(&socket).context("cannot listen on the socket of the hooks")?;
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
         loop {
             let (stream, _) = listener.accept().await?;
-            let journal = self.clone();
+            let (journal, deployer) = (self.clone(), deployer.clone());
             tokio::spawn(async move {
-                if let Err(error) = journal.answer(stream).await {
+                if let Err(error) = journal.answer(stream, &deployer).await {
                     tracing::error!(%error, "failed to answer a hook");
                 }
             });
         }
     }
 
-    async fn answer(&self, mut stream: UnixStream) -> anyhow::Result<()> {
+    async fn answer(&self, mut stream: UnixStream, deployer: &Deployer) -> anyhow::Result<()> {
         let mut step = Vec::new();
         (&mut stream).take(MAX_STEP_BYTES).read_to_end(&mut step).await?;
         let step: Step = serde_json::from_slice(&step)?;
+        if step.phase == Phase::Finished {
+            if let Some(text) = self.deploy(&step, deployer).await {
+                stream.write_all(text.as_bytes()).await?;
+            }
+            return Ok(());
+        }
         let journal = self.clone();
         let response = match spawn_blocking(move || journal.record(step)).await? {
             Ok(()) => OK.to_owned(),
@@ -268,8 +297,47 @@ impl Journal {
         Ok(())
     }
 
-    /// Delivers updates to the control plane.
-    pub async fn deliver_all(self, core: Core, mut changed: mpsc::UnboundedReceiver<String>, metrics: Metrics) {
+    /// Tells a push that waits for its deploy the number of its update.
+    fn note_number(&self, push: &str, update: &GitUpdate) {
+        let deploy = self.pushes().get(push).and_then(|push| push.deploy.clone());
+        if let Some(deploy) = deploy.filter(|deploy| deploy.name == update.name) {
+            deploy.number.send_replace(Some(update.number));
+        }
+    }
+
+    /// Waits for the deploy of a push, which does not depend on the client. Returns the result for the user; `None` if the
+    /// push is not deployed.
+    async fn deploy(&self, step: &Step, deployer: &Deployer) -> Option<String> {
+        let Push { repository, deploy, .. } = self.pushes().get(&step.push).cloned()?;
+        let deploy = deploy?;
+        step.updates.iter().find(|update| update.name == deploy.name && update.new.is_some())?;
+        let wait = async {
+            let number = *deploy.number.subscribe().wait_for(Option::is_some).await?;
+            deployer.finish(&repository, number.context("the update has a number")?).await
+        };
+        match timeout(MAX_DEPLOY_WAIT, wait).await {
+            Ok(Ok(state)) => show(state),
+            Ok(Err(error)) => {
+                tracing::warn!(error = format!("{error:#}"), repository, "a client does not wait for its deploy");
+                Some(
+                    "not deployed yet: the service is not available; the deploy is repeated until it succeeds\n"
+                        .to_owned(),
+                )
+            }
+            Err(_) => {
+                Some("not deployed yet: the deploy continues; `svc deployments` lists it when it ends\n".to_owned())
+            }
+        }
+    }
+
+    /// Delivers updates to the control plane, and starts the deploys of them.
+    pub async fn deliver_all(
+        self,
+        core: Core,
+        deployer: Deployer,
+        mut changed: mpsc::UnboundedReceiver<String>,
+        metrics: Metrics,
+    ) {
         let mut waiting = HashSet::new();
         let mut delay = Duration::ZERO;
         loop {
@@ -282,7 +350,7 @@ impl Journal {
             }
             let mut failed = HashSet::new();
             for repository in waiting.drain() {
-                match self.deliver(&core, &repository).await {
+                match self.deliver(&core, &deployer, &repository).await {
                     Ok(delivered) => metrics.delivered(delivered),
                     Err(error) => {
                         tracing::warn!(%error, repository, "failed to deliver updates of refs");
@@ -301,7 +369,7 @@ impl Journal {
     }
 
     /// Delivers the updates of a repository that are known to have taken effect. Returns their number.
-    async fn deliver(&self, core: &Core, repository: &str) -> anyhow::Result<usize> {
+    async fn deliver(&self, core: &Core, deployer: &Deployer, repository: &str) -> anyhow::Result<usize> {
         let (book, mut delivered) = (self.book(repository), 0);
         loop {
             let (transactions, after) = {
@@ -315,8 +383,14 @@ impl Journal {
             let (git, path) = (repositories.git().clone(), repositories.path(repository)?);
             let updates = spawn_blocking(move || updates(&git, &path, transactions, after)).await?;
             for chunk in updates.chunks(MAX_UPDATES_PER_REQUEST) {
-                core.report(&GitUpdates { repository: repository.to_owned(), updates: chunk.to_vec() }).await?;
+                let report = chunk.iter().map(|(_, update)| update.clone()).collect();
+                let receipt = core.report(&GitUpdates { repository: repository.to_owned(), updates: report }).await?;
                 delivered += chunk.len();
+                if receipt.has_deploys {
+                    // The client of the push need not wait for it.
+                    drop(deployer.start(repository.to_owned()));
+                }
+                chunk.iter().for_each(|(push, update)| self.note_number(push, update));
             }
             let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
             book.forget(count, after + i64::try_from(updates.len())?)?;
@@ -526,21 +600,35 @@ fn encode(line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// The updates of transactions that took effect, with their numbers.
-fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, after: i64) -> Vec<GitUpdate> {
+/// The updates of transactions that took effect, with their pushes and their numbers.
+fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, after: i64) -> Vec<(String, GitUpdate)> {
     let committed = transactions.into_iter().filter(|transaction| transaction.outcome == Some(true));
-    let updates = committed.flat_map(|Transaction { pusher, at, updates, .. }| {
-        updates.into_iter().map(move |update| (update, pusher.clone(), at.clone()))
+    let updates = committed.flat_map(|Transaction { push, pusher, credential, at, updates, .. }| {
+        updates.into_iter().map(move |update| (push.clone(), update, pusher.clone(), credential.clone(), at.clone()))
     });
     let numbered = updates.zip(after + 1..);
-    let numbered = numbered.map(|((Update { name, old, new }, pusher, at), number)| {
+    let numbered = numbered.map(|((push, Update { name, old, new }, pusher, credential, at), number)| {
         let forced = match (&old, &new) {
             (Some(old), Some(new)) if name.starts_with("refs/heads/") => !is_ancestor(git, repository, old, new),
             _ => false,
         };
-        GitUpdate { number, name, old, new, forced, pusher, at }
+        (push, GitUpdate { number, name, old, new, forced, pusher, credential, at })
     });
     numbered.collect()
+}
+
+/// The result of a deploy, for the user; `None` if the push is not deployed.
+fn show(state: GitDeployState) -> Option<String> {
+    match state {
+        GitDeployState::None => None,
+        GitDeployState::Pending => Some("not deployed yet: the deploy is repeated until it succeeds\n".to_owned()),
+        GitDeployState::Deployed(GitDeployed { version, url, notes }) => {
+            let at = url.map(|url| format!(" at {url}")).unwrap_or_default();
+            let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
+            Some(format!("deployed version {version}{at}\n{notes}"))
+        }
+        GitDeployState::Rejected(reason) => Some(format!("not deployed: {reason}\n")),
+    }
 }
 
 fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {

@@ -8,18 +8,24 @@ pub mod hook;
 
 mod archive;
 mod browse;
+mod commands;
 mod core;
+mod deploy;
 mod exchange;
 mod git;
 mod http;
 mod internal;
 mod journal;
+mod limits;
 mod maintenance;
 mod metrics;
+mod objects;
 mod path;
+mod progress;
 mod random;
 mod repository;
 mod ssh;
+mod tree;
 
 use std::net::SocketAddr;
 
@@ -29,6 +35,7 @@ use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::core::Core;
+use crate::deploy::Deployer;
 use crate::exchange::Service;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
@@ -56,17 +63,21 @@ impl GitNode {
         end_leftover_processes(&repositories.socket())?;
         let (journal, changed) = Journal::open(&repositories).context("cannot open the journal")?;
         let mut tasks = JoinSet::new();
-        let hooks = journal.clone().serve_hooks(repositories.socket());
+        let deployer = Deployer::new(core.clone(), repositories.clone(), metrics.clone());
+        let hooks = journal.clone().serve_hooks(repositories.socket(), deployer.clone());
         tasks.spawn(async move {
             if let Err(error) = hooks.await {
                 tracing::error!(error = format!("{error:#}"), "the hooks cannot be served");
             }
         });
-        tasks.spawn(journal.clone().deliver_all(core.clone(), changed, metrics.clone()));
-        let service = Service::new(core.clone(), repositories.clone(), journal.clone(), metrics.clone());
+        tasks.spawn(journal.clone().deliver_all(core.clone(), deployer.clone(), changed, metrics.clone()));
+        tasks.spawn(deployer.repeat());
+        let service =
+            Service::new(core.clone(), repositories.clone(), journal.clone(), config.max_programs, metrics.clone());
         let listening = |address| move || format!("cannot listen on {address}");
         let (address, http) =
-            http::listen(config.listen, service.clone(), metrics.clone()).with_context(listening(config.listen))?;
+            http::listen(config.listen, service.clone(), config.trusted_proxies.clone(), metrics.clone())
+                .with_context(listening(config.listen))?;
         let ssh = SshServer::bind(config.ssh_listen, &repositories.host_key(), service, metrics.clone()).await;
         let ssh = ssh.with_context(listening(config.ssh_listen))?;
         let ssh_address = ssh.address()?;

@@ -26,6 +26,7 @@ pub struct Metrics {
     accesses: IntCounterVec,
     exchanges: HistogramVec,
     delivered: IntCounter,
+    deploys: IntCounterVec,
     browses: HistogramVec,
     registry: Registry,
 }
@@ -40,14 +41,17 @@ impl Metrics {
         let exchanges = HistogramVec::new(exchanges.buckets(buckets.clone()), &["transport", "program", "outcome"])?;
         let delivered =
             IntCounter::new("svc_git_ref_updates_total", "Updates of refs that the control plane received")?;
+        let deploys = Opts::new("svc_git_deploys_total", "Deploys of pushes, by outcome; failed ones are repeated");
+        let deploys = IntCounterVec::new(deploys, &["outcome"])?;
         let browses = HistogramOpts::new("svc_git_browse_seconds", "Duration of browse requests, by operation");
         let browses = HistogramVec::new(browses.buckets(buckets), &["operation"])?;
         let registry = Registry::new();
         registry.register(Box::new(accesses.clone()))?;
         registry.register(Box::new(exchanges.clone()))?;
         registry.register(Box::new(delivered.clone()))?;
+        registry.register(Box::new(deploys.clone()))?;
         registry.register(Box::new(browses.clone()))?;
-        Ok(Self { accesses, exchanges, delivered, browses, registry })
+        Ok(Self { accesses, exchanges, delivered, deploys, browses, registry })
     }
 
     /// Counts a decision about an access.
@@ -64,6 +68,11 @@ impl Metrics {
     /// Counts delivered updates of refs.
     pub fn delivered(&self, updates: usize) {
         self.delivered.inc_by(u64::try_from(updates).unwrap_or(u64::MAX));
+    }
+
+    /// Counts ended deploys of pushes.
+    pub fn deploy(&self, outcome: &str, deploys: u64) {
+        self.deploys.with_label_values(&[outcome]).inc_by(deploys);
     }
 
     /// Records a browse request.

@@ -181,6 +181,11 @@ impl Repositories {
         repositories.filter_map(|repository| repository.file_name().into_string().ok()).collect()
     }
 
+    /// Creates a temporary file without a name.
+    pub fn temporary_file(&self) -> io::Result<File> {
+        tempfile::tempfile_in(self.0.dir.join("new"))
+    }
+
     /// The directory of the journal.
     pub fn journal_dir(&self) -> PathBuf {
         self.0.dir.join("journal")

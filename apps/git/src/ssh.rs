@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,11 +28,14 @@ use tokio::time::{sleep, timeout};
 use crate::archive;
 use crate::exchange::{Credential, Mode, Output, Service};
 use crate::git::Program;
+use crate::limits::{AddressLimit, Busy, CountedConnection};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 
 /// The connections at the same time.
 const MAX_CONNECTIONS: usize = 1024;
+/// The connections of an address that have not authenticated.
+const MAX_LOGINS_PER_ADDRESS: usize = 16;
 /// How long a client may take to authenticate.
 const LOGIN_GRACE: Duration = Duration::from_secs(30);
 /// A connection without any data for this long is closed.
@@ -63,6 +66,9 @@ struct Connection {
     service: Service,
     metrics: Metrics,
     is_authenticated: Arc<AtomicBool>,
+    address: IpAddr,
+    /// Counts the connection until it authenticates.
+    login: Option<CountedConnection>,
     /// The fingerprint of the client's key, after authentication.
     fingerprint: Option<String>,
     /// The opened channels that have not started a command.
@@ -81,6 +87,7 @@ struct Command {
     service: Service,
     metrics: Metrics,
     fingerprint: String,
+    address: IpAddr,
     program: Program,
     /// The path, as the client sent it.
     path: String,
@@ -122,21 +129,28 @@ impl SshServer {
     /// Accepts connections.
     pub async fn run(self) {
         let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let logins = AddressLimit::new(MAX_LOGINS_PER_ADDRESS);
         loop {
             let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, address) = match self.listener.accept().await {
+                Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept an SSH connection");
                     sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
+            let Some(login) = logins.count(address) else {
+                tracing::debug!(%address, "too many SSH connections before authentication");
+                continue;
+            };
             let is_authenticated = Arc::new(AtomicBool::new(false));
             let connection = Connection {
                 service: self.service.clone(),
                 metrics: self.metrics.clone(),
                 is_authenticated: Arc::clone(&is_authenticated),
+                address,
+                login: Some(login),
                 fingerprint: None,
                 channels: HashMap::new(),
             };
@@ -189,6 +203,7 @@ impl Handler for Connection {
         }
         self.fingerprint = Some(fingerprint);
         self.is_authenticated.store(true, Ordering::Relaxed);
+        self.login = None;
         Ok(Auth::Accept)
     }
 
@@ -236,9 +251,16 @@ impl Handler for Connection {
             return session.channel_failure(id);
         };
         session.channel_success(id)?;
-        let (service, metrics) = (self.service.clone(), self.metrics.clone());
-        let command =
-            parse(command).map(|(program, path)| Command { service, metrics, fingerprint, program, path, protocol });
+        let (service, metrics, address) = (self.service.clone(), self.metrics.clone(), self.address);
+        let command = parse(command).map(|(program, path)| Command {
+            service,
+            metrics,
+            fingerprint,
+            address,
+            program,
+            path,
+            protocol,
+        });
         tokio::spawn(async move {
             let (reader, writer) = channel.split();
             let code = match command {
@@ -320,8 +342,9 @@ impl Command {
         };
         let input = stream::iter(request).chain(input);
         let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
-        let exchange = match self.service.start(&grant, mode).await {
+        let exchange = match self.service.start(&grant, self.address, mode).await {
             Ok(exchange) => exchange,
+            Err(error) if error.is::<Busy>() => return refuse(writer, &error.to_string()).await,
             Err(error) => {
                 let error = format!("{error:#}");
                 tracing::error!(error, repository = grant.repository, "cannot serve a repository");

@@ -153,6 +153,7 @@ reasons! {
     ContiguousFile "contiguous_file"
         "The entry is a contiguous file. A bundle contains only regular files and directories."
     SparseFile "sparse_file" "The entry is a sparse file. A bundle contains only regular files and directories."
+    Submodule "submodule" "The entry is a submodule. A bundle contains only regular files and directories."
     UnknownType "unknown_type" "The entry has an unknown type. A bundle contains only regular files and directories."
 
     ExtensionTooLarge "extension_too_large" "An extended header is larger than 64 KiB."

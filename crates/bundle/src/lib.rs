@@ -14,7 +14,8 @@
 //! ustar, GNU and pax archives of plain files that `tar`, `bsdtar`, Python's `tarfile` and `git archive` write.
 //!
 //! Each module implements one layer: `source` gzip and the byte limits, `archive` (with `header` and `pax`) tar, `path`
-//! and `names` the rules for names, `manifest` (with `json`) `svc.json`, and `reader` the bundle as a whole.
+//! and `names` the rules for names, `manifest` (with `json`) `svc.json`, and `reader` the bundle as a whole. With the
+//! feature `pack`, the module `pack` writes bundles.
 
 #![warn(missing_docs)]
 
@@ -24,6 +25,8 @@ mod header;
 mod json;
 mod manifest;
 mod names;
+#[cfg(feature = "pack")]
+pub mod pack;
 mod path;
 mod pax;
 mod reader;

@@ -136,7 +136,9 @@ impl<T> Call<T> {
         self
     }
 
-    pub(crate) fn json(mut self, body: &impl Serialize) -> Self {
+    /// Sets a JSON body.
+    #[must_use]
+    pub fn json(mut self, body: &impl Serialize) -> Self {
         match serde_json::to_value(body) {
             Ok(json) => self.body = Body::Json(json),
             Err(error) => self.path = Err(Error::InvalidArgument(error.to_string())),

@@ -8,6 +8,19 @@ diesel::table! {
 }
 
 diesel::table! {
+    git.deploys (repository_id, number) {
+        repository_id -> Uuid,
+        number -> BigInt,
+        branch -> Text,
+        commit_oid -> Text,
+        credential -> Text,
+        status -> Text,
+        version -> Nullable<Integer>,
+        message -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
     git.nodes (node_id) {
         node_id -> Uuid,
         url -> Text,
@@ -46,6 +59,7 @@ diesel::table! {
         name -> Text,
         visibility -> Text,
         default_branch -> Text,
+        deploy_branch -> Nullable<Text>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
         erase_at -> Nullable<Timestamptz>,
@@ -53,5 +67,6 @@ diesel::table! {
     }
 }
 
+diesel::joinable!(deploys -> repositories (repository_id));
 diesel::joinable!(ref_updates -> repositories (repository_id));
-diesel::allow_tables_to_appear_in_same_query!(counts, nodes, projects, ref_updates, repositories);
+diesel::allow_tables_to_appear_in_same_query!(counts, deploys, nodes, projects, ref_updates, repositories);

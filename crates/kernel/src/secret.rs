@@ -131,6 +131,12 @@ impl TokenHash {
         Self(digest)
     }
 
+    /// Parses the 64 hex digits of [`Self::hex`].
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        sha256::unhex(text).map(Self)
+    }
+
     /// Returns the digest as 64 hex digits, for a comparison outside this process, such as at a node.
     #[must_use]
     pub fn hex(&self) -> String {

@@ -62,6 +62,8 @@ pub enum ProjectError {
     InvalidCode,
     #[error("no such version of this project")]
     VersionNotFound,
+    #[error("this push is not the next one to deploy")]
+    PushNotPending,
     #[error("no such bundle")]
     BundleNotFound,
     #[error("the bundle was rejected: {0}")]
@@ -122,6 +124,7 @@ impl ApiError for ProjectError {
             Self::Limit { .. } => &Self::LIMIT,
             Self::NotFound
             | Self::VersionNotFound
+            | Self::PushNotPending
             | Self::BundleNotFound
             | Self::HostnameNotFound
             | Self::UnknownHostname => &Code::NOT_FOUND,

@@ -21,8 +21,9 @@ pub use hostname::{HostName, InvalidHostName};
 pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};
 pub use model::*;
 pub use ports::{
-    LiveAccess, LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Resolver, Zones,
+    LiveAccess, LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Push, Pushes, Resolver,
+    Zones,
 };
 pub use repository::*;
-pub use service::{Org, Ports, Projects, Site};
+pub use service::{Org, Ports, Projects, Site, Source};
 pub use site_url::{InvalidSiteUrl, SiteUrl};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::{AccessMode, Digest, NotificationId, OrgId, Plan, ProjectId, Role, Time, TokenHash, UserId};
+use kernel::{AccessMode, Digest, NotificationId, OrgId, Plan, ProjectId, RepositoryId, Role, Time, TokenHash, UserId};
 use store::Connection;
 
 /// Access to organizations.
@@ -72,6 +72,22 @@ pub trait Placements: Send + Sync {
 
     /// Deletes all data of purged projects, in the transaction that purges them.
     async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()>;
+}
+
+/// A push to a git repository that is deployed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Push {
+    pub repository: RepositoryId,
+    /// The number of the ref update.
+    pub number: i64,
+}
+
+/// The pushes that are deployed.
+#[async_trait::async_trait]
+pub trait Pushes: Send + Sync {
+    /// Records the version of a push, in the transaction that creates the version. Returns false if the push must not be
+    /// deployed: it was, it is not the next one, or pushes are not deployed any more.
+    async fn complete(&self, tx: &mut Connection, push: Push, version: i32) -> store::Result<bool>;
 }
 
 /// The result of publishing a hostname's DNS records in a hosted zone.

@@ -1,4 +1,5 @@
-//! The calls of the git node: it asks whether a client may access a repository, and reports the updates of refs.
+//! The calls of the git node: it asks whether a client may access a repository, reports the updates of refs, and deploys
+//! pushes.
 //!
 //! The node numbers the updates of a repository from 1, without gaps, in the order in which they took effect. It may
 //! report an update repeatedly; the control plane records each number once.
@@ -53,8 +54,12 @@ pub struct GitGrant {
     /// an id that starts with rep_
     pub repository: String,
     pub default_branch: String,
+    /// The branch whose pushes are deployed.
+    pub deploy_branch: Option<String>,
     /// The user; null for an anonymous client.
     pub user: Option<String>,
+    /// Names the credential in reports. It is not a secret.
+    pub credential: Option<String>,
     /// The number of the last update of a ref that the control plane recorded.
     #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 7))]
     pub last_update: i64,
@@ -95,6 +100,10 @@ pub struct GitUpdate {
     /// The user who pushed.
     #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
     pub pusher: Option<String>,
+    /// The credential of the push, as the grant names it.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 128), validate(length(max = 128)))]
+    pub credential: Option<String>,
     /// The time of the update (RFC 3339).
     #[cfg_attr(feature = "openapi", schema(max_length = 64, example = "2026-11-21T09:00:00.000Z"))]
     #[cfg_attr(feature = "openapi", validate(length(max = 64)))]
@@ -128,4 +137,78 @@ pub struct GitRepositories {
 pub struct GitObjects {
     /// The ids of the objects that the updates of refs list as `old`. They must stay readable.
     pub objects: Vec<String>,
+}
+
+/// The response to a report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GitReceipt {
+    /// Whether pushes to the repository wait for their deploy.
+    #[cfg_attr(feature = "openapi", schema(example = false))]
+    pub has_deploys: bool,
+}
+
+/// The next push to deploy in a repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GitNextDeploy {
+    pub deploy: Option<GitDeploy>,
+    /// The pushes before it that the request rejected.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 0))]
+    pub rejected: u64,
+}
+
+/// A push to deploy: the node packs the tree of the commit, and uploads the bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GitDeploy {
+    /// The number of the update.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 8))]
+    pub number: i64,
+    pub commit: String,
+    /// The limits of the plan: bytes of the bundle.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 26_214_400))]
+    pub compressed: u64,
+    /// Bytes of the files.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 104_857_600))]
+    pub unpacked: u64,
+    /// Files and directories.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 20_000))]
+    pub entries: u64,
+}
+
+/// The state of the deploy of a push.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum GitDeployState {
+    /// The push is not deployed: the branch is not the deploy branch.
+    None,
+    Pending,
+    Deployed(GitDeployed),
+    /// It cannot be deployed; with the reason for the user.
+    Rejected(String),
+}
+
+/// A deployed push.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GitDeployed {
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 7))]
+    pub version: i32,
+    /// The URL of the project; null if the pusher may not deploy any more.
+    pub url: Option<String>,
+    /// Hints for the user.
+    pub notes: Vec<String>,
+}
+
+/// The reason why the node cannot pack a push.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitRejection {
+    #[cfg_attr(feature = "openapi", schema(max_length = 2000), validate(length(max = 2000)))]
+    pub message: String,
 }

@@ -28,7 +28,10 @@ pub use database::{
     OperationPhase, OperationReport, SslMode, StoredExport, Verifier,
 };
 pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA, UnavailablePart};
-pub use git::{GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitRepositories, GitUpdate, GitUpdates};
+pub use git::{
+    GitAccess, GitAccessRequest, GitDeploy, GitDeployState, GitDeployed, GitGrant, GitNextDeploy, GitNodeInfo,
+    GitObjects, GitReceipt, GitRejection, GitRepositories, GitUpdate, GitUpdates,
+};
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use secrets::{SecretValue, Secrets};
 pub use sha256::{Digest, Digester, InvalidDigest};

@@ -107,7 +107,8 @@ async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
     let time = i64::try_from(expires_at).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     let new = NewAccessToken {
         name: "svc git".to_owned(),
-        scopes: vec![Scope::from("git:write")],
+        // A push to a deploy branch is deployed with the token of the push.
+        scopes: vec![Scope::from("git:write"), Scope::from("deploy")],
         expires_at: time.map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true)),
         restrict: None,
     };

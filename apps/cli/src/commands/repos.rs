@@ -1,6 +1,8 @@
 //! `svc repos`: the git repositories of a project.
 
+use client::Method;
 use client::types::{NewRepo, Repo, RepoChange, Visibility};
+use serde_json::json;
 
 use crate::error::CliError;
 use crate::options::PageArgs;
@@ -20,6 +22,18 @@ pub enum Repos {
         /// The branch that `HEAD` names (default: main)
         #[arg(long, value_name = "BRANCH")]
         default_branch: Option<String>,
+        /// Deploy each push to this branch
+        #[arg(long, value_name = "BRANCH")]
+        deploy_branch: Option<String>,
+    },
+    /// Deploy each push to a branch, or show that branch
+    DeployBranch {
+        name: String,
+        #[arg(conflicts_with = "off")]
+        branch: Option<String>,
+        /// Deploy no pushes
+        #[arg(long)]
+        off: bool,
     },
     /// Rename a repository. Nothing redirects from the old name
     Rename { name: String, new_name: String },
@@ -34,19 +48,42 @@ impl Repos {
         match self {
             Self::List(page) => {
                 let page = client.repos_list(&org, &project, &page.paging()).send().await?;
-                svc.out.page(&page, ["NAME", "VISIBILITY", "BRANCH", "URL"], row)
+                svc.out.page(&page, ["NAME", "VISIBILITY", "BRANCH", "DEPLOYS", "URL"], row)
             }
-            Self::Create { name, public, default_branch } => {
+            Self::Create { name, public, default_branch, deploy_branch } => {
                 let visibility = public.then(|| Visibility::from("public"));
-                let new = NewRepo { name, visibility, default_branch };
+                let new = NewRepo { name, visibility, default_branch, deploy_branch };
                 let repo = client.repos_create(&org, &project, &new).send().await?;
                 svc.out.response(&repo, |repo| or_dash(url(repo)))?;
                 svc.out.success(format!("created the repository {}", repo.name));
+                if let Some(branch) = &repo.deploy_branch {
+                    svc.out.info(format!("A push to {branch} is deployed."));
+                }
                 svc.out.info("Push with a token of the scope git:write as the password, or with a registered SSH key.");
                 Ok(())
             }
+            Self::DeployBranch { name, branch: None, off: false } => {
+                let repo = client.repos_get(&org, &project, &name).send().await?;
+                svc.out.response(&repo, |repo| or_dash(repo.deploy_branch.as_deref()))
+            }
+            Self::DeployBranch { name, branch, .. } => {
+                // An absent field keeps its value, so the change contains null.
+                let path = ["v1", "orgs", &org, "projects", &project, "repos", &name];
+                let change = json!({ "deployBranch": branch });
+                let changed = client.call::<()>(Method::PATCH, &path).json(&change).send().await?;
+                let message = match branch {
+                    Some(branch) => format!("a push to {branch} of {name} is deployed"),
+                    None => format!("pushes to {name} are not deployed"),
+                };
+                svc.out.empty_response(&changed, message)
+            }
             Self::Rename { name, new_name } => {
-                let change = RepoChange { name: Some(new_name.clone()), visibility: None, default_branch: None };
+                let change = RepoChange {
+                    name: Some(new_name.clone()),
+                    visibility: None,
+                    default_branch: None,
+                    deploy_branch: None,
+                };
                 let renamed = client.repos_update(&org, &project, &name, &change).send().await?;
                 svc.out.empty_response(&renamed, format!("renamed {name} to {new_name}"))
             }
@@ -58,8 +95,9 @@ impl Repos {
     }
 }
 
-fn row(repo: &Repo) -> [String; 4] {
-    [repo.name.clone(), repo.visibility.to_string(), repo.default_branch.clone(), or_dash(url(repo))]
+fn row(repo: &Repo) -> [String; 5] {
+    let deploys = or_dash(repo.deploy_branch.as_deref());
+    [repo.name.clone(), repo.visibility.to_string(), repo.default_branch.clone(), deploys, or_dash(url(repo))]
 }
 
 /// Returns the URL for clients: over HTTPS if the installation has one.

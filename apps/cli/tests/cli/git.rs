@@ -13,6 +13,14 @@ async fn repositories_are_managed() {
     created.stderr_contains("created the repository app");
     ada.svc(&["repos", "create", "app"]).fails(1);
     ada.svc(&["repos", "create", "docs", "--public", "--default-branch", "trunk"]).succeeds();
+    assert_eq!(ada.svc(&["repos", "deploy-branch", "app"]).succeeds().out, "–\n");
+    ada.svc(&["repos", "deploy-branch", "app", "main"]).succeeds().stderr_contains("a push to main of app is deployed");
+    assert_eq!(ada.svc(&["repos", "deploy-branch", "app"]).succeeds().out, "main\n");
+    ada.svc(&["repos", "deploy-branch", "app", "--off"]).succeeds().stderr_contains("pushes to app are not deployed");
+    assert_eq!(ada.json(&["repos", "deploy-branch", "app"])["deployBranch"], json!(null));
+    ada.svc(&["repos", "deploy-branch", "app", "main", "--off"]).fails(2);
+    ada.svc(&["repos", "create", "live", "--deploy-branch", "main"]).succeeds().stderr_contains("A push to main");
+    ada.svc(&["repos", "delete", "live"]).succeeds();
     let listed = ada.svc(&["repos", "list"]).succeeds().out;
     let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
     assert_eq!(rows[1..], [["docs", "public", "trunk"], ["app", "private", "main"]]);
@@ -46,5 +54,7 @@ async fn git_receives_a_token_for_the_git_node_only() {
     let tokens = ada.json(&["tokens", "list"]);
     let tokens = tokens["items"].as_array().unwrap();
     assert_eq!(tokens.len(), 2);
-    assert!(tokens.iter().all(|token| token["scopes"] == json!(["git:write"]) && !token["expiresAt"].is_null()));
+    assert!(
+        tokens.iter().all(|token| token["scopes"] == json!(["git:write", "deploy"]) && !token["expiresAt"].is_null())
+    );
 }

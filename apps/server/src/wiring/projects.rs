@@ -14,7 +14,7 @@ use kernel::{AccessMode, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
 use orgs::{OrgRepository as _, Orgs};
 use projects::{
     Bundles, DeploymentRepository as _, DeploymentStatus, LiveAccess, LiveState, LookupFailure, Ports, Projects,
-    PublishedRecords,
+    PublishedRecords, Push,
 };
 use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess};
 use providers::{LookupError, Resolver};
@@ -52,11 +52,13 @@ pub(super) fn wire(
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
     let Dependencies { orgs, convergence, dns, resources, git } = dependencies;
     let (site_part, removal) = (convergence.register_part()?, convergence.project_remover());
+    let pushes = PushesPort(git.clone());
     let placements = ConvergencePort { site: site_part, removal, resources: resources.clone(), git: git.clone() };
     convergence.register_receiver::<DeploymentReport>(Arc::new(DeploymentsPort))?;
     let ports = Ports {
         organizations: Arc::new(OrgsPort(orgs.clone())),
         placements: Arc::new(placements),
+        pushes: Arc::new(pushes),
         zones: Arc::new(ZonesPort(dns.clone())),
         resolver: Arc::new(ResolverPort(resolver)),
     };
@@ -135,6 +137,16 @@ impl projects::Placements for ConvergencePort {
         self.resources.storage_purge(tx, projects).await?;
         self.git.purge(tx, projects).await?;
         self.removal.purge(tx, projects).await.map_err(IntoStoreError::into_store_error)
+    }
+}
+
+struct PushesPort(Repositories);
+
+#[async_trait]
+impl projects::Pushes for PushesPort {
+    async fn complete(&self, tx: &mut Connection, push: Push, version: i32) -> store::Result<bool> {
+        let Push { repository, number } = push;
+        self.0.complete_deploy(tx, repository, number, version).await
     }
 }
 

@@ -105,10 +105,11 @@ async fn readme_tour_works() {
     let seen: Vec<&str> = out.lines().filter(is_expected).collect();
     let (hello, again) = ("<h1>Hello</h1>", "<h1>Hello again</h1>");
     let code = ["<h1>Hello, Ada</h1>", r#"<h1><a href="/">Guest book</a></h1>"#, "data: [DONE]", "<h1>To do</h1>"];
-    let mut expected = vec![hello, again, hello, "401", hello];
+    let mut expected = vec![hello, again, hello, "401", hello, "<h1>Hello from git</h1>"];
     expected.extend(&code[..BLOCKS_WITH_CODE - omitted]);
     assert_eq!(seen, expected, "{out}\n{err}");
     assert!(out.contains("Begin by Ada"), "the commit is not in {out}\n{err}");
+    assert!(out.contains("remote: deployed version "), "the push is not deployed in {out}\n{err}");
     for event in ["deployment.rollback", "access.bypass.new", "project.create"] {
         assert!(out.contains(event), "{event} is not in {out}\n{err}");
     }

@@ -57,6 +57,8 @@ pub struct NewRepo {
     /// `main` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<BranchName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deploy_branch: Option<BranchName>,
     pub name: RepoName,
     /// `private` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +112,7 @@ pub struct Repo {
     pub created_at: Time,
     /// The branch of `HEAD`, which need not exist.
     pub default_branch: BranchName,
+    pub deploy_branch: Option<BranchName>,
     pub id: RepositoryId,
     pub name: RepoName,
     pub updated_at: Time,
@@ -139,6 +142,8 @@ pub struct RepoBlob {
 pub struct RepoChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<BranchName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deploy_branch: Option<BranchName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<RepoName>,
     #[serde(skip_serializing_if = "Option::is_none")]

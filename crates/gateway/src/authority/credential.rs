@@ -52,6 +52,27 @@ impl PresentedCredential {
         Some(Self::SshKey(TokenHash::from_digest(digest.try_into().ok()?)))
     }
 
+    /// Returns the stored form of a git client's credential: its kind and its hash. It authenticates only in reports of
+    /// the git node.
+    pub(super) fn to_stored(self) -> Option<String> {
+        match self {
+            Self::AccessToken(hash) => Some(format!("token:{}", hash.hex())),
+            Self::SshKey(hash) => Some(format!("ssh_key:{}", hash.hex())),
+            Self::Session(_) | Self::ConnectedApp(_) => None,
+        }
+    }
+
+    /// Parses [`Self::to_stored`].
+    pub(super) fn from_stored(text: &str) -> Option<Self> {
+        let (kind, hash) = text.split_once(':')?;
+        let hash = TokenHash::from_hex(hash)?;
+        match kind {
+            "token" => Some(Self::AccessToken(hash)),
+            "ssh_key" => Some(Self::SshKey(hash)),
+            _ => None,
+        }
+    }
+
     /// Parses a bearer token. The prefix determines its kind. A text without a prefix is a token of a connected app
     /// (contract section 1, "Credentials").
     async fn bearer(request: &HttpRequest, text: &str) -> Result<Self, Problem> {

@@ -78,10 +78,17 @@ pub(crate) enum GitCredential<'a> {
 /// The decision about the access of a git client (runtime specification, "Git").
 pub(crate) enum GitDecision {
     /// The access is allowed. Anonymous clients have no user.
-    Allowed(RepoRecord, Option<UserId>),
+    Allowed(RepoRecord, Option<GitUser>),
     Unauthenticated,
     Forbidden(String),
     NotFound,
+}
+
+/// The user of a git client.
+pub(crate) struct GitUser {
+    pub(crate) id: UserId,
+    /// The credential, as a deploy of the push presents it again.
+    pub(crate) credential: Option<String>,
 }
 
 /// Decides whether a git client may read or write a repository. The decision is `NotFound` for a repository that the
@@ -101,18 +108,25 @@ pub(crate) async fn authorize_git(
                 GitCredential::Password(password) => PresentedCredential::access_token(password),
                 GitCredential::SshKey(fingerprint) => PresentedCredential::ssh_key(fingerprint),
             };
-            let Some(credential) = presented else { return Ok(GitDecision::Unauthenticated) };
+            let Some(presented) = presented else { return Ok(GitDecision::Unauthenticated) };
             let target = Target::Project { org: path.org, project: path.project };
-            let lookup = Lookup { credential, target, permit_request: None };
+            let lookup = Lookup { credential: presented, target, permit_request: None };
             let Some(caller) = resolve(store, lookup).await? else { return Ok(GitDecision::Unauthenticated) };
-            Some(caller)
+            Some((caller, presented))
         }
     };
     let repo = repositories.find_by_path(path, name).await?;
-    Ok(decide(caller.as_ref(), repo, write))
+    let caller = caller.as_ref();
+    let user = caller.map(|(caller, presented)| GitUser { id: caller.user.id, credential: presented.to_stored() });
+    Ok(decide(caller.map(|(caller, _)| caller), user, repo, write))
 }
 
-fn decide(caller: Option<&ResolvedCaller>, repo: Option<RepoRecord>, write: bool) -> GitDecision {
+fn decide(
+    caller: Option<&ResolvedCaller>,
+    user: Option<GitUser>,
+    repo: Option<RepoRecord>,
+    write: bool,
+) -> GitDecision {
     let is_public = repo.as_ref().is_some_and(|repo| repo.visibility == Visibility::Public);
     let Some(caller) = caller else {
         return match repo {
@@ -127,8 +141,8 @@ fn decide(caller: Option<&ResolvedCaller>, repo: Option<RepoRecord>, write: bool
     let (minimum, scope) = if write { (Role::Member, Scope::GitWrite) } else { (Role::Viewer, Scope::GitRead) };
     let has_scope = caller.scopes.as_ref().is_none_or(|scopes| scopes.iter().any(|granted| granted.covers(scope)));
     match role {
-        _ if is_public && !write => GitDecision::Allowed(repo, Some(caller.user.id)),
-        Some(role) if role >= minimum && has_scope => GitDecision::Allowed(repo, Some(caller.user.id)),
+        _ if is_public && !write => GitDecision::Allowed(repo, user),
+        Some(role) if role >= minimum && has_scope => GitDecision::Allowed(repo, user),
         Some(role) if role >= minimum => GitDecision::Forbidden(format!("the token lacks the scope {scope}")),
         _ => GitDecision::Forbidden("pushing requires the role member in the organization".to_owned()),
     }

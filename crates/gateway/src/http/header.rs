@@ -7,6 +7,7 @@ use protocol::cookie_values;
 
 use super::{Describe, Extract, Operation};
 use crate::problem::Problem;
+use crate::request_id::RequestId;
 
 /// The headers and cookies of a request.
 #[derive(Debug)]
@@ -19,6 +20,12 @@ impl RequestHeaders {
         let mut values = self.0.headers().get_all(name);
         let value = values.next()?;
         values.next().is_none().then(|| value.to_str().ok())?
+    }
+
+    /// Returns the id of the request.
+    #[must_use]
+    pub fn request_id(&self) -> String {
+        RequestId::text(&self.0)
     }
 
     /// Returns whether a header occurs.

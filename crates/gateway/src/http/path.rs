@@ -31,6 +31,18 @@ impl<T: PathParameter + FromStr> PathParameters for T {
     }
 }
 
+impl<A: PathParameter + FromStr, B: PathParameter + FromStr> PathParameters for (A, B) {
+    fn describe(operation: &mut Operation) {
+        operation.claim_parameter::<A>();
+        operation.claim_parameter::<B>();
+    }
+
+    fn parse(values: &[&str]) -> Option<Self> {
+        let [a, b] = values.last_chunk()?;
+        Some((a.parse().ok()?, b.parse().ok()?))
+    }
+}
+
 impl<A: PathParameter + FromStr, B: PathParameter + FromStr, C: PathParameter + FromStr> PathParameters for (A, B, C) {
     fn describe(operation: &mut Operation) {
         operation.claim_parameter::<A>();

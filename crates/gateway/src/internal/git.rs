@@ -4,11 +4,11 @@ use actix_web::web::Data;
 use git::{ProjectPath, RefUpdate, RefUpdateRecord, Repositories};
 use kernel::{Code, RepositoryId, Secret};
 use protocol::{
-    GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitRepositories, GitUpdate, GitUpdates,
+    GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitReceipt, GitRepositories, GitUpdate, GitUpdates,
 };
 use store::Store;
 
-use crate::authority::{GitCredential, GitDecision, GitNodeCaller, authorize_git};
+use crate::authority::{GitCredential, GitDecision, GitNodeCaller, GitUser, authorize_git};
 use crate::http::{Body, Json, NoContent, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
@@ -34,6 +34,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.post("erased", "/internal/v1/git/erasures", erased)
         .summary("Report repositories whose contents were erased")
         .codes(&[&Code::BAD_REQUEST]);
+    super::git_deploys::routes(&mut area);
 }
 
 path_parameters! {
@@ -56,12 +57,18 @@ async fn authorize(
     let path = ProjectPath { org: &org, project: &project };
     let decision = authorize_git(&store, &repositories, credential, path, &repository, write).await?;
     Ok(Json(match decision {
-        GitDecision::Allowed(repo, user) => GitAccess::Allowed(GitGrant {
-            repository: repo.id.to_string(),
-            default_branch: repo.default_branch.to_string(),
-            user: user.map(|user| user.to_string()),
-            last_update: repo.last_update,
-        }),
+        GitDecision::Allowed(repo, user) => {
+            let user = user.map(|GitUser { id, credential }| (id.to_string(), credential));
+            let (user, credential) = user.unzip();
+            GitAccess::Allowed(GitGrant {
+                repository: repo.id.to_string(),
+                default_branch: repo.default_branch.to_string(),
+                deploy_branch: repo.deploy_branch.map(|branch| branch.to_string()),
+                user,
+                credential: credential.flatten(),
+                last_update: repo.last_update,
+            })
+        }
         GitDecision::Unauthenticated => GitAccess::Unauthenticated,
         GitDecision::Forbidden(message) => GitAccess::Forbidden(message),
         GitDecision::NotFound => GitAccess::NotFound,
@@ -72,15 +79,17 @@ async fn report_updates(
     _: GitNodeCaller,
     repositories: Data<Repositories>,
     Body(GitUpdates { repository, updates }): Body<GitUpdates, MAX_BODY_BYTES>,
-) -> Result<NoContent, Problem> {
-    let record = |GitUpdate { number, name, old, new, forced, pusher, at }| {
+) -> Result<Json<GitReceipt>, Problem> {
+    let record = |GitUpdate { number, name, old, new, forced, pusher, credential, at }| {
         let pusher = pusher.map(|id| id.parse()).transpose().map_err(|error| invalid("pusher", &error))?;
         let created_at = at.parse().map_err(|_| Problem::bad_request("at must be a time"))?;
-        Ok(RefUpdateRecord { number, update: RefUpdate { name, old, new, forced, pusher, created_at } })
+        let update = RefUpdate { name, old, new, forced, pusher, deploy: None, created_at };
+        Ok(RefUpdateRecord { number, update, credential })
     };
     let updates = updates.into_iter().map(record).collect::<Result<Vec<_>, Problem>>()?;
-    repositories.record_updates(repository_id(&repository)?, updates).await?;
-    Ok(NoContent)
+    let repository = repository_id(&repository)?;
+    repositories.record_updates(repository, updates).await?;
+    Ok(Json(GitReceipt { has_deploys: repositories.next_deploy(repository).await?.is_some() }))
 }
 
 async fn announce(

@@ -2,6 +2,7 @@
 
 mod ai;
 mod git;
+mod git_deploys;
 mod nodes;
 
 use actix_web::web::Data;

@@ -1,7 +1,7 @@
 //! Repositories and ref updates.
 
 use kernel::{RepositoryId, Time, UserId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use validator::Validate;
 
 kernel::text! {
@@ -62,6 +62,9 @@ pub struct NewRepo {
     /// `main` by default.
     #[serde(default)]
     pub default_branch: Option<BranchName>,
+    /// A push to this branch is deployed. Null by default.
+    #[serde(default)]
+    pub deploy_branch: Option<BranchName>,
 }
 
 /// A change of a repository. Absent fields keep their values.
@@ -75,6 +78,15 @@ pub struct RepoChange {
     pub visibility: Option<Visibility>,
     #[serde(default)]
     pub default_branch: Option<BranchName>,
+    /// Null turns deploys off.
+    #[serde(default, deserialize_with = "present")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<BranchName>))]
+    pub deploy_branch: Option<Option<BranchName>>,
+}
+
+/// Distinguishes null from an absent field.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A repository.
@@ -87,6 +99,9 @@ pub struct Repo {
     pub visibility: Visibility,
     /// The branch of `HEAD`, which need not exist.
     pub default_branch: BranchName,
+    /// A push to this branch is deployed as the pusher, if the root of the commit has an `svc.json`. Null if no push is.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub deploy_branch: Option<BranchName>,
     pub clone_urls: CloneUrls,
     pub created_at: Time,
     pub updated_at: Time,
@@ -134,7 +149,35 @@ pub struct RefUpdate {
     /// The user who pushed.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub pusher: Option<UserId>,
+    /// The deploy of the new commit; null if the ref was not the deploy branch.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub deploy: Option<PushDeploy>,
     pub created_at: Time,
+}
+
+kernel::words! {
+    /// The state of a deploy.
+    pub enum DeployStatus {
+        /// The git node deploys it, and repeats that after a failure.
+        Pending = "pending",
+        Deployed = "deployed",
+        /// It cannot be deployed.
+        Rejected = "rejected",
+    } example Deployed
+}
+
+/// The deploy of a push.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "version": 7, "message": null })))]
+pub struct PushDeploy {
+    pub status: DeployStatus,
+    /// The version of the project; null if it was not deployed.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub version: Option<i32>,
+    /// The reason of a rejection.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub message: Option<String>,
 }
 
 #[cfg(test)]

@@ -5,21 +5,30 @@ use diesel_async::RunQueryDsl;
 use kernel::{RepositoryId, Time, UserId};
 use store::{Connection, Prepared, Result};
 
-use crate::model::RefUpdate;
-use crate::schema::{ref_updates, repositories};
+use crate::model::{BranchName, DeployStatus, PushDeploy, RefUpdate};
+use crate::schema::{deploys, ref_updates, repositories};
 
 /// A ref update with the number that the git node gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefUpdateRecord {
     pub number: i64,
     pub update: RefUpdate,
+    /// The credential of the push, as its policy names it.
+    pub credential: Option<String>,
+}
+
+/// The state of a repository that the updates of its refs change.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable)]
+pub struct LockedRefs {
+    /// The number of the last update.
+    pub last_update: i64,
+    pub deploy_branch: Option<BranchName>,
 }
 
 /// Ref updates on a [`store::Connection`].
 pub trait RefUpdateRepository {
-    /// Returns the number of the last ref update of a repository, deleted or not, and locks its row until the
-    /// transaction ends.
-    async fn ref_update_lock(&mut self, repository: RepositoryId) -> Result<Option<i64>>;
+    /// Locks the row of a repository, deleted or not, until the transaction ends.
+    async fn ref_update_lock(&mut self, repository: RepositoryId) -> Result<Option<LockedRefs>>;
 
     /// Inserts ref updates of a locked repository. The numbers continue those that were inserted before.
     async fn ref_update_insert(&mut self, repository: RepositoryId, updates: &[RefUpdateRecord]) -> Result<()>;
@@ -42,15 +51,19 @@ struct RefUpdateRow {
     created_at: Time,
 }
 
+/// The status, the version and the message of a deploy.
+type DeployRow = (DeployStatus, Option<i32>, Option<String>);
+
 impl RefUpdateRepository for Connection {
-    async fn ref_update_lock(&mut self, repository: RepositoryId) -> Result<Option<i64>> {
-        let query = repositories::table.find(repository).select(repositories::last_update);
+    async fn ref_update_lock(&mut self, repository: RepositoryId) -> Result<Option<LockedRefs>> {
+        let columns = (repositories::last_update, repositories::deploy_branch);
+        let query = repositories::table.find(repository).select(columns);
         Ok(query.for_no_key_update().first(self).await.optional()?)
     }
 
     async fn ref_update_insert(&mut self, repository: RepositoryId, updates: &[RefUpdateRecord]) -> Result<()> {
         let Some(last) = updates.last().map(|record| record.number) else { return Ok(()) };
-        let row = |RefUpdateRecord { number, update }: &RefUpdateRecord| {
+        let row = |RefUpdateRecord { number, update, .. }: &RefUpdateRecord| {
             (
                 ref_updates::repository_id.eq(repository),
                 ref_updates::number.eq(*number),
@@ -76,15 +89,21 @@ impl RefUpdateRepository for Connection {
     }
 
     async fn ref_update_list(&mut self, repository: RepositoryId, limit: i64) -> Result<Vec<RefUpdate>> {
-        let query = ref_updates::table.filter(ref_updates::repository_id.eq(repository));
-        let query = query.order(ref_updates::number.desc()).limit(limit).select(RefUpdateRow::as_select());
-        Ok(query.load::<RefUpdateRow>(self).await?.into_iter().map(RefUpdate::from).collect())
+        let deploy = deploys::repository_id.eq(ref_updates::repository_id).and(deploys::number.eq(ref_updates::number));
+        let query = ref_updates::table
+            .left_join(deploys::table.on(deploy))
+            .filter(ref_updates::repository_id.eq(repository))
+            .order(ref_updates::number.desc())
+            .limit(limit)
+            .select((RefUpdateRow::as_select(), (deploys::status, deploys::version, deploys::message).nullable()));
+        Ok(query.load::<(RefUpdateRow, Option<DeployRow>)>(self).await?.into_iter().map(RefUpdate::from).collect())
     }
 }
 
-impl From<RefUpdateRow> for RefUpdate {
-    fn from(row: RefUpdateRow) -> Self {
+impl From<(RefUpdateRow, Option<DeployRow>)> for RefUpdate {
+    fn from((row, deploy): (RefUpdateRow, Option<DeployRow>)) -> Self {
         let RefUpdateRow { name, old_oid, new_oid, forced, pusher_id, created_at } = row;
-        Self { name, old: old_oid, new: new_oid, forced, pusher: pusher_id, created_at }
+        let deploy = deploy.map(|(status, version, message)| PushDeploy { status, version, message });
+        Self { name, old: old_oid, new: new_oid, forced, pusher: pusher_id, deploy, created_at }
     }
 }

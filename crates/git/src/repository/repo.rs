@@ -19,6 +19,7 @@ pub struct RepoRecord {
     pub name: RepoName,
     pub visibility: Visibility,
     pub default_branch: BranchName,
+    pub deploy_branch: Option<BranchName>,
     pub created_at: Time,
     pub updated_at: Time,
     /// The number of the last ref update.
@@ -48,7 +49,7 @@ pub trait RepoRepository {
     /// Returns the live repositories of a project, newest first.
     async fn repo_list(&mut self, project: ProjectId, paging: &Paging<RepositoryId>) -> Result<Vec<RepoRecord>>;
 
-    /// Stores the name, the visibility and the default branch of a locked repository.
+    /// Stores the name, the visibility and the branches of a locked repository.
     ///
     /// # Errors
     /// A violation of `repositories_project_id_name_live_key` if the name is taken.
@@ -114,6 +115,7 @@ impl RepoRepository for Connection {
             repositories::name.eq(&repo.name),
             repositories::visibility.eq(repo.visibility),
             repositories::default_branch.eq(&repo.default_branch),
+            repositories::deploy_branch.eq(&repo.deploy_branch),
             repositories::updated_at.eq(repo.updated_at),
         );
         Prepared(diesel::update(repositories::table.find(repo.id)).set(change)).execute(self).await?;

@@ -1,6 +1,7 @@
 //! The use cases of repositories. Each submodule is one topic.
 
 mod browse;
+mod deploy;
 mod node;
 mod repo;
 

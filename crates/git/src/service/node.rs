@@ -5,8 +5,10 @@ use store::{Connection, Error, SealedColumn};
 
 use super::repo::MAX_REF_UPDATES;
 use super::{Repositories, Result};
+use crate::model::BranchName;
 use crate::repository::{
-    GitNodeRepository as _, NodeRecord, RefUpdateRecord, RefUpdateRepository as _, RepoRepository as _,
+    DeployRecord, DeployRepository as _, GitNodeRepository as _, NodeRecord, RefUpdateRecord, RefUpdateRepository as _,
+    RepoRepository as _,
 };
 
 /// The credential of the control plane at the git node.
@@ -47,21 +49,27 @@ impl Repositories {
     }
 
     /// Records ref updates of a repository, in ascending order of their numbers. Safe to repeat: updates that were
-    /// recorded before are skipped. Updates of an erased repository are dropped.
+    /// recorded before are skipped. Updates of an erased repository are dropped. A new commit of the deploy branch becomes
+    /// a pending deploy.
     ///
     /// # Errors
     /// [`crate::GitError::Store`].
     pub async fn record_updates(&self, repository: RepositoryId, updates: Vec<RefUpdateRecord>) -> Result<()> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                let Some(last) = tx.ref_update_lock(repository).await? else { return Ok(()) };
-                let mut new: Vec<_> = updates.into_iter().filter(|record| record.number > last).collect();
+                let Some(refs) = tx.ref_update_lock(repository).await? else { return Ok(()) };
+                let mut new: Vec<_> = updates.into_iter().filter(|it| it.number > refs.last_update).collect();
+                let deploys = deploys(refs.deploy_branch.as_ref(), &new);
                 // Only the most recent updates are kept.
                 let skipped = new.len().saturating_sub(usize::try_from(MAX_REF_UPDATES).unwrap_or(usize::MAX));
                 let new = new.split_off(skipped);
                 let Some(newest) = new.last().map(|record| record.number) else { return Ok(()) };
                 tx.ref_update_insert(repository, &new).await?;
                 tx.ref_update_trim(repository, newest - MAX_REF_UPDATES).await?;
+                if !deploys.is_empty() {
+                    tx.deploy_trim(repository, newest - MAX_REF_UPDATES).await?;
+                    tx.deploy_insert(repository, &deploys).await?;
+                }
                 Ok(())
             })
             .await
@@ -93,4 +101,15 @@ impl Repositories {
         let now = self.store.clock_rng().now();
         Ok(self.store.connection().await?.repo_erase(repository, now).await?)
     }
+}
+
+/// The deploys of updates: those of the deploy branch that do not delete it.
+fn deploys(branch: Option<&BranchName>, updates: &[RefUpdateRecord]) -> Vec<DeployRecord> {
+    let Some(branch) = branch else { return Vec::new() };
+    let deploy = |RefUpdateRecord { number, update, credential }: &RefUpdateRecord| {
+        let is_deployed = update.name.strip_prefix("refs/heads/") == Some(branch.as_str());
+        let (commit, credential) = (update.new.clone()?, credential.clone()?);
+        is_deployed.then(|| DeployRecord { number: *number, branch: branch.clone(), commit, credential })
+    };
+    updates.iter().filter_map(deploy).collect()
 }

@@ -47,12 +47,13 @@ impl Repositories {
     /// # Errors
     /// [`GitError::Field`], [`GitError::RepoExists`], [`GitError::RepoLimit`].
     pub async fn create(&self, actor: &Actor, target: Target, at: ProjectPath<'_>, new: NewRepo) -> Result<Repo> {
-        let NewRepo { name, visibility, default_branch } = new;
+        let NewRepo { name, visibility, default_branch, deploy_branch } = new;
         require_name(&name)?;
         let default_branch = match default_branch {
-            Some(branch) => require_branch(branch)?,
+            Some(branch) => require_branch("defaultBranch", branch)?,
             None => "main".parse().map_err(|error| InvalidField::new("defaultBranch", error))?,
         };
+        let deploy_branch = deploy_branch.map(|branch| require_branch("deployBranch", branch)).transpose()?;
         let now = self.store.clock_rng().now();
         let record = RepoRecord {
             id: self.store.clock_rng().id_at(now),
@@ -60,6 +61,7 @@ impl Repositories {
             name,
             visibility: visibility.unwrap_or(Visibility::Private),
             default_branch,
+            deploy_branch,
             created_at: now,
             updated_at: now,
             last_update: 0,
@@ -102,14 +104,17 @@ impl Repositories {
         Ok(found.map(|(_, record)| record))
     }
 
-    /// Changes the name, the visibility or the default branch. Without a difference, nothing happens.
+    /// Changes the name, the visibility, the default branch or the deploy branch. Without a difference, nothing happens.
     ///
     /// # Errors
     /// [`GitError::Field`], [`GitError::RepoNotFound`], [`GitError::RepoExists`].
     pub async fn update(&self, actor: &Actor, target: Target, name: &str, change: RepoChange) -> Result<()> {
-        let RepoChange { name: new_name, visibility, default_branch } = change;
+        let RepoChange { name: new_name, visibility, default_branch, deploy_branch } = change;
         new_name.as_ref().map(require_name).transpose()?;
-        let default_branch = default_branch.map(require_branch).transpose()?;
+        let default_branch = default_branch.map(|branch| require_branch("defaultBranch", branch)).transpose()?;
+        let require_deploy_branch =
+            |branch: Option<BranchName>| branch.map(|branch| require_branch("deployBranch", branch)).transpose();
+        let deploy_branch = deploy_branch.map(require_deploy_branch).transpose()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let before = tx.repo_lock(target.project, name).await?.ok_or(GitError::RepoNotFound)?;
@@ -117,6 +122,7 @@ impl Repositories {
                     name: new_name.unwrap_or_else(|| before.name.clone()),
                     visibility: visibility.unwrap_or(before.visibility),
                     default_branch: default_branch.unwrap_or_else(|| before.default_branch.clone()),
+                    deploy_branch: deploy_branch.unwrap_or_else(|| before.deploy_branch.clone()),
                     ..before.clone()
                 };
                 if after == before {
@@ -127,8 +133,13 @@ impl Repositories {
                     true => GitError::RepoExists(after.name.clone()),
                     false => error.into(),
                 })?;
-                let RepoRecord { id, name, visibility, default_branch, .. } = after;
-                let data = json!({ "name": name, "visibility": visibility, "defaultBranch": default_branch });
+                let RepoRecord { id, name, visibility, default_branch, deploy_branch, .. } = after;
+                let data = json!({
+                    "name": name,
+                    "visibility": visibility,
+                    "defaultBranch": default_branch,
+                    "deployBranch": deploy_branch,
+                });
                 Ok(Outcome::Changed((), Event::in_org("repo.update", target.org, id, data)))
             })
             .await
@@ -172,13 +183,13 @@ impl Repositories {
     /// The repository as the API shows it.
     #[must_use]
     pub fn view(&self, record: RepoRecord, at: ProjectPath<'_>) -> Repo {
-        let RepoRecord { id, name, visibility, default_branch, created_at, updated_at, .. } = record;
+        let RepoRecord { id, name, visibility, default_branch, deploy_branch, created_at, updated_at, .. } = record;
         let path = format!("{}/{}/{name}.git", at.org, at.project);
         let clone_urls = CloneUrls {
             https: self.site.git_url.as_ref().map(|base| format!("{base}/{path}")),
             ssh: self.site.ssh_host.as_ref().map(|host| format!("ssh://git@{host}/{path}")),
         };
-        Repo { id, name, visibility, default_branch, clone_urls, created_at, updated_at }
+        Repo { id, name, visibility, default_branch, deploy_branch, clone_urls, created_at, updated_at }
     }
 }
 
@@ -191,9 +202,9 @@ fn require_name(name: &RepoName) -> Result<()> {
     }
 }
 
-fn require_branch(branch: BranchName) -> Result<BranchName> {
+fn require_branch(field: &'static str, branch: BranchName) -> Result<BranchName> {
     match branch.is_valid() {
         true => Ok(branch),
-        false => Err(InvalidField::new("defaultBranch", "must be a name that git accepts for a branch").into()),
+        false => Err(InvalidField::new(field, "must be a name that git accepts for a branch").into()),
     }
 }

@@ -79,7 +79,7 @@ impl Kit {
 
     pub async fn create(&self, name: &str) -> Repo {
         self.advance(1);
-        let new = NewRepo { name: name.parse().unwrap(), visibility: None, default_branch: None };
+        let new = NewRepo { name: name.parse().unwrap(), visibility: None, default_branch: None, deploy_branch: None };
         self.repositories.create(&actor(), self.target, AT, new).await.unwrap()
     }
 

@@ -12,7 +12,8 @@ fn id(number: i64) -> Option<String> {
 fn update(kit: &Kit, number: i64) -> RefUpdateRecord {
     let name = "refs/heads/main".to_owned();
     let (old, new) = (id(number - 1), id(number));
-    RefUpdateRecord { number, update: RefUpdate { name, old, new, forced: false, pusher: None, created_at: kit.now() } }
+    let update = RefUpdate { name, old, new, forced: false, pusher: None, deploy: None, created_at: kit.now() };
+    RefUpdateRecord { number, update, credential: Some("token".to_owned()) }
 }
 
 /// A node repeats reports whose response was lost, also together with new ones.

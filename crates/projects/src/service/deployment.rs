@@ -11,7 +11,17 @@ use super::{Org, Projects, Result};
 use crate::bundles::StoredBundle;
 use crate::error::ProjectError;
 use crate::model::{Author, Deployment, DeploymentStatus, Git, Rollback};
+use crate::ports::Push;
 use crate::repository::{DeploymentRecord, DeploymentRepository as _, ProjectRepository as _};
+
+/// The source of a deployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    pub created_by: Author,
+    pub git: Git,
+    /// The push that is deployed; `None` for an upload.
+    pub push: Option<Push>,
+}
 
 impl Projects {
     /// Lists the deployments of a project, newest first.
@@ -26,15 +36,16 @@ impl Projects {
     /// Stores a bundle and makes it live as the project's next version.
     ///
     /// # Errors
-    /// Returns the errors of [`crate::Bundles::receive`], or [`ProjectError::NotFound`].
+    /// Returns the errors of [`crate::Bundles::receive`], [`ProjectError::NotFound`] or [`ProjectError::PushNotPending`].
     pub async fn deploy<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
         actor: &Actor,
         org: &Org,
         project: ProjectId,
-        (created_by, git): (Author, Git),
+        source: Source,
         body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
     ) -> Result<Deployment> {
+        let Source { created_by, git, push } = source;
         let clock_rng = self.store.clock_rng();
         let id = clock_rng.id::<DeploymentId>();
         let received = self.bundles.receive(&id.to_string(), self.limits.for_plan(org.plan).bundle, body).await?;
@@ -56,6 +67,11 @@ impl Projects {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 record.version = tx.project_next_version(org.id, project).await?.ok_or(ProjectError::NotFound)?;
+                if let Some(push) = push
+                    && !self.pushes.complete(tx, push, record.version).await?
+                {
+                    return Err(ProjectError::PushNotPending);
+                }
                 tx.deployment_insert(&record).await?;
                 self.go_live(tx, project, record.version).await?;
                 let found = tx.deployment_find(project, record.version).await?;

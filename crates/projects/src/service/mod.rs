@@ -23,10 +23,11 @@ use crate::model::{
     Hostname, HostnameKind, HostnameState, NewProject, Overview, Project, ProjectChange, ProjectDeletion,
     ProjectDetail, ProjectName,
 };
-use crate::ports::{Notice, Organizations, Placements, Resolver, Zones};
+use crate::ports::{Notice, Organizations, Placements, Pushes, Resolver, Zones};
 use crate::repository::{HostnameRepository as _, ProjectRecord, ProjectRepository as _};
 use crate::site_url::SiteUrl;
 
+pub use deployment::Source;
 use lookups::LookupLimit;
 
 /// The longest label of a hostname, in bytes (RFC 1035 section 2.3.4).
@@ -49,6 +50,7 @@ pub struct Projects {
     site: Arc<Site>,
     organizations: Arc<dyn Organizations>,
     placements: Arc<dyn Placements>,
+    pushes: Arc<dyn Pushes>,
     zones: Arc<dyn Zones>,
     resolver: Arc<dyn Resolver>,
     lookups: Arc<LookupLimit>,
@@ -72,6 +74,7 @@ pub struct Site {
 pub struct Ports {
     pub organizations: Arc<dyn Organizations>,
     pub placements: Arc<dyn Placements>,
+    pub pushes: Arc<dyn Pushes>,
     pub zones: Arc<dyn Zones>,
     pub resolver: Arc<dyn Resolver>,
 }
@@ -85,9 +88,9 @@ impl Projects {
     /// Creates the service.
     #[must_use]
     pub fn new(store: Store, bundles: Bundles, limits: Limits, site: Site, ports: Ports) -> Self {
-        let Ports { organizations, placements, zones, resolver } = ports;
+        let Ports { organizations, placements, pushes, zones, resolver } = ports;
         let (site, lookups) = (Arc::new(site), Arc::default());
-        Self { store, bundles, limits, site, organizations, placements, zones, resolver, lookups }
+        Self { store, bundles, limits, site, organizations, placements, pushes, zones, resolver, lookups }
     }
 
     /// Creates a project and its default hostname, within the plan's limit.
@@ -140,6 +143,12 @@ impl Projects {
                 Ok(Outcome::Changed((), Event::in_org("notification.raise", org, id, data)))
             })
             .await
+    }
+
+    /// Returns the URL of the project with this hostname, without a trailing slash.
+    #[must_use]
+    pub fn url(&self, hostname: &str) -> String {
+        self.site.url.of(hostname)
     }
 
     /// Returns the limits of each plan.

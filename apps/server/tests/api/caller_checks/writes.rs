@@ -130,7 +130,7 @@ impl Fixture {
             (
                 "patch /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}",
                 "site app",
-                json(json!({ "visibility": "public" })),
+                json(json!({ "deployBranch": "main" })),
                 Wait::Body,
             ),
             ("delete /v1/orgs/{orgSlug}/projects/{projectName}/repos/{repoName}", "site old", vec![], AUDIT),

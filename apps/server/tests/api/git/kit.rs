@@ -9,12 +9,13 @@ use diesel_async::{AsyncConnection as _, RunQueryDsl as _};
 use kernel::audit::Actor;
 use kernel::{ClockRng, Secret};
 use serde_json::{Value, json};
+use server::Config;
 use store::Store;
 use testkit::reserved_port;
 
 use super::{REPO, REPOS};
 use crate::convergence::node_process::program;
-use crate::support::{App, Caller, eventually};
+use crate::support::{App, Caller, client, eventually};
 
 /// A server with Ada's project `site`, and a git node.
 pub struct Kit {
@@ -44,10 +45,16 @@ pub struct Clone {
 
 impl Kit {
     pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// Starts a server whose configuration `change` modifies.
+    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let (http, ssh) = (reserved_port(), reserved_port());
         let app = App::with(|config| {
             config.gateway.site.git_url = Some(format!("http://127.0.0.1:{http}"));
             config.gateway.site.ssh_host = Some(format!("127.0.0.1:{ssh}"));
+            change(config);
         })
         .await;
         let ada = app.sign_in("ada").await;
@@ -82,6 +89,23 @@ impl Kit {
         clone
     }
 
+    /// Creates `app`, whose pushes to `main` are deployed, and a client with a token that may deploy.
+    pub async fn deploying(&self) -> Clone {
+        self.ada.post(REPOS, json!({ "name": "app", "deployBranch": "main" })).await.expect(201);
+        let work = self.init("work");
+        let token = token(&self.ada, &["git:write", "deploy"]).await;
+        work.git(&["remote", "set-url", "origin", &self.url(&token, "app")]);
+        work
+    }
+
+    /// The deployments of the project `site`, the oldest first.
+    pub async fn deployments(&self) -> Vec<Value> {
+        let listed = self.ada.get("/v1/orgs/ada/projects/site/deployments").await;
+        let mut deployments = listed.expect(200)["items"].as_array().unwrap().clone();
+        deployments.reverse();
+        deployments
+    }
+
     /// Clones a URL into a folder.
     pub fn clone(&self, url: &str, name: &str, arguments: &[&str]) -> Clone {
         let clone = self.clone_at(name);
@@ -91,26 +115,7 @@ impl Kit {
     }
 
     fn clone_at(&self, name: &str) -> Clone {
-        let path = self.folder.path().join(name);
-        let key = self.folder.path().join("key");
-        let ssh = format!(
-            "ssh -i {} -F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile={} \
-             -o BatchMode=yes -o LogLevel=ERROR",
-            key.display(),
-            self.folder.path().join("known_hosts").display()
-        );
-        let environment = [
-            ("HOME", self.folder.path().display().to_string()),
-            ("PATH", std::env::var_os("PATH").unwrap().into_string().unwrap()),
-            ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
-            ("GIT_TERMINAL_PROMPT", "0".to_owned()),
-            ("GIT_AUTHOR_NAME", "Ada".to_owned()),
-            ("GIT_AUTHOR_EMAIL", "ada@example.org".to_owned()),
-            ("GIT_COMMITTER_NAME", "Ada".to_owned()),
-            ("GIT_COMMITTER_EMAIL", "ada@example.org".to_owned()),
-            ("GIT_SSH_COMMAND", ssh),
-        ];
-        Clone { path, environment: environment.map(|(name, value)| (name.to_owned(), value)).into() }
+        Clone::at(self.folder.path(), name)
     }
 
     /// Generates a key of this type for the client, and registers it for a user. Returns its id.
@@ -136,6 +141,13 @@ impl Kit {
             (updates.len() >= count).then_some(updates)
         })
         .await
+    }
+
+    /// Returns the metrics of the node.
+    pub async fn metrics(&self) -> String {
+        let node = self.app.database.rows("SELECT url FROM git.nodes").await.remove(0);
+        let url = format!("{}/metrics", node["url"].as_str().unwrap());
+        client().get(url).send().await.unwrap().text().await.unwrap()
     }
 
     /// Returns the directory of `app` on the node.
@@ -207,12 +219,44 @@ diesel::table! {
 }
 
 impl Clone {
+    /// A repository of a client in this folder.
+    pub fn at(folder: &Path, name: &str) -> Self {
+        let path = folder.join(name);
+        let key = folder.join("key");
+        let ssh = format!(
+            "ssh -i {} -F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile={} \
+             -o BatchMode=yes -o LogLevel=ERROR",
+            key.display(),
+            folder.join("known_hosts").display()
+        );
+        let environment = [
+            ("HOME", folder.display().to_string()),
+            ("PATH", std::env::var_os("PATH").unwrap().into_string().unwrap()),
+            ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
+            ("GIT_TERMINAL_PROMPT", "0".to_owned()),
+            ("GIT_AUTHOR_NAME", "Ada".to_owned()),
+            ("GIT_AUTHOR_EMAIL", "ada@example.org".to_owned()),
+            ("GIT_COMMITTER_NAME", "Ada".to_owned()),
+            ("GIT_COMMITTER_EMAIL", "ada@example.org".to_owned()),
+            ("GIT_SSH_COMMAND", ssh),
+        ];
+        Self { path, environment: environment.map(|(name, value)| (name.to_owned(), value)).into() }
+    }
+
     /// Runs git, which must succeed. Returns its output.
     pub fn git(&self, arguments: &[&str]) -> String {
         let output = self.try_git(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "git {}: {stderr}", arguments.join(" "));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Pushes `main`. Returns the output for the user.
+    pub fn push(&self) -> String {
+        let output = self.try_git(&["push", "origin", "main"]);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
+        stderr
     }
 
     /// Runs git, which must fail. Returns the output for the user.

@@ -3,9 +3,11 @@
 mod access;
 mod browsing;
 mod clients;
+mod deploys;
 mod hostile;
 mod journal;
 pub mod kit;
+mod limits;
 mod repositories;
 
 use kit::Kit;

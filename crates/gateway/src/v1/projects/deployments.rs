@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use actix_web::web::Data;
 use kernel::{Code, Page};
-use projects::{Author, Deployment, Git, ProjectError, Projects, Rollback};
+use projects::{Author, Deployment, Git, ProjectError, Projects, Rollback, Source};
 
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
@@ -55,10 +55,10 @@ async fn create(
     header: RequestHeaders,
     upload: Upload,
 ) -> Result<Created<Deployment>, Problem> {
-    let by = Author { user_id: at.user.id, subject: at.user.subject };
+    let created_by = Author { user_id: at.user.id, subject: at.user.subject };
+    let source = Source { created_by, git: provenance(&header), push: None };
     let body = upload.into_stream();
-    let by = (by, provenance(&header));
-    let deployed = projects.deploy(&at.actor, &(&at.org).into(), at.project.id, by, body).await;
+    let deployed = projects.deploy(&at.actor, &(&at.org).into(), at.project.id, source, body).await;
     Ok(Created(deployed.map_err(upload_problem)?))
 }
 

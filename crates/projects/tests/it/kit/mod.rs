@@ -17,6 +17,7 @@ use serde_json::Value;
 use testkit::{Audit, TestStore, session_actor};
 
 pub use claims::{ACTIVE, DAY, NAME, ORIGIN, PENDING};
+use ports::NoPushes;
 pub use ports::{Node, OrgRows, Records};
 pub use testkit::bundle::{body, incompressible, pack as bundle, site};
 
@@ -93,6 +94,7 @@ impl Kit {
         let ports = Ports {
             organizations: Arc::new(orgs.clone()),
             placements: Arc::new(node.clone()),
+            pushes: Arc::new(NoPushes),
             zones: Arc::new(records.clone()),
             resolver: Arc::new(records.clone()),
         };
@@ -125,8 +127,8 @@ impl Kit {
 
     /// Deploys a site of one page, without Git information.
     pub async fn deploy(&self, org: &Org, project: ProjectId, page: &str) -> Result<Deployment, ProjectError> {
-        let metadata = (self.author(), Git::default());
-        self.projects.deploy(&self.actor, org, project, metadata, body(&site(page), 1000)).await
+        let source = Source { created_by: self.author(), git: Git::default(), push: None };
+        self.projects.deploy(&self.actor, org, project, source, body(&site(page), 1000)).await
     }
 
     pub fn author(&self) -> Author {

@@ -10,7 +10,9 @@ use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
 use kernel::{ClockRng, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
-use projects::{LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Resolver, Zones};
+use projects::{
+    LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Push, Pushes, Resolver, Zones,
+};
 use store::Connection;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 
@@ -190,5 +192,15 @@ impl Zones for Records {
 
     async fn unlink(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<()> {
         Ok(())
+    }
+}
+
+/// No push is deployed.
+pub struct NoPushes;
+
+#[async_trait::async_trait]
+impl Pushes for NoPushes {
+    async fn complete(&self, _: &mut Connection, _: Push, _: i32) -> store::Result<bool> {
+        Ok(false)
     }
 }

@@ -1,0 +1,192 @@
+//! The deploys of pushes: the node packs the tree of a commit, and uploads the bundle to the control plane.
+//!
+//! The control plane has the list of deploys, and ends each of them once. The node asks for the next one after it
+//! delivered updates of refs, and every few seconds, so that a deploy survives a crash of either.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Seek as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use bundle::pack::{Folder as _, Kind, PackError};
+use bundle::{Limits, MANIFEST_PATH};
+use protocol::{GitDeploy, GitDeployState, GitNextDeploy};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::core::Core;
+use crate::metrics::Metrics;
+use crate::objects::ObjectReader;
+use crate::repository::Repositories;
+use crate::tree::CommitTree;
+
+/// The commits that are packed or uploaded at the same time. Others wait.
+const MAX_DEPLOYS: usize = 2;
+/// The longest time to pack a commit.
+const PACK_TIMEOUT: Duration = Duration::from_secs(120);
+/// The interval at which deploys that failed, or whose node was killed, are repeated.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// The longest message, in characters.
+const MAX_MESSAGE_CHARACTERS: usize = 500;
+
+/// Deploys pushes. Cheap to clone.
+#[derive(Clone)]
+pub struct Deployer(Arc<Inner>);
+
+struct Inner {
+    core: Core,
+    repositories: Repositories,
+    metrics: Metrics,
+    permits: Semaphore,
+    /// The deploys of a repository run one after the other.
+    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// A packed commit.
+enum Packed {
+    Bundle {
+        file: File,
+        /// The first line of the commit's message.
+        message: String,
+    },
+    /// The commit cannot be packed, with the reason for the user.
+    Rejected(String),
+}
+
+impl Deployer {
+    pub fn new(core: Core, repositories: Repositories, metrics: Metrics) -> Self {
+        let (permits, turns) = (Semaphore::new(MAX_DEPLOYS), Mutex::default());
+        Self(Arc::new(Inner { core, repositories, metrics, permits, turns }))
+    }
+
+    /// Repeats deploys until the control plane has none that wait.
+    pub async fn repeat(self) {
+        let mut ticks = interval(RETRY_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match self.0.core.deployable().await {
+                Ok(repositories) => {
+                    for repository in repositories.into_iter().filter(|repository| self.is_idle(repository)) {
+                        self.start(repository);
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "failed to list pushes to deploy"),
+            }
+        }
+    }
+
+    /// Starts to deploy the waiting pushes of a repository. The task continues when its handle is dropped.
+    pub fn start(&self, repository: String) -> JoinHandle<anyhow::Result<()>> {
+        let deployer = self.clone();
+        tokio::spawn(async move {
+            let deployed = deployer.deploy_all(&repository).await;
+            deployed.inspect_err(|error| {
+                deployer.0.metrics.deploy("failed", 1);
+                tracing::warn!(error = format!("{error:#}"), repository, "failed to deploy a push");
+            })
+        })
+    }
+
+    /// Deploys the waiting pushes of a repository, and returns the state of the push with this number.
+    pub async fn finish(&self, repository: &str, number: i64) -> anyhow::Result<GitDeployState> {
+        self.start(repository.to_owned()).await??;
+        self.0.core.deploy_state(repository, number).await
+    }
+
+    /// Deploys the waiting pushes of a repository in the order of their numbers.
+    async fn deploy_all(&self, repository: &str) -> anyhow::Result<()> {
+        let _turn = self.turn(repository).lock_owned().await;
+        let mut last = 0;
+        loop {
+            let GitNextDeploy { deploy, rejected } = self.0.core.next_deploy(repository).await?;
+            self.0.metrics.deploy("rejected", rejected);
+            let Some(deploy) = deploy else { return Ok(()) };
+            ensure!(deploy.number > last, "the deploy {} did not end", deploy.number);
+            last = deploy.number;
+            self.deploy(repository, &deploy).await?;
+        }
+    }
+
+    async fn deploy(&self, repository: &str, deploy: &GitDeploy) -> anyhow::Result<()> {
+        let Inner { core, permits, metrics, .. } = &*self.0;
+        let _permit = permits.acquire().await?;
+        let outcome = match self.pack(repository, deploy).await? {
+            Packed::Bundle { file, message } => match core.upload(repository, deploy.number, &message, file).await? {
+                GitDeployState::Deployed(_) => "deployed",
+                _ => "rejected",
+            },
+            Packed::Rejected(reason) => {
+                let printable =
+                    |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
+                let reason = reason.chars().take(MAX_MESSAGE_CHARACTERS).map(printable).collect();
+                core.reject_deploy(repository, deploy.number, reason).await?;
+                "rejected"
+            }
+        };
+        metrics.deploy(outcome, 1);
+        tracing::info!(repository, number = deploy.number, outcome, "ended the deploy of a push");
+        Ok(())
+    }
+
+    async fn pack(&self, id: &str, deploy: &GitDeploy) -> anyhow::Result<Packed> {
+        let Inner { repositories, .. } = &*self.0;
+        let repository = repositories.find(id).await?.context("the repository is not on the disk")?;
+        let reader = ObjectReader::start(repositories.git(), &repository.path)?;
+        let (process, file, deploy) = (reader.process(), repositories.temporary_file()?, deploy.clone());
+        let pack = spawn_blocking(move || {
+            let _repository = repository;
+            pack(reader, &deploy, file)
+        });
+        match timeout(PACK_TIMEOUT, pack).await {
+            Ok(packed) => packed?,
+            Err(_) => {
+                process.end();
+                let limit = PACK_TIMEOUT.as_secs();
+                Ok(Packed::Rejected(format!("the files of the commit could not be packed within {limit} seconds")))
+            }
+        }
+    }
+
+    fn turn(&self, repository: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|known, turn| known == repository || Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(repository.to_owned()).or_default())
+    }
+
+    fn is_idle(&self, repository: &str) -> bool {
+        self.turn(repository).try_lock().is_ok()
+    }
+}
+
+/// Packs the tree of a commit.
+fn pack(reader: ObjectReader, deploy: &GitDeploy, mut file: File) -> anyhow::Result<Packed> {
+    let GitDeploy { commit, compressed, unpacked, entries, .. } = deploy;
+    let limits = Limits { compressed: *compressed, unpacked: *unpacked, entries: *entries };
+    let read = |error| PackError::Read { path: MANIFEST_PATH.into(), error };
+    let packed = CommitTree::open(reader, commit).map_err(read).and_then(|mut tree| {
+        let root = tree.list("".as_ref(), None).map_err(read)?;
+        if !root.iter().any(|entry| entry.name == MANIFEST_PATH && entry.kind == Kind::File) {
+            return Ok(None);
+        }
+        bundle::pack::pack(&mut tree, &limits, &file).map(|()| Some(tree.message))
+    });
+    match packed {
+        Ok(Some(message)) => {
+            file.rewind()?;
+            Ok(Packed::Bundle { file, message })
+        }
+        Ok(None) => Ok(Packed::Rejected(format!("the commit has no file {MANIFEST_PATH} at its root"))),
+        Err(PackError::Write(error)) => Err(error.into()),
+        Err(PackError::Read { error, .. }) if is_full(&error) => Err(error.into()),
+        Err(error) => Ok(Packed::Rejected(error.to_string())),
+    }
+}
+
+/// Whether the disk of the temporary file is full.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

@@ -1,0 +1,161 @@
+//! The limits of each client: programs of git of a user or an address, and SSH connections before authentication.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use settings::rate_limit_key;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// The programs that run at the same time. Others wait.
+const MAX_PROGRAMS: usize = 64;
+/// How long a client waits for a free program.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The client of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Client {
+    User(String),
+    /// An anonymous client.
+    Address(IpAddr),
+}
+
+/// The limits of programs.
+#[derive(Debug, Clone, Copy)]
+pub struct MaxPrograms {
+    pub per_user: usize,
+    /// The limit of the anonymous clients of an address.
+    pub per_address: usize,
+}
+
+/// A client has to wait for too long.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Busy {
+    #[error("you run {0} git commands at the same time, the maximum; try again when one of them has ended")]
+    Client(usize),
+    #[error("the server runs too many git commands; try again in a moment")]
+    Server,
+}
+
+/// The programs in progress. Cheap to clone.
+#[derive(Clone)]
+pub struct ProgramLimit {
+    max: MaxPrograms,
+    all: Arc<Semaphore>,
+    clients: Arc<Mutex<HashMap<Client, Arc<Semaphore>>>>,
+}
+
+/// The permit of a program.
+#[derive(Debug)]
+pub struct ProgramPermit {
+    _client: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+impl ProgramLimit {
+    pub fn new(max: MaxPrograms) -> Self {
+        Self { max, all: Arc::new(Semaphore::new(MAX_PROGRAMS)), clients: Arc::default() }
+    }
+
+    /// Waits for a permit: first for one of the client, then for one of the node.
+    pub async fn acquire(&self, client: Client) -> Result<ProgramPermit, Busy> {
+        let (key, max) = match client {
+            Client::User(_) => (client, self.max.per_user),
+            Client::Address(address) => (Client::Address(rate_limit_key(address)), self.max.per_address),
+        };
+        let semaphore = self.semaphore(key, max);
+        let wait = |semaphore: Arc<Semaphore>| timeout(QUEUE_TIMEOUT, semaphore.acquire_owned());
+        let _client = wait(semaphore).await.ok().and_then(Result::ok).ok_or(Busy::Client(max))?;
+        let _all = wait(Arc::clone(&self.all)).await.ok().and_then(Result::ok).ok_or(Busy::Server)?;
+        Ok(ProgramPermit { _client, _all })
+    }
+
+    fn semaphore(&self, client: Client, max: usize) -> Arc<Semaphore> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        // Permits and clients that wait hold a reference.
+        clients.retain(|known, semaphore| *known == client || Arc::strong_count(semaphore) > 1);
+        Arc::clone(clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(max))))
+    }
+}
+
+/// Connections of each address. Cheap to clone.
+#[derive(Clone)]
+pub struct AddressLimit {
+    max: usize,
+    connections: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// A counted connection.
+pub struct CountedConnection {
+    limit: AddressLimit,
+    address: IpAddr,
+}
+
+impl AddressLimit {
+    pub fn new(max: usize) -> Self {
+        Self { max, connections: Arc::default() }
+    }
+
+    /// Counts a connection; `None` above the limit.
+    pub fn count(&self, address: IpAddr) -> Option<CountedConnection> {
+        let address = rate_limit_key(address);
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = connections.entry(address).or_default();
+        if *count >= self.max {
+            return None;
+        }
+        *count += 1;
+        Some(CountedConnection { limit: self.clone(), address })
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        let mut connections = self.limit.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = connections.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                connections.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_have_separate_limits() {
+        let limit = ProgramLimit::new(MaxPrograms { per_user: 2, per_address: 1 });
+        let user = |name: &str| Client::User(name.to_owned());
+        let first = limit.acquire(user("ada")).await.unwrap();
+        let _second = limit.acquire(user("ada")).await.unwrap();
+        let mut third = Box::pin(limit.acquire(user("ada")));
+        assert!(futures_util::poll!(&mut third).is_pending());
+        let _other = limit.acquire(user("mia")).await.unwrap();
+        let anonymous = limit.acquire(Client::Address([192, 0, 2, 1].into())).await.unwrap();
+        let mut next = Box::pin(limit.acquire(Client::Address([192, 0, 2, 1].into())));
+        assert!(futures_util::poll!(&mut next).is_pending());
+        let _neighbour = limit.acquire(Client::Address([192, 0, 2, 2].into())).await.unwrap();
+        drop((first, anonymous));
+        let (third, next) = (third.await.unwrap(), next.await.unwrap());
+        drop((third, next));
+        let _last = limit.acquire(user("mia")).await.unwrap();
+        assert_eq!(limit.clients.lock().unwrap().len(), 3, "ada, mia and the neighbour");
+    }
+
+    #[test]
+    fn connections_of_an_address_are_counted() {
+        let limit = AddressLimit::new(2);
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let first = limit.count(one).unwrap();
+        let _second = limit.count(one).unwrap();
+        assert!(limit.count(one).is_none() && limit.count(other).is_some());
+        drop(first);
+        assert!(limit.count(one).is_some());
+    }
+}

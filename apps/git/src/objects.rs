@@ -1,0 +1,129 @@
+//! Reads objects with `git cat-file`, in a process whose memory is limited. It runs no filters.
+
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context as _;
+
+use crate::git::{ALLOC_LIMIT, Git};
+
+/// The longest line before an object: its id, its kind and its size.
+const MAX_HEADER_BYTES: u64 = 256;
+
+/// A reader of the objects of a repository.
+pub struct ObjectReader {
+    process: ReaderProcess,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// The bytes of the last object that were not read, with the line break after it.
+    rest: u64,
+}
+
+/// The process of a reader.
+#[derive(Clone)]
+pub struct ReaderProcess(Arc<Mutex<Child>>);
+
+/// The kind and the size of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// `commit`, `tree`, `blob` or `tag`.
+    pub kind: String,
+    pub size: u64,
+}
+
+impl ObjectReader {
+    /// Starts the process.
+    pub fn start(git: &Git, repository: &Path) -> anyhow::Result<Self> {
+        let mut command = git.maintenance(Some(repository));
+        command.env("GIT_ALLOC_LIMIT", ALLOC_LIMIT).args(["cat-file", "--batch"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start git")?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        Ok(Self {
+            process: ReaderProcess(Arc::new(Mutex::new(child))),
+            input: input.context("git has an input")?,
+            output: BufReader::new(output.context("git has an output")?),
+            rest: 0,
+        })
+    }
+
+    /// The process, to end it while another thread reads.
+    pub fn process(&self) -> ReaderProcess {
+        self.process.clone()
+    }
+
+    /// Opens an object, whose content [`Self::content`] returns.
+    pub fn open(&mut self, id: &str) -> io::Result<Object> {
+        let skipped = io::copy(&mut (&mut self.output).take(self.rest), &mut io::sink())?;
+        if skipped < self.rest {
+            return Err(unreadable());
+        }
+        self.rest = 0;
+        writeln!(self.input, "{id}")?;
+        self.input.flush()?;
+        let mut line = String::new();
+        (&mut self.output).take(MAX_HEADER_BYTES).read_line(&mut line)?;
+        let mut fields = line.trim_end_matches('\n').split(' ').skip(1);
+        let (Some(kind), Some(size)) = (fields.next(), fields.next().and_then(|size| size.parse().ok())) else {
+            return Err(unreadable());
+        };
+        self.rest = size + 1;
+        Ok(Object { kind: kind.to_owned(), size })
+    }
+
+    /// The content of the opened object that was not read.
+    pub fn content(&mut self) -> Content<'_> {
+        Content(self)
+    }
+
+    /// Reads an object of this kind into memory.
+    pub fn read(&mut self, id: &str, kind: &str, max_bytes: u64) -> io::Result<Vec<u8>> {
+        let object = self.open(id)?;
+        if object.kind != kind {
+            return Err(io::Error::other(format!("the object {id} is not a {kind}")));
+        }
+        if object.size > max_bytes {
+            return Err(io::Error::other(format!("the {kind} is larger than {max_bytes} bytes")));
+        }
+        let mut content = Vec::new();
+        self.content().read_to_end(&mut content)?;
+        Ok(content)
+    }
+}
+
+impl ReaderProcess {
+    /// Ends the process.
+    pub fn end(&self) {
+        let mut child = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may have ended.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+impl Drop for ObjectReader {
+    fn drop(&mut self) {
+        self.process.end();
+    }
+}
+
+/// The content of an opened object.
+pub struct Content<'a>(&'a mut ObjectReader);
+
+impl Read for Content<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Self(ObjectReader { output, rest, .. }) = self;
+        // Without the line break.
+        let read = output.take(rest.saturating_sub(1)).read(buffer)?;
+        if read == 0 && *rest > 1 && !buffer.is_empty() {
+            return Err(unreadable());
+        }
+        *rest -= read as u64;
+        Ok(read)
+    }
+}
+
+fn unreadable() -> io::Error {
+    io::Error::other("git cannot read the object")
+}

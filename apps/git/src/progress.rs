@@ -1,0 +1,100 @@
+//! The minimum progress of a client, as of an upload to the API. Only the time that the exchange waits for the client
+//! counts, so that neither a slow program of git nor a slow disk ends it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+/// How long an exchange waits for a client in all. git compresses a pack for minutes before it sends the first byte.
+const MAX_PATIENCE: Duration = Duration::from_secs(120);
+/// The bytes that add one second.
+const MIN_RATE: u32 = 16 * 1024;
+
+/// The progress of a client.
+pub struct Progress(Mutex<State>);
+
+struct State {
+    /// How long the exchange still waits.
+    patience: Duration,
+    /// The start of the current wait.
+    since: Instant,
+}
+
+impl Progress {
+    pub fn new(now: Instant) -> Self {
+        Self(Mutex::new(State { patience: MAX_PATIENCE, since: now }))
+    }
+
+    /// Counts bytes that the client sent or received, and the time that the exchange waited for it.
+    pub fn count(&self, bytes: usize, now: Instant) {
+        let mut state = self.state();
+        let waited = now.saturating_duration_since(state.since);
+        let gained = Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / MIN_RATE;
+        state.patience = (state.patience.saturating_sub(waited) + gained).min(MAX_PATIENCE);
+        state.since = now;
+    }
+
+    /// Begins a wait for the client, because git did something.
+    pub fn restart(&self, now: Instant) {
+        self.state().since = now;
+    }
+
+    /// Waits until the client is too slow.
+    pub async fn wait_until_stalled(&self) {
+        loop {
+            let end = {
+                let state = self.state();
+                state.since + state.patience
+            };
+            if end <= Instant::now() {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long the exchange still waits at this time.
+    fn left(progress: &Progress, now: Instant) -> Duration {
+        let state = progress.state();
+        (state.since + state.patience).saturating_duration_since(now)
+    }
+
+    #[test]
+    fn single_bytes_are_no_progress() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let progress = Progress::new(start);
+        progress.count(1, start + 100 * second);
+        assert!(left(&progress, start + 100 * second) < 21 * second);
+        progress.count(1, start + 119 * second);
+        assert!(left(&progress, start + 121 * second).is_zero());
+    }
+
+    #[test]
+    fn a_client_may_pause_again_after_progress() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let progress = Progress::new(start);
+        progress.count(1, start + 110 * second);
+        for _ in 0..120 {
+            progress.count(MIN_RATE as usize, start + 110 * second);
+        }
+        assert_eq!(left(&progress, start + 110 * second), MAX_PATIENCE);
+    }
+
+    #[test]
+    fn the_time_of_git_does_not_count() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let progress = Progress::new(start);
+        progress.restart(start + 1000 * second);
+        assert_eq!(left(&progress, start + 1000 * second), MAX_PATIENCE);
+    }
+}

@@ -1,0 +1,104 @@
+//! The limits of each client at the git node.
+
+use std::net::Ipv4Addr;
+use std::process::Stdio;
+
+use base64::Engine as _;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::kit::token;
+use super::{Kit, REPO};
+use crate::support::{client, eventually};
+
+/// The programs of git that a user can run at the same time.
+const MAX_PROGRAMS: usize = 8;
+/// The SSH connections of an address that have not authenticated.
+const MAX_LOGINS: usize = 16;
+
+/// Starts a fetch whose request never ends.
+async fn hold_program(kit: &Kit) -> TcpStream {
+    let password = base64::engine::general_purpose::STANDARD.encode(format!("git:{}", kit.token));
+    let mut stream = TcpStream::connect(("127.0.0.1", kit.node.http)).await.unwrap();
+    let request = format!(
+        "POST /ada/site/app.git/git-upload-pack HTTP/1.1\r\nhost: x\r\nauthorization: Basic {password}\r\n\
+         content-type: application/x-git-upload-pack-request\r\ncontent-length: 1000\r\n\r\n00"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    // The status of the response shows that the program runs.
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+    stream
+}
+
+/// A user with the maximum of programs waits. Other users do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_are_limited_by_user() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    work.commit("a", b"a");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let mia = kit.app.add_member(&kit.ada, "ada", "mia", "member").await;
+    let mia = kit.url(&token(&mia, &["git:read"]).await, "app");
+    let mut held = Vec::new();
+    for _ in 0..MAX_PROGRAMS {
+        held.push(hold_program(&kit).await);
+    }
+    let mut waiting = work.command(&["ls-remote", "origin"]).stdout(Stdio::piped()).spawn().unwrap();
+    assert!(work.git(&["ls-remote", &mia]).contains("refs/heads/main"));
+    assert!(waiting.try_wait().unwrap().is_none(), "the program of a busy user did not wait");
+    drop(held);
+    let listed = waiting.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("refs/heads/main"));
+}
+
+/// git reads the commands of a push into memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn list_of_commands_is_limited() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let command = |number: u32| {
+        let command = format!("{:040} {:040} refs/heads/b{number}\0report-status", 0, 1);
+        format!("{:04x}{command}", command.len() + 4)
+    };
+    let url = format!("http://127.0.0.1:{}/ada/site/app.git/git-receive-pack", kit.node.http);
+    let body: String = (0..20_000).map(command).collect();
+    let request = client().post(&url).basic_auth("git", Some(&kit.token)).body(body);
+    // The response ends without a report, or the connection does.
+    if let Ok(response) = request.header("content-type", "application/x-git-receive-pack-request").send().await {
+        assert!(!response.text().await.unwrap_or_default().contains("unpack"));
+    }
+    eventually("the exchange is ended", async || {
+        let ended = "outcome=\"ended\",program=\"git-receive-pack\",transport=\"http\"} 1";
+        kit.metrics().await.lines().any(|line| line.contains("_count") && line.ends_with(ended)).then_some(())
+    })
+    .await;
+    assert_eq!(kit.ada.get(&format!("{REPO}/ref-updates")).await.expect(200)["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ssh_connections_before_authentication_are_limited_by_address() {
+    let kit = Kit::start().await;
+    let ssh = kit.node.ssh;
+    let connect = async |address: Ipv4Addr| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        let mut stream = socket.connect((Ipv4Addr::LOCALHOST, ssh).into()).await.unwrap();
+        let mut banner = [0; 4];
+        // A refused connection is closed.
+        let accepted = stream.read_exact(&mut banner).await.is_ok_and(|_| banner == *b"SSH-");
+        accepted.then_some(stream)
+    };
+    let address = Ipv4Addr::new(127, 0, 0, 2);
+    let mut held = Vec::new();
+    for _ in 0..MAX_LOGINS {
+        held.push(connect(address).await.unwrap());
+    }
+    assert!(connect(address).await.is_none());
+    assert!(connect(Ipv4Addr::new(127, 0, 0, 3)).await.is_some());
+    held.pop();
+    eventually("a closed connection does not count", async || connect(address).await).await;
+}
