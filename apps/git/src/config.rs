@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
-use settings::{Claim, Error, Secret, Setting, Settings};
+use settings::{ByteSize, Claim, Error, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
 settings::table! {
@@ -25,6 +25,8 @@ settings::table! {
     /// The directory of the repositories, the SSH host key and the journal of ref updates. Back it up. One process uses
     /// it.
     pub DIR: PathBuf = Setting::required("SVC_GIT_DIR");
+    /// The largest push: of the compressed objects that the client sends.
+    pub MAX_PUSH: ByteSize = Setting::with_default("SVC_GIT_MAX_PUSH", "2GiB");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn");
 }
@@ -49,6 +51,8 @@ pub struct Config {
     pub authorization: HeaderValue,
     /// The node's directory.
     pub dir: PathBuf,
+    /// The size of a push, in bytes.
+    pub max_push_bytes: u64,
 }
 
 impl Config {
@@ -69,6 +73,7 @@ impl Config {
             core_url: base_address(&CORE_URL, &settings.get(&CORE_URL)?)?,
             authorization,
             dir: settings.get(&DIR)?,
+            max_push_bytes: settings.get(&MAX_PUSH)?.0,
         })
     }
 }

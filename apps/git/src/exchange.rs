@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use protocol::{GitAccess, GitAccessRequest, GitGrant, SecretValue};
@@ -16,7 +16,7 @@ use crate::git::{Process, Program};
 use crate::journal::{Journal, PushGuard};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
-use crate::repository::{Repositories, Repository};
+use crate::repository::{Repositories, Repository, Use};
 
 /// The programs that run at the same time. Others wait.
 const MAX_PROGRAMS: usize = 64;
@@ -28,8 +28,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const SKIP_TIMEOUT: Duration = Duration::from_secs(300);
 /// The longest exchange.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// The input of an exchange, in bytes: a push of 2 GiB, whose rest is skipped so that the client receives the error.
-const MAX_INPUT_BYTES: u64 = 4 << 30;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The error output that is kept, in bytes.
 const MAX_ERROR_BYTES: usize = 8 * 1024;
@@ -42,6 +40,8 @@ pub struct Service {
     journal: Journal,
     programs: Arc<Semaphore>,
     metrics: Metrics,
+    /// The input of an exchange, in bytes: twice a push, so that the client receives the error after a larger one.
+    max_input: u64,
 }
 
 /// The credential of a client.
@@ -55,8 +55,8 @@ pub enum Credential {
 /// A running program of a client.
 pub struct Exchange {
     process: Process,
-    /// While it is in use, it is not erased.
-    _repository: Repository,
+    repository: Repository,
+    max_input: u64,
     push: Option<PushGuard>,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -80,8 +80,10 @@ pub struct Mode<'a> {
 }
 
 impl Service {
-    pub fn new(core: Core, repositories: Repositories, journal: Journal, metrics: Metrics) -> Self {
-        Self { core, repositories, journal, programs: Arc::new(Semaphore::new(MAX_PROGRAMS)), metrics }
+    /// `max_push` is the size of a push, in bytes.
+    pub fn new(core: Core, repositories: Repositories, journal: Journal, metrics: Metrics, max_push: u64) -> Self {
+        let programs = Arc::new(Semaphore::new(MAX_PROGRAMS));
+        Self { core, repositories, journal, programs, metrics, max_input: max_push.saturating_mul(2) }
     }
 
     /// Requests the decision about an access. A malformed path is a repository that does not exist.
@@ -117,12 +119,13 @@ impl Service {
     pub async fn start(&self, grant: &GitGrant, mode: Mode<'_>) -> anyhow::Result<Exchange> {
         let permit = timeout(QUEUE_TIMEOUT, Arc::clone(&self.programs).acquire_owned()).await;
         let permit = permit.context("too many git programs run")??;
-        let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch).await?;
         let Mode { program, arguments, protocol } = mode;
+        let reason = if program.writes() { Use::Change } else { Use::Read };
+        let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch, reason).await?;
         let push = program.writes().then(|| self.journal.begin(&repository.path, grant)).transpose()?;
         let id = push.as_ref().map(PushGuard::id);
         match self.repositories.git().serve(program, arguments, &repository.path, protocol, id) {
-            Ok(process) => Ok(Exchange { process, _repository: repository, push, permit: Some(permit) }),
+            Ok(process) => Ok(Exchange { process, repository, max_input: self.max_input, push, permit: Some(permit) }),
             Err(error) => {
                 if let Some(push) = push {
                     push.finish().await;
@@ -158,6 +161,9 @@ impl Exchange {
         self.process.end().await;
         if let Some(push) = self.push.take() {
             push.finish().await;
+            if self.process.was_killed() {
+                self.repository.clean_up();
+            }
         }
         result
     }
@@ -173,6 +179,7 @@ impl Exchange {
         I: Stream<Item = Result<Bytes, E>>,
         E: std::error::Error + Send + Sync + 'static,
     {
+        let max_input = self.max_input;
         let (stdin, stdout) = (self.process.stdin.take(), self.process.stdout.take());
         let (mut stdout, mut stderr) = (stdout.context("git has an output")?, self.process.stderr.take());
         let feed = async {
@@ -183,9 +190,7 @@ impl Exchange {
                 let chunk = chunk?;
                 activity.record();
                 total += u64::try_from(chunk.len())?;
-                if total > MAX_INPUT_BYTES {
-                    bail!("the client sent more than {MAX_INPUT_BYTES} bytes");
-                }
+                ensure!(total <= max_input, "the client sent more than {max_input} bytes");
                 if let Some(open) = &mut stdin
                     && open.write_all(&chunk).await.is_err()
                 {

@@ -93,6 +93,11 @@ async fn serve(
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &format!("The Content-Type must be {expected}."));
         }
     }
+    let is_gzip = match request.headers().get(CONTENT_ENCODING).map(|coding| coding.as_bytes()) {
+        None | Some(b"identity") => false,
+        Some(b"gzip" | b"x-gzip") => true,
+        Some(_) => return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The Content-Encoding must be gzip."),
+    };
     let exchange = match service.start(&grant, Mode { program, arguments, protocol }).await {
         Ok(exchange) => exchange,
         Err(error) => {
@@ -105,7 +110,6 @@ async fn serve(
         let line = format!("# service={}\n", program.name());
         Bytes::from(format!("{:04x}{line}0000", line.len() + 4))
     });
-    let is_gzip = request.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
     let output = run(exchange, program, decode(payload, is_gzip), metrics.get_ref().clone());
     uncached(StatusCode::OK)
         .insert_header((CONTENT_TYPE, format!("application/x-{}-{kind}", program.name())))

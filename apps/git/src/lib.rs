@@ -14,6 +14,7 @@ mod git;
 mod http;
 mod internal;
 mod journal;
+mod leftovers;
 mod maintenance;
 mod metrics;
 mod path;
@@ -32,7 +33,7 @@ use crate::core::Core;
 use crate::exchange::Service;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
-use crate::repository::{Repositories, end_leftover_processes};
+use crate::repository::Repositories;
 use crate::ssh::SshServer;
 
 /// A git node that listens; [`GitNode::run_until`] drives it.
@@ -52,8 +53,8 @@ impl GitNode {
     /// Returns an error if git is missing, or if the directory or an address cannot be used.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         let (core, metrics) = (Core::new(&config)?, Metrics::new()?);
-        let repositories = Repositories::open(&config.dir).context("cannot use SVC_GIT_DIR")?;
-        end_leftover_processes(&repositories.socket())?;
+        let repositories = Repositories::open(&config.dir, config.max_push_bytes).context("cannot use SVC_GIT_DIR")?;
+        leftovers::end_processes(&repositories.socket())?;
         let (journal, changed) = Journal::open(&repositories).context("cannot open the journal")?;
         let mut tasks = JoinSet::new();
         let hooks = journal.clone().serve_hooks(repositories.socket());
@@ -63,7 +64,8 @@ impl GitNode {
             }
         });
         tasks.spawn(journal.clone().deliver_all(core.clone(), changed, metrics.clone()));
-        let service = Service::new(core.clone(), repositories.clone(), journal.clone(), metrics.clone());
+        let max_push = config.max_push_bytes;
+        let service = Service::new(core.clone(), repositories.clone(), journal.clone(), metrics.clone(), max_push);
         let listening = |address| move || format!("cannot listen on {address}");
         let (address, http) =
             http::listen(config.listen, service.clone(), metrics.clone()).with_context(listening(config.listen))?;
