@@ -92,7 +92,8 @@ fn write_history(input: fs::File, commits: usize) -> Result<()> {
         let mut text = String::new();
         writeln!(
             text,
-            "commit refs/heads/main\ncommitter Ada <ada@example.org> {} +0000",
+            "commit refs/heads/main\nmark :{}\ncommitter Ada <ada@example.org> {} +0000",
+            number + 1,
             1_600_000_000 + number * 60
         )?;
         let message = format!("Commit {number}");
@@ -112,8 +113,9 @@ fn write_history(input: fs::File, commits: usize) -> Result<()> {
         input.write_all(text.as_bytes())?;
     }
     for number in 0..REFS / 2 {
-        write!(input, "reset refs/heads/branch{number}\nfrom refs/heads/main~{number}\n\n")?;
-        write!(input, "reset refs/tags/v{number}\nfrom refs/heads/main~{number}\n\n")?;
+        let mark = commits - number % commits;
+        write!(input, "reset refs/heads/branch{number}\nfrom :{mark}\n\n")?;
+        write!(input, "reset refs/tags/v{number}\nfrom :{mark}\n\n")?;
     }
     Ok(input.flush()?)
 }

@@ -4,8 +4,12 @@ mod access;
 mod browsing;
 mod clients;
 mod hostile;
+mod hostile_packs;
 mod journal;
 pub mod kit;
+mod libraries;
+mod packs;
+mod protocol;
 mod repositories;
 
 use kit::Kit;
