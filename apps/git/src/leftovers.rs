@@ -1,4 +1,4 @@
-//! What killed programs leave: processes, locks and incomplete packs.
+//! Removes what killed programs leave: processes, locks and incomplete packs.
 
 use std::fs;
 use std::io;

@@ -246,7 +246,7 @@ impl Repository {
         self.change = None;
         tokio::spawn(async move {
             loop {
-                // Changes that begin meanwhile wait.
+                // Later changes wait for this lock.
                 if let Ok(alone) = timeout(CLEAN_UP_WAIT, Arc::clone(&self.changes).write_owned()).await {
                     let path = self.path.clone();
                     let removed = spawn_blocking(move || {

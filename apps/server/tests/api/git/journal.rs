@@ -103,7 +103,7 @@ async fn killed_node_loses_no_acknowledged_update() {
     work.git(&["--git-dir", bare.to_str().unwrap(), "fsck", "--full"]);
 }
 
-/// git takes very long to compare the commits of one repository. The updates of another one are listed meanwhile.
+/// While git compares the commits of one repository for a long time, the updates of another one are listed.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_repository_does_not_delay_others() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! What git's own tests of HTTP servers check (t5541, t5551), for the addresses of this platform: each kind of fetch and
+//! The subjects of git's own tests of HTTP servers (t5541, t5551), at the addresses of this platform: each kind of fetch and
 //! push in each version of the protocol, and how clients send their requests.
 
 use std::fmt::Write as _;

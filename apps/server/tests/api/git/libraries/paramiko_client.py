@@ -59,9 +59,9 @@ assert code == 0 and b"version 2" in output and given["head"].encode() in output
 for command, reason in [
     ("ls", b"this server runs git-upload-pack"),
     ("git-shell -c 'ls'", b"this server runs"),
-    ("git --exec-path=/tmp upload-pack x", b"this server runs"),
+    ("git --exec-path=. upload-pack x", b"this server runs"),
     ("git-upload-pack", b"this server runs"),
-    (f"git-upload-pack '{path}'; touch /tmp/x", b"not found"),
+    (f"git-upload-pack '{path}'; touch x", b"not found"),
     (f"git-upload-pack '{path}' --strict", b"not found"),
     ("git-upload-pack '--upload-pack=touch'", b"not found"),
     ("git-upload-pack '/ada/site/other.git'", b"not found"),
