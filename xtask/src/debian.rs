@@ -16,7 +16,7 @@ pub struct Unpacked {
 
 impl Unpacked {
     /// Downloads and unpacks these packages once, as `name`.
-    pub fn obtain(name: &'static str, packages: &[&str]) -> Result<Self> {
+    pub fn obtain(name: &str, packages: &[&str]) -> Result<Self> {
         let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
         let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("unknown");
         let root = obtain::folder(&format!("{name}-{release}"), &packages.join("\n"), |root| {

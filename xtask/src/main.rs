@@ -5,7 +5,6 @@ mod billing;
 mod ci;
 mod codegen;
 mod dev;
-mod dns_tools;
 mod invariants;
 mod lab;
 mod migrate;
@@ -13,13 +12,12 @@ mod nameservers;
 mod node;
 mod oauth_client;
 mod oauth_key;
-mod oauth_libraries;
-mod openapi_validators;
 mod outbox;
 mod placement;
 mod seal;
 mod setting;
 mod test;
+mod test_tools;
 
 use std::process::ExitCode;
 

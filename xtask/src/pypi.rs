@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::obtain;
 
@@ -18,13 +18,6 @@ pub fn programs(name: &str, requirements: &str) -> Result<PathBuf> {
         obtain::run(pip.args(requirements.lines()))
     })?;
     Ok(folder.join("bin"))
-}
-
-/// Installs the requirements and returns one of their programs.
-pub fn program(name: &str, requirements: &str, program: &str) -> Result<PathBuf> {
-    let found = programs(name, requirements)?.join(program);
-    ensure!(found.is_file(), "the packages contain no program {program}");
-    Ok(found)
 }
 
 /// Unpacks a wheel without its dependencies into the folder. The requirement lists the accepted hashes.

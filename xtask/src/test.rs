@@ -10,7 +10,7 @@ use xtask::process::Signals;
 use xtask::workerd;
 use xtask::workspace::{BUILD_PROGRAMS, BUILD_WITH_TESTS, cargo, cargo_test};
 
-use crate::{dns_tools, nameservers, oauth_libraries, openapi_validators};
+use crate::{nameservers, test_tools};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -36,11 +36,7 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     }
     let workerd = if starts_programs { workerd::find() } else { None };
     let includes = |package: &str| all || arguments.iter().any(|it| it == package);
-    let tools = if includes("server") {
-        [dns_tools::find(), openapi_validators::find(), oauth_libraries::find()].concat()
-    } else {
-        Vec::new()
-    };
+    let tools = if includes("server") { test_tools::find() } else { Vec::new() };
     let nameservers = if includes("server") || includes("dns") { nameservers::find() } else { None };
     let cluster = Cluster::test()?;
     let private_clusters = if starts_programs { find_programs_of_private_clusters(&cluster) } else { Vec::new() };

@@ -1,6 +1,8 @@
 //! Browsing: the contents of a repository for the control plane (contract section 10). Read-only.
 
-use std::time::{Duration, Instant};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
 use gix::bstr::{BStr, ByteSlice as _};
@@ -12,6 +14,8 @@ use gix::traverse::commit::simple::CommitTimeOrder;
 use gix::{ObjectId, Repository};
 use serde::Serialize;
 
+use crate::git::{Git, output};
+
 /// The entries of a directory that are listed (specification, "Limits").
 const MAX_ENTRIES: usize = 1000;
 /// The largest file that is read, in bytes.
@@ -22,8 +26,10 @@ const BINARY_PREFIX_BYTES: usize = 8000;
 const MAX_OBJECT_BYTES: u64 = 32 << 20;
 /// Longer commit messages are cut, so that a response has a limit.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
-/// The refs of one response.
+/// The branches of one response, and the tags. The first ones by name are listed.
 const MAX_REFS: usize = 50_000;
+/// The names of the listed branches, and of the tags, in bytes.
+const MAX_REFS_BYTES: usize = 8 << 20;
 /// The longest search for the commits of a path.
 const MAX_WALK: Duration = Duration::from_secs(5);
 /// The shortest abbreviation of a commit id.
@@ -117,6 +123,8 @@ struct Found {
     commit: ObjectId,
     /// The path, with escapes.
     path: String,
+    /// The path as git has it.
+    raw: Vec<u8>,
     oid: ObjectId,
     kind: EntryKind,
 }
@@ -143,12 +151,16 @@ impl Browser {
 
     fn targets(&self, prefix: &str) -> Result<Vec<Target>> {
         let platform = self.repository.references().map_err(internal)?;
-        let mut targets = Vec::new();
+        let (mut targets, mut bytes) = (Vec::new(), 0);
         for reference in platform.prefixed(prefix).map_err(internal)?.take(MAX_REFS) {
             let reference = reference.map_err(|error| BrowseError::Internal(anyhow::anyhow!(error.to_string())))?;
             let name = reference.name().as_bstr();
             let name = escape(name.strip_prefix(prefix.as_bytes()).unwrap_or(name).as_bstr());
             let Some(id) = reference.try_id() else { continue };
+            bytes += name.len();
+            if bytes > MAX_REFS_BYTES {
+                break;
+            }
             if let Some(commit) = self.peel(id.detach()) {
                 targets.push(Target { name, commit: commit.to_string() });
             }
@@ -191,15 +203,22 @@ impl Browser {
 
     fn find(&self, name: &str, path: &str) -> Result<Found> {
         let commit = self.commit(name)?;
-        let mut found = Found { commit, path: String::new(), oid: self.tree_of(commit)?, kind: EntryKind::Tree };
+        let mut found =
+            Found { commit, path: String::new(), raw: Vec::new(), oid: self.tree_of(commit)?, kind: EntryKind::Tree };
         let components = components(path).ok_or(BrowseError::NoPath)?;
         for component in components {
             if found.kind != EntryKind::Tree {
                 return Err(BrowseError::NoPath);
             }
             let (name, kind, oid) = self.entry(found.oid, component)?.ok_or(BrowseError::NoPath)?;
-            let separator = if found.path.is_empty() { "" } else { "/" };
-            found = Found { commit, path: format!("{}{separator}{name}", found.path), oid, kind };
+            let Found { mut path, mut raw, .. } = found;
+            if !path.is_empty() {
+                path.push('/');
+                raw.push(b'/');
+            }
+            path.push_str(&escape(name.as_bstr()));
+            raw.extend_from_slice(&name);
+            found = Found { commit, path, raw, oid, kind };
         }
         Ok(found)
     }
@@ -210,14 +229,14 @@ impl Browser {
     }
 
     /// The entry of a directory with this name, or with this name after its escapes are resolved.
-    fn entry(&self, tree: ObjectId, name: &str) -> Result<Option<(String, EntryKind, ObjectId)>> {
+    fn entry(&self, tree: ObjectId, name: &str) -> Result<Option<(Vec<u8>, EntryKind, ObjectId)>> {
         let data = self.read(tree, MAX_OBJECT_BYTES)?;
         let (escaped, mut found) = (unescape(name), None);
         for entry in TreeRefIter::from_bytes(&data, gix::hash::Kind::Sha1) {
             let entry = entry.map_err(internal)?;
             let is_exact = entry.filename == name;
             if is_exact || escaped.as_deref().is_some_and(|escaped| entry.filename == escaped) {
-                found = Some((escape(entry.filename), entry.mode.kind(), entry.oid.to_owned()));
+                found = Some((entry.filename.to_vec(), entry.mode.kind(), entry.oid.to_owned()));
             }
             if is_exact {
                 break;
@@ -266,7 +285,7 @@ impl Browser {
 
     /// A file, or the target of a symbolic link.
     pub fn blob(&self, name: &str, path: &str) -> Result<Blob> {
-        let Found { commit, path, oid, kind } = self.find(name, path)?;
+        let Found { commit, path, oid, kind, .. } = self.find(name, path)?;
         if !matches!(kind, EntryKind::Blob | EntryKind::BlobExecutable | EntryKind::Link) {
             return Err(BrowseError::NoPath);
         }
@@ -281,50 +300,32 @@ impl Browser {
     }
 
     /// The newest commits of a history, or those that changed a path.
-    pub fn commits(&self, name: &str, path: &str, limit: usize) -> Result<Commits> {
+    pub fn commits(&self, git: &Git, name: &str, path: &str, limit: usize) -> Result<Commits> {
         let start = self.commit(name)?;
-        let path: Vec<&str> = components(path).ok_or(BrowseError::NoPath)?;
-        if !path.is_empty() {
-            self.find(name, &path.join("/"))?;
-        }
+        let path = self.find(name, path)?.raw;
+        let ids = if path.is_empty() { self.newest(start, limit)? } else { self.changing(git, start, &path, limit)? };
+        Ok(Commits { items: ids.into_iter().map(|id| self.show(id)).collect::<Result<_>>()? })
+    }
+
+    fn newest(&self, start: ObjectId, limit: usize) -> Result<Vec<ObjectId>> {
         let sorting = Sorting::ByCommitTime(CommitTimeOrder::NewestFirst);
         let walk = self.repository.rev_walk([start]).sorting(sorting).all().map_err(internal)?;
-        let (mut items, deadline) = (Vec::new(), Instant::now() + MAX_WALK);
-        for commit in walk {
-            if items.len() == limit {
-                break;
-            }
-            if Instant::now() > deadline {
-                return Err(anyhow::anyhow!("the search for the commits of a path took too long").into());
-            }
-            let commit = commit.map_err(internal)?;
-            if path.is_empty() || self.changes(commit.id, &commit.parent_ids, &path)? {
-                items.push(self.show(commit.id)?);
-            }
-        }
-        Ok(Commits { items })
+        walk.take(limit).map(|commit| Ok(commit.map_err(internal)?.id)).collect()
     }
 
-    /// Whether a commit has another object at the path than each of its parents.
-    fn changes(&self, commit: ObjectId, parents: &[ObjectId], path: &[&str]) -> Result<bool> {
-        let own = self.object_at(commit, path)?;
-        for parent in parents {
-            if self.object_at(*parent, path)? == own {
-                return Ok(false);
-            }
-        }
-        Ok(!parents.is_empty() || own.is_some())
-    }
-
-    fn object_at(&self, commit: ObjectId, path: &[&str]) -> Result<Option<ObjectId>> {
-        let mut oid = self.tree_of(commit)?;
-        for (index, component) in path.iter().enumerate() {
-            match self.entry(oid, component)? {
-                Some((_, kind, found)) if kind == EntryKind::Tree || index + 1 == path.len() => oid = found,
-                _ => return Ok(None),
-            }
-        }
-        Ok(Some(oid))
+    /// The commits that changed a path, from git: it skips most commits with the filters of the commit-graph.
+    fn changing(&self, git: &Git, start: ObjectId, path: &[u8], limit: usize) -> Result<Vec<ObjectId>> {
+        let mut command = git.maintenance(Some(self.repository.path()));
+        command.arg("--literal-pathspecs").args([
+            "rev-list",
+            &format!("--max-count={limit}"),
+            &start.to_string(),
+            "--",
+        ]);
+        command.arg(OsStr::from_bytes(path));
+        let listed = tokio::runtime::Handle::current().block_on(output(command, MAX_WALK))?;
+        let ids = listed.lines().map(|line| ObjectId::from_hex(line).map_err(internal));
+        ids.collect()
     }
 
     fn show(&self, id: ObjectId) -> Result<Commit> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
-use settings::{Claim, Error, Networks, Secret, Setting, Settings};
+use settings::{ByteSize, Claim, Error, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
 use crate::limits::MaxPrograms;
@@ -34,6 +34,8 @@ settings::table! {
     pub MAX_PROGRAMS_PER_USER: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_USER", "8");
     /// The programs of git that the anonymous clients of an address can run at the same time.
     pub MAX_PROGRAMS_PER_ADDRESS: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_ADDRESS", "4");
+    /// The largest push: of the compressed objects that the client sends.
+    pub MAX_PUSH: ByteSize = Setting::with_default("SVC_GIT_MAX_PUSH", "2GiB");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn");
 }
@@ -62,6 +64,8 @@ pub struct Config {
     pub trusted_proxies: Networks,
     /// The limits of each client.
     pub max_programs: MaxPrograms,
+    /// The size of a push, in bytes.
+    pub max_push_bytes: u64,
 }
 
 impl Config {
@@ -87,6 +91,7 @@ impl Config {
                 per_user: usize::try_from(settings.get(&MAX_PROGRAMS_PER_USER)?.get()).unwrap_or(usize::MAX),
                 per_address: usize::try_from(settings.get(&MAX_PROGRAMS_PER_ADDRESS)?.get()).unwrap_or(usize::MAX),
             },
+            max_push_bytes: settings.get(&MAX_PUSH)?.0,
         })
     }
 }

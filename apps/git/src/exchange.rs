@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use protocol::{GitAccess, GitAccessRequest, GitGrant, SecretValue};
@@ -19,15 +19,14 @@ use crate::limits::{Client, MaxPrograms, ProgramLimit, ProgramPermit};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 use crate::progress::Progress;
-use crate::repository::{Repositories, Repository};
+use crate::repository::{Repositories, Repository, Use};
 
 /// How long the rest of an input is skipped.
 const SKIP_TIMEOUT: Duration = Duration::from_secs(300);
 /// The longest exchange.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// The input of a push, in bytes: 2 GiB, whose rest is skipped so that the client receives the error.
-const MAX_PUSH_BYTES: u64 = 4 << 30;
-/// The input of another exchange, in bytes: the commits that the client has and requests. git has them in memory.
+/// The input of an exchange that is not a push, in bytes: the commits that the client has and requests. git has them in
+/// memory.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The error output that is kept, in bytes.
@@ -41,6 +40,8 @@ pub struct Service {
     journal: Journal,
     programs: ProgramLimit,
     metrics: Metrics,
+    /// The input of an exchange, in bytes: twice a push, so that the client receives the error after a larger one.
+    max_input: u64,
 }
 
 /// The credential of a client.
@@ -54,8 +55,8 @@ pub enum Credential {
 /// A running program of a client.
 pub struct Exchange {
     process: Process,
-    /// While it is in use, it is not erased.
-    _repository: Repository,
+    repository: Repository,
+    max_input: u64,
     push: Option<PushGuard>,
     permit: Option<ProgramPermit>,
 }
@@ -79,14 +80,17 @@ pub struct Mode<'a> {
 }
 
 impl Service {
+    /// `max_push` is the size of a push, in bytes.
     pub fn new(
         core: Core,
         repositories: Repositories,
         journal: Journal,
         max_programs: MaxPrograms,
         metrics: Metrics,
+        max_push: u64,
     ) -> Self {
-        Self { core, repositories, journal, programs: ProgramLimit::new(max_programs), metrics }
+        let programs = ProgramLimit::new(max_programs);
+        Self { core, repositories, journal, programs, metrics, max_input: max_push.saturating_mul(2) }
     }
 
     /// Requests the decision about an access. A malformed path is a repository that does not exist.
@@ -125,12 +129,13 @@ impl Service {
     pub async fn start(&self, grant: &GitGrant, address: IpAddr, mode: Mode<'_>) -> anyhow::Result<Exchange> {
         let client = grant.user.clone().map_or(Client::Address(address), Client::User);
         let permit = self.programs.acquire(client).await?;
-        let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch).await?;
         let Mode { program, arguments, protocol } = mode;
+        let reason = if program.writes() { Use::Change } else { Use::Read };
+        let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch, reason).await?;
         let push = program.writes().then(|| self.journal.begin(&repository.path, grant)).transpose()?;
         let id = push.as_ref().map(PushGuard::id);
         match self.repositories.git().serve(program, arguments, &repository.path, protocol, id) {
-            Ok(process) => Ok(Exchange { process, _repository: repository, push, permit: Some(permit) }),
+            Ok(process) => Ok(Exchange { process, repository, max_input: self.max_input, push, permit: Some(permit) }),
             Err(error) => {
                 if let Some(push) = push {
                     push.finish().await;
@@ -166,6 +171,9 @@ impl Exchange {
         self.process.end().await;
         if let Some(push) = self.push.take() {
             push.finish().await;
+            if self.process.was_killed() {
+                self.repository.clean_up();
+            }
         }
         result
     }
@@ -182,20 +190,18 @@ impl Exchange {
         E: std::error::Error + Send + Sync + 'static,
     {
         let mut commands = self.push.is_some().then(CommandCounter::default);
+        let max_input = if commands.is_some() { self.max_input } else { MAX_REQUEST_BYTES };
         let (stdin, stdout) = (self.process.stdin.take(), self.process.stdout.take());
         let (mut stdout, mut stderr) = (stdout.context("git has an output")?, self.process.stderr.take());
         let feed = async {
             let (mut stdin, mut total) = (stdin, 0);
-            let max = if commands.is_some() { MAX_PUSH_BYTES } else { MAX_REQUEST_BYTES };
             let mut input = std::pin::pin!(input);
             loop {
                 let Some(chunk) = input.next().await else { return Ok(()) };
                 let chunk = chunk?;
                 progress.count(chunk.len(), Instant::now());
                 total += u64::try_from(chunk.len())?;
-                if total > max {
-                    bail!("the client sent more than {max} bytes");
-                }
+                ensure!(total <= max_input, "the client sent more than {max_input} bytes");
                 if let Some(commands) = &mut commands
                     && let Err(error) = commands.count(&chunk)
                 {

@@ -1,12 +1,17 @@
 //! The programs of git, with an environment that no client influences.
 
 use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use rustix::process::{Pid, Signal, kill_process_group};
+use anyhow::{Context as _, bail, ensure};
+use rustix::io::Errno;
+#[cfg(target_os = "linux")]
+use rustix::process::Rlimit;
+use rustix::process::{Pid, Resource, Signal, kill_process_group};
+use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
@@ -14,9 +19,15 @@ use crate::hook::{Hook, PUSH, SOCKET};
 
 /// The time between SIGTERM, after which git removes its locks, and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
+/// The data of a program, in bytes: without the packs, which it maps and does not change.
+const MAX_MEMORY_BYTES: u64 = 1 << 30;
+/// The CPU time of a program that serves a client, in seconds. A pack of a few bytes can need any time.
+const MAX_CPU_SECONDS: u64 = 900;
+/// The largest output of a command of the node, in bytes.
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// An object that needs more memory than this is refused (git(1)).
-pub const ALLOC_LIMIT: &str = "512m";
+const ALLOC_LIMIT: &str = "512m";
 
 /// A program that serves a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +72,7 @@ pub struct Git {
 /// A running program. When it is dropped, its process group is ended.
 pub struct Process {
     child: Option<Child>,
+    was_killed: bool,
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
     pub stderr: Option<ChildStderr>,
@@ -86,6 +98,8 @@ impl Git {
             ("GIT_TERMINAL_PROMPT", OsStr::new("0")),
             ("GIT_NO_LAZY_FETCH", OsStr::new("1")),
             ("GIT_NO_REPLACE_OBJECTS", OsStr::new("1")),
+            // An object that needs more memory is refused.
+            ("GIT_ALLOC_LIMIT", OsStr::new(ALLOC_LIMIT)),
             // The processes of an earlier run are found by it.
             (SOCKET, self.dir.join("hook.sock").as_os_str()),
         ]);
@@ -120,7 +134,6 @@ impl Git {
             ensure!(hooks.join(name).is_file(), "the hook {name} is missing: the program svc-git was moved");
         }
         let mut command = self.command();
-        command.env("GIT_ALLOC_LIMIT", ALLOC_LIMIT);
         command.arg("-c").arg(format!("core.hooksPath={}", hooks.display()));
         command.arg(program.subcommand()).args(arguments).arg(repository);
         if let Some(protocol) = protocol.filter(|protocol| is_protocol(protocol)) {
@@ -129,12 +142,43 @@ impl Git {
         if let Some(push) = push {
             command.env(PUSH, push);
         }
-        let mut command = tokio::process::Command::from(command);
-        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().context("cannot start git")?;
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        Ok(Process { child: Some(child), stdin, stdout, stderr })
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let process = Process::start(command)?;
+        process.limit(Resource::Cpu, MAX_CPU_SECONDS)?;
+        Ok(process)
     }
+}
+
+/// Runs a command of the node, and ends it after `limit`.
+pub async fn run(command: Command, limit: Duration) -> anyhow::Result<bool> {
+    let mut process = Process::start(command)?;
+    match timeout(limit, process.wait()).await {
+        Ok(code) => Ok(code? == 0),
+        Err(_) => {
+            process.end().await;
+            bail!("git took longer than {} seconds", limit.as_secs())
+        }
+    }
+}
+
+/// Like [`run`], with the output of a command that must succeed.
+pub async fn output(mut command: Command, limit: Duration) -> anyhow::Result<Vec<u8>> {
+    command.stdout(Stdio::piped());
+    let mut process = Process::start(command)?;
+    let mut output = Vec::new();
+    let read = async {
+        let stdout = process.stdout.take().context("git has an output")?;
+        stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output).await?;
+        process.wait().await
+    };
+    match timeout(limit, read).await {
+        Ok(code) => ensure!(code? == 0, "git failed"),
+        Err(_) => {
+            process.end().await;
+            bail!("git took longer than {} seconds", limit.as_secs())
+        }
+    }
+    Ok(output)
 }
 
 /// Whether a client may pass this text to git: `version=2`, or several keys and numbers separated by colons.
@@ -143,6 +187,31 @@ pub fn is_protocol(text: &str) -> bool {
 }
 
 impl Process {
+    /// Starts a program in its own process group, with limited memory.
+    fn start(command: Command) -> anyhow::Result<Self> {
+        let mut command = tokio::process::Command::from(command);
+        let mut child = command.process_group(0).spawn().context("cannot start git")?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let process = Self { child: Some(child), was_killed: false, stdin, stdout, stderr };
+        process.limit(Resource::Data, MAX_MEMORY_BYTES)?;
+        Ok(process)
+    }
+
+    /// Limits a resource of the program. Its children inherit the limit: they start after it received its input.
+    fn limit(&self, resource: Resource, limit: u64) -> anyhow::Result<()> {
+        let Some(program) = self.child.as_ref().and_then(group) else { return Ok(()) };
+        // It may have ended.
+        match set_limit(program, resource, limit) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error).context("cannot limit the resources of git"),
+        }
+    }
+
+    /// Whether it ended without removing its locks.
+    pub const fn was_killed(&self) -> bool {
+        self.was_killed
+    }
+
     /// Waits for the end. Returns the exit code.
     pub async fn wait(&mut self) -> anyhow::Result<u8> {
         let Some(child) = &mut self.child else { return Ok(0) };
@@ -151,25 +220,48 @@ impl Process {
         self.child = None;
         // Its children end with it, unless it was killed.
         signal(group, Signal::KILL);
+        self.was_killed = was_killed(status);
         Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255))
     }
 
     /// Ends the process group, and waits for it.
     pub async fn end(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        end(&mut child).await;
+        self.was_killed |= end(&mut child).await;
     }
 }
 
-async fn end(child: &mut Child) {
+#[cfg(target_os = "linux")]
+fn set_limit(program: Pid, resource: Resource, limit: u64) -> rustix::io::Result<()> {
+    let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
+    rustix::process::prlimit(Some(program), resource, limit).map(drop)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_limit(_: Pid, _: Resource, _: u64) -> rustix::io::Result<()> {
+    // Other systems, which only developers use, cannot limit another process.
+    Ok(())
+}
+
+/// Ends the process group. Returns whether the program was killed.
+async fn end(child: &mut Child) -> bool {
     let group = group(child);
     signal(group, Signal::TERM);
     let ended = timeout(GRACE, child.wait()).await;
     signal(group, Signal::KILL);
-    if ended.is_err() {
-        // Only a child that was waited for fails.
-        let _ = child.wait().await;
+    match ended {
+        Ok(status) => status.is_ok_and(was_killed),
+        Err(_) => {
+            // Only a child that was waited for fails.
+            let _ = child.wait().await;
+            true
+        }
     }
+}
+
+/// Whether a signal ended the program that git does not handle. At others, git removes its locks.
+fn was_killed(status: ExitStatus) -> bool {
+    status.signal().is_some_and(|signal| signal != Signal::TERM.as_raw())
 }
 
 /// The process group of a running child.
@@ -187,7 +279,9 @@ fn signal(group: Option<Pid>, signal: Signal) {
 impl Drop for Process {
     fn drop(&mut self) {
         if let (Some(mut child), Ok(runtime)) = (self.child.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move { end(&mut child).await });
+            runtime.spawn(async move {
+                end(&mut child).await;
+            });
         }
     }
 }

@@ -141,6 +141,11 @@ fn parse(line: &[u8]) -> io::Result<Option<Update>> {
     if !is_object(old) || !is_object(new) {
         return Ok(None);
     }
+    let is_new = new.bytes().any(|byte| byte != b'0');
+    // git itself creates no such branch or tag.
+    if is_new && name.splitn(3, '/').nth(2).is_some_and(|name| name.starts_with('-') || name == "HEAD") {
+        return Err(io::Error::other(format!("{name} is not a name for a branch or tag.")));
+    }
     let object = |id: &str| id.bytes().any(|byte| byte != b'0').then(|| id.to_owned());
     Ok(Some(Update { name: name.to_owned(), old: object(old), new: object(new) }))
 }
@@ -190,6 +195,10 @@ mod tests {
         let unchanged = line(A, A).unwrap();
         assert_eq!(unchanged.old, unchanged.new);
         assert_eq!(line(A, "ref:refs/heads/main"), None);
+        for name in ["refs/heads/-x", "refs/tags/--upload-pack=x", "refs/heads/HEAD"] {
+            assert!(parse(format!("{NONE} {A} {name}\n").as_bytes()).is_err(), "{name}");
+            assert!(parse(format!("{A} {NONE} {name}\n").as_bytes()).is_ok(), "{name}");
+        }
         assert!(parse(b"1111 2222\n").is_err() && parse(b"1111 2222 refs/\xff\n").is_err());
         assert!(parse(format!("{A} {NONE} {}\n", "n".repeat(1025)).as_bytes()).is_err());
     }

@@ -102,6 +102,11 @@ async fn serve(
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &format!("The Content-Type must be {expected}."));
         }
     }
+    let is_gzip = match request.headers().get(CONTENT_ENCODING).map(|coding| coding.as_bytes()) {
+        None | Some(b"identity") => false,
+        Some(b"gzip" | b"x-gzip") => true,
+        Some(_) => return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The Content-Encoding must be gzip."),
+    };
     let address = client_address(&request, &trusted_proxies);
     let exchange = match service.start(&grant, address, Mode { program, arguments, protocol }).await {
         Ok(exchange) => exchange,
@@ -116,7 +121,6 @@ async fn serve(
         let line = format!("# service={}\n", program.name());
         Bytes::from(format!("{:04x}{line}0000", line.len() + 4))
     });
-    let is_gzip = request.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
     let output = run(exchange, program, decode(payload, is_gzip), metrics.get_ref().clone());
     uncached(StatusCode::OK)
         .insert_header((CONTENT_TYPE, format!("application/x-{}-{kind}", program.name())))

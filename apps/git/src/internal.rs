@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 
 use crate::browse::{BrowseError, Browser, Refs};
 use crate::metrics::Metrics;
-use crate::repository::Repositories;
+use crate::repository::{Repositories, Use};
 
 /// The browse requests at the same time. Others wait.
 const MAX_BROWSES: usize = 16;
@@ -92,7 +92,9 @@ async fn browse(
         "tree" => respond(&state, &id, move |browser| browser.tree(&query.name, &query.path), None).await,
         "blob" => respond(&state, &id, move |browser| browser.blob(&query.name, &query.path), None).await,
         "commits" => {
-            respond(&state, &id, move |browser| browser.commits(&query.name, &query.path, query.limit), None).await
+            let git = state.repositories.git().clone();
+            let read = move |browser: &Browser| browser.commits(&git, &query.name, &query.path, query.limit);
+            respond(&state, &id, read, None).await
         }
         _ => return refuse(StatusCode::NOT_FOUND, "not_found"),
     };
@@ -109,7 +111,9 @@ async fn respond<T: Serialize + Send + 'static>(
 ) -> HttpResponse {
     let read = async {
         let permit = Arc::clone(&state.browses).acquire_owned().await.map_err(anyhow::Error::from)?;
-        let Some(repository) = state.repositories.find(id).await? else { return empty.ok_or(BrowseError::NoRef) };
+        let Some(repository) = state.repositories.find(id, Use::Read).await? else {
+            return empty.ok_or(BrowseError::NoRef);
+        };
         // A read ends later than a request that the control plane gave up.
         let read = move || {
             let _permit = permit;

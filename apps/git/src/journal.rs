@@ -21,22 +21,28 @@ use protocol::{GitDeployState, GitDeployed, GitGrant, GitUpdate, GitUpdates};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, watch};
-use tokio::task::spawn_blocking;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::core::Core;
 use crate::deploy::Deployer;
-use crate::git::Git;
+use crate::git::{Git, run};
 use crate::hook::{OK, Phase, Step, Update};
+use crate::leftovers::{self, remove_file};
 use crate::metrics::Metrics;
 use crate::random;
-use crate::repository::{Repositories, remove_file};
+use crate::repository::Repositories;
 
 /// The updates of one request to the control plane.
 const MAX_UPDATES_PER_REQUEST: usize = 1000;
 /// The largest message of a hook, in bytes: 2,000 updates of refs with long names.
 const MAX_STEP_BYTES: u64 = 16 << 20;
+/// The repositories whose updates are delivered at the same time.
+const MAX_DELIVERIES: usize = 8;
+/// The longest comparison of two commits.
+const MAX_COMPARISON: Duration = Duration::from_secs(10);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// The longest delay before a failed delivery is repeated.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// How long a client waits for the deploy of its push.
@@ -139,7 +145,7 @@ impl Journal {
         let (changed, receiver) = mpsc::unbounded_channel();
         let mut books = HashMap::new();
         for id in repositories.all() {
-            Repositories::remove_leftovers(&repositories.path(&id)?)?;
+            leftovers::remove(&repositories.path(&id)?)?;
         }
         for entry in fs::read_dir(&dir)? {
             let path = entry?.path();
@@ -330,7 +336,7 @@ impl Journal {
         }
     }
 
-    /// Delivers updates to the control plane, and starts the deploys of them.
+    /// Delivers updates to the control plane, and starts their deploys: of several repositories at the same time, and of each in order.
     pub async fn deliver_all(
         self,
         core: Core,
@@ -338,33 +344,61 @@ impl Journal {
         mut changed: mpsc::UnboundedReceiver<String>,
         metrics: Metrics,
     ) {
-        let mut waiting = HashSet::new();
-        let mut delay = Duration::ZERO;
+        let permits = Arc::new(Semaphore::new(MAX_DELIVERIES));
+        let (mut running, mut again) = (HashSet::new(), HashSet::new());
+        let mut deliveries = JoinSet::new();
         loop {
-            if waiting.is_empty() {
-                let Some(repository) = changed.recv().await else { return };
-                waiting.insert(repository);
-            }
-            while let Ok(repository) = changed.try_recv() {
-                waiting.insert(repository);
-            }
-            let mut failed = HashSet::new();
-            for repository in waiting.drain() {
-                match self.deliver(&core, &deployer, &repository).await {
-                    Ok(delivered) => metrics.delivered(delivered),
-                    Err(error) => {
-                        tracing::warn!(%error, repository, "failed to deliver updates of refs");
-                        failed.insert(repository);
+            let next = tokio::select! {
+                changed = changed.recv() => {
+                    let Some(repository) = changed else { return };
+                    if running.contains(&repository) {
+                        again.insert(repository);
+                        continue;
                     }
+                    repository
+                }
+                Some(ended) = deliveries.join_next() => {
+                    // A panic. The updates stay in the journal, and a restart delivers them.
+                    let Ok(repository) = ended else { return };
+                    running.remove(&repository);
+                    if !again.remove(&repository) {
+                        continue;
+                    }
+                    repository
+                }
+            };
+            running.insert(next.clone());
+            let (journal, core, deployer) = (self.clone(), core.clone(), deployer.clone());
+            let (metrics, permits) = (metrics.clone(), Arc::clone(&permits));
+            deliveries.spawn(async move {
+                journal.deliver_until_done(&core, &deployer, &next, &metrics, &permits).await;
+                next
+            });
+        }
+    }
+
+    async fn deliver_until_done(
+        &self,
+        core: &Core,
+        deployer: &Deployer,
+        repository: &str,
+        metrics: &Metrics,
+        permits: &Semaphore,
+    ) {
+        let mut delay = MIN_RETRY_DELAY;
+        loop {
+            let delivered = {
+                let _permit = permits.acquire().await;
+                self.deliver(core, deployer, repository).await
+            };
+            match delivered {
+                Ok(delivered) => return metrics.delivered(delivered),
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), repository, "failed to deliver updates of refs");
                 }
             }
-            delay = if failed.is_empty() {
-                Duration::ZERO
-            } else {
-                (delay * 2).clamp(Duration::from_millis(100), MAX_RETRY_DELAY)
-            };
-            waiting = failed;
             tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(MAX_RETRY_DELAY);
         }
     }
 
@@ -381,7 +415,7 @@ impl Journal {
             }
             let (repositories, count) = (&self.0.repositories, transactions.len());
             let (git, path) = (repositories.git().clone(), repositories.path(repository)?);
-            let updates = spawn_blocking(move || updates(&git, &path, transactions, after)).await?;
+            let updates = updates(&git, &path, transactions, after).await;
             for chunk in updates.chunks(MAX_UPDATES_PER_REQUEST) {
                 let report = chunk.iter().map(|(_, update)| update.clone()).collect();
                 let receipt = core.report(&GitUpdates { repository: repository.to_owned(), updates: report }).await?;
@@ -600,23 +634,6 @@ fn encode(line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// The updates of transactions that took effect, with their pushes and their numbers.
-fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, after: i64) -> Vec<(String, GitUpdate)> {
-    let committed = transactions.into_iter().filter(|transaction| transaction.outcome == Some(true));
-    let updates = committed.flat_map(|Transaction { push, pusher, credential, at, updates, .. }| {
-        updates.into_iter().map(move |update| (push.clone(), update, pusher.clone(), credential.clone(), at.clone()))
-    });
-    let numbered = updates.zip(after + 1..);
-    let numbered = numbered.map(|((push, Update { name, old, new }, pusher, credential, at), number)| {
-        let forced = match (&old, &new) {
-            (Some(old), Some(new)) if name.starts_with("refs/heads/") => !is_ancestor(git, repository, old, new),
-            _ => false,
-        };
-        (push, GitUpdate { number, name, old, new, forced, pusher, credential, at })
-    });
-    numbered.collect()
-}
-
 /// The result of a deploy, for the user; `None` if the push is not deployed.
 fn show(state: GitDeployState) -> Option<String> {
     match state {
@@ -631,15 +648,34 @@ fn show(state: GitDeployState) -> Option<String> {
     }
 }
 
-fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {
-    let mut command = git.maintenance(Some(repository));
-    match command.args(["merge-base", "--is-ancestor", old, new]).status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            tracing::error!(%error, "cannot start git");
-            false
+/// The updates of transactions that took effect, with their pushes and their numbers.
+async fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, after: i64) -> Vec<(String, GitUpdate)> {
+    let (mut numbered, mut number) = (Vec::new(), after);
+    for transaction in transactions.into_iter().filter(|transaction| transaction.outcome == Some(true)) {
+        let Transaction { push, pusher, credential, at, updates, .. } = transaction;
+        for Update { name, old, new } in updates {
+            number += 1;
+            let forced = match (&old, &new) {
+                (Some(old), Some(new)) if name.starts_with("refs/heads/") => {
+                    !is_ancestor(git, repository, old, new).await
+                }
+                _ => false,
+            };
+            let (pusher, credential, at) = (pusher.clone(), credential.clone(), at.clone());
+            numbered.push((push.clone(), GitUpdate { number, name, old, new, forced, pusher, credential, at }));
         }
     }
+    numbered
+}
+
+/// Whether an update keeps all commits. If git does not decide in time, it is taken for a forced one.
+async fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {
+    let mut command = git.maintenance(Some(repository));
+    command.args(["merge-base", "--is-ancestor", old, new]);
+    run(command, MAX_COMPARISON).await.unwrap_or_else(|error| {
+        tracing::warn!(error = format!("{error:#}"), "cannot compare the commits of an update");
+        false
+    })
 }
 
 /// The object of a ref; `None` if the ref does not exist.

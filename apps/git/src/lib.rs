@@ -16,6 +16,7 @@ mod git;
 mod http;
 mod internal;
 mod journal;
+mod leftovers;
 mod limits;
 mod maintenance;
 mod metrics;
@@ -39,7 +40,7 @@ use crate::deploy::Deployer;
 use crate::exchange::Service;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
-use crate::repository::{Repositories, end_leftover_processes};
+use crate::repository::Repositories;
 use crate::ssh::SshServer;
 
 /// A git node that listens; [`GitNode::run_until`] drives it.
@@ -59,8 +60,8 @@ impl GitNode {
     /// Returns an error if git is missing, or if the directory or an address cannot be used.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         let (core, metrics) = (Core::new(&config)?, Metrics::new()?);
-        let repositories = Repositories::open(&config.dir).context("cannot use SVC_GIT_DIR")?;
-        end_leftover_processes(&repositories.socket())?;
+        let repositories = Repositories::open(&config.dir, config.max_push_bytes).context("cannot use SVC_GIT_DIR")?;
+        leftovers::end_processes(&repositories.socket())?;
         let (journal, changed) = Journal::open(&repositories).context("cannot open the journal")?;
         let mut tasks = JoinSet::new();
         let deployer = Deployer::new(core.clone(), repositories.clone(), metrics.clone());
@@ -72,8 +73,15 @@ impl GitNode {
         });
         tasks.spawn(journal.clone().deliver_all(core.clone(), deployer.clone(), changed, metrics.clone()));
         tasks.spawn(deployer.repeat());
-        let service =
-            Service::new(core.clone(), repositories.clone(), journal.clone(), config.max_programs, metrics.clone());
+        let Config { max_programs, max_push_bytes, .. } = config;
+        let service = Service::new(
+            core.clone(),
+            repositories.clone(),
+            journal.clone(),
+            max_programs,
+            metrics.clone(),
+            max_push_bytes,
+        );
         let listening = |address| move || format!("cannot listen on {address}");
         let (address, http) =
             http::listen(config.listen, service.clone(), config.trusted_proxies.clone(), metrics.clone())

@@ -1,22 +1,23 @@
 //! Maintenance of repositories: erasure of deleted ones, and the repacking of those that received pushes. It runs
 //! outside of requests.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Seek as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
+use futures_util::{StreamExt as _, stream};
 use protocol::{GitNodeInfo, SecretValue};
-use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::core::Core;
-use crate::git::Git;
+use crate::git::{Git, output, run};
 use crate::journal::Journal;
-use crate::repository::Repositories;
+use crate::repository::{Repositories, Use};
 
 /// The interval of announcements to the control plane, after a successful one.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
@@ -25,10 +26,20 @@ const ANNOUNCE_RETRY: Duration = Duration::from_secs(1);
 const ERASE_INTERVAL: Duration = Duration::from_secs(60);
 /// The interval at which repositories are looked through.
 const REPACK_INTERVAL: Duration = Duration::from_secs(600);
+/// The repositories that are repacked at the same time.
+const MAX_REPACKS: usize = 2;
+/// A repository that cannot be repacked is tried again after this time.
+const RETRY_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// The longest repacking of a repository.
+const MAX_GC: Duration = Duration::from_secs(3600);
+/// The longest other command.
+const MAX_LIST: Duration = Duration::from_secs(120);
 /// A repository with more packs is repacked.
 const MAX_PACKS: usize = 20;
 /// A repository with more loose objects in one of its 256 directories is repacked: about 2,000 in all.
 const MAX_LOOSE_PER_DIRECTORY: usize = 8;
+/// With more bytes in packs that are newer than the commit-graph, it is written again.
+const MAX_BYTES_WITHOUT_GRAPH: u64 = 1 << 20;
 /// The refs of commits that `ref-updates` lists, and that no other ref reaches any more.
 const KEPT: &str = "refs/svc/kept/";
 
@@ -71,38 +82,66 @@ async fn erase_once(core: &Core, repositories: &Repositories) -> anyhow::Result<
     Ok(())
 }
 
-/// Repacks repositories that received many pushes.
+/// Repacks repositories that received many pushes: a few at the same time, so that a large one does not delay the others.
 pub async fn repack(core: Core, repositories: Repositories, journal: Journal) {
+    let failed = Mutex::new(HashMap::new());
     let mut ticks = interval(REPACK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        for id in repositories.all() {
-            if let Err(error) = repack_one(&core, &repositories, &journal, &id).await {
-                tracing::warn!(error = format!("{error:#}"), repository = id, "failed to repack a repository");
+        let repack = async |id: String| {
+            let last: Option<Instant> = failures(&failed).get(&id).copied();
+            if last.is_some_and(|last| last.elapsed() < RETRY_INTERVAL) {
+                return;
             }
-        }
+            match repack_one(&core, &repositories, &journal, &id).await {
+                Ok(()) => {
+                    failures(&failed).remove(&id);
+                }
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), repository = id, "failed to repack a repository");
+                    failures(&failed).insert(id, Instant::now());
+                }
+            }
+        };
+        stream::iter(repositories.all()).for_each_concurrent(MAX_REPACKS, repack).await;
     }
 }
 
 async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal, id: &str) -> anyhow::Result<()> {
-    let Some(repository) = repositories.find(id).await?.filter(|it| is_fragmented(&it.path)) else { return Ok(()) };
+    let found = repositories.find(id, Use::Change).await?;
+    let Some(repository) = found else { return Ok(()) };
+    if !is_fragmented(&repository.path) {
+        if needs_graph(&repository.path) {
+            write_graph(repositories.git(), &repository.path).await?;
+        }
+        return Ok(());
+    }
     // Before the request: an update that is delivered during it is in at least one of both lists.
     let mut kept: HashSet<String> = journal.undelivered_objects(id).into_iter().collect();
     kept.extend(core.listed_objects(id).await?);
-    let git = repositories.git().clone();
-    spawn_blocking(move || {
-        keep(&git, &repository.path, &kept)?;
-        let run = |arguments: &[&str]| {
-            let mut command = git.maintenance(Some(&repository.path));
-            ensure!(command.args(arguments).status()?.success(), "git {} failed", arguments.join(" "));
-            Ok(())
-        };
-        // A push can make a commit unreachable at the same time. It is not pruned.
-        run(&["gc", "--quiet", "--no-detach", "--prune=never"])?;
-        run(&["commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"])
-    })
-    .await?
+    let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
+    if repacked.is_err() {
+        // A program that was ended can leave locks and an incomplete pack.
+        repository.clean_up();
+    }
+    repacked
+}
+
+async fn repack_keeping(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::Result<()> {
+    keep(git, repository, kept).await?;
+    let mut command = git.maintenance(Some(repository));
+    // A push can make a commit unreachable at the same time. It is not pruned.
+    command.args(["gc", "--quiet", "--no-detach", "--prune=never"]);
+    ensure!(run(command, MAX_GC).await?, "git gc failed");
+    write_graph(git, repository).await
+}
+
+async fn write_graph(git: &Git, repository: &Path) -> anyhow::Result<()> {
+    let mut command = git.maintenance(Some(repository));
+    command.args(["commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"]);
+    ensure!(run(command, MAX_GC).await?, "git commit-graph failed");
+    Ok(())
 }
 
 fn is_fragmented(path: &Path) -> bool {
@@ -113,28 +152,46 @@ fn is_fragmented(path: &Path) -> bool {
     count("pack", ".pack") > MAX_PACKS || count("17", "") > MAX_LOOSE_PER_DIRECTORY
 }
 
+/// Whether the packs without a commit-graph are large.
+fn needs_graph(path: &Path) -> bool {
+    let written = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let graph = written(&path.join("objects/info/commit-graph"));
+    let packs = fs::read_dir(path.join("objects/pack")).into_iter().flatten().flatten();
+    let packs = packs.filter(|entry| entry.file_name().to_string_lossy().ends_with(".pack"));
+    let newer = packs.filter(|entry| graph.is_none() || written(&entry.path()) > graph);
+    newer.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum::<u64>() > MAX_BYTES_WITHOUT_GRAPH
+}
+
 /// Keeps these objects from garbage collection, and no others.
-fn keep(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::Result<()> {
-    let list = git
-        .maintenance(Some(repository))
-        .args(["for-each-ref", "--format=%(objectname)", KEPT])
-        .stdout(Stdio::piped())
-        .output()?;
-    let listed = String::from_utf8(list.stdout)?;
-    let listed: HashSet<&str> = listed.lines().collect();
-    let exists = |id: &&String| {
+async fn keep(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::Result<()> {
+    let command = |arguments: &[&str], input: &str| {
         let mut command = git.maintenance(Some(repository));
-        command.args(["cat-file", "-e", id]).status().is_ok_and(|status| status.success())
+        command.args(arguments).stdin(stdin_of(input)?);
+        anyhow::Ok(command)
     };
-    let new = kept.iter().filter(|id| !listed.contains(id.as_str())).filter(exists);
-    let mut commands: String = new.map(|id| format!("create {KEPT}{id} {id}\n")).collect();
+    let listed = output(command(&["for-each-ref", "--format=%(objectname)", KEPT], "")?, MAX_LIST).await?;
+    let listed = String::from_utf8(listed)?;
+    let listed: HashSet<&str> = listed.lines().collect();
+    let new: String = kept.iter().filter(|id| !listed.contains(id.as_str())).map(|id| format!("{id}\n")).collect();
+    let existing = output(command(&["cat-file", "--batch-check=%(objectname) %(objecttype)"], &new)?, MAX_LIST).await?;
+    let existing = String::from_utf8(existing)?;
+    let existing = existing.lines().filter_map(|line| line.split_once(' ')).filter(|(_, kind)| *kind != "missing");
+    let mut commands: String = existing.map(|(id, _)| format!("create {KEPT}{id} {id}\n")).collect();
     commands.extend(listed.iter().filter(|id| !kept.contains(**id)).map(|id| format!("delete {KEPT}{id}\n")));
-    if commands.is_empty() {
-        return Ok(());
+    if !commands.is_empty() {
+        ensure!(run(command(&["update-ref", "--stdin"], &commands)?, MAX_LIST).await?, "git update-ref failed");
     }
-    let mut command: Command = git.maintenance(Some(repository));
-    let mut child = command.args(["update-ref", "--stdin"]).stdin(Stdio::piped()).spawn()?;
-    child.stdin.take().context("git has an input")?.write_all(commands.as_bytes())?;
-    ensure!(child.wait()?.success(), "git update-ref failed");
     Ok(())
+}
+
+/// An input of a program.
+fn stdin_of(text: &str) -> io::Result<Stdio> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(Stdio::from(file))
+}
+
+fn failures(failed: &Mutex<HashMap<String, Instant>>) -> MutexGuard<'_, HashMap<String, Instant>> {
+    failed.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
 
-use crate::git::{ALLOC_LIMIT, Git};
+use crate::git::Git;
 
 /// The longest line before an object: its id, its kind and its size.
 const MAX_HEADER_BYTES: u64 = 256;
@@ -37,7 +37,7 @@ impl ObjectReader {
     /// Starts the process.
     pub fn start(git: &Git, repository: &Path) -> anyhow::Result<Self> {
         let mut command = git.maintenance(Some(repository));
-        command.env("GIT_ALLOC_LIMIT", ALLOC_LIMIT).args(["cat-file", "--batch"]);
+        command.args(["cat-file", "--batch"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start git")?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         Ok(Self {

@@ -1,26 +1,34 @@
 //! The directories of the repositories: by id, so that a rename moves nothing and a new repository of an old name is
 //! empty.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 
 use crate::git::Git;
 use crate::hook::Hook;
+use crate::leftovers::{self, remove_all};
 
-/// The configuration of git. It is the only one: git reads neither the system's nor a user's.
+/// How long changes of a repository wait for those that run before leftovers are removed.
+const CLEAN_UP_WAIT: Duration = Duration::from_secs(20);
+
+/// The configuration of git, without the size of a push. It is the only one: git reads neither the system's nor a user's.
 const CONFIG: &str = "\
 [core]
 	bigFileThreshold = 32m
 	fsync = committed,loose-object,reference
 	packedGitLimit = 256m
+	maxTreeDepth = 2048
 	logAllRefUpdates = false
 [safe]
 	directory = *
@@ -28,9 +36,9 @@ const CONFIG: &str = "\
 	fsckObjects = true
 	hideRefs = refs/svc
 [receive]
-	maxInputSize = 2147483648
 	advertisePushOptions = true
 	autogc = false
+	unpackLimit = 1
 [uploadpack]
 	allowFilter = true
 	allowAnySHA1InWant = true
@@ -57,23 +65,42 @@ pub struct Repositories(Arc<Inner>);
 struct Inner {
     dir: PathBuf,
     git: Git,
-    /// The uses of each repository. Erasure and maintenance exclude each other and, for erasure, all uses.
-    uses: Mutex<HashMap<String, Arc<RwLock<()>>>>,
+    /// The locks of each repository in use.
+    locks: Mutex<HashMap<String, Locks>>,
+    /// Erased repositories. An access that was allowed before does not create them again.
+    erased: Mutex<HashSet<String>>,
     /// Serializes creations and changes of `HEAD`.
     heads: Mutex<()>,
     /// Held until the process ends.
     _lock: File,
 }
 
+#[derive(Clone, Default)]
+struct Locks {
+    /// Held for reading by each use. Erasure excludes all of them.
+    uses: Arc<RwLock<()>>,
+    /// Held for reading by each program that changes the repository. The removal of leftovers excludes them.
+    changes: Arc<RwLock<()>>,
+}
+
 /// A repository in use. Until it is dropped, the repository is not erased.
 pub struct Repository {
     pub path: PathBuf,
+    changes: Arc<RwLock<()>>,
+    change: Option<OwnedRwLockReadGuard<()>>,
     _use: OwnedRwLockReadGuard<()>,
+}
+
+/// Why a repository is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    Read,
+    Change,
 }
 
 impl Repositories {
     /// Opens the directory, which no other process may use.
-    pub fn open(dir: &Path) -> anyhow::Result<Self> {
+    pub fn open(dir: &Path, max_push_bytes: u64) -> anyhow::Result<Self> {
         fs::create_dir_all(dir.join("repos")).context("cannot create the directory")?;
         let dir = dir.canonicalize()?;
         ensure!(dir.to_str().is_some(), "its path is not UTF-8");
@@ -84,7 +111,7 @@ impl Repositories {
         remove_all(&unfinished)?;
         fs::create_dir_all(&unfinished)?;
         fs::create_dir_all(dir.join("home"))?;
-        fs::write(dir.join("gitconfig"), CONFIG)?;
+        fs::write(dir.join("gitconfig"), format!("{CONFIG}[receive]\n\tmaxInputSize = {max_push_bytes}\n"))?;
         let hooks = dir.join("hooks");
         remove_all(&hooks)?;
         fs::create_dir_all(&hooks)?;
@@ -93,7 +120,14 @@ impl Repositories {
             symlink(&program, hooks.join(name))?;
         }
         let git = Git::new(&dir)?;
-        Ok(Self(Arc::new(Inner { dir, git, uses: Mutex::default(), heads: Mutex::default(), _lock: lock })))
+        Ok(Self(Arc::new(Inner {
+            dir,
+            git,
+            locks: Mutex::default(),
+            erased: Mutex::default(),
+            heads: Mutex::default(),
+            _lock: lock,
+        })))
     }
 
     /// The programs of git.
@@ -102,22 +136,30 @@ impl Repositories {
     }
 
     /// Returns a repository of an authorized access. Creates it on the first one, and lets `HEAD` name the default branch.
-    pub async fn open_or_create(&self, id: &str, default_branch: &str) -> anyhow::Result<Repository> {
-        let repository = self.using(id).await?;
+    pub async fn open_or_create(&self, id: &str, default_branch: &str, reason: Use) -> anyhow::Result<Repository> {
+        let repository = self.using(id, reason).await?;
+        let is_erased = self.0.erased.lock().unwrap_or_else(PoisonError::into_inner).contains(id);
+        ensure!(!is_erased, "the repository was erased after the access was allowed");
         let (this, path, branch) = (self.clone(), repository.path.clone(), default_branch.to_owned());
-        tokio::task::spawn_blocking(move || this.prepare(&path, &branch)).await??;
+        spawn_blocking(move || this.prepare(&path, &branch)).await??;
         Ok(repository)
     }
 
     /// Returns a repository; `None` if it was never accessed.
-    pub async fn find(&self, id: &str) -> anyhow::Result<Option<Repository>> {
-        let repository = self.using(id).await?;
+    pub async fn find(&self, id: &str, reason: Use) -> anyhow::Result<Option<Repository>> {
+        let repository = self.using(id, reason).await?;
         Ok(repository.path.is_dir().then_some(repository))
     }
 
-    async fn using(&self, id: &str) -> anyhow::Result<Repository> {
+    async fn using(&self, id: &str, reason: Use) -> anyhow::Result<Repository> {
         let path = self.path(id)?;
-        Ok(Repository { path, _use: self.uses(id).read_owned().await })
+        let Locks { uses, changes } = self.locks(id);
+        let _use = uses.read_owned().await;
+        let change = match reason {
+            Use::Read => None,
+            Use::Change => Some(Arc::clone(&changes).read_owned().await),
+        };
+        Ok(Repository { path, changes, change, _use })
     }
 
     /// The directory of a repository. The first directory is the end of the id, which is random.
@@ -128,10 +170,10 @@ impl Repositories {
         Ok(self.0.dir.join("repos").join(shard).join(id))
     }
 
-    fn uses(&self, id: &str) -> Arc<RwLock<()>> {
-        let mut uses = self.0.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        uses.retain(|known, uses| known == id || Arc::strong_count(uses) > 1);
-        Arc::clone(uses.entry(id.to_owned()).or_default())
+    fn locks(&self, id: &str) -> Locks {
+        let mut all = self.0.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known, locks| known == id || Arc::strong_count(&locks.uses) > 1);
+        all.entry(id.to_owned()).or_default().clone()
     }
 
     fn prepare(&self, path: &Path, branch: &str) -> anyhow::Result<()> {
@@ -161,9 +203,10 @@ impl Repositories {
     /// Waits until the repository is not in use, and erases it.
     pub async fn erase(&self, id: &str) -> anyhow::Result<()> {
         let path = self.path(id)?;
-        let _use: OwnedRwLockWriteGuard<()> = self.uses(id).write_owned().await;
+        let _use: OwnedRwLockWriteGuard<()> = self.locks(id).uses.write_owned().await;
+        self.0.erased.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
         let trash = self.0.dir.join("new").join(id);
-        tokio::task::spawn_blocking(move || {
+        spawn_blocking(move || {
             match fs::rename(&path, &trash) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 renamed => renamed?,
@@ -200,71 +243,68 @@ impl Repositories {
     pub fn host_key(&self) -> PathBuf {
         self.0.dir.join("ssh_host_ed25519_key")
     }
+}
 
-    /// Removes the locks and incomplete packs of killed processes. No process of git may run.
-    pub fn remove_leftovers(path: &Path) -> anyhow::Result<()> {
-        for entry in fs::read_dir(path.join("objects"))? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with("tmp_objdir-incoming-") {
-                remove_all(&entry.path())?;
-            }
-        }
-        for name in ["HEAD.lock", "packed-refs.lock", "config.lock", "shallow.lock", "gc.pid.lock"] {
-            remove_file(&path.join(name))?;
-        }
-        let mut directories = vec![path.join("refs")];
-        while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(&directory)? {
-                let entry = entry?;
-                if entry.file_type()?.is_dir() {
-                    directories.push(entry.path());
-                } else if entry.path().extension().is_some_and(|extension| extension == "lock") {
-                    remove_file(&entry.path())?;
+impl Repository {
+    /// Removes what a killed program of this use left, as soon as no other program changes the repository.
+    pub fn clean_up(mut self) {
+        self.change = None;
+        tokio::spawn(async move {
+            loop {
+                // Later changes wait for this lock.
+                if let Ok(alone) = timeout(CLEAN_UP_WAIT, Arc::clone(&self.changes).write_owned()).await {
+                    let path = self.path.clone();
+                    let removed = spawn_blocking(move || {
+                        let _alone = alone;
+                        leftovers::remove(&path)
+                    });
+                    match removed.await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => tracing::error!(error = format!("{error:#}"), "failed to remove leftovers"),
+                        Err(error) => tracing::error!(%error, "the task that removes leftovers failed"),
+                    }
+                    return;
                 }
+                sleep(CLEAN_UP_WAIT * 3).await;
             }
-        }
-        Ok(())
+        });
     }
 }
 
-fn remove_all(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Removes a file, if it exists.
-pub fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+    #[tokio::test]
+    async fn erased_repository_is_not_created_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (id, other) = ("rep_0000000000000001", "rep_0000000000000002");
+        let repository = repositories.open_or_create(id, "main", Use::Read).await.unwrap();
+        let path = repository.path.clone();
+        assert!(path.join("HEAD").is_file());
+        drop(repository);
+        repositories.erase(id).await.unwrap();
+        // An access that was allowed before.
+        assert!(repositories.open_or_create(id, "main", Use::Change).await.is_err());
+        assert!(!path.exists());
+        assert!(repositories.open_or_create(other, "main", Use::Change).await.is_ok());
     }
-}
 
-/// Ends the processes that an earlier run of the node left: those whose environment names this socket.
-pub fn end_leftover_processes(socket: &Path) -> anyhow::Result<()> {
-    let marker = format!("{}={}", crate::hook::SOCKET, socket.display());
-    for _ in 0..100 {
-        let mut found = false;
-        // Only Linux has it.
-        let Ok(processes) = fs::read_dir("/proc") else { return Ok(()) };
-        for entry in processes.flatten() {
-            let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // It may have ended.
-            let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
-            if environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes()) {
-                found = true;
-                if let Some(process) = rustix::process::Pid::from_raw(process) {
-                    // It may have ended.
-                    let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-                }
-            }
-        }
-        if !found {
-            return Ok(());
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+    #[tokio::test]
+    async fn leftovers_are_removed_after_other_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let open = || repositories.open_or_create("rep_0000000000000001", "main", Use::Change);
+        let (killed, other) = (open().await.unwrap(), open().await.unwrap());
+        let lock = killed.path.join("refs/heads/main.lock");
+        fs::write(&lock, "").unwrap();
+        killed.clean_up();
+        tokio::task::yield_now().await;
+        assert!(lock.exists());
+        drop(other);
+        // A change that begins later waits for the removal.
+        let _next = open().await.unwrap();
+        assert!(!lock.exists());
     }
-    bail!("processes of an earlier run do not end")
 }

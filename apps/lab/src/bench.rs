@@ -6,6 +6,7 @@ pub mod bindings;
 pub mod databases;
 mod dns;
 mod edge;
+mod git;
 pub mod machine;
 mod oauth;
 pub mod platform;
@@ -40,6 +41,8 @@ enum Command {
     Databases(databases::Args),
     /// Measure AI calls and payments: deductions, webhooks, the latency that env.ai adds, and open streams
     Billing(billing::Args),
+    /// Compare the git node with git http-backend and OpenSSH, and measure browsing
+    Git(git::Args),
     /// Measure the authorization server: refreshes, verifications of access tokens, and memory
     Oauth(oauth::Args),
 }
@@ -52,6 +55,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Bindings(args)) => bindings::run(args).await,
         Some(Command::Databases(args)) => databases::run(args).await,
         Some(Command::Billing(args)) => billing::run(args).await,
+        Some(Command::Git(args)) => git::run(args).await,
         Some(Command::Oauth(args)) => oauth::run(args).await,
     }
 }

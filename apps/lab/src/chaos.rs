@@ -5,6 +5,7 @@ mod bindings;
 mod clock_jumps;
 mod databases;
 mod full_disk;
+mod git;
 mod kill;
 mod kill_during_calls;
 mod load;
@@ -80,6 +81,8 @@ enum Fault {
     Databases,
     /// kill -9 of node, control plane and Postgres while visitors call AI models
     Billing,
+    /// kill -9 of git node and control plane while 20 clients push to one branch
+    Git,
     /// Races of the authorization server, kill -9 during its requests, and a rotation of the signing key
     Oauth,
 }
@@ -131,6 +134,7 @@ impl Fault {
             Self::Bindings => bindings::run(rounds).await,
             Self::Databases => databases::run(rounds).await,
             Self::Billing => billing::run(rounds).await,
+            Self::Git => git::run(rounds).await,
             Self::Oauth => oauth::run(rounds).await,
         }
     }

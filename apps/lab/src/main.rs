@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod connected_app;
+mod git_host;
 mod usage;
 
 use std::process::ExitCode;

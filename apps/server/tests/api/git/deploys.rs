@@ -83,7 +83,7 @@ async fn push_is_deployed_as_the_pusher_with_its_commit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn push_that_cannot_be_deployed_names_the_reason() {
     const MAX_ENTRIES: u64 = 20;
-    let kit = Kit::with(|config| config.limits.free.bundle.entries = MAX_ENTRIES).await;
+    let kit = Kit::with(|config| config.limits.free.bundle.entries = MAX_ENTRIES, &[]).await;
     let work = kit.deploying().await;
     let deploying = work.git(&["remote", "get-url", "origin"]);
     work.commit("a", b"a");
@@ -200,7 +200,7 @@ async fn killed_node_deploys_each_push_once() {
 async fn killed_control_plane_deploys_each_push_once() {
     let mut server = Process::start().await;
     let (http, ssh) = (reserved_port(), reserved_port());
-    let _node = GitNode::at(&server.database.url(), &server.internal, http, ssh).await;
+    let _node = GitNode::at(&server.database.url(), &server.internal, http, ssh, &[]).await;
     let session = server.sign_in().await;
     let project = "/v1/orgs/ada/projects/site";
     server.json(&session, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;

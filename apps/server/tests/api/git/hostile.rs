@@ -23,32 +23,63 @@ async fn raw_status(kit: &Kit, path: &str) -> String {
     String::from_utf8_lossy(&response).split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
+/// Paths that no repository has.
+const PATHS: [&str; 46] = [
+    "/ada/site/../site/app.git",
+    "/ada/site/./app.git",
+    "/ada/../ada/site/app.git",
+    "/../../../../etc/passwd",
+    "/ada/site/%2e%2e/site/app.git",
+    "/ada/site/%2E%2E%2Fsite%2Fapp.git",
+    "/ada/site/..%2fsite%2fapp.git",
+    "/ada%2fsite%2fapp.git",
+    "/ada/site%2fapp.git",
+    "/ada/site/..%5capp.git",
+    "/ada/site/..%c0%afapp.git",
+    "/ada/site/%252e%252e/app.git",
+    "/ada/site//app.git",
+    "//ada/site/app.git",
+    "/ada/site/app.git/.",
+    "/ada/site/app.git/",
+    "/ada/site/app.git//",
+    "/ada/site/app.git%00",
+    "/ada/site/app%00.git",
+    "/ada/site/app.git%0a",
+    "/ada/site/app%0d%0a.git",
+    "/ada/site/app.git%20",
+    "/ada/site/app.git%7f",
+    "/ada/site/app.git/../app.git",
+    "/ada/site/--upload-pack=touch",
+    "/ada/site/--upload-pack=touch%20x",
+    "/ada/site/--help",
+    "/ada/site/-app",
+    "/-ada/site/app",
+    "/ada/--git-dir=x/app",
+    "/ADA/site/app.git",
+    "/ada/site/APP.git",
+    "/ada/site/app.git.git",
+    "/ada/site/app.GIT",
+    "/ada/site/.git",
+    "/ada/site/app.lock",
+    "/ada/site/app@%7b1%7d",
+    "/ada/site/app/x/y",
+    "/ada/site",
+    "/ada",
+    "/etc/passwd",
+    "/repos/ab/rep_0",
+    "/ada/site/app%2egit",
+    "/ada/site/a\\b",
+    "/~ada/site/app.git",
+    "/ada/site/%61pp.git",
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn paths_reach_only_their_repository() {
     let kit = Kit::start().await;
     kit.create("app").await;
     let query = "info/refs?service=git-upload-pack";
     assert_eq!(raw_status(&kit, &format!("/ada/site/app.git/{query}")).await, "200");
-    for path in [
-        "/ada/site/../site/app.git",
-        "/ada/site/%2e%2e/site/app.git",
-        "/ada/site/..%2fsite%2fapp.git",
-        "/ada/site//app.git",
-        "//ada/site/app.git",
-        "/ada/site/app.git/.",
-        "/ada/site/app.git%00",
-        "/ada/site/app.git/../app.git",
-        "/ada/site/--upload-pack=touch",
-        "/ada/site/-app",
-        "/ADA/site/app.git",
-        "/ada/site/app.git.git",
-        "/ada/site/app/x/y",
-        "/ada/site",
-        "/etc/passwd",
-        "/repos/ab/rep_0",
-        "/ada/site/app%2egit",
-        "/ada/site/a\\b",
-    ] {
+    for path in PATHS {
         let status = raw_status(&kit, &format!("{path}/{query}")).await;
         assert!(["400", "404"].contains(&status.as_str()), "{path}: {status}");
     }
@@ -147,6 +178,44 @@ async fn disconnected_client_leaves_nothing() {
     work.git(&["push", "--quiet", "origin", "main"]);
     assert_eq!(kit.ref_updates(1).await.len(), 1);
     work.git(&["--git-dir", bare, "fsck", "--full"]);
+}
+
+/// The lock of a program that was killed is removed while the node runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_program_leaves_no_lock() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    work.commit("a", b"1");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let bare = kit.bare().await;
+    // A push whose client sends nothing.
+    let url = format!("http://127.0.0.1:{}/ada/site/app.git/git-receive-pack", kit.node.http);
+    let (sender, body) = tokio::sync::mpsc::channel::<Result<Vec<u8>, std::io::Error>>(1);
+    let body = futures_util::stream::unfold(body, async |mut body| Some((body.recv().await?, body)));
+    let request = client().post(url).basic_auth("git", Some(&kit.token)).body(reqwest::Body::wrap_stream(body));
+    let push = tokio::spawn(request.header("content-type", "application/x-git-receive-pack-request").send());
+    sender.send(Ok(b"00".to_vec())).await.unwrap();
+    let process = eventually("git receives the push", async || {
+        std::fs::read_dir("/proc").unwrap().flatten().find_map(|process| {
+            let command = std::fs::read(process.path().join("cmdline")).ok()?;
+            let command = String::from_utf8_lossy(&command).into_owned();
+            let is_push = command.contains("receive-pack") && command.contains(bare.to_str().unwrap());
+            is_push.then(|| process.file_name().to_str().unwrap().parse::<i32>().unwrap())
+        })
+    })
+    .await;
+    let lock = bare.join("refs/heads/main.lock");
+    std::fs::write(&lock, "").unwrap();
+    work.commit("a", b"2");
+    assert!(work.fails(&["push", "origin", "main"]).contains("main.lock"));
+    assert!(lock.exists());
+    let process = rustix::process::Pid::from_raw(process).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    drop(sender);
+    eventually("the lock is removed", async || (!lock.exists()).then_some(())).await;
+    work.git(&["push", "--quiet", "origin", "main"]);
+    push.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -102,3 +102,43 @@ async fn killed_node_loses_no_acknowledged_update() {
     let bare = kit.bare().await;
     work.git(&["--git-dir", bare.to_str().unwrap(), "fsck", "--full"]);
 }
+
+/// While git compares the commits of one repository for a long time, the updates of another one are listed.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_repository_does_not_delay_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let (program, slow) = (folder.path().join("git"), folder.path().join("slow"));
+    let git =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap()).map(|it| it.join("git")).find(|it| it.is_file());
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in\n*\"$(/bin/cat '{}')\"*merge-base*) exec /bin/sleep 20 ;;\nesac\nexec '{}' \"$@\"\n",
+        slow.display(),
+        git.unwrap().display()
+    );
+    std::fs::write(&slow, "no repository").unwrap();
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let kit = Kit::start_with(&[("PATH", folder.path().display().to_string())]).await;
+    kit.create("app").await;
+    kit.create("other").await;
+    let work = kit.init("work");
+    work.commit("a", b"1");
+    let other = kit.url(&kit.token, "other");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    work.git(&["push", "--quiet", &other, "main"]);
+    std::fs::write(&slow, kit.bare().await.to_str().unwrap()).unwrap();
+    work.commit("a", b"2");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    work.git(&["push", "--quiet", &other, "main"]);
+    let path = format!("{}/other/ref-updates", super::REPOS);
+    let listed = async |path: &str| kit.ada.get(path).await.expect(200)["items"].as_array().unwrap().clone();
+    crate::support::eventually("the updates of the other repository are listed", async || {
+        (listed(&path).await.len() == 2).then_some(())
+    })
+    .await;
+    assert_eq!(listed(&format!("{}/ref-updates", super::REPO)).await.len(), 1);
+    // The comparison ends at its deadline. The update is taken for a forced one.
+    let updates = kit.ref_updates(2).await;
+    assert_eq!(updates[1]["forced"], true);
+}

@@ -45,11 +45,16 @@ pub struct Clone {
 
 impl Kit {
     pub async fn start() -> Self {
-        Self::with(|_| {}).await
+        Self::with(|_| {}, &[]).await
     }
 
-    /// Starts a server whose configuration `change` modifies.
-    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+    /// Starts with further settings of the node.
+    pub async fn start_with(more: &[(&'static str, String)]) -> Self {
+        Self::with(|_| {}, more).await
+    }
+
+    /// Starts a server whose configuration `change` modifies, and a node with further settings.
+    pub async fn with(change: impl FnOnce(&mut Config), more: &[(&'static str, String)]) -> Self {
         let (http, ssh) = (reserved_port(), reserved_port());
         let app = App::with(|config| {
             config.gateway.site.git_url = Some(format!("http://127.0.0.1:{http}"));
@@ -59,7 +64,7 @@ impl Kit {
         .await;
         let ada = app.sign_in("ada").await;
         ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-        let node = GitNode::at(&app.database.url(), &app.internal, http, ssh).await;
+        let node = GitNode::at(&app.database.url(), &app.internal, http, ssh, more).await;
         let token = token(&ada, &["git:write"]).await;
         Self { app, ada, token, node, folder: tempfile::tempdir().unwrap() }
     }
@@ -120,7 +125,7 @@ impl Kit {
 
     /// Generates a key of this type for the client, and registers it for a user. Returns its id.
     pub async fn register_key(&self, user: &Caller, arguments: &[&str]) -> String {
-        let key = self.folder.path().join("key");
+        let key = self.key();
         for file in [key.clone(), key.with_extension("pub")] {
             let _ = std::fs::remove_file(file);
         }
@@ -130,6 +135,11 @@ impl Kit {
         let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
         let created = user.post("/v1/me/ssh-keys", json!({ "title": "laptop", "key": public.trim() })).await;
         created.expect(201)["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the path of the private key of the client.
+    pub fn key(&self) -> PathBuf {
+        self.folder.path().join("key")
     }
 
     /// Waits until `app` has this number of ref updates, and returns them, oldest first.
@@ -161,16 +171,16 @@ impl Kit {
 impl GitNode {
     /// Registers a git node in this database, and starts it for the server with this internal address.
     pub async fn start(database: &str, internal: &str) -> Self {
-        Self::at(database, internal, reserved_port(), reserved_port()).await
+        Self::at(database, internal, reserved_port(), reserved_port(), &[]).await
     }
 
-    /// Like [`Self::start`], with reserved ports.
-    pub async fn at(database: &str, internal: &str, http: u16, ssh: u16) -> Self {
+    /// Like [`Self::start`], with reserved ports and further settings.
+    pub async fn at(database: &str, internal: &str, http: u16, ssh: u16, more: &[(&'static str, String)]) -> Self {
         let store = store::Config::new(Secret::new(database.to_owned()), "test");
         let nodes = Nodes::new(Store::new(&store, ClockRng::system()).unwrap());
         let added = nodes.add(&Actor::operator("test"), "git".parse().unwrap(), NodeKind::Git).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let settings = vec![
+        let mut settings = vec![
             ("SVC_GIT_LISTEN", format!("127.0.0.1:{http}")),
             ("SVC_GIT_SSH_LISTEN", format!("127.0.0.1:{ssh}")),
             ("SVC_GIT_INTERNAL_LISTEN", "127.0.0.1:0".to_owned()),
@@ -179,6 +189,7 @@ impl GitNode {
             ("SVC_GIT_DIR", folder.path().display().to_string()),
             ("PATH", std::env::var_os("PATH").unwrap().into_string().unwrap()),
         ];
+        settings.extend_from_slice(more);
         let node = Self { http, ssh, child: spawn(&settings), settings, folder };
         let mut connection = store::Connection::establish(database).await.unwrap();
         eventually("the git node announces itself", async || {
@@ -187,6 +198,11 @@ impl GitNode {
         })
         .await;
         node
+    }
+
+    /// The id of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Kills the node with SIGKILL.

