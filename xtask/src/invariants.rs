@@ -78,7 +78,7 @@ fn check_dependencies(graph: &Graph) -> Vec<String> {
                     forbid(member, other, "the sandbox simulates external systems and shares no code with the product");
                 }
                 "client" => forbid(member, other, "client depends only on the OpenAPI document"),
-                "git-node" if !["protocol", "settings", "sha256"].contains(&other) => {
+                "git-node" if !["bundle", "protocol", "settings", "sha256"].contains(&other) => {
                     forbid(member, other, "the git node depends on the control plane only through the protocol");
                 }
                 "node" if !["bundle", "objects", "protocol", "settings", "sha256"].contains(&other) => {

@@ -135,6 +135,7 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.config.clone())
         .app_data(services.clock_rng.clone())
         .app_data(services.store.clone())
+        .app_data(services.upload_limiter.clone())
         .app_data(services.registry.clone())
         .configure(|app| services.contexts.register(app))
         .configure(|app| services.internal.configure(app))

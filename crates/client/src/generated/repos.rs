@@ -42,6 +42,14 @@ pub struct Commits {
 }
 
 open_enum! {
+    pub enum DeployStatus {
+        Pending = "pending",
+        Deployed = "deployed",
+        Rejected = "rejected",
+    }
+}
+
+open_enum! {
     pub enum EntryType {
         Blob = "blob",
         Tree = "tree",
@@ -57,6 +65,7 @@ pub struct NewRepo {
     /// `main` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<BranchName>,
+    /// A push to this branch is deployed. Null by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deploy_branch: Option<BranchName>,
     pub name: RepoName,
@@ -74,6 +83,17 @@ pub struct Person {
     pub name: String,
 }
 
+/// The deploy of a push.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PushDeploy {
+    /// The reason of a rejection.
+    pub message: Option<String>,
+    pub status: DeployStatus,
+    /// The version of the project; null if it was not deployed.
+    pub version: Option<i32>,
+}
+
 /// A branch or a tag.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -89,6 +109,8 @@ pub struct RefTarget {
 #[serde(rename_all = "camelCase")]
 pub struct RefUpdate {
     pub created_at: Time,
+    /// The deploy of the new commit; null if the ref was not the deploy branch.
+    pub deploy: Option<PushDeploy>,
     /// Whether the update of a branch removed commits from it. False for other refs.
     pub forced: bool,
     /// The object id after the update; null for a deleted ref. For an annotated tag, the id of the tag object.
@@ -112,6 +134,7 @@ pub struct Repo {
     pub created_at: Time,
     /// The branch of `HEAD`, which need not exist.
     pub default_branch: BranchName,
+    /// A push to this branch is deployed as the pusher, if the root of the commit has an `svc.json`. Null if no push is.
     pub deploy_branch: Option<BranchName>,
     pub id: RepositoryId,
     pub name: RepoName,
@@ -142,6 +165,7 @@ pub struct RepoBlob {
 pub struct RepoChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<BranchName>,
+    /// Null turns deploys off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deploy_branch: Option<BranchName>,
     #[serde(skip_serializing_if = "Option::is_none")]
