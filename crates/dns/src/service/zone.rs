@@ -237,6 +237,8 @@ impl Dns {
             journal_bytes: 0,
             dnssec: DnssecState::Off,
             ds: Vec::new(),
+            is_unsigning: false,
+            ds_removed_at: None,
             signer: None,
             created_at: now,
         }
@@ -252,7 +254,7 @@ fn nameserver_change(hosting: &Hosting) -> RrsetChange {
 
 /// The catalog group of a zone (contract section 6).
 pub(super) fn catalog_group(zone: &ZoneRecord) -> &'static str {
-    if zone.dnssec == DnssecState::Off { "plain" } else { "signed" }
+    if zone.dnssec == DnssecState::Off && !zone.is_unsigning { "plain" } else { "signed" }
 }
 
 /// The catalog rrsets of a zone (RFC 9432 sections 4.3 and 4.4.2).
