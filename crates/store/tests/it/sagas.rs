@@ -168,7 +168,7 @@ impl Kit {
     }
 
     async fn events(&self) -> Vec<String> {
-        let rows = self.base.db_rows("SELECT event || ' ' || target AS event FROM store.audit ORDER BY id").await;
+        let rows = self.base.db_rows("SELECT event || ' ' || target AS event FROM store.audit ORDER BY ctid").await;
         rows.iter().map(|row| row["event"].as_str().unwrap().to_owned()).collect()
     }
 
